@@ -1,0 +1,189 @@
+//! Time: a [`Clock`] that every decision asks, so that tests need not sleep.
+//!
+//! Two kinds of time are kept apart by type. A [`Moment`] only moves forward
+//! and is what decisions compare. A [`UnixTime`] is the wall clock; it is read
+//! for headers, logs and cookies, and may jump without harm.
+
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant, SystemTime},
+};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Where time comes from.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// Now, on a clock that only moves forward.
+    fn now(&self) -> Moment;
+
+    /// What the wall clock shows at `moment`, which lies near now.
+    fn unix(&self, moment: Moment) -> UnixTime;
+}
+
+/// A point on a clock that only moves forward: nanoseconds since the clock
+/// began. It has a meaning only beside moments of the same clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The moment this many nanoseconds after the clock began.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock began.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(duration)))
+    }
+}
+
+impl Sub<Duration> for Moment {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(saturating_nanos(duration)))
+    }
+}
+
+/// A point in wall-clock time: nanoseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixTime(u64);
+
+impl UnixTime {
+    /// The time this many nanoseconds after the Unix epoch.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The time this many seconds after the Unix epoch.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds.saturating_mul(NANOS_PER_SECOND))
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Whole seconds since the Unix epoch.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / NANOS_PER_SECOND
+    }
+
+    /// Seconds since the Unix epoch, rounded up: the first whole second that
+    /// is not before this time.
+    pub const fn as_secs_ceil(self) -> u64 {
+        self.0.div_ceil(NANOS_PER_SECOND)
+    }
+}
+
+impl Add<Duration> for UnixTime {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(saturating_nanos(duration)))
+    }
+}
+
+/// A duration in nanoseconds; 584 years and more count as 584 years.
+pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The machine's clock.
+///
+/// The wall clock is read anew at most four times a second; in between it is
+/// carried on by the monotonic clock. So a call costs one clock read, and a
+/// step of the wall clock shows within 250 ms.
+#[derive(Debug)]
+pub struct SystemClock {
+    began: Instant,
+    /// What the wall clock showed when this clock began, by the latest reading.
+    unix_at_start: AtomicU64,
+    read_again_at: AtomicU64,
+}
+
+const WALL_READING_LASTS: u64 = NANOS_PER_SECOND / 4;
+
+impl SystemClock {
+    /// A clock that begins now.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub fn new() -> Self {
+        Self { began: Instant::now(), unix_at_start: AtomicU64::new(wall_nanos()), read_again_at: AtomicU64::new(0) }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Moment {
+        Moment(saturating_nanos(self.began.elapsed()))
+    }
+
+    fn unix(&self, moment: Moment) -> UnixTime {
+        if moment.0 >= self.read_again_at.load(Relaxed) {
+            let now = self.now().0;
+            self.read_again_at.store(now.saturating_add(WALL_READING_LASTS), Relaxed);
+            self.unix_at_start.store(wall_nanos().saturating_sub(now), Relaxed);
+        }
+        UnixTime(self.unix_at_start.load(Relaxed).saturating_add(moment.0))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+fn wall_nanos() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, saturating_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_moves_forward_and_agrees_with_the_wall() {
+        let clock = SystemClock::new();
+        let first = clock.now();
+        let wall = clock.unix(first);
+        assert!(clock.now() >= first);
+        assert!(wall.as_nanos().abs_diff(wall_nanos()) < NANOS_PER_SECOND);
+    }
+
+    #[test]
+    fn arithmetic_stops_at_the_ends_of_time() {
+        assert_eq!(Moment(5) - Duration::from_secs(1), Moment(0));
+        assert_eq!(Moment(u64::MAX) + Duration::from_secs(1), Moment(u64::MAX));
+        assert_eq!(Moment(1).since(Moment(9)), Duration::ZERO);
+        assert_eq!(UnixTime(u64::MAX) + Duration::MAX, UnixTime(u64::MAX));
+    }
+
+    #[test]
+    fn seconds_round_up_only_when_something_is_left_over() {
+        assert_eq!(UnixTime::from_secs(7).as_secs_ceil(), 7);
+        assert_eq!(UnixTime(7 * NANOS_PER_SECOND + 1).as_secs_ceil(), 8);
+        assert_eq!(UnixTime(7 * NANOS_PER_SECOND + 1).as_secs(), 7);
+    }
+}

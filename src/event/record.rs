@@ -1,0 +1,117 @@
+use crate::{clock::UnixTime, tenant::Tenant};
+
+/// What kind of thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A request was refused, or would have been (see [`Mode`]), because the quota is spent.
+    RateLimited,
+    /// A request was refused because it costs more than the whole quota.
+    QuotaImpossible,
+    /// A request of a denied tenant was refused.
+    TenantDenied,
+    /// An operator voided what a tenant had spent.
+    TenantReset,
+    /// The limiter is full: new tenants share buckets from here on.
+    OverflowBegan,
+    /// The limiter has room again: new tenants have a budget of their own.
+    OverflowEnded,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::RateLimited,
+        Self::QuotaImpossible,
+        Self::TenantDenied,
+        Self::TenantReset,
+        Self::OverflowBegan,
+        Self::OverflowEnded,
+    ];
+
+    /// A stable name, as it stands in the log and in queries.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::QuotaImpossible => "quota_impossible",
+            Self::TenantDenied => "tenant_denied",
+            Self::TenantReset => "tenant_reset",
+            Self::OverflowBegan => "overflow_began",
+            Self::OverflowEnded => "overflow_ended",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// Whether a quota refuses or only says that it would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// What it refuses is refused.
+    Enforced,
+    /// What it would refuse is admitted and logged.
+    Shadow,
+}
+
+impl Mode {
+    /// A stable name, as it stands in the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforced => "enforced",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
+/// One entry of the event log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// Its number in the log, from 1, in the order of recording; 0 until it is recorded.
+    pub id: u64,
+    /// When.
+    pub at: UnixTime,
+    /// What.
+    pub kind: EventKind,
+    /// Whose, where it concerns one tenant.
+    pub tenant: Option<Tenant>,
+    /// The policy, where one decided.
+    pub policy: Option<&'static str>,
+    /// Whether that policy is enforced.
+    pub mode: Mode,
+    /// The limit of the policy: `x-ratelimit`.
+    pub limit: u32,
+    /// Units still allowed: `x-ratelimit-remaining`.
+    pub remaining: u32,
+    /// When a retry is admitted: `x-ratelimit-reset`, in Unix seconds rounded up; `None` where no retry helps.
+    pub reset: Option<UnixTime>,
+    /// How many such things this entry stands for: floods are coalesced.
+    pub count: u64,
+}
+
+impl Event {
+    /// An event that concerns no policy.
+    pub fn new(kind: EventKind, at: UnixTime) -> Self {
+        Self {
+            id: 0,
+            at,
+            kind,
+            tenant: None,
+            policy: None,
+            mode: Mode::Enforced,
+            limit: 0,
+            remaining: 0,
+            reset: None,
+            count: 1,
+        }
+    }
+
+    /// Says whose it is.
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = Some(tenant);
+        self
+    }
+}

@@ -1,0 +1,85 @@
+use std::{
+    any::type_name,
+    fmt, mem,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::{Gate, MaybeReady, Pass, ResponseFuture};
+use crate::{head::Head, reject::Respond};
+
+/// A service behind a [`Gate`].
+pub struct Gated<S, G, R> {
+    inner: S,
+    gate: Arc<G>,
+    respond: R,
+}
+
+impl<S, G, R> Gated<S, G, R> {
+    pub(crate) fn new(inner: S, gate: Arc<G>, respond: R) -> Self {
+        Self { inner, gate, respond }
+    }
+
+    /// The service behind the gate.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service behind the gate.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Takes the gate away.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, G, R, ReqBody, ResBody> Service<Request<ReqBody>> for Gated<S, G, R>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    G: Gate,
+    R: Respond<ResBody>,
+{
+    type Response = Response<ResBody>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, G, R, ReqBody>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
+        match self.gate.inspect(Head::of(&request)) {
+            MaybeReady::Ready(Ok(mut pass)) => {
+                pass.admit(request.extensions_mut());
+                ResponseFuture::calling(self.inner.call(request), pass)
+            }
+            MaybeReady::Ready(Err(rejection)) => {
+                ResponseFuture::rejected(rejection.into_response(Head::of(&request), &self.respond))
+            }
+            MaybeReady::Pending(decision) => {
+                // The service that was polled ready is the one to call; its clone may not be ready.
+                let clone = self.inner.clone();
+                let ready = mem::replace(&mut self.inner, clone);
+                ResponseFuture::deciding(decision, ready, request, self.respond.clone())
+            }
+        }
+    }
+}
+
+impl<S: Clone, G, R: Clone> Clone for Gated<S, G, R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), gate: Arc::clone(&self.gate), respond: self.respond.clone() }
+    }
+}
+
+impl<S: fmt::Debug, G, R> fmt::Debug for Gated<S, G, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gated").field("inner", &self.inner).field("gate", &type_name::<G>()).finish_non_exhaustive()
+    }
+}

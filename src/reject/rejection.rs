@@ -1,0 +1,173 @@
+use std::{fmt, mem, time::Duration};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+
+use super::Respond;
+use crate::head::Head;
+
+const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The request is malformed, or can't be told to belong to a tenant: 400.
+    InvalidRequest,
+    /// The caller did not prove who it is: 401.
+    Unauthenticated,
+    /// The caller is known and may not: 403.
+    Forbidden,
+    /// The budget of the tenant is spent for now: 429.
+    RateLimited,
+    /// The request costs more than the whole quota, so no retry helps: 429.
+    QuotaImpossible,
+    /// The decision could not be made: 503.
+    Unavailable,
+}
+
+impl Kind {
+    /// A stable name, as it stands in logs and problem documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid_request",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::RateLimited => "rate_limited",
+            Self::QuotaImpossible => "quota_impossible",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// The HTTP status.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::InvalidRequest => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::RateLimited | Self::QuotaImpossible => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The gRPC status code, as it stands in the `grpc-status` trailer.
+    pub(super) const fn grpc_code(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "3",
+            Self::Forbidden => "7",
+            Self::RateLimited | Self::QuotaImpossible => "8",
+            Self::Unavailable => "14",
+            Self::Unauthenticated => "16",
+        }
+    }
+}
+
+/// A refusal on its way to becoming a response.
+///
+/// Its headers are set by the engine after a [`Respond`] has made the response,
+/// so that a custom one can't forget them; the rejection itself is put in the
+/// extensions of the response, for layers outside.
+#[derive(Clone)]
+pub struct Rejection {
+    kind: Kind,
+    detail: &'static str,
+    violated: Option<&'static str>,
+    retry_after: Option<Duration>,
+    grpc: bool,
+    headers: HeaderMap,
+}
+
+impl Rejection {
+    /// A refusal of this kind; `detail` is shown to the caller.
+    pub fn new(kind: Kind, detail: &'static str) -> Self {
+        Self { kind, detail, violated: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
+    }
+
+    /// Names the policy that refused.
+    pub fn violated(mut self, policy: &'static str) -> Self {
+        self.violated = Some(policy);
+        self
+    }
+
+    /// Says when a retry may succeed.
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Sets a header of the response, in place of one of the same name.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// Why.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The HTTP status, were the caller no gRPC client.
+    pub fn status(&self) -> StatusCode {
+        self.kind.status()
+    }
+
+    /// The reason in words, fit for the caller.
+    pub fn detail(&self) -> &'static str {
+        self.detail
+    }
+
+    /// The policy that refused, where one did.
+    pub fn violated_policy(&self) -> Option<&'static str> {
+        self.violated
+    }
+
+    /// Whether the caller speaks gRPC and so wants trailers, not a body.
+    pub fn is_grpc(&self) -> bool {
+        self.grpc
+    }
+
+    pub(crate) fn headers_mut(&mut self) -> &mut HeaderMap {
+        &mut self.headers
+    }
+
+    /// The finished response to the request with this head.
+    pub(crate) fn into_response<B>(mut self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
+        self.grpc = head.is_grpc();
+        self.write_retry_headers();
+        let mut response = respond.respond(&self);
+        let headers = mem::take(&mut self.headers);
+        if response.headers().is_empty() {
+            *response.headers_mut() = headers;
+        } else {
+            // `extend` would append; a rejection's header stands alone
+            for (name, value) in &headers {
+                response.headers_mut().insert(name, value.clone());
+            }
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    fn write_retry_headers(&mut self) {
+        if let Some(wait) = self.retry_after {
+            // rounded up, for a retry at the header's value must not come early, and so never 0
+            let seconds = wait.as_nanos().div_ceil(1_000_000_000).max(1);
+            self.headers.insert(header::RETRY_AFTER, number(seconds));
+            if self.grpc {
+                self.headers.insert(GRPC_RETRY_PUSHBACK_MS, number(wait.as_nanos().div_ceil(1_000_000).max(1)));
+            }
+        } else if self.grpc && self.kind == Kind::QuotaImpossible {
+            // a negative pushback tells the client not to retry
+            self.headers.insert(GRPC_RETRY_PUSHBACK_MS, HeaderValue::from_static("-1"));
+        }
+    }
+}
+
+fn number(value: u128) -> HeaderValue {
+    HeaderValue::from(u64::try_from(value).unwrap_or(u64::MAX))
+}
+
+impl fmt::Debug for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejection").field("kind", &self.kind).field("detail", &self.detail).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,63 @@
+use std::fmt;
+
+use super::Tenant;
+use crate::head::Head;
+
+/// Finds the tenant of a request.
+///
+/// A closure is one too; return `Ok(None)` where the request names no tenant,
+/// so that the next source of a chain is asked.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` finds no tenant in a request",
+    note = "a closure needs its argument annotated: `|head: Head<'_>| -> Result<Option<Tenant>, TenantError>`"
+)]
+pub trait TenantSource: Send + Sync + 'static {
+    /// The tenant of the request with this head; `None` where it names none.
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError>;
+}
+
+impl<F> TenantSource for F
+where
+    F: Fn(Head<'_>) -> Result<Option<Tenant>, TenantError> + Send + Sync + 'static,
+{
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        self(head)
+    }
+}
+
+/// Why a request has no usable tenant though it names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantError {
+    unknown: bool,
+    detail: &'static str,
+}
+
+impl TenantError {
+    /// The name is malformed: the caller gets a 400 with this detail.
+    pub const fn invalid(detail: &'static str) -> Self {
+        Self { unknown: false, detail }
+    }
+
+    /// The credential that should name the tenant is not known: the caller gets a 401 with this detail.
+    pub const fn unknown(detail: &'static str) -> Self {
+        Self { unknown: true, detail }
+    }
+
+    /// Whether a credential was given and is not known.
+    pub fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
+    /// The reason in words, fit for the caller: nothing of the request is in it.
+    pub fn detail(&self) -> &'static str {
+        self.detail
+    }
+}
+
+impl fmt::Display for TenantError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.detail)
+    }
+}
+
+impl std::error::Error for TenantError {}

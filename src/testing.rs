@@ -1,0 +1,76 @@
+//! What tests need: a [`ManualClock`] (feature `test-util`).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use crate::clock::{Clock, Moment, UnixTime, saturating_nanos};
+
+/// A clock that stands still until it is told to move.
+///
+/// Clones show the same time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Clock, testing::ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let before = clock.now();
+/// clock.advance(Duration::from_millis(250));
+/// assert_eq!(clock.now().since(before), Duration::from_millis(250));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<Hands>);
+
+#[derive(Debug)]
+struct Hands {
+    moment: AtomicU64,
+    /// What the wall clock shows at moment zero.
+    wall: AtomicU64,
+}
+
+impl ManualClock {
+    /// A clock at moment zero, whose wall clock shows 2001-09-09T01:46:40Z
+    /// (1,000,000,000 seconds).
+    pub fn new() -> Self {
+        let wall = UnixTime::from_secs(1_000_000_000).as_nanos();
+        Self(Arc::new(Hands { moment: AtomicU64::new(0), wall: AtomicU64::new(wall) }))
+    }
+
+    /// Moves both kinds of time forward.
+    pub fn advance(&self, by: Duration) {
+        self.0.moment.fetch_add(saturating_nanos(by), SeqCst);
+    }
+
+    /// Puts the forward-only clock to `moment`, backwards too: what no real
+    /// monotonic clock does, and yet must do no harm.
+    pub fn set(&self, moment: Moment) {
+        self.0.moment.store(moment.as_nanos(), SeqCst);
+    }
+
+    /// Makes the wall clock jump to `now`; the forward-only clock stays.
+    pub fn set_wall(&self, now: UnixTime) {
+        let moment = self.0.moment.load(SeqCst);
+        self.0.wall.store(now.as_nanos().saturating_sub(moment), SeqCst);
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Moment {
+        Moment::from_nanos(self.0.moment.load(SeqCst))
+    }
+
+    fn unix(&self, moment: Moment) -> UnixTime {
+        UnixTime::from_nanos(self.0.wall.load(SeqCst).saturating_add(moment.as_nanos()))
+    }
+}
