@@ -17,5 +17,5 @@ pub use crate::{
     gate::{Gate, GateLayer, MaybeReady, Pass},
     head::Head,
     reject::{Kind, ProblemJson, Rejection, Respond, StatusOnly},
-    tenant::{Tenant, TenantError, TenantSource},
+    tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
 };
