@@ -1,19 +1,21 @@
 //! tollgate
 // Each module uses only modules that stand above it; tests/architecture.rs checks it.
-mod error;
+pub mod body;
 mod clock;
-mod head;
-mod trace;
-pub mod tenant;
+mod error;
 pub mod event;
-pub mod reject;
 pub mod gate;
+mod head;
+pub mod reject;
+pub mod tenant;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
+mod trace;
 
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},
     error::ConfigError,
+    event::{EventLog, EventService},
     gate::{Gate, GateLayer, MaybeReady, Pass},
     head::Head,
     reject::{Kind, ProblemJson, Rejection, Respond, StatusOnly},

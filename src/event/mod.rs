@@ -1,5 +1,39 @@
-//! What happened: an [`Event`] for each refusal and each change of state.
+//! What happened: an [`Event`] for each refusal and each change of state, in
+//! an [`EventLog`] that is read in process, over HTTP through [`EventService`],
+//! or through a [`Sink`].
 
+mod access;
+mod answer;
+mod budget;
+mod coalesce;
+mod core;
+mod json;
+mod log;
+mod page;
+mod pump;
+mod query;
 mod record;
+mod ring;
+mod service;
+mod sink;
+mod stream;
+mod streams;
 
-pub use self::record::{Event, EventKind, Mode};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[cfg(feature = "tracing")]
+pub use self::sink::TracingSink;
+pub use self::{
+    access::{Access, TenantsAndOperator, Viewer},
+    log::EventLog,
+    page::{Page, Stats},
+    query::{Query, QueryError},
+    record::{Event, EventKind, Mode},
+    service::EventService,
+    sink::{Channel, JsonLines, Sink},
+};
+
+/// Locks, also after a panic of another thread: nothing here is left half done by one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,137 @@
+//! [`Body`]: what this crate's own services answer with.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+/// The body of a response that one of our services made: whole, or a stream.
+///
+/// It fits hyper as it is, axum through `axum::body::Body::new` (and so
+/// `nest_service`), and tonic through `tonic::body::Body::new`. It never fails.
+#[derive(Default)]
+pub struct Body(Repr);
+
+type Stream = dyn http_body::Body<Data = Bytes, Error = Infallible> + Send + Sync;
+
+enum Repr {
+    Whole(Bytes),
+    Stream(Pin<Box<Stream>>),
+}
+
+impl Default for Repr {
+    fn default() -> Self {
+        Self::Whole(Bytes::new())
+    }
+}
+
+impl Body {
+    /// A body without a byte.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn stream(
+        stream: impl http_body::Body<Data = Bytes, Error = Infallible> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Repr::Stream(Box::pin(stream)))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Repr::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Repr::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Repr::Stream(stream) => stream.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Repr::Whole(bytes) => bytes.is_empty(),
+            Repr::Stream(stream) => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Repr::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Repr::Stream(stream) => stream.size_hint(),
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self(Repr::Whole(bytes))
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from(Bytes::from(bytes))
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self::from(Bytes::from(text))
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Self::from(Bytes::from_static(text.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Whole(bytes) => {
+                f.debug_tuple("Body").field(&format_args!("{} bytes", bytes.len())).finish()
+            }
+            Repr::Stream(_) => f.debug_tuple("Body").field(&format_args!("a stream")).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_whole_body_gives_its_bytes_once_and_says_how_many() {
+        let body = Body::from(String::from("hello"));
+        assert_eq!(body.size_hint().exact(), Some(5));
+        assert!(!body.is_end_stream());
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
+    }
+
+    #[tokio::test]
+    async fn the_default_body_is_at_its_end() {
+        assert!(Body::default().is_end_stream());
+        assert_eq!(Body::default().collect().await.unwrap().to_bytes(), "");
+    }
+
+    #[tokio::test]
+    async fn a_stream_passes_through() {
+        let body = Body::stream(Body::from("within"));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "within");
+    }
+}

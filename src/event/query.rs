@@ -1,0 +1,248 @@
+//! Which events a reader wants.
+
+use std::{fmt, net::IpAddr};
+
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::{Event, EventKind};
+use crate::{error::ConfigError, tenant::Tenant};
+
+/// Which events to read: all of them, unless it says otherwise.
+///
+/// ```
+/// use tollgate::event::{EventKind, Query};
+///
+/// let query = Query::parse("since=41&tenant=acme&kind=rate_limited")?;
+/// assert_eq!(query, Query::new().since(41).tenant("acme".parse()?).kind(EventKind::RateLimited));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Query {
+    pub(super) since: Option<u64>,
+    pub(super) tenant: Option<Tenant>,
+    pub(super) kind: Option<EventKind>,
+    pub(super) limit: usize,
+}
+
+impl Query {
+    /// The most events of one page.
+    pub const MAX_LIMIT: usize = 1_000;
+    const DEFAULT_LIMIT: usize = 100;
+
+    /// All events, 100 to a page.
+    pub fn new() -> Self {
+        Self { since: None, tenant: None, kind: None, limit: Self::DEFAULT_LIMIT }
+    }
+
+    /// Reads the query of a URL, as [`EventService`](super::EventService)
+    /// does: `since`, `tenant`, `kind` and `limit`, each at most once. Other
+    /// parameters are not looked at.
+    pub fn parse(query: &str) -> Result<Self, QueryError> {
+        let (mut since, mut tenant, mut kind, mut limit) = (None, None, None, None);
+        for pair in query.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let slot = match decode(name).as_deref() {
+                Ok("since") => &mut since,
+                Ok("tenant") => &mut tenant,
+                Ok("kind") => &mut kind,
+                Ok("limit") => &mut limit,
+                _ => continue,
+            };
+            if slot.replace(decode(value)?).is_some() {
+                return Err(QueryError(()));
+            }
+        }
+        let limit = limit
+            .map(|text| number(&text))
+            .transpose()?
+            .map_or(Ok(Self::DEFAULT_LIMIT), usize::try_from);
+        let query = Self {
+            since: since.map(|text| number(&text)).transpose()?,
+            tenant: tenant.map(|name| known_tenant(&name)).transpose()?,
+            kind: kind.map(|name| EventKind::from_name(&name).ok_or(QueryError(()))).transpose()?,
+            limit: Self::DEFAULT_LIMIT,
+        };
+        query.limit(limit.map_err(|_| QueryError(()))?).map_err(|_| QueryError(()))
+    }
+
+    /// Only what follows the event of this number: the `next` of the page
+    /// before. A number that the log has not given yet is another log's, from
+    /// before a restart; then reading starts with the oldest.
+    pub fn since(mut self, id: u64) -> Self {
+        self.since = Some(id);
+        self
+    }
+
+    /// Only events of this tenant.
+    pub fn tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = Some(tenant);
+        self
+    }
+
+    /// Only events of this kind.
+    pub fn kind(mut self, kind: EventKind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// At most so many events on a page, from 1 to 1,000; 100 by default.
+    pub fn limit(mut self, limit: usize) -> Result<Self, ConfigError> {
+        if limit == 0 || limit > Self::MAX_LIMIT {
+            return Err(ConfigError::new("event query limit", limit, "must be from 1 to 1000"));
+        }
+        self.limit = limit;
+        Ok(self)
+    }
+
+    pub(super) fn matches(&self, event: &Event) -> bool {
+        self.kind.is_none_or(|kind| event.kind == kind)
+            && self.tenant.as_ref().is_none_or(|tenant| event.tenant.as_ref() == Some(tenant))
+    }
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// As it stands in a URL; [`Query::parse`] reads it back.
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "limit={}", self.limit)?;
+        if let Some(since) = self.since {
+            write!(f, "&since={since}")?;
+        }
+        if let Some(tenant) = &self.tenant {
+            write!(f, "&tenant={}", utf8_percent_encode(tenant.as_str(), NON_ALPHANUMERIC))?;
+        }
+        if let Some(kind) = self.kind {
+            write!(f, "&kind={}", kind.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+/// A query that can't be read. It says no more, for nothing of a request is echoed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryError(());
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the query of the event log can't be read")
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+fn decode(text: &str) -> Result<String, QueryError> {
+    let malformed = text.split('%').skip(1).any(|rest| {
+        let digits = rest.as_bytes().get(..2);
+        !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    });
+    match percent_decode_str(text).decode_utf8() {
+        Ok(decoded) if !malformed => Ok(decoded.into_owned()),
+        _ => Err(QueryError(())),
+    }
+}
+
+/// Digits only: what `parse` takes beside them, such as `+`, is no number here.
+pub(super) fn number(text: &str) -> Result<u64, QueryError> {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.parse().map_err(|_| QueryError(())),
+        false => Err(QueryError(())),
+    }
+}
+
+/// A tenant as the log names it: addresses and the anonymous one too, which no caller can call itself.
+fn known_tenant(name: &str) -> Result<Tenant, QueryError> {
+    let own = match name.strip_prefix("ip:") {
+        Some(address) => {
+            let address = address.strip_suffix("/64").unwrap_or(address);
+            address.parse::<IpAddr>().ok().map(Tenant::address)
+        }
+        None => Some(Tenant::anonymous()),
+    };
+    match own {
+        Some(own) if own.as_str() == name => Ok(own),
+        _ => Tenant::parse(name).map_err(|_| QueryError(())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn bad_queries_are_refused() {
+        for query in [
+            "since=",
+            "since=x",
+            "since=+1",
+            "since=-1",
+            "since=1.5",
+            "since=18446744073709551616",
+            "since=1&since=1",
+            "limit=0",
+            "limit=1001",
+            "limit=",
+            "limit",
+            "kind=",
+            "kind=nonsense",
+            "kind=RATE_LIMITED",
+            "tenant=",
+            "tenant=a%20b",
+            "tenant=%",
+            "tenant=%zz",
+            "tenant=%ff",
+            "tenant=a&tenant=b",
+            "tenant=~x",
+            "tenant=ip:x",
+            "tenant=a&%74enant=b",
+        ] {
+            assert_eq!(Query::parse(query), Err(QueryError(())), "{query}");
+        }
+    }
+
+    #[test]
+    fn other_parameters_and_empty_ones_are_not_looked_at() {
+        assert_eq!(Query::parse(""), Ok(Query::new()));
+        assert_eq!(Query::parse("&&api_key=%zz&x=1&x=2&since=7&"), Ok(Query::new().since(7)));
+    }
+
+    #[test]
+    fn tenants_of_our_own_can_be_asked_for() {
+        for name in ["~anonymous", "ip:192.0.2.1", "ip:2001:db8:1:2::/64", "a+b", "a%b"] {
+            let tenant = Query::parse(&format!("tenant={}", name.replace('%', "%25")))
+                .unwrap()
+                .tenant
+                .unwrap();
+            assert_eq!(tenant.as_str(), name);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,200}") {
+            let _ = Query::parse(&text);
+        }
+
+        #[test]
+        fn what_is_read_is_written_and_read_again(text in "((since|tenant|kind|limit|x)=([0-9]{1,4}|[!-~]{1,12}|rate_limited|overflow_began|~anonymous|ip:::/64)&){0,4}") {
+            if let Ok(query) = Query::parse(&text) {
+                prop_assert_eq!(Query::parse(&query.to_string()), Ok(query));
+            }
+        }
+
+        #[test]
+        fn every_query_comes_back(since in any::<Option<u64>>(), name in "[!#-;=?-\\[\\]-}]{1,128}", limit in 1_usize..=1000) {
+            let mut query = Query::new().kind(EventKind::TenantReset).limit(limit).unwrap();
+            query.since = since;
+            query.tenant = Tenant::parse(name).ok();
+            prop_assert_eq!(Query::parse(&query.to_string()), Ok(query));
+        }
+    }
+}

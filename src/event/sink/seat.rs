@@ -1,0 +1,66 @@
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::Ordering::Relaxed,
+};
+
+use super::Sink;
+use crate::event::{core::Core, query::Query};
+
+/// A sink, and how far it has come.
+pub(in crate::event) struct SinkSeat {
+    /// `None` once it has panicked.
+    sink: Option<Box<dyn Sink>>,
+    next: u64,
+    dropped: u64,
+}
+
+/// Events that are copied for a sink at once.
+const BATCH: usize = 256;
+
+impl SinkSeat {
+    pub(in crate::event) fn new(sink: Box<dyn Sink>, next: u64) -> Self {
+        Self { sink: Some(sink), next, dropped: 0 }
+    }
+
+    pub(in crate::event) fn is_alive(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Offers the sink what it has not taken. Whether it took all of it.
+    pub(in crate::event) fn deliver(&mut self, core: &Core) -> bool {
+        loop {
+            let mut query = Query::new().since(self.next);
+            query.limit = BATCH;
+            let page = core.page(&query);
+            if page.lost > 0 {
+                count_lost(core, page.lost);
+            }
+            let Some(first) = page.events.first() else { return true };
+            self.next = first.id - 1;
+            let Some(sink) = &mut self.sink else { return false };
+            let taken =
+                catch_unwind(AssertUnwindSafe(|| (sink.write(&page.events), sink.dropped())));
+            let Ok((taken, dropped)) = taken else {
+                self.sink = None;
+                core.failures.fetch_add(1, Relaxed);
+                crate::trace::warning!("a sink of the event log has panicked and is let go");
+                return false;
+            };
+            core.dropped.fetch_add(dropped.saturating_sub(self.dropped), Relaxed);
+            self.dropped = dropped;
+            if let Some(last) = page.events.iter().take(taken).last() {
+                self.next = last.id;
+            }
+            if taken < page.events.len() {
+                core.failures.fetch_add(1, Relaxed);
+                return false;
+            }
+        }
+    }
+}
+
+fn count_lost(core: &Core, lost: u64) {
+    core.lost.fetch_add(lost, Relaxed);
+    #[cfg(feature = "metrics")]
+    metrics::counter!("tollgate_events_lost_total").increment(lost);
+}
