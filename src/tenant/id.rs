@@ -68,6 +68,11 @@ impl Tenant {
         Self::trusted(b"~anonymous")
     }
 
+    /// One of the buckets that tenants share when a limiter is full.
+    pub(crate) fn bucket(number: u64) -> Self {
+        Self::trusted(format!("~bucket-{number}").as_bytes())
+    }
+
     /// The tenant that stands for a network address: an IPv4 address (however
     /// written), or the /64 network of an IPv6 address, for whoever has one has
     /// the whole of it.
