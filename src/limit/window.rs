@@ -34,7 +34,7 @@ impl Measure {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+pub(super) struct Entry {
     opened: u64,
     /// Ticks from the opening to the last unit.
     length: u32,
@@ -73,7 +73,8 @@ pub(super) struct Ring {
 }
 
 impl Log {
-    pub(super) const EMPTY: Self = Self::Few { used: 0, len: 0, entries: [Entry { opened: 0, length: 0, count: 0 }; 2] };
+    pub(super) const EMPTY: Self =
+        Self::Few { used: 0, len: 0, entries: [Entry { opened: 0, length: 0, count: 0 }; 2] };
 
     /// Units that count, once [`expire`](Self::expire) was called.
     pub(super) fn used(&self) -> u32 {
@@ -85,7 +86,11 @@ impl Log {
 
     /// Lets entries go whose last unit is a window old.
     pub(super) fn expire(&mut self, measure: Measure, now: Moment, budget: &Budget) {
-        while self.entries().next().is_some_and(|entry| entry.count == 0 || entry.leaves(measure) <= now.as_nanos()) {
+        while self
+            .entries()
+            .next()
+            .is_some_and(|entry| entry.count == 0 || entry.leaves(measure) <= now.as_nanos())
+        {
             self.remove_first();
         }
         if let Self::Many(ring) = self
@@ -115,7 +120,13 @@ impl Log {
 
     /// Adds units that were found to fit, and says when they count as spent:
     /// now, or with the newest entry where the clock has stepped back.
-    pub(super) fn add(&mut self, measure: Measure, now: Moment, units: u32, budget: &Budget) -> Moment {
+    pub(super) fn add(
+        &mut self,
+        measure: Measure,
+        now: Moment,
+        units: u32,
+        budget: &Budget,
+    ) -> Moment {
         let mut spent_at = now.as_nanos();
         let mut joins = false;
         if let Some(newest) = self.entries().next_back() {
@@ -140,14 +151,15 @@ impl Log {
     pub(super) fn refund(&mut self, measure: Measure, spent_at: Moment, units: u32) {
         let spent_at = spent_at.as_nanos();
         let mut owed = units;
-        let mut own_or_older = self.entries_mut().rev().skip_while(|entry| entry.opened > spent_at).peekable();
-        if own_or_older.peek().is_some_and(|own| own.last(measure) >= spent_at) {
-            for entry in own_or_older {
-                let taken = owed.min(entry.count);
-                entry.count -= taken;
-                owed -= taken;
-            }
+        let mut own_or_older = self.entries_mut().rev().skip_while(|entry| entry.opened > spent_at);
+        let mut next = own_or_older.next().filter(|own| own.last(measure) >= spent_at);
+        while let Some(entry) = next {
+            let taken = owed.min(entry.count);
+            entry.count -= taken;
+            owed -= taken;
+            next = own_or_older.next();
         }
+        drop(own_or_older);
         *self.used_mut() -= units - owed;
     }
 
@@ -172,7 +184,9 @@ impl Log {
 
     fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         let (older, newer) = match self {
-            Self::Few { len, entries, .. } => (entries.get(..usize::from(*len)).unwrap_or_default(), [].as_slice()),
+            Self::Few { len, entries, .. } => {
+                (entries.get(..usize::from(*len)).unwrap_or_default(), [].as_slice())
+            }
             Self::Many(ring) => ring.entries.as_slices(),
         };
         older.iter().chain(newer)
@@ -202,7 +216,9 @@ impl Log {
                 *len -= 1;
                 entries[0] = entries[1];
             }
-            Self::Many(ring) => ring.used -= ring.entries.pop_front().map_or(0, |entry| entry.count),
+            Self::Many(ring) => {
+                ring.used -= ring.entries.pop_front().map_or(0, |entry| entry.count)
+            }
         }
     }
 
@@ -218,7 +234,8 @@ impl Log {
                 if !budget.take(Ring::heap_bytes_of(Ring::FIRST_CAPACITY)) {
                     return false;
                 }
-                let mut ring = Ring { used: *used, entries: VecDeque::with_capacity(Ring::FIRST_CAPACITY) };
+                let mut ring =
+                    Ring { used: *used, entries: VecDeque::with_capacity(Ring::FIRST_CAPACITY) };
                 ring.entries.extend(*entries);
                 ring.entries.push_back(entry);
                 *self = Self::Many(Box::new(ring));
