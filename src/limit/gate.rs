@@ -1,9 +1,6 @@
 //! The rate limit as a [`Gate`].
 
-use std::{
-    future::Ready,
-    sync::Arc,
-};
+use std::{fmt, future::Ready, sync::Arc};
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
@@ -63,7 +60,10 @@ impl RateLimitGate {
         let tenant = self.tenant(head)?;
         let mark = self.extensions.then(|| self.limiter.mark(&tenant));
         if let Some(mark) = mark
-            && head.extensions().get::<RateLimit>().is_some_and(|outer| outer.charged().contains(mark))
+            && head
+                .extensions()
+                .get::<RateLimit>()
+                .is_some_and(|outer| outer.charged().contains(mark))
         {
             return Ok(RateLimitPass::through());
         }
@@ -124,6 +124,12 @@ impl RateLimitGate {
     }
 }
 
+impl fmt::Debug for RateLimitGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitGate").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
 fn no_such_tenant(error: TenantError) -> Rejection {
     let kind = if error.is_unknown() { Kind::Unauthenticated } else { Kind::InvalidRequest };
     Rejection::new(kind, error.detail())
@@ -148,7 +154,21 @@ struct Settle {
 
 impl RateLimitPass {
     fn through() -> Self {
-        Self { rate_limit: None, policy: None, style: HeaderStyle::none(), marks: None, settle: None }
+        Self {
+            rate_limit: None,
+            policy: None,
+            style: HeaderStyle::none(),
+            marks: None,
+            settle: None,
+        }
+    }
+}
+
+impl fmt::Debug for RateLimitPass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitPass")
+            .field("rate_limit", &self.rate_limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,7 +177,8 @@ impl Pass for RateLimitPass {
         let Some((tenant, mark)) = self.marks.take() else { return };
         extensions.insert(tenant);
         if let Some(mut rate_limit) = self.rate_limit {
-            let mut charged = extensions.get::<RateLimit>().map(RateLimit::charged).unwrap_or_default();
+            let mut charged =
+                extensions.get::<RateLimit>().map(RateLimit::charged).unwrap_or_default();
             charged.add(mark);
             rate_limit.set_charged(charged);
             extensions.insert(rate_limit);
@@ -169,7 +190,8 @@ impl Pass for RateLimitPass {
             && !(settle.keep)(status, headers)
             && let Some(after) = settle.limiter.refund(settle.spend)
         {
-            self.rate_limit = self.rate_limit.map(|before| after.with_shadow(before.would_refuse()));
+            self.rate_limit =
+                self.rate_limit.map(|before| after.with_shadow(before.would_refuse()));
         }
         if let Some(rate_limit) = &self.rate_limit {
             self.style.write(rate_limit, self.policy.as_ref(), status, headers);

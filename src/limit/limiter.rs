@@ -54,7 +54,11 @@ const DEFAULT_MAX_BYTES: usize = 512 << 20;
 impl Limiter {
     /// A limiter that keeps its state in memory.
     pub fn memory(quotas: Quotas) -> Self {
-        Self::assemble(Memory::new(quotas, DEFAULT_MAX_TENANTS, DEFAULT_MAX_BYTES), Arc::new(SystemClock::new()), None)
+        Self::assemble(
+            Memory::new(quotas, DEFAULT_MAX_TENANTS, DEFAULT_MAX_BYTES),
+            Arc::new(SystemClock::new()),
+            None,
+        )
     }
 
     fn assemble(memory: Memory, clock: Arc<dyn Clock>, log: Option<EventLog>) -> Self {
@@ -104,8 +108,9 @@ impl Limiter {
 
     /// Takes it apart, if nobody shares it yet.
     fn alone(self, setting: &'static str) -> Result<Inner, ConfigError> {
-        Arc::try_unwrap(self.0)
-            .map_err(|_| ConfigError::new("limiter", setting, "must be set before the limiter is cloned"))
+        Arc::try_unwrap(self.0).map_err(|_| {
+            ConfigError::new("limiter", setting, "must be set before the limiter is cloned")
+        })
     }
 
     /// Decides whether the tenant may spend so many units now, and charges them if so.
@@ -135,13 +140,17 @@ impl Limiter {
                         marks,
                     });
                     let rate_limit = tightest.map(|standing| {
-                        self.rate_limit(standing, context.now).with_shadow(shadow.map(|shadow| shadow.policy))
+                        self.rate_limit(standing, context.now)
+                            .with_shadow(shadow.map(|shadow| shadow.policy))
                     });
                     Decision::Admitted(Admission { rate_limit, spend: Spend(charge) })
                 }
-                Verdict::Unlimited => Decision::Admitted(Admission { rate_limit: None, spend: Spend(None) }),
+                Verdict::Unlimited => {
+                    Decision::Admitted(Admission { rate_limit: None, spend: Spend(None) })
+                }
                 Verdict::Refused(standing) => {
-                    let refusal = Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
+                    let refusal =
+                        Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
                     journal.refused(tenant, &refusal, context.now);
                     Decision::Refused(refusal)
                 }
@@ -157,7 +166,9 @@ impl Limiter {
     pub fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
         let context = self.context();
         match self.0.memory.look(tenant, context, |row| row.decide(context, 0)) {
-            Verdict::Admitted { tightest, .. } => tightest.map(|standing| self.rate_limit(standing, context.now)),
+            Verdict::Admitted { tightest, .. } => {
+                tightest.map(|standing| self.rate_limit(standing, context.now))
+            }
             Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
         }
     }
@@ -176,7 +187,9 @@ impl Limiter {
             row.decide(context, 0)
         })?;
         match verdict {
-            Verdict::Admitted { tightest, .. } => tightest.map(|standing| self.rate_limit(standing, context.now)),
+            Verdict::Admitted { tightest, .. } => {
+                tightest.map(|standing| self.rate_limit(standing, context.now))
+            }
             Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
         }
     }
@@ -210,7 +223,11 @@ impl Limiter {
     }
 
     fn context(&self) -> Context<'_> {
-        Context { now: self.0.journal.clock.now(), unix_at_zero: self.0.unix_at_zero, budget: &self.0.memory.budget }
+        Context {
+            now: self.0.journal.clock.now(),
+            unix_at_zero: self.0.unix_at_zero,
+            budget: &self.0.memory.budget,
+        }
     }
 
     fn rate_limit(&self, standing: Standing, now: Moment) -> RateLimit {
@@ -220,6 +237,9 @@ impl Limiter {
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("quotas", self.quotas()).field("tenants", &self.tenants()).finish_non_exhaustive()
+        f.debug_struct("Limiter")
+            .field("quotas", self.quotas())
+            .field("tenants", &self.tenants())
+            .finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use super::{
     budget::Budget,
     journal::Journal,
     meter::Context,
-    plan::{Plan, Terms},
+    plan::Terms,
     quotas::Quotas,
     row::{Place, Row},
 };
@@ -76,7 +76,11 @@ impl Memory {
         }
     }
 
-    pub(super) fn with_bounds(mut self, max_tenants: Option<usize>, max_bytes: Option<usize>) -> Self {
+    pub(super) fn with_bounds(
+        mut self,
+        max_tenants: Option<usize>,
+        max_bytes: Option<usize>,
+    ) -> Self {
         self.max_tenants = max_tenants.unwrap_or(self.max_tenants);
         if let Some(most) = max_bytes {
             self.budget = Budget::new(most);
@@ -119,8 +123,11 @@ impl Memory {
             } else if self.quotas.is_named(tenant) {
                 self.insert_new(&key, Row::new(plan, Place::Named, epoch));
             } else {
-                let _door = self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
-                if !self.has_row(&key) && (self.bucket_in_use(&key, context.now).is_some() || !self.take_room()) {
+                let _door =
+                    self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
+                if !self.has_row(&key)
+                    && (self.bucket_in_use(&key, context.now).is_some() || !self.take_room())
+                {
                     return self.spend_from_bucket(&key, context, journal, use_row);
                 }
                 self.insert_new(&key, Row::new(plan, Place::Stranger, epoch));
@@ -139,7 +146,12 @@ impl Memory {
     }
 
     /// Runs `use_row` on the row that the tenant would spend from next, without making one.
-    pub(super) fn look<T>(&self, tenant: &Tenant, context: Context<'_>, use_row: impl Fn(&Row) -> Option<T>) -> T {
+    pub(super) fn look<T>(
+        &self,
+        tenant: &Tenant,
+        context: Context<'_>,
+        use_row: impl Fn(&Row) -> Option<T>,
+    ) -> T {
         let key = Lookup { hash: self.hash(tenant), tenant };
         loop {
             let found = self.on_row(&key, context, &use_row).or_else(|| {
@@ -153,7 +165,12 @@ impl Memory {
         }
     }
 
-    fn on_row<T>(&self, key: &Lookup<'_>, context: Context<'_>, use_row: impl Fn(&Row) -> Option<T>) -> Option<T> {
+    fn on_row<T>(
+        &self,
+        key: &Lookup<'_>,
+        context: Context<'_>,
+        use_row: impl Fn(&Row) -> Option<T>,
+    ) -> Option<T> {
         let rows = &self.shard(key.hash).rows;
         let guard = rows.guard();
         loop {
@@ -214,7 +231,10 @@ impl Memory {
     fn take_room(&self) -> bool {
         let room = self.max_tenants.saturating_sub(self.quotas.named_count());
         self.budget.has_room()
-            && self.strangers.try_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1)).is_ok()
+            && self
+                .strangers
+                .try_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1))
+                .is_ok()
     }
 
     /// This tenant's bucket, if what was spent from it still counts, so that the tenant can't leave it.
@@ -269,7 +289,9 @@ impl Memory {
                 match row.place {
                     Place::Named => {}
                     Place::Stranger => _ = self.strangers.fetch_sub(1, Relaxed),
-                    Place::Bucket if self.buckets.fetch_sub(1, Relaxed) == 1 => journal.overflow_ended(context.now),
+                    Place::Bucket if self.buckets.fetch_sub(1, Relaxed) == 1 => {
+                        journal.overflow_ended(context.now)
+                    }
                     Place::Bucket => {}
                 }
             }

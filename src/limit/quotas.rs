@@ -122,6 +122,9 @@ impl Quotas {
 
 impl fmt::Debug for Quotas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quotas").field("default", &self.default()).field("named", &self.named_count()).finish_non_exhaustive()
+        f.debug_struct("Quotas")
+            .field("default", &self.default())
+            .field("named", &self.named_count())
+            .finish_non_exhaustive()
     }
 }

@@ -82,7 +82,9 @@ impl Row {
     pub(super) fn new(plan: Plan, place: Place, epoch: u32) -> Self {
         let slots = match plan.measured() {
             [only] => Slots::One(Meter::new(only.gauge)),
-            several => Slots::Many(several.iter().map(|measured| Meter::new(measured.gauge)).collect()),
+            several => {
+                Slots::Many(several.iter().map(|measured| Meter::new(measured.gauge)).collect())
+            }
         };
         Self::with_slots(plan, place, epoch, slots)
     }
@@ -129,8 +131,13 @@ impl Row {
         if units == 1
             && let Verdict::Refused(standing) = &verdict
         {
-            let by = self.plan.measured().iter().position(|measured| measured.quota.name() == standing.policy);
-            self.refused_by.store(by.and_then(|by| u8::try_from(by).ok()).unwrap_or(0), Ordering::Relaxed);
+            let by = self
+                .plan
+                .measured()
+                .iter()
+                .position(|measured| measured.quota.name() == standing.policy);
+            self.refused_by
+                .store(by.and_then(|by| u8::try_from(by).ok()).unwrap_or(0), Ordering::Relaxed);
             self.refused_until.store(standing.reset.as_nanos(), Ordering::Release);
         }
         Some(verdict)
@@ -318,12 +325,20 @@ impl Measured {
 /// The meters of a new plan, with what was spent under the old one: each takes
 /// over from the quota of its name, else of its window; and where one quota
 /// replaces one, it takes over whatever it is called.
-fn carry(old: &[Measured], meters: Vec<Meter>, new: &[Measured], context: Context<'_>) -> Vec<Meter> {
+fn carry(
+    old: &[Measured],
+    meters: Vec<Meter>,
+    new: &[Measured],
+    context: Context<'_>,
+) -> Vec<Meter> {
     let mut left: Vec<Option<(&Measured, Meter)>> = zip(old, meters).map(Some).collect();
     let mut take = |wanted: &dyn Fn(&Measured) -> bool| {
-        left.iter_mut().find(|item| item.as_ref().is_some_and(|(was, _)| wanted(was))).and_then(Option::take)
+        left.iter_mut()
+            .find(|item| item.as_ref().is_some_and(|(was, _)| wanted(was)))
+            .and_then(Option::take)
     };
-    let mut taken: Vec<_> = new.iter().map(|is| take(&|was| was.quota.name() == is.quota.name())).collect();
+    let mut taken: Vec<_> =
+        new.iter().map(|is| take(&|was| was.quota.name() == is.quota.name())).collect();
     for (slot, is) in zip(&mut taken, new) {
         if slot.is_none() {
             *slot = take(&|was| was.quota.window() == is.quota.window());
