@@ -1,5 +1,7 @@
 //! Whole requests, and the tenants that they are found to belong to.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::net::SocketAddr;
 
 use http::{Request, request::Builder};

@@ -44,20 +44,19 @@ impl Cidr {
         if bits(address) & host_bits(width - prefix) != 0 {
             return Err(error("has bits set behind the prefix"));
         }
-        let is_mapped = address != address.to_canonical() && prefix >= MAPPED;
-        Ok(if is_mapped {
-            Self { first: address.to_canonical(), prefix: prefix - MAPPED }
-        } else {
-            Self { first: address, prefix }
+        let canonical = address.to_canonical();
+        Ok(match prefix.checked_sub(MAPPED) {
+            Some(prefix) if canonical != address => Self { first: canonical, prefix },
+            _ => Self { first: address, prefix },
         })
     }
 
     /// Whether the address is in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        let width = width(self.first);
-        width == self::width(address)
-            && (bits(self.first) ^ bits(address)) & !host_bits(width - self.prefix) == 0
+        let host_bits = host_bits(width(self.first) - self.prefix);
+        self.first.is_ipv4() == address.is_ipv4()
+            && (bits(self.first) ^ bits(address)) & !host_bits == 0
     }
 }
 

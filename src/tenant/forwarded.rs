@@ -18,15 +18,12 @@ fn last_comma(line: &[u8]) -> Option<usize> {
         before = rest;
         match byte {
             b',' if !is_quoted => return Some(before.len()),
-            b'"' => is_quoted = !is_quoted || ends_in_escape(before),
+            // inside quotes one more is escaped, or the opening one, which follows an `=`
+            b'"' => is_quoted = !is_quoted || before.ends_with(b"\\"),
             _ => {}
         }
     }
     None
-}
-
-fn ends_in_escape(text: &[u8]) -> bool {
-    text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
 /// The address in the one `for` of an element; none where the element is malformed.
@@ -153,6 +150,7 @@ mod tests {
             "for=\"192.0.2.1",
             "for=192.0.2.1\"",
             "for=\"192.0.2.1\"x",
+            "for=\"192.0.2.1\"proto=https",
             "for=\"\\192.0.2.1\"",
             "for =192.0.2.1",
             "for= 192.0.2.1",
