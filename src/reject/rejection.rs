@@ -79,14 +79,7 @@ pub struct Rejection {
 impl Rejection {
     /// A refusal of this kind; `detail` is shown to the caller.
     pub fn new(kind: Kind, detail: &'static str) -> Self {
-        Self {
-            kind,
-            detail,
-            violated: None,
-            retry_after: None,
-            grpc: false,
-            headers: HeaderMap::new(),
-        }
+        Self { kind, detail, violated: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
     }
 
     /// Names the policy that refused.
@@ -137,11 +130,7 @@ impl Rejection {
     }
 
     /// The finished response to the request with this head.
-    pub(crate) fn into_response<B>(
-        mut self,
-        head: Head<'_>,
-        respond: &impl Respond<B>,
-    ) -> Response<B> {
+    pub(crate) fn into_response<B>(mut self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
         self.grpc = head.is_grpc();
         self.write_retry_headers();
         let mut response = respond.respond(&self);
@@ -179,9 +168,6 @@ fn ceil(wait: Duration, unit_nanos: u128) -> HeaderValue {
 
 impl fmt::Debug for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejection")
-            .field("kind", &self.kind)
-            .field("detail", &self.detail)
-            .finish_non_exhaustive()
+        f.debug_struct("Rejection").field("kind", &self.kind).field("detail", &self.detail).finish_non_exhaustive()
     }
 }
