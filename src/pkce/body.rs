@@ -10,7 +10,7 @@ use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{PkceBodyFuture, scope::Scope};
+use super::{CodeChallenge, PkceBodyFuture, PkceError, scope::Scope};
 use crate::{
     error::ConfigError,
     head::Head,
@@ -185,6 +185,14 @@ impl Format {
             Some(Self::Json)
         } else {
             None
+        }
+    }
+
+    /// The challenge in a body that is written so.
+    pub(super) fn challenge(self, body: &Bytes) -> Result<CodeChallenge, PkceError> {
+        match self {
+            Self::Form => CodeChallenge::from_form(body),
+            Self::Json => CodeChallenge::from_json(body),
         }
     }
 }

@@ -11,11 +11,11 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::{CodeChallenge, body::Format};
+use super::body::Format;
 use crate::{
     head::Head,
     reject::{Kind, Rejection, Respond},
-    replay::{ReadError, Reader, Replay, Whole},
+    replay::{ReadError, Reader, Replay},
 };
 
 pin_project! {
@@ -86,7 +86,11 @@ where
                     let limit = parked.as_ref().expect(POLLED_AGAIN).limit;
                     let whole = ready!(reader.poll(body, limit, cx));
                     let Parked { mut service, mut head, format, respond, .. } = parked.take().expect(POLLED_AGAIN);
-                    match check(whole, format) {
+                    let checked = match whole {
+                        Ok(whole) => format.challenge(&whole.data).map(|it| (it, whole)).map_err(Rejection::from),
+                        Err(error) => Err(refusal(&error)),
+                    };
+                    match checked {
                         Ok((challenge, whole)) => {
                             head.extensions.insert(challenge);
                             State::Calling { future: service.call(Request::from_parts(head, Replay::read(whole))) }
@@ -106,16 +110,11 @@ where
     }
 }
 
-fn check(whole: Result<Whole, ReadError>, format: Format) -> Result<(CodeChallenge, Whole), Rejection> {
-    let whole = whole.map_err(|error| match error {
+fn refusal(error: &ReadError) -> Rejection {
+    match error {
         ReadError::TooLarge => Rejection::new(Kind::TooLarge, "the body is too long"),
         ReadError::Broken => Rejection::new(Kind::InvalidRequest, "the body can't be read"),
-    })?;
-    let challenge = match format {
-        Format::Form => CodeChallenge::from_form(&whole.data),
-        Format::Json => CodeChallenge::from_json(&whole.data),
-    };
-    Ok((challenge?, whole))
+    }
 }
 
 impl<S, R, B> fmt::Debug for PkceBodyFuture<S, R, B>

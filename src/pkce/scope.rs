@@ -7,8 +7,10 @@ use crate::{error::ConfigError, form, head::Head};
 pub(super) struct Scope {
     /// Without a slash at the end; `None` means every path.
     path: Option<String>,
-    condition: Option<Arc<dyn Fn(Head<'_>) -> bool + Send + Sync>>,
+    condition: Option<Arc<Condition>>,
 }
+
+type Condition = dyn Fn(Head<'_>) -> bool + Send + Sync;
 
 impl Scope {
     pub(super) const EVERYWHERE: Self = Self { path: None, condition: None };
