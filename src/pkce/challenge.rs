@@ -150,6 +150,14 @@ mod tests {
             let other = CodeVerifier::parse(std::str::from_utf8(&other).unwrap()).unwrap();
             assert!(!challenge.verify(&other), "{at}");
         }
+        // nor for another challenge, wherever the two differ
+        let verifier = CodeVerifier::parse(VERIFIER).unwrap();
+        for at in 0..APPENDIX_B.len() {
+            let mut other = APPENDIX_B.to_owned().into_bytes();
+            other[at] = if other[at] == b'A' { b'E' } else { b'A' };
+            let other = CodeChallenge::parse(std::str::from_utf8(&other).unwrap()).unwrap();
+            assert!(!other.verify(&verifier), "{at}");
+        }
         // as `plain` would have it
         assert!(!challenge.verify(&CodeVerifier::parse(APPENDIX_B).unwrap()));
     }
