@@ -1,9 +1,11 @@
 //! [`HeaderStyle`]: which headers tell a client how it stands.
 
+use std::{iter::zip, sync::OnceLock};
+
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::decision::RateLimit;
-use crate::number::{number, recent};
+use crate::{clock::UnixTime, number::number};
 
 const LIMIT_SEED: HeaderName = HeaderName::from_static("x-ratelimit");
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -82,6 +84,10 @@ impl HeaderStyle {
     }
 
     fn write_x_ratelimit(self, rate_limit: &RateLimit, status: StatusCode, headers: &mut HeaderMap) {
+        if headers.is_empty() && rate_limit.reset_unix().is_some() {
+            *headers = Template::get().filled(|field| self.value(field, rate_limit));
+            return;
+        }
         let remaining = u64::from(rate_limit.remaining());
         if let Some(inner) = headers.insert(REMAINING, number(remaining))
             && says_more(&inner, remaining, status)
@@ -89,13 +95,60 @@ impl HeaderStyle {
             headers.insert(REMAINING, inner);
             return;
         }
-        let limit = number(u64::from(rate_limit.limit()));
-        headers.insert(LIMIT_SEED, limit.clone());
-        headers.insert(LIMIT, limit);
-        if let Some(reset) = rate_limit.reset_unix() {
-            let seconds = if self.delta_seconds { ceil_seconds(rate_limit) } else { reset.as_secs_ceil() };
-            headers.insert(RESET, recent(seconds));
+        headers.insert(LIMIT_SEED, self.value(Field::Limit, rate_limit));
+        headers.insert(LIMIT, self.value(Field::Limit, rate_limit));
+        if rate_limit.reset_unix().is_some() {
+            headers.insert(RESET, self.value(Field::Reset, rate_limit));
         }
+    }
+
+    fn value(self, field: Field, rate_limit: &RateLimit) -> HeaderValue {
+        match field {
+            Field::Limit => number(u64::from(rate_limit.limit())),
+            Field::Remaining => number(u64::from(rate_limit.remaining())),
+            Field::Reset if self.delta_seconds => number(ceil_seconds(rate_limit)),
+            Field::Reset => number(rate_limit.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil)),
+        }
+    }
+}
+
+/// What one of the four headers says.
+#[derive(Clone, Copy)]
+enum Field {
+    Limit,
+    Remaining,
+    Reset,
+}
+
+/// The four names in a map. A copy of it, with the values put in, costs half of four inserts, which hash each name.
+struct Template {
+    map: HeaderMap,
+    /// What stands where, in the order in which the map is walked.
+    fields: Vec<Field>,
+}
+
+impl Template {
+    fn get() -> &'static Self {
+        static TEMPLATE: OnceLock<Template> = OnceLock::new();
+        TEMPLATE.get_or_init(|| {
+            let names = [LIMIT_SEED, LIMIT, REMAINING, RESET];
+            let map: HeaderMap = names.into_iter().map(|name| (name, HeaderValue::from_static("0"))).collect();
+            let fields = map.keys().map(|name| match name {
+                name if *name == REMAINING => Field::Remaining,
+                name if *name == RESET => Field::Reset,
+                _ => Field::Limit,
+            });
+            let fields = fields.collect();
+            Template { map, fields }
+        })
+    }
+
+    fn filled(&self, value: impl Fn(Field) -> HeaderValue) -> HeaderMap {
+        let mut map = self.map.clone();
+        for (place, field) in zip(map.values_mut(), &self.fields) {
+            *place = value(*field);
+        }
+        map
     }
 }
 
