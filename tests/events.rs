@@ -1,4 +1,11 @@
 //! The event log as its users see it: in process, through sinks, and over HTTP.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic"
+)]
 
 use std::{
     fs,

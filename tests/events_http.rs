@@ -1,4 +1,11 @@
 //! The event service over real sockets: in plain hyper, and mounted in axum.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic"
+)]
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -169,9 +169,9 @@ impl Table {
     }
 
     /// Keeps of an event what is not its tenant's: kind, mode and count.
-    fn merge(&mut self, event: Event, append: &mut impl FnMut(Event)) {
-        let event =
-            Event { tenant: None, policy: None, limit: 0, remaining: 0, reset: None, ..event };
+    fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
+        (event.tenant, event.policy, event.limit, event.remaining, event.reset) =
+            (None, None, 0, 0, None);
         match self
             .merged
             .iter_mut()
@@ -286,7 +286,7 @@ mod tests {
         let mut shown = Vec::new();
         for n in 0..10_000 {
             stripes.tally(&refusal(&format!("t{n}"), UnixTime::from_secs(5)), |event| {
-                shown.push(event)
+                shown.push(event);
             });
         }
         assert_eq!(shown.len(), 100);
@@ -305,9 +305,9 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    (0..100).for_each(|_| {
-                        stripes.tally(&refusal("acme", UnixTime::from_secs(5)), |_| ())
-                    })
+                    for _ in 0..100 {
+                        stripes.tally(&refusal("acme", UnixTime::from_secs(5)), |_| ());
+                    }
                 });
             }
         });

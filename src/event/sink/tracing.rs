@@ -1,5 +1,5 @@
 use super::Sink;
-use crate::event::Event;
+use crate::{clock::UnixTime, event::Event, tenant::Tenant};
 
 /// Shows each event through `tracing`, at level INFO with the target
 /// `tollgate::event` (feature `tracing`).
@@ -16,12 +16,12 @@ impl Sink for TracingSink {
                 id = event.id,
                 at = event.at.as_millis(),
                 kind = event.kind.as_str(),
-                tenant = event.tenant.as_ref().map(|tenant| tenant.as_str()),
+                tenant = event.tenant.as_ref().map(Tenant::as_str),
                 policy = event.policy,
                 mode = event.mode.as_str(),
                 limit = event.policy.map(|_| event.limit),
                 remaining = event.policy.map(|_| event.remaining),
-                reset = event.policy.and(event.reset).map(|reset| reset.as_secs_ceil()),
+                reset = event.policy.and(event.reset).map(UnixTime::as_secs_ceil),
                 count = event.count,
             );
         }
@@ -43,7 +43,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{clock::UnixTime, event::EventKind};
+    use crate::event::EventKind;
 
     #[derive(Clone, Default)]
     struct Fields(Arc<Mutex<Vec<String>>>);
