@@ -1,16 +1,18 @@
 //! tollgate
 // Each module uses only modules that stand above it; tests/architecture.rs checks it.
-pub mod body;
-mod clock;
 mod error;
-pub mod event;
-pub mod gate;
+mod clock;
+mod trace;
+mod number;
 mod head;
-pub mod reject;
+pub mod body;
 pub mod tenant;
+pub mod event;
+pub mod reject;
+pub mod gate;
+pub mod limit;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
-mod trace;
 
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},
@@ -18,6 +20,7 @@ pub use crate::{
     event::{EventLog, EventService},
     gate::{Gate, GateLayer, MaybeReady, Pass},
     head::Head,
+    limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
     reject::{Kind, ProblemJson, Rejection, Respond, StatusOnly},
-    tenant::{Tenant, TenantError, TenantSource},
+    tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
 };

@@ -3,7 +3,7 @@ use std::{fmt, mem, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::Respond;
-use crate::head::Head;
+use crate::{head::Head, number::number};
 
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
@@ -160,14 +160,9 @@ impl Rejection {
 
     fn write_retry_headers(&mut self) {
         if let Some(wait) = self.retry_after {
-            // rounded up, for a retry at the header's value must not come early, and so never 0
-            let seconds = wait.as_nanos().div_ceil(1_000_000_000).max(1);
-            self.headers.insert(header::RETRY_AFTER, number(seconds));
+            self.headers.insert(header::RETRY_AFTER, ceil(wait, 1_000_000_000));
             if self.grpc {
-                self.headers.insert(
-                    GRPC_RETRY_PUSHBACK_MS,
-                    number(wait.as_nanos().div_ceil(1_000_000).max(1)),
-                );
+                self.headers.insert(GRPC_RETRY_PUSHBACK_MS, ceil(wait, 1_000_000));
             }
         } else if self.grpc && self.kind == Kind::QuotaImpossible {
             // a negative pushback tells the client not to retry
@@ -176,8 +171,10 @@ impl Rejection {
     }
 }
 
-fn number(value: u128) -> HeaderValue {
-    HeaderValue::from(u64::try_from(value).unwrap_or(u64::MAX))
+/// At least 1: a retry at the value of the header must not come early.
+fn ceil(wait: Duration, unit_nanos: u128) -> HeaderValue {
+    let units = wait.as_nanos().div_ceil(unit_nanos).max(1);
+    number(u64::try_from(units).unwrap_or(u64::MAX))
 }
 
 impl fmt::Debug for Rejection {

@@ -1,11 +1,11 @@
 use std::{
-    fmt,
+    fmt::{self, Write},
     hash::{Hash, Hasher},
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     sync::Arc,
 };
 
-use crate::tenant::TenantError;
+use super::{TenantError, buffer::Buffer};
 
 /// Whose budget a request spends: a short, printable name.
 ///
@@ -68,17 +68,34 @@ impl Tenant {
         Self::trusted(b"~anonymous")
     }
 
+    /// One of the buckets that tenants share when a limiter is full.
+    pub(crate) fn bucket(number: u64) -> Self {
+        Self::trusted(format!("~bucket-{number}").as_bytes())
+    }
+
     /// The tenant that stands for a network address: an IPv4 address (however
     /// written), or the /64 network of an IPv6 address, for whoever has one has
     /// the whole of it.
     pub fn address(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::trusted(format!("ip:{address}").as_bytes()),
+        Self::network(address, 64)
+    }
+
+    /// As [`address`](Self::address), with IPv6 networks of this prefix length.
+    pub(super) fn network(address: IpAddr, ipv6_prefix: u8) -> Self {
+        let mut name = Buffer::new();
+        let written = match address.to_canonical() {
+            IpAddr::V4(address) => write!(name, "ip:{address}"),
             IpAddr::V6(address) => {
-                let network = std::net::Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64));
-                Self::trusted(format!("ip:{network}/64").as_bytes())
+                let host_bits = u128::MAX.checked_shr(ipv6_prefix.into()).unwrap_or_default();
+                write!(
+                    name,
+                    "ip:{}/{ipv6_prefix}",
+                    Ipv6Addr::from_bits(address.to_bits() & !host_bits)
+                )
             }
-        }
+        };
+        debug_assert!(written.is_ok(), "the longest address has 39 bytes");
+        Self::trusted(name.as_bytes())
     }
 
     fn trusted(name: &[u8]) -> Self {
@@ -151,6 +168,8 @@ impl std::str::FromStr for Tenant {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -195,5 +214,50 @@ mod tests {
     #[test]
     fn a_tenant_is_small() {
         assert_eq!(size_of::<Tenant>(), 40);
+    }
+
+    #[test]
+    fn the_width_of_an_ipv6_network_can_be_chosen() {
+        let network = |prefix| {
+            Tenant::network("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(), prefix)
+        };
+        assert_eq!(network(32).as_str(), "ip:2001:db8::/32");
+        assert_eq!(network(56).as_str(), "ip:2001:db8:ffff:ff00::/56");
+        assert_eq!(network(127).as_str(), "ip:2001:db8:ffff:ffff:ffff:ffff:ffff:fffe/127");
+        assert_eq!(network(128).as_str(), "ip:2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128");
+        assert_eq!(Tenant::network("192.0.2.255".parse().unwrap(), 32).as_str(), "ip:192.0.2.255");
+    }
+
+    #[test]
+    fn an_address_needs_no_allocation() {
+        let longest = Tenant::address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap());
+        assert_eq!((longest.as_str(), longest.heap_bytes()), ("ip:ffff:ffff:ffff:ffff::/64", 0));
+    }
+
+    fn is_allowed(name: &[u8]) -> bool {
+        let reserved = name.starts_with(b"ip:") || name.first() == Some(&b'~');
+        let printable =
+            name.iter().all(|byte| (b'!'..=b'~').contains(byte) && !b"\"\\<>".contains(byte));
+        (1..=128).contains(&name.len()) && printable && !reserved
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_the_allowed_names_are_tenants_and_stay_as_they_are(
+            name in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..4),
+                prop::collection::vec(b' '..=127, 0..140),
+                prop::collection::vec(b'a'..=b'z', 0..140),
+                "(ip:|~|ip|IP:)[!-~]{0,40}".prop_map(String::into_bytes),
+            ],
+        ) {
+            let tenant = Tenant::parse(&name);
+            prop_assert_eq!(tenant.is_ok(), is_allowed(&name));
+            if let Ok(tenant) = tenant {
+                prop_assert_eq!(tenant.as_bytes(), &name);
+                prop_assert_eq!(tenant.as_str().as_bytes(), &name);
+                prop_assert_eq!(tenant.clone(), tenant);
+            }
+        }
     }
 }

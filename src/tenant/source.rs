@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::Tenant;
+use super::{Or, Tenant};
 use crate::head::Head;
 
 /// Finds the tenant of a request.
@@ -14,6 +14,14 @@ use crate::head::Head;
 pub trait TenantSource: Send + Sync + 'static {
     /// The tenant of the request with this head; `None` where it names none.
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError>;
+
+    /// Asks the next source where this one finds no tenant; see [`Or`].
+    fn or<S: TenantSource>(self, next: S) -> Or<Self, S>
+    where
+        Self: Sized,
+    {
+        Or::new(self, next)
+    }
 }
 
 impl<F> TenantSource for F

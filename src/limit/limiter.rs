@@ -1,0 +1,245 @@
+//! [`Limiter`]: the budget of all tenants, shared by as many layers as you like.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use super::{
+    decision::{Admission, Charge, Decision, RateLimit, Refusal, Spend},
+    journal::Journal,
+    memory::Memory,
+    meter::Context,
+    quotas::Quotas,
+    row::{Standing, Verdict},
+};
+use crate::{
+    clock::{Clock, Moment, SystemClock},
+    error::ConfigError,
+    event::EventLog,
+    tenant::Tenant,
+};
+
+/// Decides who may spend what. A clone is the same budget.
+///
+/// It keeps its promise for as long as the process lives: the engine in memory
+/// forgets with it.
+///
+/// ```
+/// use tollgate::{Limiter, Quota, Quotas, Tenant};
+///
+/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(2)?));
+/// let acme = Tenant::parse("acme")?;
+/// assert!(limiter.check(&acme, 1).is_admitted());
+/// assert!(limiter.check(&acme, 1).is_admitted());
+/// assert!(!limiter.check(&acme, 1).is_admitted());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Limiter(Arc<Inner>);
+
+struct Inner {
+    id: u64,
+    unix_at_zero: u64,
+    memory: Memory,
+    journal: Journal,
+}
+
+const DEFAULT_MAX_TENANTS: usize = 1_000_000;
+const DEFAULT_MAX_BYTES: usize = 512 << 20;
+
+impl Limiter {
+    /// A limiter that keeps its state in memory.
+    pub fn memory(quotas: Quotas) -> Self {
+        Self::assemble(
+            Memory::new(quotas, DEFAULT_MAX_TENANTS, DEFAULT_MAX_BYTES),
+            Arc::new(SystemClock::new()),
+            None,
+        )
+    }
+
+    fn assemble(memory: Memory, clock: Arc<dyn Clock>, log: Option<EventLog>) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let now = clock.now();
+        let unix_at_zero = clock.unix(now).as_nanos().saturating_sub(now.as_nanos());
+        let journal = Journal { clock, log };
+        Self(Arc::new(Inner { id: NEXT_ID.fetch_add(1, Relaxed), unix_at_zero, memory, journal }))
+    }
+
+    /// Takes the time from this clock.
+    pub fn clock(self, clock: impl Clock) -> Result<Self, ConfigError> {
+        let Inner { memory, journal, .. } = self.alone("clock")?;
+        Ok(Self::assemble(memory, Arc::new(clock), journal.log))
+    }
+
+    /// Records refusals and changes of state in this log.
+    pub fn events(self, log: EventLog) -> Result<Self, ConfigError> {
+        let Inner { memory, journal, .. } = self.alone("events")?;
+        Ok(Self::assemble(memory, journal.clock, Some(log)))
+    }
+
+    /// The most tenants that have a budget of their own, 1,000,000 otherwise.
+    ///
+    /// Beyond it, tenants that [`Quotas`] names still get one; others share 4096
+    /// buckets, and a tenant leaves its bucket only when nothing is spent there.
+    pub fn max_tenants(self, most: usize) -> Result<Self, ConfigError> {
+        if most == 0 {
+            return Err(ConfigError::new("limiter max_tenants", most, "must be at least 1"));
+        }
+        let Inner { memory, journal, .. } = self.alone("max_tenants")?;
+        Ok(Self::assemble(memory.with_bounds(Some(most), None), journal.clock, journal.log))
+    }
+
+    /// The most memory for all tenants together, 512 MiB otherwise.
+    ///
+    /// Beyond it, new tenants share buckets as under
+    /// [`max_tenants`](Self::max_tenants), and the logs of busy tenants get
+    /// coarser: units may come back late, never early.
+    pub fn max_bytes(self, most: usize) -> Result<Self, ConfigError> {
+        if most == 0 {
+            return Err(ConfigError::new("limiter max_bytes", most, "must be at least 1"));
+        }
+        let Inner { memory, journal, .. } = self.alone("max_bytes")?;
+        Ok(Self::assemble(memory.with_bounds(None, Some(most)), journal.clock, journal.log))
+    }
+
+    /// Takes it apart, if nobody shares it yet.
+    fn alone(self, setting: &'static str) -> Result<Inner, ConfigError> {
+        Arc::try_unwrap(self.0).map_err(|_| {
+            ConfigError::new("limiter", setting, "must be set before the limiter is cloned")
+        })
+    }
+
+    /// Decides whether the tenant may spend so many units now, and charges them if so.
+    ///
+    /// Units are spent all or nothing. Zero units are always admitted.
+    pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
+        self.decide(tenant, units, true)
+    }
+
+    /// As [`check`](Self::check); a spend that nobody will refund is not kept.
+    pub(super) fn decide(&self, tenant: &Tenant, units: u32, keep_spend: bool) -> Decision {
+        let Inner { memory, journal, .. } = &*self.0;
+        let context = self.context();
+        memory.sweep(context, journal);
+        memory.spend(tenant, context, journal, |charged, row| {
+            let verdict = row.decide(context, units)?;
+            Some(match verdict {
+                Verdict::Admitted { tightest, shadow, marks } => {
+                    journal.admitted(units);
+                    if let Some(standing) = shadow {
+                        journal.would_refuse(tenant, standing, context.now);
+                    }
+                    let charge = (keep_spend && units > 0).then(|| Charge {
+                        tenant: charged.clone(),
+                        plan: row.plan().id(),
+                        units,
+                        marks,
+                    });
+                    let rate_limit = tightest.map(|standing| {
+                        self.rate_limit(standing, context.now)
+                            .with_shadow(shadow.map(|shadow| shadow.policy))
+                    });
+                    Decision::Admitted(Admission { rate_limit, spend: Spend(charge) })
+                }
+                Verdict::Unlimited => {
+                    Decision::Admitted(Admission { rate_limit: None, spend: Spend(None) })
+                }
+                Verdict::Refused(standing) => {
+                    let refusal =
+                        Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
+                    journal.refused(tenant, &refusal, context.now);
+                    Decision::Refused(refusal)
+                }
+                Verdict::Denied => {
+                    journal.refused(tenant, &Refusal::DENIED, context.now);
+                    Decision::Refused(Refusal::DENIED)
+                }
+            })
+        })
+    }
+
+    /// How the tenant stands, without spending; `None` where no enforced quota applies.
+    pub fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
+        let context = self.context();
+        match self.0.memory.look(tenant, context, |row| row.decide(context, 0)) {
+            Verdict::Admitted { tightest, .. } => {
+                tightest.map(|standing| self.rate_limit(standing, context.now))
+            }
+            Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
+        }
+    }
+
+    /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
+    ///
+    /// Only what this spend still holds is taken back: nothing once its window
+    /// has passed, and nothing if the tenant's plan has changed since.
+    pub fn refund(&self, spend: Spend) -> Option<RateLimit> {
+        let Charge { tenant, plan, units, marks } = spend.0?;
+        let context = self.context();
+        let verdict = self.0.memory.on_own_row(&tenant, context, |row| {
+            if row.plan().id() == plan {
+                row.refund(context, &marks, units);
+            }
+            row.decide(context, 0)
+        })?;
+        match verdict {
+            Verdict::Admitted { tightest, .. } => {
+                tightest.map(|standing| self.rate_limit(standing, context.now))
+            }
+            Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
+        }
+    }
+
+    /// Voids what the tenant has spent: an operator's act, which is logged. What
+    /// it spent in a shared bucket stays.
+    pub fn reset(&self, tenant: &Tenant) {
+        let context = self.context();
+        self.0.memory.on_own_row(tenant, context, |row| row.void(context));
+        self.0.journal.reset(tenant, context.now);
+    }
+
+    /// The plans of the tenants, to be changed live.
+    pub fn quotas(&self) -> &Quotas {
+        &self.0.memory.quotas
+    }
+
+    /// How many tenants have something remembered of them, buckets included.
+    pub fn tenants(&self) -> usize {
+        self.0.memory.tenants()
+    }
+
+    /// How many bytes are taken for them, by our own count.
+    pub fn bytes(&self) -> usize {
+        self.0.memory.budget.used()
+    }
+
+    /// A number that stands for this tenant in this limiter.
+    pub(super) fn mark(&self, tenant: &Tenant) -> u64 {
+        self.0.memory.hash(tenant) ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context {
+            now: self.0.journal.clock.now(),
+            unix_at_zero: self.0.unix_at_zero,
+            budget: &self.0.memory.budget,
+        }
+    }
+
+    fn rate_limit(&self, standing: Standing, now: Moment) -> RateLimit {
+        RateLimit::new(standing, now, self.0.journal.clock.unix(now))
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("quotas", self.quotas())
+            .field("tenants", &self.tenants())
+            .finish_non_exhaustive()
+    }
+}

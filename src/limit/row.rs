@@ -1,0 +1,359 @@
+//! The state of one tenant, and the decision on it.
+
+use std::{
+    iter::zip,
+    mem, slice,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    meter::{Context, Meter},
+    plan::{Measured, Plan, Terms},
+};
+use crate::clock::Moment;
+
+/// The moments that find a spend again, one per quota of the plan.
+pub(super) type Marks = [Moment; Plan::MAX_QUOTAS];
+
+/// The mark of a quota that was not charged.
+const UNCHARGED: Moment = Moment::from_nanos(u64::MAX);
+
+/// The reset of units that will never fit.
+pub(super) const NEVER: Moment = Moment::from_nanos(u64::MAX);
+
+/// What a decision says of one quota.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) policy: &'static str,
+    pub(super) limit: u32,
+    pub(super) remaining: u32,
+    /// When `remaining` rises; on a refusal, when the units would fit.
+    pub(super) reset: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verdict {
+    Admitted {
+        /// The quota with the least left, of those enforced.
+        tightest: Option<Standing>,
+        /// A shadow that would have refused.
+        shadow: Option<Standing>,
+        marks: Marks,
+    },
+    /// By the quota that takes longest to have room again.
+    Refused(Standing),
+    Unlimited,
+    Denied,
+}
+
+/// Which room a row has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A tenant that the configuration names: always room.
+    Named,
+    /// Any other tenant: room under the cap.
+    Stranger,
+    /// A bucket that tenants share for whom there was no room.
+    Bucket,
+}
+
+pub(super) struct Row {
+    plan: Plan,
+    pub(super) place: Place,
+    /// The epoch of the quotas in which the plan was last found to be the tenant's.
+    epoch: AtomicU32,
+    /// Until when one unit is refused, and by which quota: so a refusal takes no lock and writes nothing.
+    refused_until: AtomicU64,
+    refused_by: AtomicU8,
+    slots: Mutex<Slots>,
+}
+
+enum Slots {
+    One(Meter),
+    Many(Box<[Meter]>),
+    /// The row was swept or replaced; whoever still holds it must look again.
+    Gone,
+}
+
+impl Row {
+    pub(super) fn new(plan: Plan, place: Place, epoch: u32) -> Self {
+        let slots = match plan.measured() {
+            [only] => Slots::One(Meter::new(only.gauge)),
+            several => {
+                Slots::Many(several.iter().map(|measured| Meter::new(measured.gauge)).collect())
+            }
+        };
+        Self::with_slots(plan, place, epoch, slots)
+    }
+
+    fn with_slots(plan: Plan, place: Place, epoch: u32, slots: Slots) -> Self {
+        Self {
+            plan,
+            place,
+            epoch: AtomicU32::new(epoch),
+            refused_until: AtomicU64::new(0),
+            refused_by: AtomicU8::new(0),
+            slots: Mutex::new(slots),
+        }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_epoch(&self, epoch: u32) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Decides on so many units, and charges them if they may be spent; `None` if the row is gone.
+    pub(super) fn decide(&self, context: Context<'_>, units: u32) -> Option<Verdict> {
+        match self.plan.terms() {
+            Terms::Limited { .. } => {}
+            Terms::Unlimited => return Some(Verdict::Unlimited),
+            Terms::Denied => return Some(Verdict::Denied),
+        }
+        if units > 0
+            && let Some(standing) = self.known_refusal(context.now)
+            && units == 1
+        {
+            return Some(Verdict::Refused(standing));
+        }
+        let mut slots = self.lock();
+        let meters = slots.meters()?;
+        let verdict = decide(self.plan.measured(), meters, context, units);
+        if units == 1
+            && let Verdict::Refused(standing) = &verdict
+        {
+            let by = self
+                .plan
+                .measured()
+                .iter()
+                .position(|measured| measured.quota.name() == standing.policy);
+            self.refused_by
+                .store(by.and_then(|by| u8::try_from(by).ok()).unwrap_or(0), Ordering::Relaxed);
+            self.refused_until.store(standing.reset.as_nanos(), Ordering::Release);
+        }
+        Some(verdict)
+    }
+
+    /// The refusal of one unit that was found before and still holds.
+    fn known_refusal(&self, now: Moment) -> Option<Standing> {
+        let until = Moment::from_nanos(self.refused_until.load(Ordering::Acquire));
+        if until <= now {
+            return None;
+        }
+        let by = usize::from(self.refused_by.load(Ordering::Relaxed));
+        let quota = &self.plan.measured().get(by)?.quota;
+        Some(Standing { policy: quota.name(), limit: quota.limit(), remaining: 0, reset: until })
+    }
+
+    /// Takes back what was spent under these marks, as far as it still counts.
+    pub(super) fn refund(&self, context: Context<'_>, marks: &Marks, units: u32) {
+        let mut slots = self.lock();
+        let Some(meters) = slots.meters() else { return };
+        for ((meter, measured), mark) in zip(zip(meters, self.plan.measured()), marks) {
+            meter.refresh(measured.gauge, context);
+            // a shadow that would have refused was not charged and has no mark
+            if *mark != UNCHARGED {
+                meter.refund(measured.gauge, context.now, *mark, units);
+            }
+        }
+        self.forget_refusal();
+    }
+
+    /// Voids all that was spent.
+    pub(super) fn void(&self, context: Context<'_>) -> Option<()> {
+        let mut slots = self.lock();
+        let meters = slots.meters()?;
+        for (meter, measured) in zip(meters, self.plan.measured()) {
+            context.budget.give_back(meter.heap_bytes());
+            *meter = Meter::new(measured.gauge);
+        }
+        self.forget_refusal();
+        Some(())
+    }
+
+    /// Ends the row if nothing counts any more. A row that is being used is left for the next time.
+    pub(super) fn retire_if_idle(&self, context: Context<'_>) -> bool {
+        let Ok(mut slots) = self.slots.try_lock() else { return false };
+        if !slots.is_idle(self.plan.measured(), context.now) {
+            return false;
+        }
+        self.end(&mut slots, context);
+        true
+    }
+
+    pub(super) fn is_idle(&self, now: Moment) -> bool {
+        self.lock().is_idle(self.plan.measured(), now)
+    }
+
+    /// Ends this row in favour of one with another plan; what was spent goes with it. `publish` is called while nobody
+    /// else can decide on either.
+    pub(super) fn replace(
+        &self,
+        plan: Plan,
+        place: Place,
+        epoch: u32,
+        context: Context<'_>,
+        publish: impl FnOnce(Self),
+    ) {
+        let mut slots = self.lock();
+        let Some(old) = slots.take_meters() else { return };
+        self.forget_refusal();
+        let carried = carry(self.plan.measured(), old, plan.measured(), context);
+        publish(Self::with_slots(plan, place, epoch, Slots::from_meters(carried)));
+    }
+
+    fn end(&self, slots: &mut Slots, context: Context<'_>) {
+        let bytes: usize = slots.meters().unwrap_or_default().iter().map(Meter::heap_bytes).sum();
+        context.budget.give_back(bytes);
+        *slots = Slots::Gone;
+        self.forget_refusal();
+    }
+
+    fn forget_refusal(&self) {
+        self.refused_until.store(0, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        // no code under the lock panics; were it to, the meters are whole at every step
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slots {
+    fn from_meters(mut meters: Vec<Meter>) -> Self {
+        match (meters.len(), meters.pop()) {
+            (1, Some(only)) => Self::One(only),
+            (_, last) => {
+                meters.extend(last);
+                Self::Many(meters.into())
+            }
+        }
+    }
+
+    fn meters(&mut self) -> Option<&mut [Meter]> {
+        match self {
+            Self::One(meter) => Some(slice::from_mut(meter)),
+            Self::Many(meters) => Some(meters),
+            Self::Gone => None,
+        }
+    }
+
+    fn take_meters(&mut self) -> Option<Vec<Meter>> {
+        match mem::replace(self, Self::Gone) {
+            Self::One(meter) => Some(vec![meter]),
+            Self::Many(meters) => Some(meters.into()),
+            Self::Gone => None,
+        }
+    }
+
+    fn is_idle(&self, quotas: &[Measured], now: Moment) -> bool {
+        let meters = match self {
+            Self::One(meter) => slice::from_ref(meter),
+            Self::Many(meters) => meters,
+            Self::Gone => &[],
+        };
+        zip(meters, quotas).all(|(meter, measured)| meter.is_idle(measured.gauge, now))
+    }
+}
+
+/// All or nothing: each enforced quota has room and is charged, or none is.
+fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units: u32) -> Verdict {
+    for (meter, measured) in zip(&mut *meters, quotas) {
+        meter.refresh(measured.gauge, context);
+    }
+    let refused = zip(&*meters, quotas)
+        .filter(|(_, measured)| !measured.quota.is_shadow())
+        .filter_map(|(meter, measured)| measured.refusal(meter, context.now, units))
+        .max_by_key(|standing| standing.reset);
+    if let Some(latest) = refused {
+        return Verdict::Refused(latest);
+    }
+    let mut marks = [UNCHARGED; Plan::MAX_QUOTAS];
+    let (mut tightest, mut shadow) = (None::<Standing>, None);
+    for ((meter, measured), mark) in zip(zip(meters, quotas), &mut marks) {
+        if measured.quota.is_shadow()
+            && let Some(refusal) = measured.refusal(meter, context.now, units)
+        {
+            shadow = Some(refusal);
+            continue;
+        }
+        if units > 0 {
+            *mark = meter.charge(measured.gauge, context, units);
+        }
+        if !measured.quota.is_shadow() {
+            let standing = measured.standing(meter, context.now);
+            if tightest.is_none_or(|other| standing.remaining < other.remaining) {
+                tightest = Some(standing);
+            }
+        }
+    }
+    Verdict::Admitted { tightest, shadow, marks }
+}
+
+impl Measured {
+    /// How the quota stands if it has no room for so many units.
+    fn refusal(&self, meter: &Meter, now: Moment, units: u32) -> Option<Standing> {
+        let limit = self.quota.limit();
+        let reset = match units {
+            0 => return None,
+            units if units > limit => NEVER,
+            units => meter.full_until(self.gauge, limit, now, units)?,
+        };
+        Some(Standing { reset, ..self.standing(meter, now) })
+    }
+
+    fn standing(&self, meter: &Meter, now: Moment) -> Standing {
+        let limit = self.quota.limit();
+        Standing {
+            policy: self.quota.name(),
+            limit,
+            remaining: limit.saturating_sub(meter.used(self.gauge, now)),
+            reset: meter.rises_at(self.gauge, limit, now),
+        }
+    }
+}
+
+/// The meters of a new plan, with what was spent under the old one: each takes
+/// over from the quota of its name, else of its window; and where one quota
+/// replaces one, it takes over whatever it is called.
+fn carry(
+    old: &[Measured],
+    meters: Vec<Meter>,
+    new: &[Measured],
+    context: Context<'_>,
+) -> Vec<Meter> {
+    let mut left: Vec<Option<(&Measured, Meter)>> = zip(old, meters).map(Some).collect();
+    let mut take = |wanted: &dyn Fn(&Measured) -> bool| {
+        left.iter_mut()
+            .find(|item| item.as_ref().is_some_and(|(was, _)| wanted(was)))
+            .and_then(Option::take)
+    };
+    let mut taken: Vec<_> =
+        new.iter().map(|is| take(&|was| was.quota.name() == is.quota.name())).collect();
+    for (slot, is) in zip(&mut taken, new) {
+        if slot.is_none() {
+            *slot = take(&|was| was.quota.window() == is.quota.window());
+        }
+    }
+    if let ([slot @ None], [_]) = (taken.as_mut_slice(), old) {
+        *slot = take(&|_| true);
+    }
+    let carried = zip(taken, new).map(|(slot, is)| match slot {
+        Some((was, meter)) => meter.carried(was.gauge, is.gauge, context),
+        None => Meter::new(is.gauge),
+    });
+    let carried = carried.collect();
+    for (_, dropped) in left.into_iter().flatten() {
+        context.budget.give_back(dropped.heap_bytes());
+    }
+    carried
+}

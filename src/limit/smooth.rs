@@ -1,0 +1,116 @@
+//! GCRA, as the crate `governor` decides it, on a state that we keep.
+//!
+//! governor's own stores can neither look without spending nor take a spend
+//! back, and several quotas must be spent all or nothing. So it is handed the
+//! state and the time of one decision, and its verdict is kept or dropped.
+
+use std::{cell::Cell, num::NonZeroU32, time::Duration};
+
+use governor::{
+    RateLimiter,
+    clock::Clock,
+    middleware::NoOpMiddleware,
+    nanos::Nanos,
+    state::{NotKeyed, StateStore},
+};
+
+use crate::clock::Moment;
+
+/// The state of one smooth quota: the moment by which all that was spent will have come back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Smooth {
+    whole_at: u64,
+}
+
+/// The measures of one smooth quota.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    pub(super) interval: u64,
+    pub(super) burst: u32,
+}
+
+impl Smooth {
+    pub(super) fn used(self, pace: Pace, now: Moment) -> u32 {
+        let owed = self.whole_at.saturating_sub(now.as_nanos()).div_ceil(pace.interval);
+        u32::try_from(owed).unwrap_or(u32::MAX)
+    }
+
+    /// When so many units fit, or the state after spending them now.
+    pub(super) fn plan(self, pace: Pace, now: Moment, units: u32) -> Result<Self, Moment> {
+        let (Some(units), Some(burst)) = (NonZeroU32::new(units), NonZeroU32::new(pace.burst))
+        else {
+            return Ok(self);
+        };
+        let Some(quota) = governor::Quota::with_period(Duration::from_nanos(pace.interval)) else {
+            return Ok(self);
+        };
+        let decider: RateLimiter<NotKeyed, One, Hand, NoOpMiddleware<Nanos>> = RateLimiter::new(
+            quota.allow_burst(burst),
+            One(Cell::new(self.whole_at)),
+            Hand(Cell::new(0)),
+        );
+        decider.clock().0.set(now.as_nanos());
+        match decider.check_n(units) {
+            Ok(Ok(())) => Ok(Self { whole_at: decider.into_state_store().0.get() }),
+            Ok(Err(not_until)) => Err(Moment::from_nanos(not_until.earliest_possible().as_u64())),
+            Err(_more_than_the_burst) => Err(Moment::from_nanos(u64::MAX)),
+        }
+    }
+
+    /// When the next unit comes back.
+    pub(super) fn next_rise(self, pace: Pace, now: Moment) -> Moment {
+        match self.used(pace, now) {
+            0 => now,
+            used => Moment::from_nanos(
+                self.whole_at.saturating_sub(u64::from(used - 1) * pace.interval),
+            ),
+        }
+    }
+
+    /// Spends units that were found to fit, or were spent under another rule, and says when the last comes back.
+    pub(super) fn charge(&mut self, pace: Pace, now: Moment, units: u32) -> Moment {
+        let owed = pace.interval.saturating_mul(u64::from(units));
+        self.whole_at = self.whole_at.max(now.as_nanos()).saturating_add(owed);
+        self.whole()
+    }
+
+    /// Takes units back of a spend that comes back whole at `whole_at`: none that have come back by now.
+    pub(super) fn refund(&mut self, pace: Pace, whole_at: Moment, now: Moment, units: u32) {
+        let own_or_older = whole_at.as_nanos().saturating_sub(now.as_nanos());
+        let asked = pace.interval.saturating_mul(u64::from(units));
+        self.whole_at = self.whole_at.saturating_sub(asked.min(own_or_older));
+    }
+
+    pub(super) fn whole(self) -> Moment {
+        Moment::from_nanos(self.whole_at)
+    }
+}
+
+/// The store of one state; zero stands for none, as in governor's own.
+struct One(Cell<u64>);
+
+impl StateStore for One {
+    type Key = NotKeyed;
+
+    fn measure_and_replace<T, F, E>(&self, _: &NotKeyed, decide: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let state = Some(self.0.get()).filter(|nanos| *nanos > 0).map(Nanos::new);
+        let (outcome, next) = decide(state)?;
+        self.0.set(next.as_u64());
+        Ok(outcome)
+    }
+}
+
+/// A clock that shows zero while governor takes its starting time, then the moment of the decision.
+#[derive(Clone)]
+struct Hand(Cell<u64>);
+
+impl Clock for Hand {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        Nanos::new(self.0.get())
+    }
+}

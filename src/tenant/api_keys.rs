@@ -1,0 +1,217 @@
+use std::{fmt, sync::Arc};
+
+use foldhash::fast::RandomState;
+use http::HeaderName;
+use papaya::HashMap;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Tenant, TenantError, TenantSource,
+    header::{header_name, only},
+};
+use crate::{error::ConfigError, head::Head};
+
+/// The tenant that an API key in a header belongs to, by a live table.
+///
+/// A request without the header names no tenant; one with a key that is not in
+/// the table is refused with a 401, so that a typing error is never served as
+/// anonymous.
+///
+/// The table keeps a SHA-256 digest of each key, never the key, and finds a
+/// tenant by that: how long a look-up takes tells nothing about the keys that
+/// exist. Look-ups never lock. Clones share the table, and a change applies at
+/// the next request. Make keys at random; a digest does not protect a key that
+/// can be guessed.
+///
+/// ```
+/// use tollgate::{ApiKeys, Head, TenantSource};
+///
+/// let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?;
+/// let request = http::Request::get("/").header("x-api-key", "demo-acme-key").body(()).unwrap();
+/// assert_eq!(keys.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+///
+/// keys.remove("demo-acme-key");
+/// assert!(keys.find(Head::of(&request)).unwrap_err().is_unknown());
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct ApiKeys {
+    header: HeaderName,
+    tenants: Arc<HashMap<[u8; 32], Tenant, RandomState>>,
+}
+
+impl ApiKeys {
+    /// The most bytes that a key may have.
+    pub const MAX_LEN: usize = 512;
+
+    /// Keys in the header of this name; none are known yet.
+    pub fn new(header: impl AsRef<str>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            header: header_name("API key header", header.as_ref())?,
+            tenants: Arc::default(),
+        })
+    }
+
+    /// Makes a key known, by the name of its tenant. Each key is given once.
+    pub fn key(self, key: impl AsRef<[u8]>, tenant: impl AsRef<str>) -> Result<Self, ConfigError> {
+        let name = tenant.as_ref();
+        let tenant = Tenant::parse(name)
+            .map_err(|error| ConfigError::new("tenant of an API key", name, error.detail()))?;
+        if self.tenant_of(&key).is_some() {
+            return Err(ConfigError::new("tenant of an API key", name, "the key is given twice"));
+        }
+        self.insert(key, tenant)?;
+        Ok(self)
+    }
+
+    /// Makes a key known, from the next request on, and gives back the tenant
+    /// that it belonged to. A key is 1 to 512 visible ASCII characters.
+    pub fn insert(
+        &self,
+        key: impl AsRef<[u8]>,
+        tenant: Tenant,
+    ) -> Result<Option<Tenant>, ConfigError> {
+        let key = key.as_ref();
+        if !is_sized(key) || !key.iter().all(u8::is_ascii_graphic) {
+            // the value is a secret
+            return Err(ConfigError::new(
+                "API key",
+                "(hidden)",
+                "must be 1 to 512 visible ASCII characters",
+            ));
+        }
+        Ok(self.tenants.pin().insert(digest(key), tenant).cloned())
+    }
+
+    /// Makes a key unknown, from the next request on, and gives back the tenant
+    /// that it belonged to.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Tenant> {
+        self.tenants.pin().remove(&digest(key.as_ref())).cloned()
+    }
+
+    /// The tenant that this key belongs to.
+    pub fn tenant_of(&self, key: impl AsRef<[u8]>) -> Option<Tenant> {
+        let key = key.as_ref();
+        if !is_sized(key) {
+            return None;
+        }
+        self.tenants.pin().get(&digest(key)).cloned()
+    }
+}
+
+fn is_sized(key: &[u8]) -> bool {
+    (1..=ApiKeys::MAX_LEN).contains(&key.len())
+}
+
+fn digest(key: &[u8]) -> [u8; 32] {
+    Sha256::digest(key).into()
+}
+
+impl TenantSource for ApiKeys {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        let Some(key) = only(head.headers(), &self.header)? else { return Ok(None) };
+        if !is_sized(key.as_bytes()) {
+            return Err(TenantError::invalid("the API key is empty or has more than 512 bytes"));
+        }
+        self.tenant_of(key).map(Some).ok_or(TenantError::unknown("the API key is not known"))
+    }
+}
+
+impl fmt::Debug for ApiKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiKeys")
+            .field("header", &self.header)
+            .field("keys", &self.tenants.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    fn keys() -> ApiKeys {
+        ApiKeys::new("x-api-key")
+            .unwrap()
+            .key("demo-acme-key", "acme")
+            .unwrap()
+            .key("demo-globex-key", "globex")
+            .unwrap()
+    }
+
+    fn find(keys: &ApiKeys, values: &[&str]) -> Result<Option<Tenant>, TenantError> {
+        let mut request = Request::new(());
+        for value in values {
+            request.headers_mut().append("x-api-key", HeaderValue::from_str(value).unwrap());
+        }
+        keys.find(Head::of(&request))
+    }
+
+    #[test]
+    fn a_key_names_its_tenant_and_no_key_names_none() {
+        assert_eq!(find(&keys(), &["demo-acme-key"]).unwrap().unwrap().as_str(), "acme");
+        assert_eq!(find(&keys(), &["demo-globex-key"]).unwrap().unwrap().as_str(), "globex");
+        assert_eq!(find(&keys(), &[]), Ok(None));
+    }
+
+    #[test]
+    fn an_unknown_key_is_unknown_and_a_malformed_one_invalid() {
+        let huge = "x".repeat(ApiKeys::MAX_LEN + 1);
+        for value in
+            ["demo-acme-ke", "demo-acme-key2", "DEMO-ACME-KEY", "demo-acme-key ", &huge[1..]]
+        {
+            assert!(find(&keys(), &[value]).unwrap_err().is_unknown(), "{value}");
+        }
+        for values in
+            [&[""][..], &[&huge], &["demo-acme-key", "demo-acme-key"], &["demo-acme-key", "nobody"]]
+        {
+            assert!(!find(&keys(), values).unwrap_err().is_unknown(), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_reaches_every_clone_at_once() {
+        let keys = keys();
+        let clone = keys.clone();
+        assert_eq!(keys.insert("new", Tenant::parse("acme").unwrap()), Ok(None));
+        assert_eq!(clone.tenant_of("new").unwrap().as_str(), "acme");
+        assert_eq!(
+            keys.insert("new", Tenant::parse("globex").unwrap()).unwrap().unwrap().as_str(),
+            "acme"
+        );
+        assert_eq!(clone.remove("new").unwrap().as_str(), "globex");
+        assert_eq!(keys.tenant_of("new"), None);
+        assert_eq!(keys.remove("new"), None);
+    }
+
+    #[test]
+    fn neither_debug_nor_an_error_shows_a_key() {
+        let keys = keys();
+        assert_eq!(format!("{keys:?}"), "ApiKeys { header: \"x-api-key\", keys: 2 }");
+        for (key, tenant) in [("s3cret\n", "acme"), ("s3cret key", "acme"), ("s3cret", "no tenant")]
+        {
+            let error = keys.clone().key(key, tenant).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_is_a_config_error_and_stays_as_it_was() {
+        let keys = keys();
+        assert_eq!(keys.clone().key("demo-acme-key", "globex").unwrap_err().value(), "globex");
+        assert_eq!(keys.tenant_of("demo-acme-key").unwrap().as_str(), "acme");
+    }
+
+    #[test]
+    fn a_key_that_no_request_can_carry_is_a_config_error() {
+        let huge = "x".repeat(ApiKeys::MAX_LEN + 1);
+        for key in ["", " ", "a b", "é", "a\0", &huge] {
+            assert_eq!(keys().key(key, "acme").unwrap_err().setting(), "API key");
+        }
+        assert!(keys().key(&huge[1..], "acme").is_ok());
+        assert_eq!(keys().tenant_of(huge), None);
+        assert_eq!(ApiKeys::new("x api key").unwrap_err().value(), "x api key");
+    }
+}

@@ -1,0 +1,409 @@
+use std::net::IpAddr;
+
+use super::{Cidr, PeerAddr, Tenant, TenantError, TenantSource, forwarded, x_forwarded_for};
+use crate::{error::ConfigError, head::Head};
+
+/// The address that a request comes from, as its tenant.
+///
+/// It starts at [`PeerAddr`], the other end of the connection, which can't be
+/// forged. Only where that is a proxy that you named does it read the header
+/// that proxies write, from the right: each entry was written by the hop on
+/// its right, so the first address that is not one of your proxies is the
+/// nearest that you can know. What a caller writes stands further left and is
+/// never looked at.
+///
+/// * An entry without an address (`unknown`, `_hidden`, empty, malformed) ends
+///   the walk: the answer is the last proxy before it.
+/// * If all entries are your proxies, the answer is the leftmost.
+/// * The walk ends after 32 entries or 8 KiB.
+/// * A request without [`PeerAddr`] names no tenant.
+///
+/// All requests of an IPv4 address are one tenant, and all of an IPv6 network
+/// of 64 bits; see [`ipv6_prefix`](Self::ipv6_prefix).
+///
+/// ```
+/// use tollgate::{ClientIp, Head, PeerAddr};
+///
+/// let client_ip = ClientIp::behind(["10.0.0.0/8"])?;
+/// let request = http::Request::get("/")
+///     .header("x-forwarded-for", "203.0.113.9, 198.51.100.7, 10.0.0.2")
+///     .extension(PeerAddr(([10, 0, 0, 1], 49152).into()))
+///     .body(())
+///     .unwrap();
+/// assert_eq!(client_ip.address(Head::of(&request)), Some([198, 51, 100, 7].into()));
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientIp {
+    proxies: Box<[Cidr]>,
+    header: Header,
+    ipv6_prefix: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Header {
+    XForwardedFor,
+    Forwarded,
+}
+
+impl ClientIp {
+    /// The peer of the connection; no header is read.
+    pub fn peer() -> Self {
+        Self { proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
+    }
+
+    /// The client behind these proxies, given as addresses and ranges, by
+    /// `X-Forwarded-For`. Name your own proxies only: whoever sends from such a
+    /// range can pass for any address.
+    pub fn behind<I>(proxies: I) -> Result<Self, ConfigError>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        let proxies: Box<[_]> = proxies
+            .into_iter()
+            .map(|range| Cidr::parse(range.as_ref()))
+            .collect::<Result<_, _>>()?;
+        if proxies.is_empty() {
+            return Err(ConfigError::new(
+                "trusted proxies",
+                "[]",
+                "must name one; without any use ClientIp::peer",
+            ));
+        }
+        Ok(Self { proxies, ..Self::peer() })
+    }
+
+    /// Reads `Forwarded` (RFC 7239) in place of `X-Forwarded-For`. It is one or
+    /// the other: the one that your proxies don't write is the caller's.
+    pub fn forwarded(mut self) -> Self {
+        self.header = Header::Forwarded;
+        self
+    }
+
+    /// How many leading bits of an IPv6 address tell tenants apart: 32 to 128,
+    /// 64 by default. Providers hand whole networks to one customer, often of
+    /// 56 or 48 bits.
+    pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, ConfigError> {
+        if !(32..=128).contains(&bits) {
+            return Err(ConfigError::new("IPv6 prefix", bits, "must be 32 to 128"));
+        }
+        self.ipv6_prefix = bits;
+        Ok(self)
+    }
+
+    /// The address of the client; an IPv4 address is never written as IPv6.
+    pub fn address(&self, head: Head<'_>) -> Option<IpAddr> {
+        let PeerAddr(peer) = head.extensions().get::<PeerAddr>()?;
+        let peer = peer.ip().to_canonical();
+        Some(match self.header {
+            Header::XForwardedFor => self.walk(peer, x_forwarded_for::hops(head.headers())),
+            Header::Forwarded => self.walk(peer, forwarded::hops(head.headers())),
+        })
+    }
+
+    fn walk(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+        let mut nearest = peer;
+        while self.trusts(nearest)
+            && let Some(Some(hop)) = hops.next()
+        {
+            nearest = hop;
+        }
+        nearest
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|range| range.contains(address))
+    }
+}
+
+impl TenantSource for ClientIp {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        Ok(self.address(head).map(|address| Tenant::network(address, self.ipv6_prefix)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use http::{HeaderValue, Request};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PROXIES: [&str; 3] = ["10.0.0.0/8", "192.0.2.1", "fd00::/8"];
+
+    fn address(source: &ClientIp, peer: IpAddr, header: &'static str, lines: &[Vec<u8>]) -> IpAddr {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(PeerAddr((peer, 49152).into()));
+        for line in lines {
+            request.headers_mut().append(header, HeaderValue::from_bytes(line).unwrap());
+        }
+        source.address(Head::of(&request)).unwrap()
+    }
+
+    fn behind(peer: &str, lines: &[&str]) -> String {
+        let lines: Vec<_> = lines.iter().map(|line| line.as_bytes().to_vec()).collect();
+        let source = ClientIp::behind(PROXIES).unwrap();
+        address(&source, peer.parse().unwrap(), "x-forwarded-for", &lines).to_string()
+    }
+
+    #[test]
+    fn a_peer_that_is_no_proxy_is_the_client_whatever_it_writes() {
+        for line in ["203.0.113.9", "10.0.0.1", "", "unknown"] {
+            assert_eq!(behind("198.51.100.7", &[line]), "198.51.100.7");
+        }
+        let peer = IpAddr::from([10, 0, 0, 1]);
+        assert_eq!(
+            address(&ClientIp::peer(), peer, "x-forwarded-for", &[b"203.0.113.9".to_vec()]),
+            peer
+        );
+        assert_eq!(
+            address(
+                &ClientIp::peer().forwarded(),
+                peer,
+                "forwarded",
+                &[b"for=203.0.113.9".to_vec()]
+            ),
+            peer
+        );
+    }
+
+    #[test]
+    fn the_rightmost_address_that_is_no_proxy_is_the_client() {
+        assert_eq!(behind("10.0.0.1", &["203.0.113.9, 198.51.100.7"]), "198.51.100.7");
+        assert_eq!(
+            behind("10.0.0.1", &["203.0.113.9, 198.51.100.7", "10.0.0.2, 192.0.2.1"]),
+            "198.51.100.7"
+        );
+        assert_eq!(
+            behind("::ffff:10.0.0.1", &["::ffff:198.51.100.7, [fd00::1]:80"]),
+            "198.51.100.7"
+        );
+    }
+
+    #[test]
+    fn the_walk_ends_at_the_last_proxy_before_an_entry_without_an_address() {
+        assert_eq!(behind("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(behind("10.0.0.1", &["198.51.100.7, unknown"]), "10.0.0.1");
+        assert_eq!(behind("10.0.0.1", &["198.51.100.7, _hidden, 10.0.0.2"]), "10.0.0.2");
+        assert_eq!(behind("10.0.0.1", &["198.51.100.7", "", "10.0.0.2"]), "10.0.0.2");
+        assert_eq!(behind("10.0.0.1", &["198.51.100.7, , 10.0.0.2"]), "10.0.0.2");
+    }
+
+    #[test]
+    fn where_all_are_proxies_the_leftmost_is_the_client() {
+        assert_eq!(behind("10.0.0.1", &["10.0.0.4, 10.0.0.3", "10.0.0.2"]), "10.0.0.4");
+    }
+
+    #[test]
+    fn only_the_chosen_header_is_read() {
+        let read = |source: &ClientIp| {
+            let request = Request::get("/")
+                .header("x-forwarded-for", "203.0.113.1")
+                .header("forwarded", "for=203.0.113.2")
+                .extension(PeerAddr(([10, 0, 0, 1], 49152).into()))
+                .body(())
+                .unwrap();
+            source.address(Head::of(&request)).unwrap().to_string()
+        };
+        let source = ClientIp::behind(PROXIES).unwrap();
+        assert_eq!(read(&source), "203.0.113.1");
+        assert_eq!(read(&source.forwarded()), "203.0.113.2");
+    }
+
+    #[test]
+    fn ipv6_tenants_are_networks_of_the_chosen_width() {
+        let tenant = |source: ClientIp| {
+            let mut request = Request::new(());
+            let peer: Ipv6Addr = "2001:db8:1:2ff:3::4".parse().unwrap();
+            request.extensions_mut().insert(PeerAddr((peer, 49152).into()));
+            source.find(Head::of(&request)).unwrap().unwrap().to_string()
+        };
+        assert_eq!(tenant(ClientIp::peer()), "ip:2001:db8:1:2ff::/64");
+        assert_eq!(tenant(ClientIp::peer().ipv6_prefix(56).unwrap()), "ip:2001:db8:1:200::/56");
+        assert_eq!(
+            tenant(ClientIp::peer().ipv6_prefix(128).unwrap()),
+            "ip:2001:db8:1:2ff:3::4/128"
+        );
+    }
+
+    #[test]
+    fn a_request_without_a_peer_names_none() {
+        let request = Request::get("/").header("x-forwarded-for", "203.0.113.9").body(()).unwrap();
+        assert_eq!(ClientIp::behind(PROXIES).unwrap().find(Head::of(&request)), Ok(None));
+    }
+
+    #[test]
+    fn a_bad_setting_is_a_config_error_that_names_it() {
+        assert_eq!(
+            ClientIp::behind(["10.0.0.0/8", "10.0.0.1/8"]).unwrap_err().value(),
+            "10.0.0.1/8"
+        );
+        assert_eq!(ClientIp::behind([""; 0]).unwrap_err().setting(), "trusted proxies");
+        for bits in [0, 31, 129, 255] {
+            assert_eq!(ClientIp::peer().ipv6_prefix(bits).unwrap_err().value(), bits.to_string());
+        }
+    }
+
+    /// One entry of the header, and what it means.
+    #[derive(Clone, Debug)]
+    struct Entry {
+        address: Option<IpAddr>,
+        is_proxy: bool,
+        spelling: u8,
+        begins_a_line: bool,
+    }
+
+    fn any_address() -> impl Strategy<Value = (Option<IpAddr>, bool)> {
+        prop_oneof![
+            4 => any::<[u8; 3]>().prop_map(|[a, b, c]| (Some(IpAddr::from([10, a, b, c])), true)),
+            1 => Just((Some(IpAddr::from([192, 0, 2, 1])), true)),
+            3 => any::<u64>().prop_map(|low| (Some(Ipv6Addr::from_bits(0xfd << 120 | u128::from(low)).into()), true)),
+            1 => any::<[u8; 2]>().prop_map(|[a, b]| (Some(IpAddr::from([198, 51, a, b])), false)),
+            1 => any::<u64>().prop_map(|low| (Some(Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(low)).into()), false)),
+            1 => Just((None, false)),
+        ]
+    }
+
+    fn any_entry() -> impl Strategy<Value = Entry> {
+        (any_address(), any::<u8>(), prop::bool::weighted(0.3)).prop_map(
+            |((address, is_proxy), spelling, begins_a_line)| Entry {
+                address,
+                is_proxy,
+                spelling,
+                begins_a_line,
+            },
+        )
+    }
+
+    /// An address in one of the ways in which proxies write it.
+    fn node(entry: &Entry) -> String {
+        let mapped = |address: Ipv4Addr| address.to_ipv6_mapped();
+        match (entry.address, entry.spelling % 8) {
+            (None, 0 | 1) => String::from("unknown"),
+            (None, 2 | 3) => String::from("_hidden"),
+            (None, 4) => String::from("300.1.2.3"),
+            (None, 5) => String::from("10.0.0.1:port"),
+            (None, 6) => String::from("[fd00::1"),
+            (None, _) => String::new(),
+            (Some(IpAddr::V4(address)), 0..=2) => address.to_string(),
+            (Some(IpAddr::V4(address)), 3 | 4) => format!("{address}:8080"),
+            (Some(IpAddr::V4(address)), 5) => mapped(address).to_string(),
+            (Some(IpAddr::V4(address)), 6) => format!("[{}]", mapped(address)),
+            (Some(IpAddr::V4(address)), _) => format!("[{}]:1", mapped(address)),
+            (Some(IpAddr::V6(address)), 0 | 1) => address.to_string(),
+            (Some(IpAddr::V6(address)), 2 | 3) => address.to_string().to_uppercase(),
+            (Some(IpAddr::V6(address)), 4 | 5) => format!("[{address}]"),
+            (Some(IpAddr::V6(address)), _) => format!("[{address}]:65535"),
+        }
+    }
+
+    fn x_forwarded_for(entry: &Entry) -> String {
+        match entry.spelling / 8 % 4 {
+            0 => node(entry),
+            1 => format!(" {}\t", node(entry)),
+            2 => format!("\"{}\"", node(entry)),
+            _ => format!(" {}", node(entry)),
+        }
+    }
+
+    fn forwarded(entry: &Entry) -> String {
+        let node = node(entry);
+        match entry.spelling / 8 % 8 {
+            0 => format!("for=\"{node}\""),
+            1 => format!(" For=\"{node}\" "),
+            2 => format!("proto=https;FOR=\"{node}\""),
+            3 => format!("for=\"{node}\";host=\"a, for=203.0.113.9\";by=_me"),
+            4 => format!("host=\"\\\", for=203.0.113.9\";for=\"{node}\""),
+            5 => format!("for=\"{node}\";x=\"\\\\\""),
+            6 => format!("\tfor=\"{node}\" ; proto=http ;"),
+            _ => format!(" for={node}"),
+        }
+    }
+
+    fn lines(chain: &[Entry], spell: fn(&Entry) -> String) -> Vec<Vec<u8>> {
+        let mut lines: Vec<Vec<u8>> = Vec::new();
+        for entry in chain {
+            match lines.last_mut() {
+                Some(line) if !entry.begins_a_line => {
+                    line.push(b',');
+                    line.extend(spell(entry).into_bytes());
+                }
+                _ => lines.push(spell(entry).into_bytes()),
+            }
+        }
+        lines
+    }
+
+    /// The client by the words of the documentation, over the chain itself: from the right, beginning at
+    /// the peer, the last address of the run that ends with the first that is no proxy.
+    fn model(chain: &[Entry], peer: &Entry) -> Option<IpAddr> {
+        let known: Vec<&Entry> = std::iter::once(peer)
+            .chain(chain.iter().rev().take(32))
+            .take_while(|entry| entry.address.is_some())
+            .collect();
+        known.iter().find(|entry| !entry.is_proxy).or(known.last())?.address
+    }
+
+    fn any_peer() -> impl Strategy<Value = Entry> {
+        any_entry().prop_filter("a peer has an address", |entry| entry.address.is_some())
+    }
+
+    /// Anything that may stand in a header, often close to what is meant to.
+    fn any_writing() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::collection::vec(prop_oneof![b' '..=126, 128..=255_u8, Just(b'\t')], 0..60),
+            "((for=|by=|host=|;|,|\"|\\\\| |10\\.0\\.0\\.1|198\\.51\\.100\\.7|\\[fd00::1\\]|:80){0,20})"
+                .prop_map(String::into_bytes),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn every_chain_in_every_spelling_gives_what_the_model_gives(
+            chain in prop::collection::vec(any_entry(), 0..40),
+            peer in any_peer(),
+        ) {
+            let source = ClientIp::behind(PROXIES).unwrap();
+            let expected = model(&chain, &peer).unwrap();
+            let from = peer.address.unwrap();
+            prop_assert_eq!(address(&source, from, "x-forwarded-for", &lines(&chain, x_forwarded_for)), expected);
+            prop_assert_eq!(address(&source.forwarded(), from, "forwarded", &lines(&chain, forwarded)), expected);
+        }
+
+        #[test]
+        fn what_the_client_writes_changes_nothing(
+            proxies in prop::collection::vec(any_entry().prop_filter("a proxy", |entry| entry.is_proxy), 0..4),
+            client in any_peer().prop_filter("no proxy", |entry| !entry.is_proxy),
+            written in prop::collection::vec(any_writing(), 0..4),
+            is_same_line: bool,
+        ) {
+            let chain: Vec<Entry> = std::iter::once(client.clone()).chain(proxies).collect();
+            for (header, spell) in [("x-forwarded-for", x_forwarded_for as fn(&Entry) -> String), ("forwarded", forwarded)] {
+                let mut all = written.clone();
+                let mut appended = lines(&chain, spell);
+                if is_same_line && let Some(last) = all.last_mut() {
+                    last.push(b',');
+                    last.extend(appended.remove(0));
+                }
+                all.extend(appended);
+                let source = ClientIp::behind(PROXIES).unwrap();
+                let source = if header == "forwarded" { source.forwarded() } else { source };
+                prop_assert_eq!(address(&source, [10, 0, 0, 1].into(), header, &all), client.address.unwrap());
+            }
+        }
+
+        #[test]
+        fn garbage_never_makes_a_client_that_it_does_not_spell(written in prop::collection::vec("[!-9;-~ ]{0,60}", 0..4)) {
+            // without a colon and with dots replaced there is no address in it
+            let written: Vec<_> = written.iter().map(|line| line.replace('.', "_").into_bytes()).collect();
+            let peer = IpAddr::from([10, 0, 0, 1]);
+            let source = ClientIp::behind(PROXIES).unwrap();
+            prop_assert_eq!(address(&source, peer, "x-forwarded-for", &written), peer);
+            prop_assert_eq!(address(&source.forwarded(), peer, "forwarded", &written), peer);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+use std::{any::type_name, fmt, marker::PhantomData};
+
+use super::{Tenant, TenantError, TenantSource};
+use crate::head::Head;
+
+/// The tenant that an outer layer put into the extensions of the request,
+/// itself or inside a type of its own.
+///
+/// It is as good as the layer that put it there.
+///
+/// ```
+/// use tollgate::{Head, Tenant, TenantSource, tenant::ExtensionTenant};
+///
+/// #[derive(Clone)]
+/// struct User { company: Tenant }
+///
+/// let source = ExtensionTenant::new().or(ExtensionTenant::of(|user: &User| Some(user.company.clone())));
+/// let company = Tenant::parse("acme")?;
+/// let request = http::Request::get("/").extension(User { company }).body(()).unwrap();
+/// assert_eq!(source.find(Head::of(&request))?.unwrap().as_str(), "acme");
+/// # Ok::<(), tollgate::TenantError>(())
+/// ```
+pub struct ExtensionTenant<T = Tenant, F = fn(&T) -> Option<Tenant>> {
+    tenant: F,
+    extension: PhantomData<fn(&T)>,
+}
+
+impl ExtensionTenant {
+    /// The [`Tenant`] in the extensions.
+    #[expect(clippy::new_without_default, reason = "a source is chosen, never defaulted")]
+    pub fn new() -> Self {
+        Self { tenant: |tenant| Some(tenant.clone()), extension: PhantomData }
+    }
+}
+
+impl<T, F> ExtensionTenant<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> Option<Tenant> + Send + Sync + 'static,
+{
+    /// The tenant of an extension of type `T`; `None` where it has none.
+    pub fn of(tenant: F) -> Self {
+        Self { tenant, extension: PhantomData }
+    }
+}
+
+impl<T, F> TenantSource for ExtensionTenant<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> Option<Tenant> + Send + Sync + 'static,
+{
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        Ok(head.extensions().get::<T>().and_then(&self.tenant))
+    }
+}
+
+impl<T, F: Clone> Clone for ExtensionTenant<T, F> {
+    fn clone(&self) -> Self {
+        Self { tenant: self.tenant.clone(), extension: PhantomData }
+    }
+}
+
+impl<T, F> fmt::Debug for ExtensionTenant<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ExtensionTenant").field(&format_args!("{}", type_name::<T>())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[derive(Clone)]
+    struct User(Option<Tenant>);
+
+    #[test]
+    fn the_extension_names_the_tenant() {
+        let mut request = Request::new(());
+        assert_eq!(ExtensionTenant::new().find(Head::of(&request)), Ok(None));
+        request.extensions_mut().insert(Tenant::anonymous());
+        assert_eq!(ExtensionTenant::new().find(Head::of(&request)), Ok(Some(Tenant::anonymous())));
+    }
+
+    #[test]
+    fn a_type_of_ones_own_names_it_too() {
+        let source = ExtensionTenant::of(|user: &User| user.0.clone());
+        let mut request = Request::new(());
+        assert_eq!(source.find(Head::of(&request)), Ok(None));
+        request.extensions_mut().insert(User(None));
+        assert_eq!(source.find(Head::of(&request)), Ok(None));
+        request.extensions_mut().insert(User(Tenant::parse("acme").ok()));
+        assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+        assert!(format!("{:?}", source.clone()).contains("User"));
+    }
+}

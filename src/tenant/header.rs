@@ -1,0 +1,110 @@
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{Tenant, TenantError, TenantSource};
+use crate::{error::ConfigError, head::Head};
+
+/// The tenant that a header names.
+///
+/// It proves nothing: a caller writes there what it likes, and so spends
+/// whose budget it likes. Use it only where something in front that you trust
+/// sets the header, or removes the caller's.
+///
+/// A header that is given twice, or that holds a comma (two of them, joined by
+/// a proxy), names no one tenant and is refused.
+///
+/// ```
+/// use tollgate::{Head, TenantSource, tenant::HeaderTenant};
+///
+/// let source = HeaderTenant::new("x-tenant")?;
+/// let request = http::Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HeaderTenant {
+    name: HeaderName,
+}
+
+impl HeaderTenant {
+    /// The header of this name.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, ConfigError> {
+        Ok(Self { name: header_name("tenant header", name.as_ref())? })
+    }
+}
+
+impl TenantSource for HeaderTenant {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        let Some(value) = only(head.headers(), &self.name)? else { return Ok(None) };
+        if value.as_bytes().contains(&b',') {
+            return Err(TWICE);
+        }
+        Tenant::parse(value).map(Some)
+    }
+}
+
+const TWICE: TenantError = TenantError::invalid("the header that names the tenant is given twice");
+
+/// The value of a header that may stand there once at most.
+pub(super) fn only<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a HeaderValue>, TenantError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(TWICE),
+    }
+}
+
+pub(super) fn header_name(setting: &'static str, name: &str) -> Result<HeaderName, ConfigError> {
+    HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| ConfigError::new(setting, name, "is not a name of a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn find(values: &[&str]) -> Result<Option<Tenant>, TenantError> {
+        let mut request = Request::new(());
+        for value in values {
+            request.headers_mut().append("x-tenant", HeaderValue::from_str(value).unwrap());
+        }
+        HeaderTenant::new("X-Tenant").unwrap().find(Head::of(&request))
+    }
+
+    #[test]
+    fn the_header_names_the_tenant() {
+        assert_eq!(find(&["acme"]).unwrap().unwrap().as_str(), "acme");
+        assert_eq!(find(&[]), Ok(None));
+    }
+
+    #[test]
+    fn two_values_name_nobody() {
+        for values in [
+            &["acme", "globex"][..],
+            &["acme", "acme"],
+            &["acme,globex"],
+            &["acme, globex"],
+            &["", "acme"],
+        ] {
+            assert!(!find(values).unwrap_err().is_unknown(), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_name_is_refused_and_does_not_count_as_absent() {
+        for value in ["", " ", "a b", "~anonymous", "ip:192.0.2.1"] {
+            assert!(find(&[value]).is_err(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_header_name_is_a_config_error_that_names_it() {
+        for name in ["", "x tenant", "x-ténant", "x:y"] {
+            assert_eq!(HeaderTenant::new(name).unwrap_err().value(), name);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+use std::net::SocketAddr;
+
+/// The address of the other end of the connection, as an extension of the
+/// request. The loop that accepts connections puts it there:
+///
+/// ```
+/// use tollgate::PeerAddr;
+///
+/// # let peer: std::net::SocketAddr = ([192, 0, 2, 1], 49152).into();
+/// let mut request = http::Request::new("any body");
+/// request.extensions_mut().insert(PeerAddr(peer));
+/// ```
+///
+/// Never fill it from a header: [`ClientIp`](super::ClientIp) reads those, and
+/// decides by the peer whether to believe them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddr(pub SocketAddr);
+
+impl From<SocketAddr> for PeerAddr {
+    fn from(address: SocketAddr) -> Self {
+        Self(address)
+    }
+}

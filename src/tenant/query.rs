@@ -1,0 +1,122 @@
+use super::{
+    Tenant, TenantError, TenantSource,
+    decode::{form_is, form_name},
+};
+use crate::{error::ConfigError, head::Head};
+
+/// The tenant that a parameter of the query names, decoded by the rules of
+/// forms.
+///
+/// It proves nothing: a caller writes there what it likes. A parameter that
+/// is given twice, however it is spelled, is refused, for frameworks disagree
+/// about which one counts.
+///
+/// ```
+/// use tollgate::{Head, TenantSource, tenant::QueryTenant};
+///
+/// let source = QueryTenant::new("tenant")?;
+/// let request = http::Request::get("/orders?page=2&tenant=acme").body(()).unwrap();
+/// assert_eq!(source.find(Head::of(&request)).unwrap().unwrap().as_str(), "acme");
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct QueryTenant {
+    name: Box<str>,
+}
+
+impl QueryTenant {
+    /// The parameter of this name, given as it is meant, not as it is encoded.
+    pub fn new(name: impl Into<Box<str>>) -> Result<Self, ConfigError> {
+        let name = name.into();
+        if name.is_empty() {
+            return Err(ConfigError::new("tenant parameter", "\"\"", "must have a name"));
+        }
+        Ok(Self { name })
+    }
+}
+
+impl TenantSource for QueryTenant {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        let pairs = head.uri().query().unwrap_or_default().split('&');
+        let mut values = pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .filter(|(name, _)| form_is(name, &self.name))
+            .map(|(_, value)| value);
+        match (values.next(), values.next()) {
+            (None, _) => Ok(None),
+            (Some(value), None) => form_name(value).map(Some),
+            (Some(_), Some(_)) => {
+                Err(TenantError::invalid("the parameter that names the tenant is given twice"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn find(uri: &str) -> Result<Option<Tenant>, TenantError> {
+        let request = Request::get(uri).body(()).unwrap();
+        QueryTenant::new("tenant").unwrap().find(Head::of(&request))
+    }
+
+    #[test]
+    fn the_parameter_names_the_tenant_however_it_is_encoded() {
+        for uri in [
+            "/?tenant=acme",
+            "/?a=1&tenant=acme&b=2",
+            "/?&&tenant=%61cm%65",
+            "/?%74enant=acme",
+            "/?a+b=+&tenant=acme",
+        ] {
+            assert_eq!(find(uri).unwrap().unwrap().as_str(), "acme", "{uri}");
+        }
+        assert_eq!(find("/?tenant=a=b").unwrap().unwrap().as_str(), "a=b");
+    }
+
+    #[test]
+    fn a_query_without_it_names_none() {
+        for uri in [
+            "/",
+            "/?",
+            "/?page=2",
+            "/?Tenant=acme",
+            "/?tenants=acme",
+            "/?x=tenant=acme",
+            "/tenant=acme",
+        ] {
+            assert_eq!(find(uri), Ok(None), "{uri}");
+        }
+    }
+
+    #[test]
+    fn two_of_them_are_refused_however_they_are_spelled() {
+        for uri in
+            ["/?tenant=acme&tenant=globex", "/?tenant=acme&%74enant=globex", "/?tenant&tenant=acme"]
+        {
+            assert!(find(uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_value_is_refused_and_does_not_count_as_absent() {
+        for uri in [
+            "/?tenant",
+            "/?tenant=",
+            "/?tenant=a+b",
+            "/?tenant=a%20b",
+            "/?tenant=%zz",
+            "/?tenant=~anonymous",
+        ] {
+            assert!(find(uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_needs_a_name() {
+        assert_eq!(QueryTenant::new("").unwrap_err().setting(), "tenant parameter");
+    }
+}
