@@ -101,7 +101,9 @@ impl Inner {
             }
             Route::Style => answer::asset("text/css; charset=utf-8", include_str!("page.css")),
             Route::Log | Route::Stream => match self.authorized(head) {
-                Ok(query) if route == Route::Log => answer::json(json::page(&self.log.read(&query))),
+                Ok(query) if route == Route::Log => {
+                    answer::json(json::page(&self.log.read(&query)))
+                }
                 Ok(query) => self.stream(head, query),
                 Err((status, name)) => answer::error(status, name),
             },
@@ -123,7 +125,9 @@ impl Inner {
         let query = query.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
         match own {
             None => Ok(query),
-            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => Ok(query.tenant(own)),
+            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => {
+                Ok(query.tenant(own))
+            }
             Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
         }
     }
