@@ -87,7 +87,9 @@ async fn get(
     headers: &[(&str, &str)],
 ) -> (StatusCode, HeaderMap, String) {
     let (parts, body) = send(Method::GET, address, path, headers).await.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
+    let body =
+        timeout(Duration::from_secs(30), body.collect()).await.expect("an answer without an end");
+    let body = body.unwrap().to_bytes();
     (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
 }
 
