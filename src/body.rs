@@ -47,10 +47,7 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Repr::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Repr::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
@@ -100,9 +97,7 @@ impl From<&'static str> for Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Repr::Whole(bytes) => {
-                f.debug_tuple("Body").field(&format_args!("{} bytes", bytes.len())).finish()
-            }
+            Repr::Whole(bytes) => f.debug_tuple("Body").field(&format_args!("{} bytes", bytes.len())).finish(),
             Repr::Stream(_) => f.debug_tuple("Body").field(&format_args!("a stream")).finish(),
         }
     }

@@ -1,5 +1,7 @@
 //! Numbers as header values, without formatting the common ones.
 
+use std::cell::RefCell;
+
 use http::HeaderValue;
 
 /// The numbers below this stand ready in one text.
@@ -22,6 +24,30 @@ pub(crate) fn number(value: u64) -> HeaderValue {
         },
         _ => HeaderValue::from(value),
     }
+}
+
+thread_local! {
+    /// The latest numbers of [`recent`], each in the place that its low bits give.
+    static RECENT: RefCell<[Option<(u64, HeaderValue)>; 64]> = const { RefCell::new([const { None }; 64]) };
+}
+
+/// A number that will be wanted again soon on this thread, such as a time in seconds: it is formatted once.
+pub(crate) fn recent(value: u64) -> HeaderValue {
+    RECENT.with(|recent| {
+        // never borrowed: nothing is called while it is
+        let Ok(mut recent) = recent.try_borrow_mut() else { return number(value) };
+        let Some(place) = usize::try_from(value % 64).ok().and_then(|place| recent.get_mut(place)) else {
+            return number(value);
+        };
+        match place {
+            Some((known, text)) if *known == value => text.clone(),
+            _ => {
+                let text = number(value);
+                *place = Some((value, text.clone()));
+                text
+            }
+        }
+    })
 }
 
 /// Where a number begins in the text.
@@ -58,6 +84,8 @@ mod tests {
     fn every_number_reads_as_itself() {
         for value in (0..READY as u64 + 10).chain([u64::from(u32::MAX), u64::MAX]) {
             assert_eq!(number(value), value.to_string());
+            assert_eq!(recent(value), value.to_string());
+            assert_eq!(recent(value), value.to_string());
         }
     }
 }

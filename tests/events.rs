@@ -24,8 +24,7 @@ use tollgate::{
 };
 
 fn refusal(tenant: &str, second: u64) -> Event {
-    let mut event = Event::new(EventKind::RateLimited, UnixTime::from_secs(second))
-        .tenant(tenant.parse().unwrap());
+    let mut event = Event::new(EventKind::RateLimited, UnixTime::from_secs(second)).tenant(tenant.parse().unwrap());
     (event.policy, event.limit) = (Some("per-minute"), 600);
     event.reset = Some(UnixTime::from_secs(second + 60));
     event
@@ -54,8 +53,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn new() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let name =
-            format!("tollgate-events-{}-{}", std::process::id(), NUMBER.fetch_add(1, SeqCst));
+        let name = format!("tollgate-events-{}-{}", std::process::id(), NUMBER.fetch_add(1, SeqCst));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)
@@ -67,12 +65,9 @@ impl Directory {
 
     /// The ids in the lines of these files; each line must be whole.
     fn ids(&self, names: &[&str]) -> Vec<u64> {
-        let text: String =
-            names.iter().map(|name| fs::read_to_string(self.path(name)).unwrap()).collect();
+        let text: String = names.iter().map(|name| fs::read_to_string(self.path(name)).unwrap()).collect();
         assert!(text.is_empty() || text.ends_with('\n'));
-        let id = |line: &str| {
-            serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_u64().unwrap()
-        };
+        let id = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_u64().unwrap();
         text.lines().map(id).collect()
     }
 }
@@ -107,10 +102,7 @@ fn counts_add_up_to_the_calls_of_eight_threads_while_others_read() {
             let log = log.clone();
             scope.spawn(move || {
                 for call in 0..CALLS {
-                    log.tally(&refusal(
-                        &format!("t{}", (call * 7 + worker) % 97),
-                        100 + call / 5_000,
-                    ));
+                    log.tally(&refusal(&format!("t{}", (call * 7 + worker) % 97), 100 + call / 5_000));
                 }
             });
         }
@@ -153,9 +145,7 @@ fn a_flood_of_made_up_tenants_is_bounded_and_none_of_it_is_missing() {
     assert_eq!(events.len(), 1_002, "1,000 by themselves, the rest by mode");
     let merged: Vec<_> = events.iter().filter(|event| event.tenant.is_none()).collect();
     assert_eq!(merged.len(), 2);
-    assert!(
-        merged.iter().all(|event| event.kind == EventKind::RateLimited && event.policy.is_none())
-    );
+    assert!(merged.iter().all(|event| event.kind == EventKind::RateLimited && event.policy.is_none()));
     assert!(merged.iter().any(|event| event.mode == Mode::Shadow && event.count == 1));
     // the next second has a budget of its own
     log.tally(&refusal("globex", 6));
@@ -171,10 +161,7 @@ fn a_reader_that_is_overtaken_is_told_by_how_much() {
     }
     let page = log.read(&Query::new().since(3));
     assert_eq!(page.lost, 12, "4 to 15");
-    assert_eq!(
-        page.events.iter().map(|event| event.id).collect::<Vec<_>>(),
-        (16..=25).collect::<Vec<_>>()
-    );
+    assert_eq!(page.events.iter().map(|event| event.id).collect::<Vec<_>>(), (16..=25).collect::<Vec<_>>());
     let page = log.read(&Query::new().since(15));
     assert_eq!((page.lost, page.events.len(), page.next), (0, 10, 25));
     let page = log.read(&Query::new().since(25));
@@ -195,18 +182,13 @@ fn paging_walks_everything_once_also_with_a_filter() {
         log.record(refusal(["acme", "globex", "initech"][n as usize % 3], n));
     }
     for limit in [1, 7, 100, 1_000] {
-        let all: Vec<u64> =
-            walk(&log, &Query::new().limit(limit).unwrap()).iter().map(|event| event.id).collect();
+        let all: Vec<u64> = walk(&log, &Query::new().limit(limit).unwrap()).iter().map(|event| event.id).collect();
         assert_eq!(all, (1..=3_000).collect::<Vec<_>>());
         let acme = Query::new().limit(limit).unwrap().tenant("globex".parse().unwrap());
         let ids: Vec<u64> = walk(&log, &acme).iter().map(|event| event.id).collect();
         assert_eq!(ids, (0..1_000).map(|n| 3 * n + 2).collect::<Vec<_>>());
     }
-    assert_eq!(
-        log.read(&Query::new().kind(EventKind::TenantReset)).next,
-        3_000,
-        "what did not match is passed over"
-    );
+    assert_eq!(log.read(&Query::new().kind(EventKind::TenantReset)).next, 3_000, "what did not match is passed over");
 }
 
 #[test]
@@ -224,12 +206,7 @@ fn settings_that_make_no_sense_are_refused() {
 #[test]
 fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
     let directory = Directory::new();
-    let file = JsonLines::create(directory.path("log"))
-        .unwrap()
-        .rotate_at(2_000)
-        .unwrap()
-        .keep(100)
-        .unwrap();
+    let file = JsonLines::create(directory.path("log")).unwrap().rotate_at(2_000).unwrap().keep(100).unwrap();
     let log = EventLog::new().sink(file);
     for n in 1..=500 {
         log.record(refusal("acme", n));
@@ -237,8 +214,7 @@ fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
     assert!(log.flush());
     let files = fs::read_dir(&directory.0).unwrap().count();
     assert!(files > 10, "{files} files");
-    let names: Vec<String> =
-        (1..files).rev().map(|n| format!("log.{n}")).chain([String::from("log")]).collect();
+    let names: Vec<String> = (1..files).rev().map(|n| format!("log.{n}")).chain([String::from("log")]).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert_eq!(directory.ids(&names), (1..=500).collect::<Vec<_>>());
     assert!(names.iter().all(|name| fs::metadata(directory.path(name)).unwrap().len() <= 2_000));
@@ -247,8 +223,7 @@ fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
 #[test]
 fn only_so_many_old_files_are_kept_and_they_are_the_newest() {
     let directory = Directory::new();
-    let mut file =
-        JsonLines::create(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
+    let mut file = JsonLines::create(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
     let events: Vec<Event> = (1..=9)
         .map(|id| {
             let mut event = refusal("acme", id);
@@ -360,8 +335,7 @@ fn a_sink_that_falls_behind_loses_the_oldest_and_the_log_says_how_many() {
 #[test]
 fn a_sink_that_panics_is_let_go_and_the_others_go_on() {
     let (sender, receiver) = mpsc::sync_channel(10);
-    let log =
-        EventLog::new().sink(|_: &[Event]| panic!("a bug in a sink")).sink(Channel::new(sender));
+    let log = EventLog::new().sink(|_: &[Event]| panic!("a bug in a sink")).sink(Channel::new(sender));
     log.record(refusal("acme", 1));
     log.flush();
     log.record(refusal("acme", 2));

@@ -32,10 +32,7 @@ const ACME: (&str, &str) = ("x-api-key", "key-of-acme");
 /// Keys are `key-of-<tenant>`.
 fn keys(head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
     let Some(key) = head.headers().get("x-api-key") else { return Ok(None) };
-    let name = key
-        .as_bytes()
-        .strip_prefix(b"key-of-")
-        .ok_or(TenantError::unknown("the key is not known"))?;
+    let name = key.as_bytes().strip_prefix(b"key-of-").ok_or(TenantError::unknown("the key is not known"))?;
     Tenant::parse(name).map(Some)
 }
 
@@ -44,8 +41,7 @@ fn service(log: &EventLog) -> EventService {
 }
 
 fn refusal(tenant: &str, second: u64) -> Event {
-    let mut event = Event::new(EventKind::RateLimited, UnixTime::from_secs(second))
-        .tenant(tenant.parse().unwrap());
+    let mut event = Event::new(EventKind::RateLimited, UnixTime::from_secs(second)).tenant(tenant.parse().unwrap());
     (event.policy, event.limit) = (Some("per-minute"), 600);
     event.reset = Some(UnixTime::from_secs(second + 60));
     event
@@ -58,21 +54,13 @@ async fn serve(service: EventService) -> SocketAddr {
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             let service = TowerToHyperService::new(service.clone());
-            tokio::spawn(
-                hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(socket), service),
-            );
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service));
         }
     });
     address
 }
 
-async fn send(
-    method: Method,
-    address: SocketAddr,
-    path: &str,
-    headers: &[(&str, &str)],
-) -> http::Response<Incoming> {
+async fn send(method: Method, address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> http::Response<Incoming> {
     let mut request = Request::builder().method(method).uri(format!("http://{address}{path}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -81,14 +69,9 @@ async fn send(
     client.request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
 }
 
-async fn get(
-    address: SocketAddr,
-    path: &str,
-    headers: &[(&str, &str)],
-) -> (StatusCode, HeaderMap, String) {
+async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> (StatusCode, HeaderMap, String) {
     let (parts, body) = send(Method::GET, address, path, headers).await.into_parts();
-    let body =
-        timeout(Duration::from_secs(30), body.collect()).await.expect("an answer without an end");
+    let body = timeout(Duration::from_secs(30), body.collect()).await.expect("an answer without an end");
     let body = body.unwrap().to_bytes();
     (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
 }
@@ -184,10 +167,7 @@ async fn a_tenant_sees_its_own_an_operator_all_and_others_nothing() {
     for path in ["/log", "/stream", "/log?since=x"] {
         for headers in nobody {
             let (status, headers, body) = get(address, path, headers).await;
-            assert_eq!(
-                (status, body.as_str()),
-                (StatusCode::UNAUTHORIZED, r#"{"error":"unauthenticated"}"#)
-            );
+            assert_eq!((status, body.as_str()), (StatusCode::UNAUTHORIZED, r#"{"error":"unauthenticated"}"#));
             assert!(!headers.contains_key(header::WWW_AUTHENTICATE));
         }
         let path = path.replace("?since=x", "");
@@ -199,27 +179,17 @@ async fn a_tenant_sees_its_own_an_operator_all_and_others_nothing() {
 #[tokio::test]
 async fn bad_requests_are_refused_and_nothing_is_echoed() {
     let address = serve(service(&EventLog::new())).await;
-    for query in
-        ["since=zzz", "limit=0", "limit=5000", "kind=zzz", "tenant=%3Czzz", "since=1&since=2"]
-    {
+    for query in ["since=zzz", "limit=0", "limit=5000", "kind=zzz", "tenant=%3Czzz", "since=1&since=2"] {
         for path in ["/log", "/stream"] {
             let (status, _, body) = get(address, &format!("{path}?{query}"), &[OPERATOR]).await;
-            assert_eq!(
-                (status, body.as_str()),
-                (StatusCode::BAD_REQUEST, r#"{"error":"invalid_request"}"#),
-                "{query}"
-            );
+            assert_eq!((status, body.as_str()), (StatusCode::BAD_REQUEST, r#"{"error":"invalid_request"}"#), "{query}");
         }
     }
     let (status, _, _) = get(address, "/stream", &[OPERATOR, ("last-event-id", "zzz")]).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     for path in ["/zzz", "/log/", "/log/zzz", "//log", "/page.js/.."] {
         let (status, _, body) = get(address, path, &[OPERATOR]).await;
-        assert_eq!(
-            (status, body.as_str()),
-            (StatusCode::NOT_FOUND, r#"{"error":"not_found"}"#),
-            "{path}"
-        );
+        assert_eq!((status, body.as_str()), (StatusCode::NOT_FOUND, r#"{"error":"not_found"}"#), "{path}");
     }
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
         let response = send(method, address, "/log", &[OPERATOR]).await;
@@ -241,10 +211,7 @@ async fn head_answers_as_get_does_without_the_body_and_opens_no_stream() {
     let (_, headers, body) = get(address, "/log", &[ACME]).await;
     let response = send(Method::HEAD, address, "/log", &[ACME]).await;
     assert_eq!(response.headers()[header::CONTENT_LENGTH], headers[header::CONTENT_LENGTH]);
-    assert_eq!(
-        response.headers()[header::CONTENT_LENGTH].to_str().unwrap(),
-        body.len().to_string()
-    );
+    assert_eq!(response.headers()[header::CONTENT_LENGTH].to_str().unwrap(), body.len().to_string());
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "");
     assert_eq!(send(Method::HEAD, address, "/stream", &[ACME]).await.status(), StatusCode::OK);
     assert_eq!(log.stats().streams, 0);
@@ -262,9 +229,7 @@ async fn it_can_be_mounted_in_axum_and_under_a_base_path() {
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             let (server, app) = (server.clone(), TowerToHyperService::new(app.clone()));
-            tokio::spawn(async move {
-                server.serve_connection(TokioIo::new(socket), app).await.map_err(|_| ())
-            });
+            tokio::spawn(async move { server.serve_connection(TokioIo::new(socket), app).await.map_err(|_| ()) });
         }
     });
     let in_hyper = serve(service(&log).base_path("/events/").unwrap()).await;
@@ -272,28 +237,17 @@ async fn it_can_be_mounted_in_axum_and_under_a_base_path() {
         assert_eq!(ids(&log_of(address, "/events/log", ACME).await), [1]);
         let mut stream = Stream::open(address, "/events/stream?since=0", &[ACME]).await;
         stream.until("id: 1\n").await;
-        for (path, content_type) in
-            [("", "text/html"), ("page.js", "text/javascript"), ("page.css", "text/css")]
-        {
+        for (path, content_type) in [("", "text/html"), ("page.js", "text/javascript"), ("page.css", "text/css")] {
             let (status, headers, body) = get(address, &format!("/events/{path}"), &[]).await;
             assert_eq!(status, StatusCode::OK, "{path}");
             assert!(headers[header::CONTENT_TYPE].to_str().unwrap().starts_with(content_type));
             let policy = headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
-            assert!(policy.starts_with(
-                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"
-            ));
-            assert!(
-                !body.contains("innerHTML")
-                    && !body.contains("style=")
-                    && !body.contains("onclick")
-            );
+            assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"));
+            assert!(!body.contains("innerHTML") && !body.contains("style=") && !body.contains("onclick"));
         }
     }
     let (status, headers, _) = get(in_hyper, "/events", &[]).await;
-    assert_eq!(
-        (status, headers[header::LOCATION].to_str().unwrap()),
-        (StatusCode::PERMANENT_REDIRECT, "/events/")
-    );
+    assert_eq!((status, headers[header::LOCATION].to_str().unwrap()), (StatusCode::PERMANENT_REDIRECT, "/events/"));
     for path in ["/log", "/eventslog", "/"] {
         assert_eq!(get(in_hyper, path, &[ACME]).await.0, StatusCode::NOT_FOUND, "{path}");
     }
@@ -317,10 +271,7 @@ async fn what_is_recorded_after_connecting_arrives_and_only_that() {
     let message = format!("id: 4\nevent: rate_limited\ndata: {}\n\n", event.to_json());
     assert_eq!(tenant.until("id: 4\n").await, format!("retry: 2000\n\n{message}"));
     let text = operator.until("id: 4\n").await;
-    assert!(
-        text.contains("id: 2\n") && !text.contains("id: 1\n") && !text.contains("id: 3\n"),
-        "{text}"
-    );
+    assert!(text.contains("id: 2\n") && !text.contains("id: 1\n") && !text.contains("id: 3\n"), "{text}");
 }
 
 #[tokio::test]
@@ -349,11 +300,9 @@ async fn a_stream_goes_on_after_the_last_event_that_was_seen() {
         log.record(refusal("acme", second));
     }
     let address = serve(service(&log)).await;
-    let mut stream =
-        Stream::open(address, "/stream?since=3", &[ACME, ("last-event-id", "50")]).await;
+    let mut stream = Stream::open(address, "/stream?since=3", &[ACME, ("last-event-id", "50")]).await;
     let text = stream.until("id: 200\n").await;
-    let seen: Vec<u64> =
-        text.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect();
+    let seen: Vec<u64> = text.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect();
     assert_eq!(seen, (51..=200).collect::<Vec<_>>());
 }
 
@@ -388,10 +337,7 @@ async fn there_are_so_many_streams_and_no_tenant_takes_them_all() {
     let address = serve(service(&log).max_streams(4).unwrap()).await;
     let first = Stream::open(address, "/stream", &[ACME]).await;
     let (status, headers, body) = get(address, "/stream", &[ACME]).await;
-    assert_eq!(
-        (status, body.as_str()),
-        (StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"unavailable"}"#)
-    );
+    assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"unavailable"}"#));
     assert_eq!(headers[header::RETRY_AFTER], "5");
     let mut others = Vec::new();
     for _ in 0..3 {

@@ -27,9 +27,7 @@ fn from(peer: &str) -> Builder {
 
 #[test]
 fn an_api_key_comes_first_and_an_address_serves_the_rest() -> Result<(), ConfigError> {
-    let keys = ApiKeys::new("x-api-key")?
-        .key("demo-acme-key", "acme")?
-        .key("demo-globex-key", "globex")?;
+    let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.key("demo-globex-key", "globex")?;
     let source = keys.clone().or(ClientIp::behind(["10.0.0.0/8"])?);
     let request = || from("10.0.0.1:49152").header("x-forwarded-for", "198.51.100.7:4711");
 
@@ -41,13 +39,7 @@ fn an_api_key_comes_first_and_an_address_serves_the_rest() -> Result<(), ConfigE
     // a wrong or doubtful key never falls through to the address
     assert_eq!(find(&source, request().header("x-api-key", "guessed")), "401");
     assert_eq!(find(&source, request().header("x-api-key", "")), "400");
-    assert_eq!(
-        find(
-            &source,
-            request().header("x-api-key", "demo-acme-key").header("x-api-key", "guessed")
-        ),
-        "400"
-    );
+    assert_eq!(find(&source, request().header("x-api-key", "demo-acme-key").header("x-api-key", "guessed")), "400");
 
     // the table is live though the source has moved into the chain
     keys.remove("demo-acme-key");
@@ -58,17 +50,13 @@ fn an_api_key_comes_first_and_an_address_serves_the_rest() -> Result<(), ConfigE
 }
 
 #[test]
-fn no_source_lets_a_caller_pass_for_an_address_or_for_the_anonymous_tenant()
--> Result<(), ConfigError> {
+fn no_source_lets_a_caller_pass_for_an_address_or_for_the_anonymous_tenant() -> Result<(), ConfigError> {
     let header = HeaderTenant::new("x-tenant")?;
     let query = QueryTenant::new("tenant")?;
     for (name, escaped) in [("ip:192.0.2.1", "ip%3a192.0.2.1"), ("~anonymous", "%7Eanonymous")] {
         assert_eq!(find(&header, Request::get("/").header("x-tenant", name)), "400");
         assert_eq!(find(&query, Request::get(format!("/?tenant={escaped}"))), "400");
-        assert_eq!(
-            find(&PathTenant::segment(0), Request::get(format!("/{escaped}/orders"))),
-            "400"
-        );
+        assert_eq!(find(&PathTenant::segment(0), Request::get(format!("/{escaped}/orders"))), "400");
         assert_eq!(find(&HostTenant::whole(), Request::get("/").header("host", name)), "400");
         assert!(ApiKeys::new("x-api-key")?.key("k", name).is_err());
     }
@@ -78,11 +66,9 @@ fn no_source_lets_a_caller_pass_for_an_address_or_for_the_anonymous_tenant()
 #[test]
 fn addresses_that_a_caller_invents_never_make_it_another_tenant() -> Result<(), ConfigError> {
     let source = ClientIp::behind(["10.0.0.0/8", "fd00::/8"])?;
-    for invented in
-        ["203.0.113.1", "10.0.0.9", "unknown", "", "\"", "for=\"203.0.113.1", "[::1", ",,,,"]
-    {
-        let request = from("10.0.0.1:49152")
-            .header("x-forwarded-for", format!("{invented}, 198.51.100.7, [fd00::2]:80"));
+    for invented in ["203.0.113.1", "10.0.0.9", "unknown", "", "\"", "for=\"203.0.113.1", "[::1", ",,,,"] {
+        let request =
+            from("10.0.0.1:49152").header("x-forwarded-for", format!("{invented}, 198.51.100.7, [fd00::2]:80"));
         assert_eq!(find(&source, request), "ip:198.51.100.7", "{invented}");
 
         let request = from("[::ffff:10.0.0.1]:49152")
@@ -92,9 +78,7 @@ fn addresses_that_a_caller_invents_never_make_it_another_tenant() -> Result<(), 
             .header("x-forwarded-for", "203.0.113.1");
         assert_eq!(find(&source.clone().forwarded(), request), "ip:198.51.100.7", "{invented}");
 
-        let request = from("198.51.100.7:49152")
-            .header("x-forwarded-for", invented)
-            .header("forwarded", invented);
+        let request = from("198.51.100.7:49152").header("x-forwarded-for", invented).header("forwarded", invented);
         assert_eq!(find(&source, request), "ip:198.51.100.7", "{invented}");
     }
     Ok(())

@@ -65,11 +65,7 @@ impl<S: TenantSource> TenantsAndOperator<S> {
     pub fn operator_key(mut self, key: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         let key = key.as_ref();
         if key.len() < 16 {
-            return Err(ConfigError::new(
-                "operator key",
-                "(not shown)",
-                "must have at least 16 bytes",
-            ));
+            return Err(ConfigError::new("operator key", "(not shown)", "must have at least 16 bytes"));
         }
         self.operator = Some(Sha256::digest(key).into());
         Ok(self)
@@ -89,9 +85,7 @@ impl<S: TenantSource> Access for TenantsAndOperator<S> {
             let given: [u8; 32] = Sha256::digest(key.as_bytes()).into();
             // a wrong key is an answer: it is not tried as something else
             return match &self.operator {
-                Some(known) if keys.next().is_none() && bool::from(known.ct_eq(&given)) => {
-                    Viewer::Operator
-                }
+                Some(known) if keys.next().is_none() && bool::from(known.ct_eq(&given)) => Viewer::Operator,
                 _ => Viewer::Nobody,
             };
         }

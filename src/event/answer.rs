@@ -40,9 +40,7 @@ pub(super) fn to_method(method: &Method) -> Option<Response<Body>> {
 /// A part of the live page, which has nothing in it that is not public.
 pub(super) fn asset(content_type: &'static str, text: &'static str) -> Response<Body> {
     let mut response = answer(StatusCode::OK, content_type, text);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }
@@ -59,9 +57,7 @@ pub(super) fn moved(base: &str) -> Response<Body> {
 pub(super) fn stream(body: Body) -> Response<Body> {
     let mut response = answer(StatusCode::OK, "text/event-stream", body);
     // nginx and others would hold events back
-    response
-        .headers_mut()
-        .insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
 

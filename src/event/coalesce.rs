@@ -119,26 +119,18 @@ impl Table {
 
     fn without_slots() -> Self {
         // room for every kind and mode, so that merging never allocates
-        Self {
-            slots: Box::default(),
-            merged: Vec::with_capacity(2 * EventKind::ALL.len()),
-            coalesced: 0,
-        }
+        Self { slots: Box::default(), merged: Vec::with_capacity(2 * EventKind::ALL.len()), coalesced: 0 }
     }
 
     fn tally(&mut self, event: &Event, hash: u64, budget: &Budget, append: &mut impl FnMut(Event)) {
         let first = (hash as usize % (SLOTS / WAYS)) * WAYS;
         let ways = self.slots.get_mut(first..first + WAYS).unwrap_or_default();
-        let place =
-            match ways.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.counts(event)))
-            {
-                Some(place) => place,
-                None => oldest(ways),
-            };
+        let place = match ways.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.counts(event))) {
+            Some(place) => place,
+            None => oldest(ways),
+        };
         let Some(place) = ways.get_mut(place) else { return };
-        if let Some(slot) =
-            place.as_mut().filter(|slot| slot.counts(event) && slot.in_second_of(event))
-        {
+        if let Some(slot) = place.as_mut().filter(|slot| slot.counts(event) && slot.in_second_of(event)) {
             add(&mut slot.event, event);
             self.coalesced += 1;
             return;
@@ -170,13 +162,8 @@ impl Table {
 
     /// Keeps of an event what is not its tenant's: kind, mode and count.
     fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
-        (event.tenant, event.policy, event.limit, event.remaining, event.reset) =
-            (None, None, 0, 0, None);
-        match self
-            .merged
-            .iter_mut()
-            .find(|merged| merged.kind == event.kind && merged.mode == event.mode)
-        {
+        (event.tenant, event.policy, event.limit, event.remaining, event.reset) = (None, None, 0, 0, None);
+        match self.merged.iter_mut().find(|merged| merged.kind == event.kind && merged.mode == event.mode) {
             Some(merged) if merged.at.as_secs() == event.at.as_secs() => add(merged, &event),
             Some(merged) => append(std::mem::replace(merged, event)),
             None => self.merged.push(event),
@@ -187,10 +174,7 @@ impl Table {
 impl Slot {
     fn counts(&self, event: &Event) -> bool {
         let own = &self.event;
-        own.kind == event.kind
-            && own.mode == event.mode
-            && own.policy == event.policy
-            && own.tenant == event.tenant
+        own.kind == event.kind && own.mode == event.mode && own.policy == event.policy && own.tenant == event.tenant
     }
 
     /// Two threads may see a second begin in another order: one second back is still this one.
@@ -254,8 +238,7 @@ mod tests {
         let stripes = Stripes::with_stripes(1);
         let mut shown = Vec::new();
         for n in 0..1000_u32 {
-            let mut event =
-                refusal("acme", UnixTime::from_secs(5) + Duration::from_micros(n.into()));
+            let mut event = refusal("acme", UnixTime::from_secs(5) + Duration::from_micros(n.into()));
             event.remaining = n;
             stripes.tally(&event, |event| shown.push(event));
         }
@@ -293,10 +276,7 @@ mod tests {
         shown.extend(drained(&stripes));
         assert_eq!(shown.len(), 101, "the rest is one event");
         let merged = shown.last().unwrap();
-        assert_eq!(
-            (merged.kind, &merged.tenant, merged.count),
-            (EventKind::RateLimited, &None, 9_900)
-        );
+        assert_eq!((merged.kind, &merged.tenant, merged.count), (EventKind::RateLimited, &None, 9_900));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    Event, Page, Query, Sink, Stats, budget::Pace, coalesce::Stripes, lock, ring::Ring,
-    sink::SinkSeat, streams::Streams,
+    Event, Page, Query, Sink, Stats, budget::Pace, coalesce::Stripes, lock, ring::Ring, sink::SinkSeat,
+    streams::Streams,
 };
 use crate::clock::{Clock, SystemClock};
 

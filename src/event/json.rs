@@ -70,9 +70,8 @@ mod tests {
 
     #[test]
     fn a_refusal_shows_its_limit_and_a_reset_does_not() {
-        let mut event =
-            Event::new(EventKind::RateLimited, UnixTime::from_nanos(1_500_000_000_123_456_789))
-                .tenant("acme".parse().unwrap());
+        let mut event = Event::new(EventKind::RateLimited, UnixTime::from_nanos(1_500_000_000_123_456_789))
+            .tenant("acme".parse().unwrap());
         (event.id, event.policy, event.limit) = (7, Some("per-minute"), 600);
         event.reset = Some(UnixTime::from_nanos(1_500_000_060_000_000_001));
         assert_eq!(
@@ -83,9 +82,6 @@ mod tests {
             )
         );
         let event = Event::new(EventKind::OverflowBegan, UnixTime::from_secs(1));
-        assert_eq!(
-            event.to_json(),
-            r#"{"id":0,"at":1000,"kind":"overflow_began","mode":"enforced","count":1}"#
-        );
+        assert_eq!(event.to_json(), r#"{"id":0,"at":1000,"kind":"overflow_began","mode":"enforced","count":1}"#);
     }
 }

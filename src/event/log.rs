@@ -74,11 +74,7 @@ impl EventLog {
     /// default, from 1 to 16,777,215. It holds for all clones.
     pub fn max_per_second(self, events: u32) -> Result<Self, ConfigError> {
         if events == 0 || events > super::budget::Budget::MOST {
-            return Err(ConfigError::new(
-                "events per second",
-                events,
-                "must be from 1 to 16777215",
-            ));
+            return Err(ConfigError::new("events per second", events, "must be from 1 to 16777215"));
         }
         self.0.core.stripes.budget.set(events);
         Ok(self)

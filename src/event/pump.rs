@@ -14,15 +14,10 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) fn ensure(core: &Arc<Core>) -> bool {
     let mut state = core.state();
     if state.pump.is_none() {
-        let pump = Pump {
-            core: Arc::clone(core),
-            sinks: Vec::new(),
-            drained: core.clock.now(),
-            beat: core.clock.now(),
-        };
+        let pump =
+            Pump { core: Arc::clone(core), sinks: Vec::new(), drained: core.clock.now(), beat: core.clock.now() };
         // it can't begin before this lock is given back
-        let thread =
-            thread::Builder::new().name(String::from("tollgate-events")).spawn(move || pump.run());
+        let thread = thread::Builder::new().name(String::from("tollgate-events")).spawn(move || pump.run());
         state.pump = thread.ok().map(|thread| thread.thread().id());
     }
     state.pump.is_some()
@@ -88,9 +83,7 @@ impl Pump {
         let mut state = self.core.state();
         state.asleep = true;
         let idle = |state: &mut super::core::State| {
-            state.ring.newest() == shown
-                && state.flushes_asked == state.flushes_done
-                && !state.closed
+            state.ring.newest() == shown && state.flushes_asked == state.flushes_done && !state.closed
         };
         let waited = self.core.work.wait_timeout_while(state, TICK, idle);
         let mut state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;

@@ -53,10 +53,7 @@ impl Query {
                 return Err(QueryError(()));
             }
         }
-        let limit = limit
-            .map(|text| number(&text))
-            .transpose()?
-            .map_or(Ok(Self::DEFAULT_LIMIT), usize::try_from);
+        let limit = limit.map(|text| number(&text)).transpose()?.map_or(Ok(Self::DEFAULT_LIMIT), usize::try_from);
         let query = Self {
             since: since.map(|text| number(&text)).transpose()?,
             tenant: tenant.map(|name| known_tenant(&name)).transpose()?,
@@ -216,10 +213,7 @@ mod tests {
     #[test]
     fn tenants_of_our_own_can_be_asked_for() {
         for name in ["~anonymous", "ip:192.0.2.1", "ip:2001:db8:1:2::/64", "a+b", "a%b"] {
-            let tenant = Query::parse(&format!("tenant={}", name.replace('%', "%25")))
-                .unwrap()
-                .tenant
-                .unwrap();
+            let tenant = Query::parse(&format!("tenant={}", name.replace('%', "%25"))).unwrap().tenant.unwrap();
             assert_eq!(tenant.as_str(), name);
         }
     }

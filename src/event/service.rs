@@ -9,9 +9,7 @@ use std::{
 use http::{Method, Request, Response, StatusCode};
 use tower_service::Service;
 
-use super::{
-    Access, EventLog, Query, Viewer, answer, json, pump, query, stream::Live, streams::StreamSeat,
-};
+use super::{Access, EventLog, Query, Viewer, answer, json, pump, query, stream::Live, streams::StreamSeat};
 use crate::{body::Body, error::ConfigError, head::Head};
 
 /// Serves an [`EventLog`] over HTTP.
@@ -48,27 +46,16 @@ struct Inner {
 impl EventService {
     /// Serves this log to those whom `access` knows.
     pub fn new(log: EventLog, access: impl Access) -> Self {
-        Self(Arc::new(Inner {
-            log,
-            access: Arc::new(access),
-            base: String::new(),
-            max_streams: 64,
-        }))
+        Self(Arc::new(Inner { log, access: Arc::new(access), base: String::new(), max_streams: 64 }))
     }
 
     /// The prefix of all paths, where nobody strips it: `/events`.
     pub fn base_path(self, path: &str) -> Result<Self, ConfigError> {
         let base = path.strip_suffix('/').unwrap_or(path);
         let whole = base.is_empty() || base.starts_with('/');
-        if !whole
-            || base.contains("//")
-            || !base.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+        if !whole || base.contains("//") || !base.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
         {
-            return Err(ConfigError::new(
-                "base path",
-                path.escape_debug(),
-                "must be a path that starts with a slash",
-            ));
+            return Err(ConfigError::new("base path", path.escape_debug(), "must be a path that starts with a slash"));
         }
         Ok(Self(Arc::new(Inner { base: String::from(base), ..Inner::clone(&self.0) })))
     }
@@ -85,8 +72,7 @@ impl EventService {
 
 impl Inner {
     fn answer(&self, head: Head<'_>) -> Response<Body> {
-        let Some(route) = head.uri().path().strip_prefix(self.base.as_str()).and_then(Route::of)
-        else {
+        let Some(route) = head.uri().path().strip_prefix(self.base.as_str()).and_then(Route::of) else {
             return answer::error(StatusCode::NOT_FOUND, "not_found");
         };
         if let Some(response) = answer::to_method(head.method()) {
@@ -96,14 +82,10 @@ impl Inner {
             // without the slash, the parts of the page would be looked for one level up
             Route::Page if !head.uri().path().ends_with('/') => answer::moved(&self.base),
             Route::Page => answer::asset("text/html; charset=utf-8", include_str!("page.html")),
-            Route::Script => {
-                answer::asset("text/javascript; charset=utf-8", include_str!("page.js"))
-            }
+            Route::Script => answer::asset("text/javascript; charset=utf-8", include_str!("page.js")),
             Route::Style => answer::asset("text/css; charset=utf-8", include_str!("page.css")),
             Route::Log | Route::Stream => match self.authorized(head) {
-                Ok(query) if route == Route::Log => {
-                    answer::json(json::page(&self.log.read(&query)))
-                }
+                Ok(query) if route == Route::Log => answer::json(json::page(&self.log.read(&query))),
                 Ok(query) => self.stream(head, query),
                 Err((status, name)) => answer::error(status, name),
             },
@@ -125,9 +107,7 @@ impl Inner {
         let query = query.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
         match own {
             None => Ok(query),
-            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => {
-                Ok(query.tenant(own))
-            }
+            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => Ok(query.tenant(own)),
             Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
         }
     }
@@ -144,9 +124,7 @@ impl Inner {
         }
         let core = self.log.core();
         match StreamSeat::take(core, query.tenant.clone(), self.max_streams) {
-            Some(seat) if pump::ensure(core) => {
-                answer::stream(Body::stream(Live::new(seat, query)))
-            }
+            Some(seat) if pump::ensure(core) => answer::stream(Body::stream(Live::new(seat, query))),
             _ => answer::too_many(),
         }
     }
@@ -190,9 +168,6 @@ impl<B> Service<Request<B>> for EventService {
 
 impl fmt::Debug for EventService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventService")
-            .field("log", &self.0.log)
-            .field("base", &self.0.base)
-            .finish_non_exhaustive()
+        f.debug_struct("EventService").field("log", &self.0.log).field("base", &self.0.base).finish_non_exhaustive()
     }
 }

@@ -45,22 +45,11 @@ impl Live {
         self.query.since = Some(self.next);
         let page = self.seat.core().page(&self.query);
         if page.lost > 0 {
-            let _ = write!(
-                text,
-                "id: {}\nevent: lost\ndata: {{\"lost\":{}}}\n\n",
-                self.next + page.lost,
-                page.lost
-            );
+            let _ = write!(text, "id: {}\nevent: lost\ndata: {{\"lost\":{}}}\n\n", self.next + page.lost, page.lost);
         }
         self.next = page.next;
         for event in &page.events {
-            let _ = write!(
-                text,
-                "id: {}\nevent: {}\ndata: {}\n\n",
-                event.id,
-                event.kind.as_str(),
-                event.to_json()
-            );
+            let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", event.id, event.kind.as_str(), event.to_json());
         }
         let beats = self.seat.core().streams.beats();
         if text.is_empty() && beats != self.beats {
@@ -75,10 +64,7 @@ impl http_body::Body for Live {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let live = self.get_mut();
         // before looking, so that what comes while looking wakes us
         live.seat.wake_me(cx.waker());

@@ -46,8 +46,7 @@ impl Streams {
     }
 
     pub(super) fn wake(&self) {
-        let wakers: Vec<Waker> =
-            lock(&self.seats).iter_mut().filter_map(|seat| seat.waker.take()).collect();
+        let wakers: Vec<Waker> = lock(&self.seats).iter_mut().filter_map(|seat| seat.waker.take()).collect();
         wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::row::{Marks, NEVER, Standing};
 use crate::{
-    clock::{Moment, UnixTime},
+    clock::{Moment, UnixTime, saturating_nanos},
     tenant::Tenant,
 };
 
@@ -19,7 +19,7 @@ pub struct RateLimit {
     remaining: u32,
     reset: Moment,
     reset_unix: UnixTime,
-    wait: Duration,
+    wait: u64,
     would_refuse: Option<&'static str>,
     charged: Charged,
 }
@@ -49,7 +49,7 @@ impl RateLimit {
             remaining: standing.remaining,
             reset: standing.reset,
             reset_unix: unix_now + wait,
-            wait,
+            wait: saturating_nanos(wait),
             would_refuse: None,
             charged: Charged::default(),
         }
@@ -88,7 +88,7 @@ impl RateLimit {
 
     /// The same, counted from the decision.
     pub fn wait(&self) -> Duration {
-        self.wait
+        Duration::from_nanos(self.wait)
     }
 
     pub(super) fn charged(&self) -> Charged {
@@ -172,7 +172,7 @@ impl Refusal {
 /// Units that were spent. It can't be copied, so it is refunded at most once;
 /// dropped, it stays spent.
 #[derive(Debug, Default)]
-pub struct Spend(pub(super) Option<Charge>);
+pub struct Spend(pub(super) Option<Box<Charge>>);
 
 #[derive(Debug)]
 pub(super) struct Charge {

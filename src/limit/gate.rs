@@ -60,10 +60,7 @@ impl RateLimitGate {
         let tenant = self.tenant(head)?;
         let mark = self.extensions.then(|| self.limiter.mark(&tenant));
         if let Some(mark) = mark
-            && head
-                .extensions()
-                .get::<RateLimit>()
-                .is_some_and(|outer| outer.charged().contains(mark))
+            && head.extensions().get::<RateLimit>().is_some_and(|outer| outer.charged().contains(mark))
         {
             return Ok(RateLimitPass::through());
         }
@@ -106,16 +103,16 @@ impl RateLimitGate {
                 rejection = rejection.retry_after(rate_limit.wait());
             }
             let (policy, status) = (self.policy(tenant), rejection.status());
-            self.style.write(rate_limit, policy.as_ref(), status, rejection.headers_mut());
+            self.style.write(rate_limit, policy.as_deref(), status, rejection.headers_mut());
         }
         rejection
     }
 
-    fn policy(&self, tenant: &Tenant) -> Option<HeaderValue> {
+    fn policy(&self, tenant: &Tenant) -> Option<Box<HeaderValue>> {
         if !self.style.wants_policy() {
             return None;
         }
-        self.limiter.quotas().plan(tenant).policy_header().cloned()
+        self.limiter.quotas().plan(tenant).policy_header().cloned().map(Box::new)
     }
 
     fn settle(&self, spend: Spend) -> Option<Box<Settle>> {
@@ -139,7 +136,7 @@ fn no_such_tenant(error: TenantError) -> Rejection {
 /// The pass of a [`RateLimitGate`].
 pub struct RateLimitPass {
     rate_limit: Option<RateLimit>,
-    policy: Option<HeaderValue>,
+    policy: Option<Box<HeaderValue>>,
     style: HeaderStyle,
     marks: Option<(Tenant, u64)>,
     settle: Option<Box<Settle>>,
@@ -154,21 +151,13 @@ struct Settle {
 
 impl RateLimitPass {
     fn through() -> Self {
-        Self {
-            rate_limit: None,
-            policy: None,
-            style: HeaderStyle::none(),
-            marks: None,
-            settle: None,
-        }
+        Self { rate_limit: None, policy: None, style: HeaderStyle::none(), marks: None, settle: None }
     }
 }
 
 impl fmt::Debug for RateLimitPass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitPass")
-            .field("rate_limit", &self.rate_limit)
-            .finish_non_exhaustive()
+        f.debug_struct("RateLimitPass").field("rate_limit", &self.rate_limit).finish_non_exhaustive()
     }
 }
 
@@ -177,8 +166,7 @@ impl Pass for RateLimitPass {
         let Some((tenant, mark)) = self.marks.take() else { return };
         extensions.insert(tenant);
         if let Some(mut rate_limit) = self.rate_limit {
-            let mut charged =
-                extensions.get::<RateLimit>().map(RateLimit::charged).unwrap_or_default();
+            let mut charged = extensions.get::<RateLimit>().map(RateLimit::charged).unwrap_or_default();
             charged.add(mark);
             rate_limit.set_charged(charged);
             extensions.insert(rate_limit);
@@ -190,11 +178,10 @@ impl Pass for RateLimitPass {
             && !(settle.keep)(status, headers)
             && let Some(after) = settle.limiter.refund(settle.spend)
         {
-            self.rate_limit =
-                self.rate_limit.map(|before| after.with_shadow(before.would_refuse()));
+            self.rate_limit = self.rate_limit.map(|before| after.with_shadow(before.would_refuse()));
         }
         if let Some(rate_limit) = &self.rate_limit {
-            self.style.write(rate_limit, self.policy.as_ref(), status, headers);
+            self.style.write(rate_limit, self.policy.as_deref(), status, headers);
         }
     }
 }

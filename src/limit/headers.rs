@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::decision::RateLimit;
-use crate::number::number;
+use crate::number::{number, recent};
 
 const LIMIT_SEED: HeaderName = HeaderName::from_static("x-ratelimit");
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -81,12 +81,7 @@ impl HeaderStyle {
         }
     }
 
-    fn write_x_ratelimit(
-        self,
-        rate_limit: &RateLimit,
-        status: StatusCode,
-        headers: &mut HeaderMap,
-    ) {
+    fn write_x_ratelimit(self, rate_limit: &RateLimit, status: StatusCode, headers: &mut HeaderMap) {
         let remaining = u64::from(rate_limit.remaining());
         if let Some(inner) = headers.insert(REMAINING, number(remaining))
             && says_more(&inner, remaining, status)
@@ -98,9 +93,8 @@ impl HeaderStyle {
         headers.insert(LIMIT_SEED, limit.clone());
         headers.insert(LIMIT, limit);
         if let Some(reset) = rate_limit.reset_unix() {
-            let value =
-                if self.delta_seconds { ceil_seconds(rate_limit) } else { reset.as_secs_ceil() };
-            headers.insert(RESET, number(value));
+            let seconds = if self.delta_seconds { ceil_seconds(rate_limit) } else { reset.as_secs_ceil() };
+            headers.insert(RESET, recent(seconds));
         }
     }
 }

@@ -84,20 +84,14 @@ impl<R> RateLimitLayer<R> {
     ///     .charge_if(|status, _headers| status.is_client_error());
     /// # Ok::<(), tollgate::ConfigError>(())
     /// ```
-    pub fn charge_if(
-        mut self,
-        keep: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
-    ) -> Self {
+    pub fn charge_if(mut self, keep: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
         self.gate.keep = Some(Arc::new(keep));
         self
     }
 
     /// Gives back what was charged for responses for which the function says
     /// so: [`charge_if`](Self::charge_if), the other way round.
-    pub fn refund_if(
-        self,
-        refund: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
-    ) -> Self {
+    pub fn refund_if(self, refund: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
         self.charge_if(move |status, headers| !refund(status, headers))
     }
 

@@ -14,7 +14,7 @@ use super::{
     memory::Memory,
     meter::Context,
     quotas::Quotas,
-    row::{Standing, Verdict},
+    row::{NO_MARKS, Standing, Verdict},
 };
 use crate::{
     clock::{Clock, Moment, SystemClock},
@@ -54,11 +54,7 @@ const DEFAULT_MAX_BYTES: usize = 512 << 20;
 impl Limiter {
     /// A limiter that keeps its state in memory.
     pub fn memory(quotas: Quotas) -> Self {
-        Self::assemble(
-            Memory::new(quotas, DEFAULT_MAX_TENANTS, DEFAULT_MAX_BYTES),
-            Arc::new(SystemClock::new()),
-            None,
-        )
+        Self::assemble(Memory::new(quotas, DEFAULT_MAX_TENANTS, DEFAULT_MAX_BYTES), Arc::new(SystemClock::new()), None)
     }
 
     fn assemble(memory: Memory, clock: Arc<dyn Clock>, log: Option<EventLog>) -> Self {
@@ -108,9 +104,8 @@ impl Limiter {
 
     /// Takes it apart, if nobody shares it yet.
     fn alone(self, setting: &'static str) -> Result<Inner, ConfigError> {
-        Arc::try_unwrap(self.0).map_err(|_| {
-            ConfigError::new("limiter", setting, "must be set before the limiter is cloned")
-        })
+        Arc::try_unwrap(self.0)
+            .map_err(|_| ConfigError::new("limiter", setting, "must be set before the limiter is cloned"))
     }
 
     /// Decides whether the tenant may spend so many units now, and charges them if so.
@@ -125,52 +120,42 @@ impl Limiter {
         let Inner { memory, journal, .. } = &*self.0;
         let context = self.context();
         memory.sweep(context, journal);
-        memory.spend(tenant, context, journal, |charged, row| {
-            let verdict = row.decide(context, units)?;
-            Some(match verdict {
-                Verdict::Admitted { tightest, shadow, marks } => {
-                    journal.admitted(units);
-                    if let Some(standing) = shadow {
-                        journal.would_refuse(tenant, standing, context.now);
-                    }
-                    let charge = (keep_spend && units > 0).then(|| Charge {
-                        tenant: charged.clone(),
-                        plan: row.plan().id(),
-                        units,
-                        marks,
-                    });
-                    let rate_limit = tightest.map(|standing| {
-                        self.rate_limit(standing, context.now)
-                            .with_shadow(shadow.map(|shadow| shadow.policy))
-                    });
-                    Decision::Admitted(Admission { rate_limit, spend: Spend(charge) })
-                }
-                Verdict::Unlimited => {
-                    Decision::Admitted(Admission { rate_limit: None, spend: Spend(None) })
-                }
-                Verdict::Refused(standing) => {
-                    let refusal =
-                        Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
-                    journal.refused(tenant, &refusal, context.now);
-                    Decision::Refused(refusal)
-                }
-                Verdict::Denied => {
-                    journal.refused(tenant, &Refusal::DENIED, context.now);
-                    Decision::Refused(Refusal::DENIED)
-                }
-            })
-        })
+        let (mut marks, mut charge) = (NO_MARKS, None);
+        let verdict = memory.spend(tenant, context, journal, |charged, row| {
+            let verdict = row.decide(context, units, &mut marks)?;
+            if keep_spend && units > 0 && matches!(verdict, Verdict::Admitted { .. }) {
+                charge = Some(Box::new(Charge { tenant: charged.clone(), plan: row.plan().id(), units, marks }));
+            }
+            Some(verdict)
+        });
+        match verdict {
+            Verdict::Admitted { tightest, shadow } => {
+                journal.admitted(units);
+                let would_refuse = shadow.map(|standing| {
+                    journal.would_refuse(tenant, *standing, context.now);
+                    standing.policy
+                });
+                let rate_limit =
+                    tightest.map(|tightest| self.rate_limit(tightest, context.now).with_shadow(would_refuse));
+                Decision::Admitted(Admission { rate_limit, spend: Spend(charge) })
+            }
+            Verdict::Unlimited => Decision::Admitted(Admission { rate_limit: None, spend: Spend(None) }),
+            Verdict::Refused(standing) => {
+                let refusal = Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
+                journal.refused(tenant, &refusal, context.now);
+                Decision::Refused(refusal)
+            }
+            Verdict::Denied => {
+                journal.refused(tenant, &Refusal::DENIED, context.now);
+                Decision::Refused(Refusal::DENIED)
+            }
+        }
     }
 
     /// How the tenant stands, without spending; `None` where no enforced quota applies.
     pub fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
         let context = self.context();
-        match self.0.memory.look(tenant, context, |row| row.decide(context, 0)) {
-            Verdict::Admitted { tightest, .. } => {
-                tightest.map(|standing| self.rate_limit(standing, context.now))
-            }
-            Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
-        }
+        self.standing(self.0.memory.look(tenant, context, |row| row.peek(context)), context.now)
     }
 
     /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
@@ -178,20 +163,15 @@ impl Limiter {
     /// Only what this spend still holds is taken back: nothing once its window
     /// has passed, and nothing if the tenant's plan has changed since.
     pub fn refund(&self, spend: Spend) -> Option<RateLimit> {
-        let Charge { tenant, plan, units, marks } = spend.0?;
+        let Charge { tenant, plan, units, marks } = *spend.0?;
         let context = self.context();
         let verdict = self.0.memory.on_own_row(&tenant, context, |row| {
             if row.plan().id() == plan {
                 row.refund(context, &marks, units);
             }
-            row.decide(context, 0)
+            row.peek(context)
         })?;
-        match verdict {
-            Verdict::Admitted { tightest, .. } => {
-                tightest.map(|standing| self.rate_limit(standing, context.now))
-            }
-            Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
-        }
+        self.standing(verdict, context.now)
     }
 
     /// Voids what the tenant has spent: an operator's act, which is logged. What
@@ -223,10 +203,13 @@ impl Limiter {
     }
 
     fn context(&self) -> Context<'_> {
-        Context {
-            now: self.0.journal.clock.now(),
-            unix_at_zero: self.0.unix_at_zero,
-            budget: &self.0.memory.budget,
+        Context { now: self.0.journal.clock.now(), unix_at_zero: self.0.unix_at_zero, budget: &self.0.memory.budget }
+    }
+
+    fn standing(&self, verdict: Verdict, now: Moment) -> Option<RateLimit> {
+        match verdict {
+            Verdict::Admitted { tightest, .. } => tightest.map(|tightest| self.rate_limit(tightest, now)),
+            Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
         }
     }
 

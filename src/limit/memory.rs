@@ -76,11 +76,7 @@ impl Memory {
         }
     }
 
-    pub(super) fn with_bounds(
-        mut self,
-        max_tenants: Option<usize>,
-        max_bytes: Option<usize>,
-    ) -> Self {
+    pub(super) fn with_bounds(mut self, max_tenants: Option<usize>, max_bytes: Option<usize>) -> Self {
         self.max_tenants = max_tenants.unwrap_or(self.max_tenants);
         if let Some(most) = max_bytes {
             self.budget = Budget::new(most);
@@ -105,7 +101,7 @@ impl Memory {
         tenant: &Tenant,
         context: Context<'_>,
         journal: &Journal,
-        use_row: impl Fn(&Tenant, &Row) -> Option<T>,
+        mut use_row: impl FnMut(&Tenant, &Row) -> Option<T>,
     ) -> T {
         let key = Lookup { hash: self.hash(tenant), tenant };
         loop {
@@ -123,11 +119,8 @@ impl Memory {
             } else if self.quotas.is_named(tenant) {
                 self.insert_new(&key, Row::new(plan, Place::Named, epoch));
             } else {
-                let _door =
-                    self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
-                if !self.has_row(&key)
-                    && (self.bucket_in_use(&key, context.now).is_some() || !self.take_room())
-                {
+                let _door = self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
+                if !self.has_row(&key) && (self.bucket_in_use(&key, context.now).is_some() || !self.take_room()) {
                     return self.spend_from_bucket(&key, context, journal, use_row);
                 }
                 self.insert_new(&key, Row::new(plan, Place::Stranger, epoch));
@@ -140,18 +133,13 @@ impl Memory {
         &self,
         tenant: &Tenant,
         context: Context<'_>,
-        use_row: impl Fn(&Row) -> Option<T>,
+        use_row: impl FnMut(&Row) -> Option<T>,
     ) -> Option<T> {
         self.on_row(&Lookup { hash: self.hash(tenant), tenant }, context, use_row)
     }
 
     /// Runs `use_row` on the row that the tenant would spend from next, without making one.
-    pub(super) fn look<T>(
-        &self,
-        tenant: &Tenant,
-        context: Context<'_>,
-        use_row: impl Fn(&Row) -> Option<T>,
-    ) -> T {
+    pub(super) fn look<T>(&self, tenant: &Tenant, context: Context<'_>, use_row: impl Fn(&Row) -> Option<T>) -> T {
         let key = Lookup { hash: self.hash(tenant), tenant };
         loop {
             let found = self.on_row(&key, context, &use_row).or_else(|| {
@@ -169,7 +157,7 @@ impl Memory {
         &self,
         key: &Lookup<'_>,
         context: Context<'_>,
-        use_row: impl Fn(&Row) -> Option<T>,
+        mut use_row: impl FnMut(&Row) -> Option<T>,
     ) -> Option<T> {
         let rows = &self.shard(key.hash).rows;
         let guard = rows.guard();
@@ -231,10 +219,7 @@ impl Memory {
     fn take_room(&self) -> bool {
         let room = self.max_tenants.saturating_sub(self.quotas.named_count());
         self.budget.has_room()
-            && self
-                .strangers
-                .try_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1))
-                .is_ok()
+            && self.strangers.try_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1)).is_ok()
     }
 
     /// This tenant's bucket, if what was spent from it still counts, so that the tenant can't leave it.
@@ -253,7 +238,7 @@ impl Memory {
         key: &Lookup<'_>,
         context: Context<'_>,
         journal: &Journal,
-        use_row: impl Fn(&Tenant, &Row) -> Option<T>,
+        mut use_row: impl FnMut(&Tenant, &Row) -> Option<T>,
     ) -> T {
         let bucket = Tenant::bucket(key.hash % BUCKETS);
         let key = Lookup { hash: self.hash(&bucket), tenant: &bucket };
@@ -289,9 +274,7 @@ impl Memory {
                 match row.place {
                     Place::Named => {}
                     Place::Stranger => _ = self.strangers.fetch_sub(1, Relaxed),
-                    Place::Bucket if self.buckets.fetch_sub(1, Relaxed) == 1 => {
-                        journal.overflow_ended(context.now)
-                    }
+                    Place::Bucket if self.buckets.fetch_sub(1, Relaxed) == 1 => journal.overflow_ended(context.now),
                     Place::Bucket => {}
                 }
             }

@@ -57,9 +57,7 @@ impl Meter {
     /// Lets go what no longer counts. The other methods expect it.
     pub(super) fn refresh(&mut self, gauge: Gauge, context: Context<'_>) {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => {
-                log.expire(measure, context.now, context.budget)
-            }
+            (Self::Window(log), Gauge::Window(measure)) => log.expire(measure, context.now, context.budget),
             (Self::Fixed(fixed), Gauge::Fixed { period }) => {
                 fixed.turn(Calendar { period, unix_at_zero: context.unix_at_zero }, context.now);
             }
@@ -78,13 +76,7 @@ impl Meter {
     }
 
     /// Until when so many units, at most the limit, do not fit; `None` where they fit now.
-    pub(super) fn full_until(
-        &self,
-        gauge: Gauge,
-        limit: u32,
-        now: Moment,
-        units: u32,
-    ) -> Option<Moment> {
+    pub(super) fn full_until(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> Option<Moment> {
         if let (Self::Smooth(smooth), Gauge::Smooth(pace)) = (self, gauge) {
             return smooth.plan(pace, now, units).err();
         }
@@ -118,9 +110,7 @@ impl Meter {
     /// Spends units that were found to fit; the mark that is returned finds them again for a refund.
     pub(super) fn charge(&mut self, gauge: Gauge, context: Context<'_>, units: u32) -> Moment {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => {
-                log.add(measure, context.now, units, context.budget)
-            }
+            (Self::Window(log), Gauge::Window(measure)) => log.add(measure, context.now, units, context.budget),
             (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.charge(pace, context.now, units),
             (Self::Fixed(fixed), Gauge::Fixed { .. }) => fixed.add(units),
             _ => context.now,
@@ -155,14 +145,10 @@ impl Meter {
                 log.remeasure(from, to);
                 Self::Window(log)
             }
-            (Self::Smooth(smooth), Gauge::Smooth(was), Gauge::Smooth(pace))
-                if was.interval == pace.interval =>
-            {
+            (Self::Smooth(smooth), Gauge::Smooth(was), Gauge::Smooth(pace)) if was.interval == pace.interval => {
                 Self::Smooth(smooth)
             }
-            (Self::Fixed(fixed), Gauge::Fixed { period: was }, Gauge::Fixed { period })
-                if was == period =>
-            {
+            (Self::Fixed(fixed), Gauge::Fixed { period: was }, Gauge::Fixed { period }) if was == period => {
                 Self::Fixed(fixed)
             }
             // another rule: what counts now is spent now

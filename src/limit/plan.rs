@@ -53,19 +53,11 @@ impl Plan {
     pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Result<Self, ConfigError> {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
         if quotas.is_empty() || quotas.len() > Self::MAX_QUOTAS {
-            return Err(ConfigError::new(
-                "plan",
-                format!("{} quotas", quotas.len()),
-                "must have 1 to 6 quotas",
-            ));
+            return Err(ConfigError::new("plan", format!("{} quotas", quotas.len()), "must have 1 to 6 quotas"));
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = quotas.iter().find(|quota| !names.insert(quota.name())) {
-            return Err(ConfigError::new(
-                "quota name",
-                twice.name(),
-                "names two quotas of one plan",
-            ));
+            return Err(ConfigError::new("quota name", twice.name(), "names two quotas of one plan"));
         }
         Ok(Self::of(&quotas))
     }
@@ -84,10 +76,7 @@ impl Plan {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let policy_header = policy_header(quotas);
-        let quotas = quotas
-            .iter()
-            .map(|quota| Measured { quota: *quota, gauge: Gauge::new(quota) })
-            .collect();
+        let quotas = quotas.iter().map(|quota| Measured { quota: *quota, gauge: Gauge::new(quota) }).collect();
         Self(Arc::new(Terms::Limited { id, quotas, policy_header }))
     }
 

@@ -96,11 +96,7 @@ impl Quota {
         let interval = saturating_nanos(per).div_ceil(u64::from(units));
         let refill = Duration::from_nanos(interval.saturating_mul(u64::from(burst)));
         if refill > LONGEST {
-            return Err(ConfigError::new(
-                "quota burst",
-                burst,
-                "takes more than 366 days to come back",
-            ));
+            return Err(ConfigError::new("quota burst", burst, "takes more than 366 days to come back"));
         }
         Ok(Self { window: refill, rule: Rule::Smooth { interval }, ..quota })
     }
@@ -122,11 +118,7 @@ impl Quota {
             return Err(ConfigError::new("quota limit", limit, "must be at least 1"));
         }
         if !(SHORTEST..=LONGEST).contains(&window) {
-            return Err(ConfigError::new(
-                "quota window",
-                format!("{window:?}"),
-                "must be from 1 ms to 366 days",
-            ));
+            return Err(ConfigError::new("quota window", format!("{window:?}"), "must be from 1 ms to 366 days"));
         }
         Ok(Self { name: "default", limit, window, rule, shadow: false })
     }
@@ -139,11 +131,7 @@ impl Quota {
     pub fn named(self, name: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > 32 || !name.bytes().all(allowed) {
-            return Err(ConfigError::new(
-                "quota name",
-                name,
-                "must be 1 to 32 letters, digits, '.', '_' or '-'",
-            ));
+            return Err(ConfigError::new("quota name", name, "must be 1 to 32 letters, digits, '.', '_' or '-'"));
         }
         Ok(Self { name: interned(name), ..self })
     }
@@ -153,12 +141,8 @@ impl Quota {
     /// (16 bytes each) and hold a unit less long beyond its window.
     pub fn grains(self, grains: u16) -> Result<Self, ConfigError> {
         match self.rule {
-            Rule::Window { .. } if (1..=1000).contains(&grains) => {
-                Ok(Self { rule: Rule::Window { grains }, ..self })
-            }
-            Rule::Window { .. } => {
-                Err(ConfigError::new("quota grains", grains, "must be from 1 to 1000"))
-            }
+            Rule::Window { .. } if (1..=1000).contains(&grains) => Ok(Self { rule: Rule::Window { grains }, ..self }),
+            Rule::Window { .. } => Err(ConfigError::new("quota grains", grains, "must be from 1 to 1000")),
             Rule::Smooth { .. } | Rule::Fixed => {
                 Err(ConfigError::new("quota grains", grains, "only a sliding window has grains"))
             }
@@ -228,10 +212,7 @@ mod tests {
         assert_eq!(refused(Quota::smooth(1, second, 0)), named("quota limit", "0"));
         assert_eq!(refused(Quota::per_day(1).unwrap().named("a b")), named("quota name", "a b"));
         assert_eq!(refused(Quota::per_day(1).unwrap().grains(0)), named("quota grains", "0"));
-        assert_eq!(
-            refused(Quota::fixed(1, second).unwrap().grains(10)),
-            named("quota grains", "10")
-        );
+        assert_eq!(refused(Quota::fixed(1, second).unwrap().grains(10)), named("quota grains", "10"));
     }
 
     #[test]

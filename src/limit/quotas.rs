@@ -49,10 +49,7 @@ impl Quotas {
     /// [`set`](Self::set); where it gives `None` the default applies.
     ///
     /// Make each plan once and hand out clones: they are compared by identity first.
-    pub fn by(
-        default: impl Into<Plan>,
-        function: impl Fn(&Tenant) -> Option<Plan> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn by(default: impl Into<Plan>, function: impl Fn(&Tenant) -> Option<Plan> + Send + Sync + 'static) -> Self {
         Self::with(default.into(), Some(Box::new(function)))
     }
 

@@ -21,6 +21,8 @@ pub(super) type Marks = [Moment; Plan::MAX_QUOTAS];
 /// The mark of a quota that was not charged.
 const UNCHARGED: Moment = Moment::from_nanos(u64::MAX);
 
+pub(super) const NO_MARKS: Marks = [UNCHARGED; Plan::MAX_QUOTAS];
+
 /// The reset of units that will never fit.
 pub(super) const NEVER: Moment = Moment::from_nanos(u64::MAX);
 
@@ -34,14 +36,13 @@ pub(super) struct Standing {
     pub(super) reset: Moment,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Verdict {
     Admitted {
         /// The quota with the least left, of those enforced.
         tightest: Option<Standing>,
-        /// A shadow that would have refused.
-        shadow: Option<Standing>,
-        marks: Marks,
+        /// A shadow that would have refused; boxed, for it is rare.
+        shadow: Option<Box<Standing>>,
     },
     /// By the quota that takes longest to have room again.
     Refused(Standing),
@@ -82,9 +83,7 @@ impl Row {
     pub(super) fn new(plan: Plan, place: Place, epoch: u32) -> Self {
         let slots = match plan.measured() {
             [only] => Slots::One(Meter::new(only.gauge)),
-            several => {
-                Slots::Many(several.iter().map(|measured| Meter::new(measured.gauge)).collect())
-            }
+            several => Slots::Many(several.iter().map(|measured| Meter::new(measured.gauge)).collect()),
         };
         Self::with_slots(plan, place, epoch, slots)
     }
@@ -112,35 +111,38 @@ impl Row {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// Decides on so many units, and charges them if they may be spent; `None` if the row is gone.
-    pub(super) fn decide(&self, context: Context<'_>, units: u32) -> Option<Verdict> {
+    /// Decides on so many units, and charges them if they may be spent, under the marks that are returned; `None` if
+    /// the row is gone.
+    pub(super) fn decide(&self, context: Context<'_>, units: u32, marks: &mut Marks) -> Option<Verdict> {
         match self.plan.terms() {
             Terms::Limited { .. } => {}
             Terms::Unlimited => return Some(Verdict::Unlimited),
             Terms::Denied => return Some(Verdict::Denied),
         }
-        if units > 0
+        if units == 1
             && let Some(standing) = self.known_refusal(context.now)
-            && units == 1
         {
             return Some(Verdict::Refused(standing));
         }
         let mut slots = self.lock();
-        let meters = slots.meters()?;
-        let verdict = decide(self.plan.measured(), meters, context, units);
+        let verdict = decide(self.plan.measured(), slots.meters()?, context, units, marks);
         if units == 1
             && let Verdict::Refused(standing) = &verdict
         {
-            let by = self
-                .plan
-                .measured()
-                .iter()
-                .position(|measured| measured.quota.name() == standing.policy);
-            self.refused_by
-                .store(by.and_then(|by| u8::try_from(by).ok()).unwrap_or(0), Ordering::Relaxed);
-            self.refused_until.store(standing.reset.as_nanos(), Ordering::Release);
+            self.remember_refusal(standing);
         }
         Some(verdict)
+    }
+
+    /// How the tenant stands, without spending.
+    pub(super) fn peek(&self, context: Context<'_>) -> Option<Verdict> {
+        self.decide(context, 0, &mut NO_MARKS.clone())
+    }
+
+    fn remember_refusal(&self, standing: &Standing) {
+        let by = self.plan.measured().iter().position(|measured| measured.quota.name() == standing.policy);
+        self.refused_by.store(by.and_then(|by| u8::try_from(by).ok()).unwrap_or(0), Ordering::Relaxed);
+        self.refused_until.store(standing.reset.as_nanos(), Ordering::Release);
     }
 
     /// The refusal of one unit that was found before and still holds.
@@ -266,24 +268,26 @@ impl Slots {
 }
 
 /// All or nothing: each enforced quota has room and is charged, or none is.
-fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units: u32) -> Verdict {
+fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units: u32, marks: &mut Marks) -> Verdict {
+    let mut refused: Option<Standing> = None;
     for (meter, measured) in zip(&mut *meters, quotas) {
         meter.refresh(measured.gauge, context);
+        if let Some(refusal) = measured.refusal(meter, context.now, units)
+            && !measured.quota.is_shadow()
+            && refused.is_none_or(|other| other.reset < refusal.reset)
+        {
+            refused = Some(refusal);
+        }
     }
-    let refused = zip(&*meters, quotas)
-        .filter(|(_, measured)| !measured.quota.is_shadow())
-        .filter_map(|(meter, measured)| measured.refusal(meter, context.now, units))
-        .max_by_key(|standing| standing.reset);
     if let Some(latest) = refused {
         return Verdict::Refused(latest);
     }
-    let mut marks = [UNCHARGED; Plan::MAX_QUOTAS];
     let (mut tightest, mut shadow) = (None::<Standing>, None);
-    for ((meter, measured), mark) in zip(zip(meters, quotas), &mut marks) {
+    for ((meter, measured), mark) in zip(zip(meters, quotas), marks) {
         if measured.quota.is_shadow()
             && let Some(refusal) = measured.refusal(meter, context.now, units)
         {
-            shadow = Some(refusal);
+            shadow = Some(Box::new(refusal));
             continue;
         }
         if units > 0 {
@@ -296,7 +300,7 @@ fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units
             }
         }
     }
-    Verdict::Admitted { tightest, shadow, marks }
+    Verdict::Admitted { tightest, shadow }
 }
 
 impl Measured {
@@ -325,20 +329,12 @@ impl Measured {
 /// The meters of a new plan, with what was spent under the old one: each takes
 /// over from the quota of its name, else of its window; and where one quota
 /// replaces one, it takes over whatever it is called.
-fn carry(
-    old: &[Measured],
-    meters: Vec<Meter>,
-    new: &[Measured],
-    context: Context<'_>,
-) -> Vec<Meter> {
+fn carry(old: &[Measured], meters: Vec<Meter>, new: &[Measured], context: Context<'_>) -> Vec<Meter> {
     let mut left: Vec<Option<(&Measured, Meter)>> = zip(old, meters).map(Some).collect();
     let mut take = |wanted: &dyn Fn(&Measured) -> bool| {
-        left.iter_mut()
-            .find(|item| item.as_ref().is_some_and(|(was, _)| wanted(was)))
-            .and_then(Option::take)
+        left.iter_mut().find(|item| item.as_ref().is_some_and(|(was, _)| wanted(was))).and_then(Option::take)
     };
-    let mut taken: Vec<_> =
-        new.iter().map(|is| take(&|was| was.quota.name() == is.quota.name())).collect();
+    let mut taken: Vec<_> = new.iter().map(|is| take(&|was| was.quota.name() == is.quota.name())).collect();
     for (slot, is) in zip(&mut taken, new) {
         if slot.is_none() {
             *slot = take(&|was| was.quota.window() == is.quota.window());

@@ -37,18 +37,14 @@ impl Smooth {
 
     /// When so many units fit, or the state after spending them now.
     pub(super) fn plan(self, pace: Pace, now: Moment, units: u32) -> Result<Self, Moment> {
-        let (Some(units), Some(burst)) = (NonZeroU32::new(units), NonZeroU32::new(pace.burst))
-        else {
+        let (Some(units), Some(burst)) = (NonZeroU32::new(units), NonZeroU32::new(pace.burst)) else {
             return Ok(self);
         };
         let Some(quota) = governor::Quota::with_period(Duration::from_nanos(pace.interval)) else {
             return Ok(self);
         };
-        let decider: RateLimiter<NotKeyed, One, Hand, NoOpMiddleware<Nanos>> = RateLimiter::new(
-            quota.allow_burst(burst),
-            One(Cell::new(self.whole_at)),
-            Hand(Cell::new(0)),
-        );
+        let decider: RateLimiter<NotKeyed, One, Hand, NoOpMiddleware<Nanos>> =
+            RateLimiter::new(quota.allow_burst(burst), One(Cell::new(self.whole_at)), Hand(Cell::new(0)));
         decider.clock().0.set(now.as_nanos());
         match decider.check_n(units) {
             Ok(Ok(())) => Ok(Self { whole_at: decider.into_state_store().0.get() }),
@@ -61,9 +57,7 @@ impl Smooth {
     pub(super) fn next_rise(self, pace: Pace, now: Moment) -> Moment {
         match self.used(pace, now) {
             0 => now,
-            used => Moment::from_nanos(
-                self.whole_at.saturating_sub(u64::from(used - 1) * pace.interval),
-            ),
+            used => Moment::from_nanos(self.whole_at.saturating_sub(u64::from(used - 1) * pace.interval)),
         }
     }
 

@@ -27,6 +27,13 @@ impl Measure {
         Self { window, grain, shift }
     }
 
+    /// So many nanoseconds in ticks, rounded up. A shift, for a division would be the dearest step of a decision.
+    fn ticks(self, nanos: u64) -> u32 {
+        let whole = nanos >> self.shift;
+        let ticks = whole + u64::from(whole << self.shift != nanos);
+        u32::try_from(ticks).unwrap_or(u32::MAX)
+    }
+
     /// The longest time that an entry can span.
     fn longest(self) -> u64 {
         u64::from(u32::MAX) << self.shift
@@ -46,8 +53,7 @@ impl Entry {
     /// can span begins later.
     fn spanning(opened: u64, last: u64, count: u32, measure: Measure) -> Self {
         let opened = opened.max(last.saturating_sub(measure.longest()));
-        let ticks = (last - opened).div_ceil(1 << measure.shift);
-        Self { opened, length: u32::try_from(ticks).unwrap_or(u32::MAX), count }
+        Self { opened, length: measure.ticks(last - opened), count }
     }
 
     fn last(self, measure: Measure) -> u64 {
@@ -86,12 +92,8 @@ impl Log {
 
     /// Lets entries go whose last unit is a window old.
     pub(super) fn expire(&mut self, measure: Measure, now: Moment, budget: &Budget) {
-        while self
-            .entries()
-            .next()
-            .is_some_and(|entry| entry.count == 0 || entry.leaves(measure) <= now.as_nanos())
-        {
-            self.remove_first();
+        while self.oldest().is_some_and(|entry| entry.count == 0 || entry.leaves(measure) <= now.as_nanos()) {
+            self.remove_oldest();
         }
         if let Self::Many(ring) = self
             && ring.entries.len() <= 1
@@ -108,6 +110,11 @@ impl Log {
 
     /// When so many of the units have come back; never, if there are not so many.
     pub(super) fn freed_at(&self, measure: Measure, units: u32) -> Moment {
+        if let Some(oldest) = self.oldest()
+            && oldest.count >= units
+        {
+            return Moment::from_nanos(oldest.leaves(measure));
+        }
         let mut freed = 0_u32;
         for entry in self.entries() {
             freed = freed.saturating_add(entry.count);
@@ -120,29 +127,21 @@ impl Log {
 
     /// Adds units that were found to fit, and says when they count as spent:
     /// now, or with the newest entry where the clock has stepped back.
-    pub(super) fn add(
-        &mut self,
-        measure: Measure,
-        now: Moment,
-        units: u32,
-        budget: &Budget,
-    ) -> Moment {
+    pub(super) fn add(&mut self, measure: Measure, now: Moment, units: u32, budget: &Budget) -> Moment {
+        *self.used_mut() += units;
         let mut spent_at = now.as_nanos();
         let mut joins = false;
-        if let Some(newest) = self.entries().next_back() {
+        if let Some(newest) = self.newest() {
             spent_at = spent_at.max(newest.last(measure));
             joins = spent_at - newest.opened < measure.grain;
         }
+        if !joins && self.push(Entry { opened: spent_at, length: 0, count: units }, budget) {
+            return Moment::from_nanos(spent_at);
+        }
         // without memory for one more entry the log gets coarser: units may come back late, never early
-        if joins || !self.push(Entry { opened: spent_at, length: 0, count: 0 }, budget) {
-            if let Some(newest) = self.entries_mut().next_back() {
-                *newest = Entry::spanning(newest.opened, spent_at, newest.count, measure);
-            }
+        if let Some(newest) = self.newest_mut() {
+            *newest = Entry::spanning(newest.opened, spent_at, newest.count + units, measure);
         }
-        if let Some(newest) = self.entries_mut().next_back() {
-            newest.count += units;
-        }
-        *self.used_mut() += units;
         Moment::from_nanos(spent_at)
     }
 
@@ -182,11 +181,35 @@ impl Log {
         }
     }
 
+    fn oldest(&self) -> Option<&Entry> {
+        match self {
+            Self::Few { len: 0, .. } => None,
+            Self::Few { entries: [first, _], .. } => Some(first),
+            Self::Many(ring) => ring.entries.front(),
+        }
+    }
+
+    fn newest(&self) -> Option<&Entry> {
+        match self {
+            Self::Few { len: 0, .. } => None,
+            Self::Few { len: 1, entries: [first, _], .. } => Some(first),
+            Self::Few { entries: [_, second], .. } => Some(second),
+            Self::Many(ring) => ring.entries.back(),
+        }
+    }
+
+    fn newest_mut(&mut self) -> Option<&mut Entry> {
+        match self {
+            Self::Few { len: 0, .. } => None,
+            Self::Few { len: 1, entries: [first, _], .. } => Some(first),
+            Self::Few { entries: [_, second], .. } => Some(second),
+            Self::Many(ring) => ring.entries.back_mut(),
+        }
+    }
+
     fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         let (older, newer) = match self {
-            Self::Few { len, entries, .. } => {
-                (entries.get(..usize::from(*len)).unwrap_or_default(), [].as_slice())
-            }
+            Self::Few { len, entries, .. } => (entries.get(..usize::from(*len)).unwrap_or_default(), [].as_slice()),
             Self::Many(ring) => ring.entries.as_slices(),
         };
         older.iter().chain(newer)
@@ -209,20 +232,18 @@ impl Log {
         }
     }
 
-    fn remove_first(&mut self) {
+    fn remove_oldest(&mut self) {
         match self {
             Self::Few { used, len, entries } => {
                 *used -= entries[0].count;
                 *len -= 1;
                 entries[0] = entries[1];
             }
-            Self::Many(ring) => {
-                ring.used -= ring.entries.pop_front().map_or(0, |entry| entry.count)
-            }
+            Self::Many(ring) => ring.used -= ring.entries.pop_front().map_or(0, |entry| entry.count),
         }
     }
 
-    /// Appends an entry, if there is memory for it.
+    /// Appends an entry whose units are counted already, if there is memory for it.
     fn push(&mut self, entry: Entry, budget: &Budget) -> bool {
         match self {
             Self::Few { len, entries, .. } if usize::from(*len) < entries.len() => {
@@ -234,8 +255,7 @@ impl Log {
                 if !budget.take(Ring::heap_bytes_of(Ring::FIRST_CAPACITY)) {
                     return false;
                 }
-                let mut ring =
-                    Ring { used: *used, entries: VecDeque::with_capacity(Ring::FIRST_CAPACITY) };
+                let mut ring = Ring { used: *used, entries: VecDeque::with_capacity(Ring::FIRST_CAPACITY) };
                 ring.entries.extend(*entries);
                 ring.entries.push_back(entry);
                 *self = Self::Many(Box::new(ring));

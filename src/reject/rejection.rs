@@ -17,6 +17,10 @@ pub enum Kind {
     Unauthenticated,
     /// The caller is known and may not: 403.
     Forbidden,
+    /// The body is longer than allowed: 413.
+    TooLarge,
+    /// The body has a content type or coding that is not read here: 415.
+    UnsupportedMediaType,
     /// The budget of the tenant is spent for now: 429.
     RateLimited,
     /// The request costs more than the whole quota, so no retry helps: 429.
@@ -32,6 +36,8 @@ impl Kind {
             Self::InvalidRequest => "invalid_request",
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
+            Self::TooLarge => "too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
             Self::RateLimited => "rate_limited",
             Self::QuotaImpossible => "quota_impossible",
             Self::Unavailable => "unavailable",
@@ -44,6 +50,8 @@ impl Kind {
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited | Self::QuotaImpossible => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -52,9 +60,9 @@ impl Kind {
     /// The gRPC status code, as it stands in the `grpc-status` trailer.
     pub(super) const fn grpc_code(self) -> &'static str {
         match self {
-            Self::InvalidRequest => "3",
+            Self::InvalidRequest | Self::UnsupportedMediaType => "3",
             Self::Forbidden => "7",
-            Self::RateLimited | Self::QuotaImpossible => "8",
+            Self::TooLarge | Self::RateLimited | Self::QuotaImpossible => "8",
             Self::Unavailable => "14",
             Self::Unauthenticated => "16",
         }
@@ -79,14 +87,7 @@ pub struct Rejection {
 impl Rejection {
     /// A refusal of this kind; `detail` is shown to the caller.
     pub fn new(kind: Kind, detail: &'static str) -> Self {
-        Self {
-            kind,
-            detail,
-            violated: None,
-            retry_after: None,
-            grpc: false,
-            headers: HeaderMap::new(),
-        }
+        Self { kind, detail, violated: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
     }
 
     /// Names the policy that refused.
@@ -137,11 +138,7 @@ impl Rejection {
     }
 
     /// The finished response to the request with this head.
-    pub(crate) fn into_response<B>(
-        mut self,
-        head: Head<'_>,
-        respond: &impl Respond<B>,
-    ) -> Response<B> {
+    pub(crate) fn into_response<B>(mut self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
         self.grpc = head.is_grpc();
         self.write_retry_headers();
         let mut response = respond.respond(&self);
@@ -179,9 +176,6 @@ fn ceil(wait: Duration, unit_nanos: u128) -> HeaderValue {
 
 impl fmt::Debug for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejection")
-            .field("kind", &self.kind)
-            .field("detail", &self.detail)
-            .finish_non_exhaustive()
+        f.debug_struct("Rejection").field("kind", &self.kind).field("detail", &self.detail).finish_non_exhaustive()
     }
 }

@@ -46,17 +46,14 @@ impl ApiKeys {
 
     /// Keys in the header of this name; none are known yet.
     pub fn new(header: impl AsRef<str>) -> Result<Self, ConfigError> {
-        Ok(Self {
-            header: header_name("API key header", header.as_ref())?,
-            tenants: Arc::default(),
-        })
+        Ok(Self { header: header_name("API key header", header.as_ref())?, tenants: Arc::default() })
     }
 
     /// Makes a key known, by the name of its tenant. Each key is given once.
     pub fn key(self, key: impl AsRef<[u8]>, tenant: impl AsRef<str>) -> Result<Self, ConfigError> {
         let name = tenant.as_ref();
-        let tenant = Tenant::parse(name)
-            .map_err(|error| ConfigError::new("tenant of an API key", name, error.detail()))?;
+        let tenant =
+            Tenant::parse(name).map_err(|error| ConfigError::new("tenant of an API key", name, error.detail()))?;
         if self.tenant_of(&key).is_some() {
             return Err(ConfigError::new("tenant of an API key", name, "the key is given twice"));
         }
@@ -66,19 +63,11 @@ impl ApiKeys {
 
     /// Makes a key known, from the next request on, and gives back the tenant
     /// that it belonged to. A key is 1 to 512 visible ASCII characters.
-    pub fn insert(
-        &self,
-        key: impl AsRef<[u8]>,
-        tenant: Tenant,
-    ) -> Result<Option<Tenant>, ConfigError> {
+    pub fn insert(&self, key: impl AsRef<[u8]>, tenant: Tenant) -> Result<Option<Tenant>, ConfigError> {
         let key = key.as_ref();
         if !is_sized(key) || !key.iter().all(u8::is_ascii_graphic) {
             // the value is a secret
-            return Err(ConfigError::new(
-                "API key",
-                "(hidden)",
-                "must be 1 to 512 visible ASCII characters",
-            ));
+            return Err(ConfigError::new("API key", "(hidden)", "must be 1 to 512 visible ASCII characters"));
         }
         Ok(self.tenants.pin().insert(digest(key), tenant).cloned())
     }
@@ -119,10 +108,7 @@ impl TenantSource for ApiKeys {
 
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiKeys")
-            .field("header", &self.header)
-            .field("keys", &self.tenants.len())
-            .finish()
+        f.debug_struct("ApiKeys").field("header", &self.header).field("keys", &self.tenants.len()).finish()
     }
 }
 
@@ -159,14 +145,10 @@ mod tests {
     #[test]
     fn an_unknown_key_is_unknown_and_a_malformed_one_invalid() {
         let huge = "x".repeat(ApiKeys::MAX_LEN + 1);
-        for value in
-            ["demo-acme-ke", "demo-acme-key2", "DEMO-ACME-KEY", "demo-acme-key ", &huge[1..]]
-        {
+        for value in ["demo-acme-ke", "demo-acme-key2", "DEMO-ACME-KEY", "demo-acme-key ", &huge[1..]] {
             assert!(find(&keys(), &[value]).unwrap_err().is_unknown(), "{value}");
         }
-        for values in
-            [&[""][..], &[&huge], &["demo-acme-key", "demo-acme-key"], &["demo-acme-key", "nobody"]]
-        {
+        for values in [&[""][..], &[&huge], &["demo-acme-key", "demo-acme-key"], &["demo-acme-key", "nobody"]] {
             assert!(!find(&keys(), values).unwrap_err().is_unknown(), "{values:?}");
         }
     }
@@ -177,10 +159,7 @@ mod tests {
         let clone = keys.clone();
         assert_eq!(keys.insert("new", Tenant::parse("acme").unwrap()), Ok(None));
         assert_eq!(clone.tenant_of("new").unwrap().as_str(), "acme");
-        assert_eq!(
-            keys.insert("new", Tenant::parse("globex").unwrap()).unwrap().unwrap().as_str(),
-            "acme"
-        );
+        assert_eq!(keys.insert("new", Tenant::parse("globex").unwrap()).unwrap().unwrap().as_str(), "acme");
         assert_eq!(clone.remove("new").unwrap().as_str(), "globex");
         assert_eq!(keys.tenant_of("new"), None);
         assert_eq!(keys.remove("new"), None);
@@ -190,8 +169,7 @@ mod tests {
     fn neither_debug_nor_an_error_shows_a_key() {
         let keys = keys();
         assert_eq!(format!("{keys:?}"), "ApiKeys { header: \"x-api-key\", keys: 2 }");
-        for (key, tenant) in [("s3cret\n", "acme"), ("s3cret key", "acme"), ("s3cret", "no tenant")]
-        {
+        for (key, tenant) in [("s3cret\n", "acme"), ("s3cret key", "acme"), ("s3cret", "no tenant")] {
             let error = keys.clone().key(key, tenant).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
         }

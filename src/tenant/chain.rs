@@ -52,8 +52,7 @@ mod tests {
             (&error, &acme, &globex, &error),
             (&none, &none, &none, &none),
         ] {
-            let chain =
-                answers(first.clone()).or(answers(second.clone())).or(answers(third.clone()));
+            let chain = answers(first.clone()).or(answers(second.clone())).or(answers(third.clone()));
             assert_eq!(&chain.find(Head::of(&Request::new(()))), answer);
         }
     }

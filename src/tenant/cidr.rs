@@ -30,16 +30,12 @@ impl Cidr {
     /// Reads `address/length`, or an address that stands for itself alone.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::new("address range", text, reason);
-        let (address, prefix) =
-            text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
-        let address: IpAddr =
-            address.parse().map_err(|_| error("must begin with an IPv4 or IPv6 address"))?;
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+        let address: IpAddr = address.parse().map_err(|_| error("must begin with an IPv4 or IPv6 address"))?;
         let width = width(address);
         let prefix = match prefix {
             None => width,
-            Some(digits) => number(digits)
-                .filter(|prefix| *prefix <= width)
-                .ok_or(error("has a bad prefix length"))?,
+            Some(digits) => number(digits).filter(|prefix| *prefix <= width).ok_or(error("has a bad prefix length"))?,
         };
         if bits(address) & host_bits(width - prefix) != 0 {
             return Err(error("has bits set behind the prefix"));
@@ -55,8 +51,7 @@ impl Cidr {
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let host_bits = host_bits(width(self.first) - self.prefix);
-        self.first.is_ipv4() == address.is_ipv4()
-            && (bits(self.first) ^ bits(address)) & !host_bits == 0
+        self.first.is_ipv4() == address.is_ipv4() && (bits(self.first) ^ bits(address)) & !host_bits == 0
     }
 }
 

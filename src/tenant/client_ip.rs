@@ -59,16 +59,10 @@ impl ClientIp {
     where
         I: IntoIterator<Item: AsRef<str>>,
     {
-        let proxies: Box<[_]> = proxies
-            .into_iter()
-            .map(|range| Cidr::parse(range.as_ref()))
-            .collect::<Result<_, _>>()?;
+        let proxies: Box<[_]> =
+            proxies.into_iter().map(|range| Cidr::parse(range.as_ref())).collect::<Result<_, _>>()?;
         if proxies.is_empty() {
-            return Err(ConfigError::new(
-                "trusted proxies",
-                "[]",
-                "must name one; without any use ClientIp::peer",
-            ));
+            return Err(ConfigError::new("trusted proxies", "[]", "must name one; without any use ClientIp::peer"));
         }
         Ok(Self { proxies, ..Self::peer() })
     }
@@ -154,32 +148,15 @@ mod tests {
             assert_eq!(behind("198.51.100.7", &[line]), "198.51.100.7");
         }
         let peer = IpAddr::from([10, 0, 0, 1]);
-        assert_eq!(
-            address(&ClientIp::peer(), peer, "x-forwarded-for", &[b"203.0.113.9".to_vec()]),
-            peer
-        );
-        assert_eq!(
-            address(
-                &ClientIp::peer().forwarded(),
-                peer,
-                "forwarded",
-                &[b"for=203.0.113.9".to_vec()]
-            ),
-            peer
-        );
+        assert_eq!(address(&ClientIp::peer(), peer, "x-forwarded-for", &[b"203.0.113.9".to_vec()]), peer);
+        assert_eq!(address(&ClientIp::peer().forwarded(), peer, "forwarded", &[b"for=203.0.113.9".to_vec()]), peer);
     }
 
     #[test]
     fn the_rightmost_address_that_is_no_proxy_is_the_client() {
         assert_eq!(behind("10.0.0.1", &["203.0.113.9, 198.51.100.7"]), "198.51.100.7");
-        assert_eq!(
-            behind("10.0.0.1", &["203.0.113.9, 198.51.100.7", "10.0.0.2, 192.0.2.1"]),
-            "198.51.100.7"
-        );
-        assert_eq!(
-            behind("::ffff:10.0.0.1", &["::ffff:198.51.100.7, [fd00::1]:80"]),
-            "198.51.100.7"
-        );
+        assert_eq!(behind("10.0.0.1", &["203.0.113.9, 198.51.100.7", "10.0.0.2, 192.0.2.1"]), "198.51.100.7");
+        assert_eq!(behind("::ffff:10.0.0.1", &["::ffff:198.51.100.7, [fd00::1]:80"]), "198.51.100.7");
     }
 
     #[test]
@@ -222,10 +199,7 @@ mod tests {
         };
         assert_eq!(tenant(ClientIp::peer()), "ip:2001:db8:1:2ff::/64");
         assert_eq!(tenant(ClientIp::peer().ipv6_prefix(56).unwrap()), "ip:2001:db8:1:200::/56");
-        assert_eq!(
-            tenant(ClientIp::peer().ipv6_prefix(128).unwrap()),
-            "ip:2001:db8:1:2ff:3::4/128"
-        );
+        assert_eq!(tenant(ClientIp::peer().ipv6_prefix(128).unwrap()), "ip:2001:db8:1:2ff:3::4/128");
     }
 
     #[test]
@@ -236,10 +210,7 @@ mod tests {
 
     #[test]
     fn a_bad_setting_is_a_config_error_that_names_it() {
-        assert_eq!(
-            ClientIp::behind(["10.0.0.0/8", "10.0.0.1/8"]).unwrap_err().value(),
-            "10.0.0.1/8"
-        );
+        assert_eq!(ClientIp::behind(["10.0.0.0/8", "10.0.0.1/8"]).unwrap_err().value(), "10.0.0.1/8");
         assert_eq!(ClientIp::behind([""; 0]).unwrap_err().setting(), "trusted proxies");
         for bits in [0, 31, 129, 255] {
             assert_eq!(ClientIp::peer().ipv6_prefix(bits).unwrap_err().value(), bits.to_string());
@@ -268,12 +239,7 @@ mod tests {
 
     fn any_entry() -> impl Strategy<Value = Entry> {
         (any_address(), any::<u8>(), prop::bool::weighted(0.3)).prop_map(
-            |((address, is_proxy), spelling, begins_a_line)| Entry {
-                address,
-                is_proxy,
-                spelling,
-                begins_a_line,
-            },
+            |((address, is_proxy), spelling, begins_a_line)| Entry { address, is_proxy, spelling, begins_a_line },
         )
     }
 

@@ -13,8 +13,7 @@ pub(super) fn path_name(raw: &str) -> Result<Tenant, TenantError> {
     }
     let mut name = Buffer::new();
     for byte in percent_decode_str(raw) {
-        name.extend(&[byte])
-            .ok_or(TenantError::invalid("the name of the tenant has more than 128 bytes"))?;
+        name.extend(&[byte]).ok_or(TenantError::invalid("the name of the tenant has more than 128 bytes"))?;
     }
     Tenant::parse(name.as_bytes())
 }
@@ -34,9 +33,7 @@ pub(super) fn form_is(raw: &str, text: &str) -> bool {
     }
     let spaces = raw.split('+').enumerate();
     spaces
-        .flat_map(|(nth, piece)| {
-            (nth > 0).then_some(b' ').into_iter().chain(percent_decode_str(piece))
-        })
+        .flat_map(|(nth, piece)| (nth > 0).then_some(b' ').into_iter().chain(percent_decode_str(piece)))
         .eq(text.bytes())
 }
 

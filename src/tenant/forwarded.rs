@@ -70,8 +70,7 @@ fn end_of_quote(text: &[u8]) -> Option<usize> {
 }
 
 fn is_token(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
+    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
 
 /// Splits in front of the first of these bytes, else at the end.
@@ -103,15 +102,9 @@ mod tests {
         assert_eq!(read(&["for=\"_gazonk\""]), [None]);
         assert_eq!(read(&["For=\"[2001:db8:cafe::17]:4711\""]), [ip("2001:db8:cafe::17")]);
         assert_eq!(read(&["for=192.0.2.60;proto=http;by=203.0.113.43"]), [ip("192.0.2.60")]);
-        assert_eq!(
-            read(&["for=192.0.2.43, for=198.51.100.17"]),
-            [ip("198.51.100.17"), ip("192.0.2.43")]
-        );
+        assert_eq!(read(&["for=192.0.2.43, for=198.51.100.17"]), [ip("198.51.100.17"), ip("192.0.2.43")]);
         assert_eq!(read(&["for=_hidden, for=_SEVKISEK"]), [None, None]);
-        assert_eq!(
-            read(&["for=192.0.2.43, for=\"[2001:db8:cafe::17]\""]),
-            [ip("2001:db8:cafe::17"), ip("192.0.2.43")]
-        );
+        assert_eq!(read(&["for=192.0.2.43, for=\"[2001:db8:cafe::17]\""]), [ip("2001:db8:cafe::17"), ip("192.0.2.43")]);
         assert_eq!(read(&["for=192.0.2.43", "for=unknown"]), [None, ip("192.0.2.43")]);
     }
 
@@ -126,11 +119,7 @@ mod tests {
         ] {
             assert_eq!(read(&[element]), [ip("192.0.2.1")], "{element}");
             let list = format!("for=192.0.2.2,{element},{element}");
-            assert_eq!(
-                read(&[&list]),
-                [ip("192.0.2.1"), ip("192.0.2.1"), ip("192.0.2.2")],
-                "{element}"
-            );
+            assert_eq!(read(&[&list]), [ip("192.0.2.1"), ip("192.0.2.1"), ip("192.0.2.2")], "{element}");
         }
     }
 
@@ -164,11 +153,7 @@ mod tests {
     fn a_quote_that_is_never_closed_hides_no_hop_on_its_right() {
         for open in ["for=\"", "for=\"\\", "\"", "for=\"a,\"b,\""] {
             let list = format!("{open}, for=192.0.2.1;host=\"x\", for=192.0.2.2");
-            assert_eq!(
-                read(&[&list]).get(..2),
-                Some(&[ip("192.0.2.2"), ip("192.0.2.1")][..]),
-                "{open}"
-            );
+            assert_eq!(read(&[&list]).get(..2), Some(&[ip("192.0.2.2"), ip("192.0.2.1")][..]), "{open}");
         }
     }
 

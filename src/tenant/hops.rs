@@ -22,11 +22,7 @@ pub(super) struct Hops<'a> {
 
 impl<'a> Hops<'a> {
     /// The elements of this header; `last_comma` finds the last comma of a line that separates two.
-    pub(super) fn new(
-        headers: &'a HeaderMap,
-        name: &HeaderName,
-        last_comma: fn(&[u8]) -> Option<usize>,
-    ) -> Self {
+    pub(super) fn new(headers: &'a HeaderMap, name: &HeaderName, last_comma: fn(&[u8]) -> Option<usize>) -> Self {
         let lines = GetAll::iter(&headers.get_all(name)).rev();
         Self { lines, line: None, last_comma, elements: MAX_HOPS, bytes: MAX_BYTES }
     }

@@ -37,14 +37,8 @@ impl HostTenant {
     pub fn subdomain_of(domain: impl AsRef<str>) -> Result<Self, ConfigError> {
         let domain = domain.as_ref();
         match Host::parse(domain.as_bytes()) {
-            Ok(Some(Host::Name(name))) if !domain.contains(':') => {
-                Ok(Self { base: Some(name.into()) })
-            }
-            _ => Err(ConfigError::new(
-                "tenant domain",
-                domain,
-                "must be a domain, such as example.com",
-            )),
+            Ok(Some(Host::Name(name))) if !domain.contains(':') => Ok(Self { base: Some(name.into()) }),
+            _ => Err(ConfigError::new("tenant domain", domain, "must be a domain, such as example.com")),
         }
     }
 }
@@ -53,23 +47,16 @@ impl TenantSource for HostTenant {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         let target = head.uri().authority().map(|authority| authority.as_str().as_bytes());
         let header = only(head.headers(), &header::HOST)?.map(HeaderValue::as_bytes);
-        let host = match (
-            Host::parse(target.unwrap_or_default())?,
-            Host::parse(header.unwrap_or_default())?,
-        ) {
+        let host = match (Host::parse(target.unwrap_or_default())?, Host::parse(header.unwrap_or_default())?) {
             (Some(target), Some(header)) if target != header => {
-                return Err(TenantError::invalid(
-                    "the target and the host header name different hosts",
-                ));
+                return Err(TenantError::invalid("the target and the host header name different hosts"));
             }
             (Some(host), _) | (None, Some(host)) => host,
             (None, None) => return Ok(None),
         };
         match &self.base {
             None => host.tenant().map(Some),
-            Some(base) => {
-                host.label_before(base).map(|label| Host::Name(label).tenant()).transpose()
-            }
+            Some(base) => host.label_before(base).map(|label| Host::Name(label).tenant()).transpose(),
         }
     }
 }
@@ -87,16 +74,14 @@ impl<'a> Host<'a> {
             return Ok(None);
         }
         let parsed = match authority.strip_prefix(b"[") {
-            Some(literal) => split_before(literal, b']')
-                .and_then(|(address, rest)| Some((Self::ipv6(address)?, rest.get(1..)?))),
-            None => split_before(authority, b':')
-                .and_then(|(name, rest)| Some((Self::name(name)?, rest))),
+            Some(literal) => {
+                split_before(literal, b']').and_then(|(address, rest)| Some((Self::ipv6(address)?, rest.get(1..)?)))
+            }
+            None => split_before(authority, b':').and_then(|(name, rest)| Some((Self::name(name)?, rest))),
         };
         match parsed {
             Some((host, [])) => Ok(Some(host)),
-            Some((host, [b':', port @ ..])) if port.iter().all(u8::is_ascii_digit) => {
-                Ok(Some(host))
-            }
+            Some((host, [b':', port @ ..])) if port.iter().all(u8::is_ascii_digit) => Ok(Some(host)),
             _ => Err(TenantError::invalid("the host is malformed")),
         }
     }
@@ -108,10 +93,7 @@ impl<'a> Host<'a> {
     fn name(name: &'a [u8]) -> Option<Self> {
         let name = name.strip_suffix(b".").unwrap_or(name);
         let is_label = |label: &[u8]| {
-            !label.is_empty()
-                && label
-                    .iter()
-                    .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+            !label.is_empty() && label.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
         };
         name.split(|byte| *byte == b'.').all(is_label).then_some(Self::Name(name))
     }
@@ -127,9 +109,7 @@ impl<'a> Host<'a> {
         let mut name = Buffer::new();
         let written = match self {
             Self::Ipv6(address) => write!(name, "[{address}]").ok(),
-            Self::Name(text) => {
-                text.iter().try_for_each(|byte| name.extend(&[byte.to_ascii_lowercase()]))
-            }
+            Self::Name(text) => text.iter().try_for_each(|byte| name.extend(&[byte.to_ascii_lowercase()])),
         };
         written.ok_or(TenantError::invalid("the host has more than 128 bytes"))?;
         Tenant::parse(name.as_bytes())
@@ -172,14 +152,9 @@ mod tests {
 
     #[test]
     fn a_host_is_one_tenant_however_it_is_written() {
-        for host in [
-            "shop.example",
-            "SHOP.Example",
-            "shop.example.",
-            "shop.example:80",
-            "Shop.example.:8080",
-            "shop.example:",
-        ] {
+        for host in
+            ["shop.example", "SHOP.Example", "shop.example.", "shop.example:80", "Shop.example.:8080", "shop.example:"]
+        {
             assert_eq!(whole(host).unwrap().unwrap().as_str(), "shop.example", "{host}");
         }
         for host in ["[2001:db8::1]", "[2001:DB8:0::0:1]:443", "[2001:db8::1]:"] {
@@ -245,20 +220,9 @@ mod tests {
         for domain in ["example.com", "Example.COM."] {
             let source = HostTenant::subdomain_of(domain).unwrap();
             for host in ["acme.example.com", "ACME.Example.com.:80", "www.acme.example.com"] {
-                assert_eq!(
-                    find(&source, "/", &[host]).unwrap().unwrap().as_str(),
-                    "acme",
-                    "{host}"
-                );
+                assert_eq!(find(&source, "/", &[host]).unwrap().unwrap().as_str(), "acme", "{host}");
             }
-            for host in [
-                "example.com",
-                "acmeexample.com",
-                "acme.example.org",
-                "com",
-                "acme.example.com.org",
-                "[::1]",
-            ] {
+            for host in ["example.com", "acmeexample.com", "acme.example.org", "com", "acme.example.com.org", "[::1]"] {
                 assert_eq!(find(&source, "/", &[host]), Ok(None), "{host}");
             }
             assert!(find(&source, "/", &[".example.com"]).is_err());
@@ -267,16 +231,7 @@ mod tests {
 
     #[test]
     fn a_domain_that_is_none_is_a_config_error_that_names_it() {
-        for domain in [
-            "",
-            ".",
-            ".example.com",
-            "example..com",
-            "example.com:80",
-            "[::1]",
-            "*.example.com",
-            "a b",
-        ] {
+        for domain in ["", ".", ".example.com", "example..com", "example.com:80", "[::1]", "*.example.com", "a b"] {
             assert_eq!(HostTenant::subdomain_of(domain).unwrap_err().value(), domain);
         }
     }

@@ -26,12 +26,9 @@ fn is_port(text: &str) -> bool {
     match text.as_bytes() {
         [] => true,
         [b':', b'_', name @ ..] => {
-            !name.is_empty()
-                && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
+            !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte))
         }
-        [b':', digits @ ..] => {
-            (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
-        }
+        [b':', digits @ ..] => (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit),
         _ => false,
     }
 }

@@ -46,9 +46,7 @@ impl TenantSource for PathTenant {
 }
 
 fn is_dots(segment: &str) -> bool {
-    [".", "..", "%2e", ".%2e", "%2e.", "%2e%2e"]
-        .iter()
-        .any(|dots| segment.eq_ignore_ascii_case(dots))
+    [".", "..", "%2e", ".%2e", "%2e.", "%2e%2e"].iter().any(|dots| segment.eq_ignore_ascii_case(dots))
 }
 
 #[cfg(test)]
@@ -78,24 +76,14 @@ mod tests {
 
     #[test]
     fn a_path_that_ends_before_it_names_none() {
-        for (segment, uri) in
-            [(0, "/"), (1, "/acme"), (1, "/acme/"), (9, "/acme"), (0, "*"), (0, "example.com:80")]
-        {
+        for (segment, uri) in [(0, "/"), (1, "/acme"), (1, "/acme/"), (9, "/acme"), (0, "*"), (0, "example.com:80")] {
             assert_eq!(find(segment, uri), Ok(None), "{uri}");
         }
     }
 
     #[test]
     fn a_path_that_others_may_read_otherwise_is_refused() {
-        for uri in [
-            "//acme",
-            "/acme/../globex",
-            "/./acme",
-            "/acme/%2E%2e/globex",
-            "/acme/.%2e",
-            "/..",
-            "/%zz",
-        ] {
+        for uri in ["//acme", "/acme/../globex", "/./acme", "/acme/%2E%2e/globex", "/acme/.%2e", "/..", "/%zz"] {
             assert!(find(0, uri).is_err(), "{uri}");
         }
     }

@@ -45,9 +45,7 @@ impl TenantSource for QueryTenant {
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(value), None) => form_name(value).map(Some),
-            (Some(_), Some(_)) => {
-                Err(TenantError::invalid("the parameter that names the tenant is given twice"))
-            }
+            (Some(_), Some(_)) => Err(TenantError::invalid("the parameter that names the tenant is given twice")),
         }
     }
 }
@@ -65,13 +63,9 @@ mod tests {
 
     #[test]
     fn the_parameter_names_the_tenant_however_it_is_encoded() {
-        for uri in [
-            "/?tenant=acme",
-            "/?a=1&tenant=acme&b=2",
-            "/?&&tenant=%61cm%65",
-            "/?%74enant=acme",
-            "/?a+b=+&tenant=acme",
-        ] {
+        for uri in
+            ["/?tenant=acme", "/?a=1&tenant=acme&b=2", "/?&&tenant=%61cm%65", "/?%74enant=acme", "/?a+b=+&tenant=acme"]
+        {
             assert_eq!(find(uri).unwrap().unwrap().as_str(), "acme", "{uri}");
         }
         assert_eq!(find("/?tenant=a=b").unwrap().unwrap().as_str(), "a=b");
@@ -79,38 +73,21 @@ mod tests {
 
     #[test]
     fn a_query_without_it_names_none() {
-        for uri in [
-            "/",
-            "/?",
-            "/?page=2",
-            "/?Tenant=acme",
-            "/?tenants=acme",
-            "/?x=tenant=acme",
-            "/tenant=acme",
-        ] {
+        for uri in ["/", "/?", "/?page=2", "/?Tenant=acme", "/?tenants=acme", "/?x=tenant=acme", "/tenant=acme"] {
             assert_eq!(find(uri), Ok(None), "{uri}");
         }
     }
 
     #[test]
     fn two_of_them_are_refused_however_they_are_spelled() {
-        for uri in
-            ["/?tenant=acme&tenant=globex", "/?tenant=acme&%74enant=globex", "/?tenant&tenant=acme"]
-        {
+        for uri in ["/?tenant=acme&tenant=globex", "/?tenant=acme&%74enant=globex", "/?tenant&tenant=acme"] {
             assert!(find(uri).is_err(), "{uri}");
         }
     }
 
     #[test]
     fn a_malformed_value_is_refused_and_does_not_count_as_absent() {
-        for uri in [
-            "/?tenant",
-            "/?tenant=",
-            "/?tenant=a+b",
-            "/?tenant=a%20b",
-            "/?tenant=%zz",
-            "/?tenant=~anonymous",
-        ] {
+        for uri in ["/?tenant", "/?tenant=", "/?tenant=a+b", "/?tenant=a%20b", "/?tenant=%zz", "/?tenant=~anonymous"] {
             assert!(find(uri).is_err(), "{uri}");
         }
     }

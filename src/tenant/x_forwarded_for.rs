@@ -43,8 +43,7 @@ mod tests {
 
     #[test]
     fn the_hops_come_from_the_right_over_all_lines() {
-        let nearest_first =
-            vec![ip("192.0.2.4"), ip("192.0.2.3"), ip("192.0.2.2"), ip("192.0.2.1")];
+        let nearest_first = vec![ip("192.0.2.4"), ip("192.0.2.3"), ip("192.0.2.2"), ip("192.0.2.1")];
         assert_eq!(read(&["192.0.2.1, 192.0.2.2 ,192.0.2.3,\t192.0.2.4"]), nearest_first);
         assert_eq!(read(&["192.0.2.1, 192.0.2.2", "192.0.2.3", "192.0.2.4"]), nearest_first);
         assert_eq!(read(&[]), []);

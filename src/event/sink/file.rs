@@ -34,13 +34,10 @@ impl JsonLines {
     /// Opens the file, which is made where it does not exist; its directory must.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref().to_path_buf();
-        let mut sink =
-            Self { path, rotate_at: 64 << 20, keep: 5, file: None, whole: 0, torn: false };
+        let mut sink = Self { path, rotate_at: 64 << 20, keep: 5, file: None, whole: 0, torn: false };
         match sink.open() {
             Ok(_) => Ok(sink),
-            Err(error) => {
-                Err(ConfigError::new("event log file", sink.path.display(), reason(&error)))
-            }
+            Err(error) => Err(ConfigError::new("event log file", sink.path.display(), reason(&error))),
         }
     }
 
@@ -65,8 +62,7 @@ impl JsonLines {
     /// The open file, whole lines only, at its end.
     fn open(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
-            let mut file =
-                OpenOptions::new().create(true).append(true).read(true).open(&self.path)?;
+            let mut file = OpenOptions::new().create(true).append(true).read(true).open(&self.path)?;
             self.whole = mend(&mut file)?;
             self.torn = false;
             self.file = Some(file);
@@ -90,8 +86,7 @@ impl JsonLines {
 
     fn rotate(&mut self) -> io::Result<()> {
         // up to the first number that is free: what a failure has left half done is not moved twice
-        let free =
-            (1..self.keep).find(|number| !self.numbered(*number).exists()).unwrap_or(self.keep);
+        let free = (1..self.keep).find(|number| !self.numbered(*number).exists()).unwrap_or(self.keep);
         for number in (1..free).rev() {
             rename(&self.numbered(number), &self.numbered(number + 1))?;
         }

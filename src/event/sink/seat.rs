@@ -38,8 +38,7 @@ impl SinkSeat {
             let Some(first) = page.events.first() else { return true };
             self.next = first.id - 1;
             let Some(sink) = &mut self.sink else { return false };
-            let taken =
-                catch_unwind(AssertUnwindSafe(|| (sink.write(&page.events), sink.dropped())));
+            let taken = catch_unwind(AssertUnwindSafe(|| (sink.write(&page.events), sink.dropped())));
             let Ok((taken, dropped)) = taken else {
                 self.sink = None;
                 core.failures.fetch_add(1, Relaxed);

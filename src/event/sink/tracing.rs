@@ -79,17 +79,9 @@ mod tests {
     #[test]
     fn an_event_shows_the_fields_that_it_has() {
         let fields = Fields::default();
-        let event = Event::new(EventKind::TenantReset, UnixTime::from_secs(5))
-            .tenant("acme".parse().unwrap());
+        let event = Event::new(EventKind::TenantReset, UnixTime::from_secs(5)).tenant("acme".parse().unwrap());
         tracing::subscriber::with_default(fields.clone(), || TracingSink.write(&[event]));
-        let expected = [
-            "id=0",
-            "at=5000",
-            "kind=\"tenant_reset\"",
-            "tenant=\"acme\"",
-            "mode=\"enforced\"",
-            "count=1",
-        ];
+        let expected = ["id=0", "at=5000", "kind=\"tenant_reset\"", "tenant=\"acme\"", "mode=\"enforced\"", "count=1"];
         assert_eq!(*fields.0.lock().unwrap(), expected);
     }
 }
