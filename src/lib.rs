@@ -1,15 +1,16 @@
 //! tollgate
 // Each module uses only modules that stand above it; tests/architecture.rs checks it.
-mod error;
 mod clock;
-mod head;
-mod trace;
-pub mod tenant;
+mod error;
 pub mod event;
-pub mod reject;
 pub mod gate;
+mod head;
+pub mod reject;
+pub mod store;
+pub mod tenant;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
+mod trace;
 
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},
