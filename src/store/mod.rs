@@ -69,6 +69,8 @@ mod disk;
 mod error;
 mod key;
 mod memory;
+#[cfg(test)]
+mod model;
 mod record;
 pub(crate) mod table;
 

@@ -52,6 +52,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Table<T> {
         Self { store, name, clock, of: PhantomData }
     }
 
+    #[cfg(test)]
+    pub(crate) fn into_store(self) -> AnyStore {
+        self.store
+    }
+
     /// What the clock shows; what expires is given as a moment after it.
     pub(crate) fn now(&self) -> UnixTime {
         self.clock.unix(self.clock.now())

@@ -23,13 +23,13 @@ use crate::{
 ///
 /// `make` gives a store with nothing in it at each call. `run` drives a future
 /// to its end on the calling thread, and is called from many threads at once:
-/// [`block_on`] for a store that needs no runtime, `|future|
-/// handle.block_on(future)` for one that needs tokio's.
+/// [`block_on`] for a store that needs no runtime, a tokio handle's `block_on`
+/// for one that needs tokio's.
 ///
 /// ```
 /// use tollgate::{store::Memory, testing};
 ///
-/// testing::store_conformance(Memory::new, testing::block_on);
+/// testing::store_conformance(Memory::new, |future| testing::block_on(future));
 /// ```
 #[expect(clippy::needless_pass_by_value, reason = "so that closures can be given in place")]
 pub fn store_conformance<S: Store>(make: impl Fn() -> S, run: impl Fn(BoxFuture<'_, ()>) + Sync) {
@@ -263,6 +263,12 @@ async fn expiry_is_exact_by_the_clock(store: AnyStore) {
     );
     let inserted = table.get(None, b"inserted").wait().await.expect("a read");
     assert_eq!(inserted.map(|stored| (stored.value, stored.expires_at)), Some((2, later)));
+    table.remove(None, b"inserted").await.expect("a removal");
+    assert_eq!(
+        table.get(None, b"inserted").wait().await.expect("a read"),
+        None,
+        "there after its removal"
+    );
 }
 
 async fn what_has_expired_is_no_hindrance(store: AnyStore) {

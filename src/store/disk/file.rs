@@ -5,6 +5,7 @@ use std::{
     fs, io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use bytes::Bytes;
@@ -66,7 +67,8 @@ pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreErr
 /// that is there but has no content is always damage.
 fn create(path: &Path) -> Result<(), StoreError> {
     let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}.new", std::process::id()));
+    static UNFINISHED: AtomicU64 = AtomicU64::new(0);
+    unfinished.push(format!(".{}.{}.new", std::process::id(), UNFINISHED.fetch_add(1, Relaxed)));
     let unfinished = PathBuf::from(unfinished);
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unavailable(error)),
