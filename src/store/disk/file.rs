@@ -40,15 +40,13 @@ pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreErr
         create(path)?;
     }
     guard(|| {
-        let mut database = Database::builder()
-            .set_cache_size(cache_bytes)
-            .open(path)
-            .map_err(|error| refused(error))?;
+        let mut database =
+            Database::builder().set_cache_size(cache_bytes).open(path).map_err(refused)?;
         let transaction = database.begin_read().map_err(StoreError::from)?;
         check_format(&transaction)?;
         drop(transaction);
         // a page is verified here and not when it is read
-        let sound = database.check_integrity().map_err(|error| refused(error))?;
+        let sound = database.check_integrity().map_err(refused)?;
         if !sound {
             crate::trace::warning!(
                 "the store's file had lost track of its free pages; they are found again"
@@ -74,7 +72,7 @@ fn create(path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unavailable(error)),
         _ => {}
     }
-    let database = Database::create(&unfinished).map_err(|error| refused(error))?;
+    let database = Database::create(&unfinished).map_err(refused)?;
     let transaction = begin_write(&database)?;
     {
         let mut meta = transaction.open_table(META)?;

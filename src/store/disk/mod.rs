@@ -32,7 +32,9 @@ use crate::{error::ConfigError, gate::MaybeReady};
 ///   damaged file is refused with [`StoreErrorKind::Corrupt`] and left as it
 ///   is, one of a newer version with [`StoreErrorKind::NewerFormat`]. Damage is
 ///   refused where unwinding is on: with `panic = "abort"` some of it ends the
-///   process.
+///   process. One bit of the header stands under no checksum: if exactly that
+///   one flips in the file of a process that crashed, its last commit is taken
+///   for one that was never finished.
 /// - After the disk has failed a write, all writes fail until the file is
 ///   opened again.
 ///

@@ -87,7 +87,7 @@ impl Settled {
             (None, Self::Take(found, sender)) => sender.send(Ok(found)),
             (None, Self::Refused(error, sender)) => sender.send(Err(error)),
             (Some(error), Self::Write(_, sender) | Self::Refused(_, sender)) => {
-                sender.send(Err(error))
+                sender.send(Err(error));
             }
             (Some(error), Self::Take(_, sender)) => sender.send(Err(error)),
         }
@@ -185,10 +185,10 @@ impl<'txn> Tables<'txn> {
             Some(old) => {
                 self.by_expiry.remove(&*expiry_key(old.expires_at, key.as_bytes()))?;
             }
-            None if self.entries.len()? >= self.max_entries => {
-                if self.sweep(SWEPT_PER_COMMIT)? == 0 {
-                    return Err(StoreErrorKind::Full.into());
-                }
+            None if self.entries.len()? >= self.max_entries
+                && self.sweep(SWEPT_PER_COMMIT)? == 0 =>
+            {
+                return Err(StoreErrorKind::Full.into());
             }
             None => {}
         }
