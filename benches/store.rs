@@ -112,10 +112,7 @@ fn fill(store: &AnyStore, rows: u64) {
         for lane in 0..64 {
             scope.spawn(move || {
                 for number in (lane..rows).step_by(64) {
-                    assert!(matches!(
-                        block_on(store.insert(&key("read", &[number]), record())),
-                        Ok(Outcome::Done(_))
-                    ));
+                    assert!(matches!(block_on(store.insert(&key("read", &[number]), record())), Ok(Outcome::Done(_))));
                 }
             });
         }
@@ -134,11 +131,7 @@ fn naive_commits(path: &std::path::Path) -> f64 {
     let (began, mut writes) = (Instant::now(), 0_u64);
     while began.elapsed() < LASTS {
         let transaction = database.begin_write().unwrap();
-        transaction
-            .open_table(table)
-            .unwrap()
-            .insert(key("inserted", &[writes]).as_bytes(), &VALUE[..])
-            .unwrap();
+        transaction.open_table(table).unwrap().insert(key("inserted", &[writes]).as_bytes(), &VALUE[..]).unwrap();
         transaction.commit().unwrap();
         writes += 1;
     }

@@ -129,11 +129,7 @@ impl SystemClock {
     /// A clock that begins now.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            unix_at_start: AtomicU64::new(wall_nanos()),
-            read_again_at: AtomicU64::new(0),
-        }
+        Self { began: Instant::now(), unix_at_start: AtomicU64::new(wall_nanos()), read_again_at: AtomicU64::new(0) }
     }
 }
 

@@ -20,11 +20,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(crate) fn new(
-        setting: &'static str,
-        value: impl fmt::Display,
-        reason: &'static str,
-    ) -> Self {
+    pub(crate) fn new(setting: &'static str, value: impl fmt::Display, reason: &'static str) -> Self {
         Self { setting, value: value.to_string(), reason }
     }
 

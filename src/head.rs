@@ -64,10 +64,7 @@ impl<'a> Head<'a> {
     pub fn is_grpc(&self) -> bool {
         const GRPC: &[u8] = b"application/grpc";
         self.headers.get(header::CONTENT_TYPE).is_some_and(|value| {
-            value
-                .as_bytes()
-                .strip_prefix(GRPC)
-                .is_some_and(|rest| matches!(rest, [] | [b'+' | b';' | b' ', ..]))
+            value.as_bytes().strip_prefix(GRPC).is_some_and(|rest| matches!(rest, [] | [b'+' | b';' | b' ', ..]))
         })
     }
 

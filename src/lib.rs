@@ -1,16 +1,16 @@
 //! tollgate
 // Each module uses only modules that stand above it; tests/architecture.rs checks it.
-mod clock;
 mod error;
-pub mod event;
-pub mod gate;
+mod clock;
 mod head;
-pub mod reject;
-pub mod store;
+mod trace;
 pub mod tenant;
+pub mod event;
+pub mod reject;
+pub mod gate;
+pub mod store;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
-mod trace;
 
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},

@@ -26,10 +26,7 @@ use std::{
 
 use tollgate::{
     UnixTime,
-    store::{
-        AnyStore, Disk, DiskConfig, Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind,
-        Version,
-    },
+    store::{AnyStore, Disk, DiskConfig, Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
     testing::block_on,
 };
 
@@ -111,9 +108,7 @@ fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
             for line in output.split(b'\n').map_while(Result::ok) {
                 match &line[..] {
                     b"open" => opened.send(()).unwrap(),
-                    line if line.iter().all(|byte| b"0123456789 ".contains(byte))
-                        && line.contains(&b' ') =>
-                    {
+                    line if line.iter().all(|byte| b"0123456789 ".contains(byte)) && line.contains(&b' ') => {
                         lines.push(String::from_utf8(line.to_vec()).unwrap());
                     }
                     // what the test harness says
@@ -139,10 +134,7 @@ fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
         let store = AnyStore::from(Disk::open(path).unwrap());
         for (lane, acknowledged) in (0..).zip(&mut acknowledged) {
             let found = find(&store, &lane_key(lane)).map(|entry| step_of(lane, &entry));
-            assert!(
-                found >= *acknowledged,
-                "round {round}: {acknowledged:?} was acknowledged, {found:?} is there"
-            );
+            assert!(found >= *acknowledged, "round {round}: {acknowledged:?} was acknowledged, {found:?} is there");
             assert!(
                 found <= acknowledged.map_or(Some(0), |step| Some(step + 1)),
                 "round {round}: {found:?} is unheard of"
@@ -188,10 +180,7 @@ fn crashed_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
     let (_, rows) = sound_file(path);
     let disk = Disk::open(path).unwrap();
     let key = Key::new("last", None, "row").unwrap();
-    assert!(matches!(
-        block_on(disk.insert(&key, Record::new("last", NOW, FAR).unwrap())),
-        Ok(Outcome::Done(_))
-    ));
+    assert!(matches!(block_on(disk.insert(&key, Record::new("last", NOW, FAR).unwrap())), Ok(Outcome::Done(_))));
     let bytes = fs::read(path).unwrap();
     drop(disk);
     (bytes, [rows, vec![(key, b"last".to_vec())]].concat())
@@ -210,8 +199,7 @@ fn open_damaged(path: &Path, bytes: &[u8], rows: &[(Key, Vec<u8>)], what: &str, 
     let store = match Disk::open_with(path, DiskConfig::new().cache_bytes(1 << 20)) {
         Ok(store) => AnyStore::from(store),
         Err(error) => {
-            let clear =
-                matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::NewerFormat);
+            let clear = matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::NewerFormat);
             assert!(clear, "{what}: {error:?}");
             tally.refused += 1;
             return;
@@ -219,11 +207,7 @@ fn open_damaged(path: &Path, bytes: &[u8], rows: &[(Key, Vec<u8>)], what: &str, 
     };
     for (key, value) in rows {
         match block_on(store.get(key).wait()) {
-            Ok(found) => assert_eq!(
-                found.as_ref().map(|entry| &entry.value[..]),
-                Some(&value[..]),
-                "{what}: {key:?}"
-            ),
+            Ok(found) => assert_eq!(found.as_ref().map(|entry| &entry.value[..]), Some(&value[..]), "{what}: {key:?}"),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{what}: {error:?}");
                 tally.refused_by_read += 1;
@@ -251,8 +235,7 @@ fn a_damaged_byte_gives_an_error_or_the_right_data() {
         // every bit of what begins the header, a bit of every third byte of the rest, then places all over the file
         let begin = (0..64 * 8).map(|bit| (bit / 8, bit % 8));
         let header = (64..512).step_by(3).map(|place| (place, place % 8));
-        let anywhere =
-            (0..250).map(|_| (random.below(sound.len() as u64) as usize, random.below(8) as usize));
+        let anywhere = (0..250).map(|_| (random.below(sound.len() as u64) as usize, random.below(8) as usize));
         for (place, bit) in begin.chain(header).chain(anywhere.collect::<Vec<_>>()) {
             let mut bytes = sound.clone();
             bytes[place] ^= 1 << bit;
@@ -260,26 +243,14 @@ fn a_damaged_byte_gives_an_error_or_the_right_data() {
             // commit is then taken for one that was never finished (after a clean close both hold the same).
             let unprotected = state == "crashed" && (place, bit) == (9, 0);
             let rows = if unprotected { &rows[..rows.len() - 1] } else { &rows };
-            open_damaged(
-                path,
-                &bytes,
-                rows,
-                &format!("{state}, bit {bit} of byte {place}"),
-                &mut tally,
-            );
+            open_damaged(path, &bytes, rows, &format!("{state}, bit {bit} of byte {place}"), &mut tally);
         }
         for _ in 0..60 {
             let mut bytes = sound.clone();
             let from = random.below(sound.len() as u64 / 512) as usize * 512;
             let fill = random.below(256) as u8;
             bytes[from..from + 512].fill(fill);
-            open_damaged(
-                path,
-                &bytes,
-                &rows,
-                &format!("{state}, sector at {from} full of {fill}"),
-                &mut tally,
-            );
+            open_damaged(path, &bytes, &rows, &format!("{state}, sector at {from} full of {fill}"), &mut tally);
         }
         println!("     {state} file of {} bytes: {tally:?}", sound.len());
         assert!(tally.refused > 10 && tally.right > 10);
@@ -329,11 +300,7 @@ fn a_file_of_something_else_gives_an_error_and_is_left_alone() {
 
     let missing = path.with_file_name("no such directory").join("state");
     assert_eq!(open_error(&missing).kind(), StoreErrorKind::Unavailable);
-    assert_eq!(
-        open_error(path.parent().unwrap()).kind(),
-        StoreErrorKind::Unavailable,
-        "a directory"
-    );
+    assert_eq!(open_error(path.parent().unwrap()).kind(), StoreErrorKind::Unavailable, "a directory");
 }
 
 fn write_redb(path: &Path, table: redb::TableDefinition<'_, &str, u64>, format: u64) {
@@ -381,10 +348,7 @@ fn what_expired_is_forgotten_and_its_room_used_again() {
     let mut sizes = Vec::new();
     for second in 1..20 {
         for number in 0..100 {
-            assert!(
-                matches!(insert(second * 1000 + number, second), Ok(Outcome::Done(_))),
-                "second {second}"
-            );
+            assert!(matches!(insert(second * 1000 + number, second), Ok(Outcome::Done(_))), "second {second}");
         }
         sizes.push(fs::metadata(path).unwrap().len());
     }
@@ -401,8 +365,7 @@ fn a_file_that_is_opened_again_has_all_its_rows_and_gives_new_versions() {
         let threads = (0..4_u64).map(|lane| {
             let (disk, versions) = (Arc::clone(&disk), Arc::clone(&versions));
             thread::spawn(move || {
-                let key =
-                    Key::new("rows", None, [round, lane].map(u64::to_be_bytes).concat()).unwrap();
+                let key = Key::new("rows", None, [round, lane].map(u64::to_be_bytes).concat()).unwrap();
                 let outcome = block_on(disk.insert(&key, Record::new("row", NOW, FAR).unwrap()));
                 let Ok(Outcome::Done(version)) = outcome else { panic!("{outcome:?}") };
                 versions.fetch_max(version.as_u64(), Relaxed);
@@ -420,10 +383,7 @@ fn a_file_that_is_opened_again_has_all_its_rows_and_gives_new_versions() {
         }
     }
     let next = insert(&store, &Key::new("rows", None, "next").unwrap(), b"");
-    assert!(
-        next.as_u64() > versions.load(Relaxed),
-        "a version came back after the file was opened again"
-    );
+    assert!(next.as_u64() > versions.load(Relaxed), "a version came back after the file was opened again");
 }
 
 #[test]
@@ -458,11 +418,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn new() -> Self {
         static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
-        let name = format!(
-            "tollgate-store-disk-{}-{}",
-            std::process::id(),
-            DIRECTORIES.fetch_add(1, Relaxed)
-        );
+        let name = format!("tollgate-store-disk-{}-{}", std::process::id(), DIRECTORIES.fetch_add(1, Relaxed));
         let path = env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)

@@ -55,15 +55,8 @@ where
         Self { state: State::Rejected { response: Some(response) } }
     }
 
-    pub(super) fn deciding(
-        decision: G::Future,
-        service: S,
-        request: Request<ReqBody>,
-        respond: R,
-    ) -> Self {
-        Self {
-            state: State::Deciding { decision, parked: Some(Parked { service, request, respond }) },
-        }
+    pub(super) fn deciding(decision: G::Future, service: S, request: Request<ReqBody>, respond: R) -> Self {
+        Self { state: State::Deciding { decision, parked: Some(Parked { service, request, respond }) } }
     }
 }
 
@@ -83,16 +76,15 @@ where
             let next = match state.as_mut().project() {
                 StateProjection::Deciding { decision, parked } => {
                     let decision = ready!(decision.poll(cx));
-                    let Parked { mut service, mut request, respond } =
-                        parked.take().expect(POLLED_AGAIN);
+                    let Parked { mut service, mut request, respond } = parked.take().expect(POLLED_AGAIN);
                     match decision {
                         Ok(mut pass) => {
                             pass.admit(request.extensions_mut());
                             State::Calling { future: service.call(request), pass: Some(pass) }
                         }
-                        Err(rejection) => State::Rejected {
-                            response: Some(rejection.into_response(Head::of(&request), &respond)),
-                        },
+                        Err(rejection) => {
+                            State::Rejected { response: Some(rejection.into_response(Head::of(&request), &respond)) }
+                        }
                     }
                 }
                 StateProjection::Calling { future, pass } => {

@@ -42,9 +42,6 @@ impl<G, R: Clone> Clone for GateLayer<G, R> {
 
 impl<G, R> fmt::Debug for GateLayer<G, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GateLayer")
-            .field("gate", &type_name::<G>())
-            .field("respond", &type_name::<R>())
-            .finish()
+        f.debug_struct("GateLayer").field("gate", &type_name::<G>()).field("respond", &type_name::<R>()).finish()
     }
 }

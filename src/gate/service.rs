@@ -74,19 +74,12 @@ where
 
 impl<S: Clone, G, R: Clone> Clone for Gated<S, G, R> {
     fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            gate: Arc::clone(&self.gate),
-            respond: self.respond.clone(),
-        }
+        Self { inner: self.inner.clone(), gate: Arc::clone(&self.gate), respond: self.respond.clone() }
     }
 }
 
 impl<S: fmt::Debug, G, R> fmt::Debug for Gated<S, G, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gated")
-            .field("inner", &self.inner)
-            .field("gate", &type_name::<G>())
-            .finish_non_exhaustive()
+        f.debug_struct("Gated").field("inner", &self.inner).field("gate", &type_name::<G>()).finish_non_exhaustive()
     }
 }

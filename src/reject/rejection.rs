@@ -79,14 +79,7 @@ pub struct Rejection {
 impl Rejection {
     /// A refusal of this kind; `detail` is shown to the caller.
     pub fn new(kind: Kind, detail: &'static str) -> Self {
-        Self {
-            kind,
-            detail,
-            violated: None,
-            retry_after: None,
-            grpc: false,
-            headers: HeaderMap::new(),
-        }
+        Self { kind, detail, violated: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
     }
 
     /// Names the policy that refused.
@@ -137,11 +130,7 @@ impl Rejection {
     }
 
     /// The finished response to the request with this head.
-    pub(crate) fn into_response<B>(
-        mut self,
-        head: Head<'_>,
-        respond: &impl Respond<B>,
-    ) -> Response<B> {
+    pub(crate) fn into_response<B>(mut self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
         self.grpc = head.is_grpc();
         self.write_retry_headers();
         let mut response = respond.respond(&self);
@@ -164,10 +153,7 @@ impl Rejection {
             let seconds = wait.as_nanos().div_ceil(1_000_000_000).max(1);
             self.headers.insert(header::RETRY_AFTER, number(seconds));
             if self.grpc {
-                self.headers.insert(
-                    GRPC_RETRY_PUSHBACK_MS,
-                    number(wait.as_nanos().div_ceil(1_000_000).max(1)),
-                );
+                self.headers.insert(GRPC_RETRY_PUSHBACK_MS, number(wait.as_nanos().div_ceil(1_000_000).max(1)));
             }
         } else if self.grpc && self.kind == Kind::QuotaImpossible {
             // a negative pushback tells the client not to retry
@@ -182,9 +168,6 @@ fn number(value: u128) -> HeaderValue {
 
 impl fmt::Debug for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejection")
-            .field("kind", &self.kind)
-            .field("detail", &self.detail)
-            .finish_non_exhaustive()
+        f.debug_struct("Rejection").field("kind", &self.kind).field("detail", &self.detail).finish_non_exhaustive()
     }
 }

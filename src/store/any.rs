@@ -20,10 +20,7 @@ pub struct AnyStore(Arc<dyn DynStore>);
 
 impl AnyStore {
     /// See [`Store::get`]. A store that answers at once does so without a box.
-    pub fn get(
-        &self,
-        key: &Key,
-    ) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
+    pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
         self.0.get(key)
     }
 
@@ -33,12 +30,7 @@ impl AnyStore {
     }
 
     /// See [`Store::swap`].
-    pub async fn swap(
-        &self,
-        key: &Key,
-        expected: Version,
-        record: Record,
-    ) -> Result<Outcome, StoreError> {
+    pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
         self.0.swap(key, expected, record).await
     }
 
@@ -63,11 +55,7 @@ impl fmt::Debug for AnyStore {
 /// [`Store`] as an object.
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
-    fn insert<'a>(
-        &'a self,
-        key: &'a Key,
-        record: Record,
-    ) -> BoxFuture<'a, Result<Outcome, StoreError>>;
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>>;
     fn swap<'a>(
         &'a self,
         key: &'a Key,
@@ -86,11 +74,7 @@ impl<S: Store> DynStore for S {
         }
     }
 
-    fn insert<'a>(
-        &'a self,
-        key: &'a Key,
-        record: Record,
-    ) -> BoxFuture<'a, Result<Outcome, StoreError>> {
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>> {
         Box::pin(Store::insert(self, key, record))
     }
 

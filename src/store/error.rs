@@ -46,13 +46,8 @@ impl StoreError {
     /// Whether the same call may succeed later, with nobody mending anything.
     pub fn is_transient(&self) -> bool {
         match self.kind {
-            StoreErrorKind::Full
-            | StoreErrorKind::Busy
-            | StoreErrorKind::Unavailable
-            | StoreErrorKind::Locked => true,
-            StoreErrorKind::TooLarge | StoreErrorKind::Corrupt | StoreErrorKind::NewerFormat => {
-                false
-            }
+            StoreErrorKind::Full | StoreErrorKind::Busy | StoreErrorKind::Unavailable | StoreErrorKind::Locked => true,
+            StoreErrorKind::TooLarge | StoreErrorKind::Corrupt | StoreErrorKind::NewerFormat => false,
         }
     }
 }
@@ -65,10 +60,7 @@ impl From<StoreErrorKind> for StoreError {
 
 impl fmt::Debug for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreError")
-            .field("kind", &self.kind)
-            .field("source", &self.source)
-            .finish()
+        f.debug_struct("StoreError").field("kind", &self.kind).field("source", &self.source).finish()
     }
 }
 
@@ -98,8 +90,7 @@ mod tests {
 
     #[test]
     fn the_text_shows_nothing_of_the_cause_and_the_source_all_of_it() {
-        let error =
-            StoreError::new(StoreErrorKind::Unavailable, "redis://user:password@10.0.0.1 refused");
+        let error = StoreError::new(StoreErrorKind::Unavailable, "redis://user:password@10.0.0.1 refused");
         assert_eq!(error.to_string(), "the store is not available");
         assert_eq!(error.source().unwrap().to_string(), "redis://user:password@10.0.0.1 refused");
     }

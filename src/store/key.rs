@@ -41,20 +41,14 @@ impl Key {
     pub const MAX_ID: usize = 1024;
 
     /// The key of `id` in `table`, for a tenant or for none.
-    pub fn new(
-        table: &str,
-        tenant: Option<&Tenant>,
-        id: impl AsRef<[u8]>,
-    ) -> Result<Self, StoreError> {
+    pub fn new(table: &str, tenant: Option<&Tenant>, id: impl AsRef<[u8]>) -> Result<Self, StoreError> {
         let id = id.as_ref();
         // no tenant has an empty name
         let tenant = tenant.map(Tenant::as_bytes).unwrap_or_default();
         if table.is_empty() || table.len() > Self::MAX_TABLE || id.len() > Self::MAX_ID {
             return Err(StoreErrorKind::TooLarge.into());
         }
-        let (Ok(table_len), Ok(tenant_len)) =
-            (u8::try_from(table.len()), u8::try_from(tenant.len()))
-        else {
+        let (Ok(table_len), Ok(tenant_len)) = (u8::try_from(table.len()), u8::try_from(tenant.len())) else {
             return Err(StoreErrorKind::TooLarge.into());
         };
         let parts = [&[table_len][..], table.as_bytes(), &[tenant_len], tenant, id];
@@ -102,10 +96,7 @@ impl Key {
 
 /// A part that is preceded by its length, and what follows it.
 fn split_part(bytes: &[u8]) -> (&[u8], &[u8]) {
-    bytes
-        .split_first()
-        .and_then(|(len, rest)| rest.split_at_checked(usize::from(*len)))
-        .unwrap_or_default()
+    bytes.split_first().and_then(|(len, rest)| rest.split_at_checked(usize::from(*len))).unwrap_or_default()
 }
 
 impl PartialEq for Key {
@@ -125,10 +116,7 @@ impl Hash for Key {
 /// Without the id, which may be what a person typed.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key")
-            .field("table", &self.table())
-            .field("tenant", &self.tenant())
-            .finish_non_exhaustive()
+        f.debug_struct("Key").field("table", &self.table()).field("tenant", &self.tenant()).finish_non_exhaustive()
     }
 }
 
@@ -168,9 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_is_refused() {
-        let too_large = |result: Result<Key, StoreError>| {
-            result.unwrap_err().kind() == StoreErrorKind::TooLarge
-        };
+        let too_large = |result: Result<Key, StoreError>| result.unwrap_err().kind() == StoreErrorKind::TooLarge;
         assert!(too_large(Key::new("t", None, [0; Key::MAX_ID + 1])));
         assert!(too_large(Key::new("", None, "id")));
         assert!(too_large(Key::new(&"t".repeat(Key::MAX_TABLE + 1), None, "id")));

@@ -63,11 +63,7 @@ impl Memory {
     pub fn bytes(mut self, most: usize) -> Result<Self, ConfigError> {
         const LEAST: usize = 128 * 1024;
         if most < LEAST {
-            return Err(ConfigError::new(
-                "store bytes",
-                most,
-                "must be at least 131072, or a large value never fits",
-            ));
+            return Err(ConfigError::new("store bytes", most, "must be at least 131072, or a large value never fits"));
         }
         self.used.max_bytes = most;
         Ok(self)
@@ -88,12 +84,7 @@ impl Memory {
         read(self.shard(key)?).map.get(key.as_bytes()).map(Slot::entry)
     }
 
-    fn write(
-        &self,
-        key: &Key,
-        expected: Option<Version>,
-        record: &Record,
-    ) -> Result<Outcome, StoreError> {
+    fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Outcome, StoreError> {
         let now = record.written_at();
         loop {
             let Some(shard) = self.shard(key) else {
@@ -152,10 +143,7 @@ impl Default for Memory {
 }
 
 impl Store for Memory {
-    fn get(
-        &self,
-        key: &Key,
-    ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
         MaybeReady::<Ready<_>>::Ready(Ok(self.find(key)))
     }
 
@@ -163,12 +151,7 @@ impl Store for Memory {
         self.write(key, None, &record)
     }
 
-    async fn swap(
-        &self,
-        key: &Key,
-        expected: Version,
-        record: Record,
-    ) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
         self.write(key, Some(expected), &record)
     }
 
@@ -232,9 +215,7 @@ impl Shard {
     /// Forgets at most `most` entries that have expired, and says how many.
     fn sweep(&mut self, now: UnixTime, most: usize, used: &Used) -> usize {
         let mut swept = 0;
-        while swept < most
-            && self.by_expiry.first().is_some_and(|(expires_at, _)| *expires_at <= now)
-        {
+        while swept < most && self.by_expiry.first().is_some_and(|(expires_at, _)| *expires_at <= now) {
             let Some((_, key)) = self.by_expiry.pop_first() else { break };
             if let Some(slot) = self.map.remove(&key) {
                 used.release(1, cost(&key, &slot.value));
@@ -276,10 +257,7 @@ impl Used {
 }
 
 fn add_within(counter: &AtomicUsize, more: usize, most: usize) -> bool {
-    more == 0
-        || counter
-            .fetch_update(Relaxed, Relaxed, |now| now.checked_add(more).filter(|sum| *sum <= most))
-            .is_ok()
+    more == 0 || counter.fetch_update(Relaxed, Relaxed, |now| now.checked_add(more).filter(|sum| *sum <= most)).is_ok()
 }
 
 fn cost(key: &[u8], value: &[u8]) -> usize {
@@ -304,13 +282,7 @@ mod tests {
         Key::new("t", None, number.to_string()).unwrap()
     }
 
-    fn insert(
-        memory: &Memory,
-        number: usize,
-        len: usize,
-        now: u64,
-        until: u64,
-    ) -> Result<Outcome, StoreError> {
+    fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<Outcome, StoreError> {
         let (now, until) = (UnixTime::from_secs(now), UnixTime::from_secs(until));
         memory.write(&key(number), None, &Record::new(vec![0; len], now, until).unwrap())
     }
@@ -322,20 +294,11 @@ mod tests {
         let fits = 128 * 1024 / (1000 + OVERHEAD + 7);
         for (memory, fits) in [(by_entries, 100), (by_bytes, fits)] {
             for number in 0..fits {
-                assert!(
-                    matches!(insert(&memory, number, 1000, 0, 10), Ok(Outcome::Done(_))),
-                    "{number} of {fits}"
-                );
+                assert!(matches!(insert(&memory, number, 1000, 0, 10), Ok(Outcome::Done(_))), "{number} of {fits}");
             }
-            assert_eq!(
-                insert(&memory, fits, 1000, 9, 10).unwrap_err().kind(),
-                StoreErrorKind::Full
-            );
+            assert_eq!(insert(&memory, fits, 1000, 9, 10).unwrap_err().kind(), StoreErrorKind::Full);
             assert!((0..fits).all(|number| memory.find(&key(number)).is_some()));
-            assert!(
-                matches!(insert(&memory, fits, 1000, 10, 20), Ok(Outcome::Done(_))),
-                "room that expired is found"
-            );
+            assert!(matches!(insert(&memory, fits, 1000, 10, 20), Ok(Outcome::Done(_))), "room that expired is found");
         }
     }
 
@@ -344,15 +307,10 @@ mod tests {
         let memory = Memory::new().bytes(128 * 1024).unwrap();
         let Outcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
         assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(Outcome::Done(_))));
-        let larger =
-            Record::new(vec![1; Record::MAX_VALUE], UnixTime::default(), UnixTime::from_secs(10))
-                .unwrap();
+        let larger = Record::new(vec![1; Record::MAX_VALUE], UnixTime::default(), UnixTime::from_secs(10)).unwrap();
         assert!(matches!(memory.write(&key(0), Some(version), &larger), Ok(Outcome::Done(_))));
         let Outcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
-        assert_eq!(
-            memory.write(&key(1), Some(second.version), &larger).unwrap_err().kind(),
-            StoreErrorKind::Full
-        );
+        assert_eq!(memory.write(&key(1), Some(second.version), &larger).unwrap_err().kind(), StoreErrorKind::Full);
         assert_eq!(memory.find(&key(1)), Some(second));
     }
 

@@ -115,17 +115,10 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 )]
 pub trait Store: Send + Sync + 'static {
     /// What stands under `key`.
-    fn get(
-        &self,
-        key: &Key,
-    ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static>;
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static>;
 
     /// Writes where nothing stands.
-    fn insert(
-        &self,
-        key: &Key,
-        record: Record,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+    fn insert(&self, key: &Key, record: Record) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
     /// Replaces exactly the write that has this version.
     fn swap(

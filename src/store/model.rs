@@ -40,10 +40,7 @@ fn operation() -> impl Strategy<Value = (u8, u8, Operation)> {
 }
 
 /// What the typed layer must answer, to the millisecond.
-fn table_agrees(
-    operations: Vec<(u8, u8, Operation)>,
-    mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore,
-) {
+fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore) {
     let clock = ManualClock::new();
     let mut table = Table::<String>::new(reopen(None), "model", Arc::new(clock.clone()));
     let tenants = [None, Some(Tenant::parse("a").unwrap()), Some(Tenant::parse("ab").unwrap())];
@@ -104,10 +101,7 @@ fn table_agrees(
 
 /// What an engine must answer for what has not expired; the rest it may have
 /// forgotten, or not yet.
-fn engine_agrees(
-    operations: Vec<(u8, u8, Operation)>,
-    mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore,
-) {
+fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore) {
     let mut store = reopen(None);
     let mut now = UnixTime::from_secs(1_000_000_000);
     let mut model = HashMap::<Key, (Version, UnixTime, String)>::new();
@@ -116,9 +110,8 @@ fn engine_agrees(
         let tenant = Tenant::parse([b"a", b"b", b"c"][usize::from(tenant)]).unwrap();
         let key = Key::new("model", Some(&tenant), [id]).unwrap();
         let found = block_on(store.get(&key).wait()).unwrap();
-        let found = found.map(|entry| {
-            (entry.version, entry.expires_at, String::from_utf8(entry.value.into()).unwrap())
-        });
+        let found =
+            found.map(|entry| (entry.version, entry.expires_at, String::from_utf8(entry.value.into()).unwrap()));
         match (&found, model.get(&key)) {
             (Some(found), Some(expected)) => assert_eq!(found, expected),
             (None, Some((_, expires_at, _))) => {
@@ -137,10 +130,7 @@ fn engine_agrees(
             }
             Operation::Take => {
                 let taken = block_on(store.take(&key)).unwrap();
-                assert_eq!(
-                    taken.map(|entry| entry.version),
-                    model.remove(&key).map(|entry| entry.0)
-                );
+                assert_eq!(taken.map(|entry| entry.version), model.remove(&key).map(|entry| entry.0));
                 continue;
             }
             Operation::Advance { ms } => {

@@ -19,11 +19,7 @@ impl Record {
 
     /// A value written at `written_at` (now) that lives until just before
     /// `expires_at`.
-    pub fn new(
-        value: impl Into<Bytes>,
-        written_at: UnixTime,
-        expires_at: UnixTime,
-    ) -> Result<Self, StoreError> {
+    pub fn new(value: impl Into<Bytes>, written_at: UnixTime, expires_at: UnixTime) -> Result<Self, StoreError> {
         let value = value.into();
         if value.len() > Self::MAX_VALUE {
             return Err(StoreErrorKind::TooLarge.into());
@@ -56,10 +52,7 @@ impl Record {
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record")
-            .field("len", &self.value.len())
-            .field("expires_at", &self.expires_at)
-            .finish()
+        f.debug_struct("Record").field("len", &self.value.len()).field("expires_at", &self.expires_at).finish()
     }
 }
 

@@ -6,9 +6,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{
-    AnyStore, BoxFuture, Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version,
-};
+use super::{AnyStore, BoxFuture, Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version};
 use crate::{
     clock::{Clock, UnixTime},
     gate::MaybeReady,
@@ -122,11 +120,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Table<T> {
         let key = self.key(tenant, id)?;
         let mut found = self.get(tenant, id).wait().await?;
         for _ in 0..TRIES {
-            let (value, expires_at, answer) =
-                match change(found.as_ref().map(|stored| &stored.value), self.now()) {
-                    Change::Keep(answer) => return Ok(answer),
-                    Change::Put(value, expires_at, answer) => (value, expires_at, answer),
-                };
+            let (value, expires_at, answer) = match change(found.as_ref().map(|stored| &stored.value), self.now()) {
+                Change::Keep(answer) => return Ok(answer),
+                Change::Put(value, expires_at, answer) => (value, expires_at, answer),
+            };
             let record = self.record(&value, expires_at)?;
             drop(value);
             let outcome = match &found {
@@ -142,31 +139,19 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Table<T> {
     }
 
     /// Removes the value and gives it to one caller.
-    pub(crate) async fn take(
-        &self,
-        tenant: Option<&Tenant>,
-        id: &[u8],
-    ) -> Result<Option<Stored<T>>, StoreError> {
+    pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let found = self.store.take(&key).await?;
         self.read(found)
     }
 
     /// Removes the value, whatever it is.
-    pub(crate) async fn remove(
-        &self,
-        tenant: Option<&Tenant>,
-        id: &[u8],
-    ) -> Result<(), StoreError> {
+    pub(crate) async fn remove(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<(), StoreError> {
         let key = self.key(tenant, id)?;
         self.store.take(&key).await.map(|_| ())
     }
 
-    async fn insert_record(
-        &self,
-        key: &Key,
-        record: Record,
-    ) -> Result<Outcome<Stored<T>>, StoreError> {
+    async fn insert_record(&self, key: &Key, record: Record) -> Result<Outcome<Stored<T>>, StoreError> {
         let mut occupant: Option<Entry> = None;
         for _ in 0..TRIES {
             let outcome = match &occupant {
@@ -227,28 +212,17 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Table<T> {
 /// Says where, not what: serde's own text quotes the value.
 fn not_json(error: &serde_json::Error) -> StoreError {
     let (category, column) = (error.classify(), error.column());
-    StoreError::new(
-        StoreErrorKind::Corrupt,
-        format!("not the JSON of this table: {category:?} error at byte {column}"),
-    )
+    StoreError::new(StoreErrorKind::Corrupt, format!("not the JSON of this table: {category:?} error at byte {column}"))
 }
 
 impl<T> Clone for Table<T> {
     fn clone(&self) -> Self {
-        Self {
-            store: self.store.clone(),
-            name: self.name,
-            clock: Arc::clone(&self.clock),
-            of: PhantomData,
-        }
+        Self { store: self.store.clone(), name: self.name, clock: Arc::clone(&self.clock), of: PhantomData }
     }
 }
 
 impl<T> fmt::Debug for Table<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("name", &self.name)
-            .field("store", &self.store)
-            .finish_non_exhaustive()
+        f.debug_struct("Table").field("name", &self.name).field("store", &self.store).finish_non_exhaustive()
     }
 }

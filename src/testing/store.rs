@@ -86,30 +86,18 @@ async fn each_operation_answers_what_it_should(store: AnyStore) {
     let entry = get(&store, &key).await.expect("what was inserted is there");
     assert_eq!((&entry.value[..], entry.version, entry.expires_at), (&b"first"[..], first, FAR));
     let again = insert(&store, &key, "again").await;
-    assert_eq!(
-        again,
-        Outcome::Lost(Some(entry)),
-        "an insert over a value answers with what stands"
-    );
+    assert_eq!(again, Outcome::Lost(Some(entry)), "an insert over a value answers with what stands");
 
     let second = done(swap(&store, &key, first, "second").await);
     let entry = get(&store, &key).await.expect("what was swapped in is there");
     assert_eq!((&entry.value[..], entry.version), (&b"second"[..], second));
     let stale = swap(&store, &key, first, "stale").await;
-    assert_eq!(
-        stale,
-        Outcome::Lost(Some(entry.clone())),
-        "a swap of an old version answers with what stands"
-    );
+    assert_eq!(stale, Outcome::Lost(Some(entry.clone())), "a swap of an old version answers with what stands");
 
     assert_eq!(take(&store, &key).await, Some(entry), "take gives what stands");
     assert_eq!(take(&store, &key).await, None, "and gives it once");
     assert_eq!(get(&store, &key).await, None);
-    assert_eq!(
-        swap(&store, &key, second, "late").await,
-        Outcome::Lost(None),
-        "a swap of what was taken"
-    );
+    assert_eq!(swap(&store, &key, second, "late").await, Outcome::Lost(None), "a swap of what was taken");
 }
 
 async fn versions_never_come_back(store: AnyStore) {
@@ -126,10 +114,7 @@ async fn versions_never_come_back(store: AnyStore) {
     }
     let now = done(insert(&store, &key, "same").await);
     for old in seen {
-        assert!(
-            matches!(swap(&store, &key, old, "lost").await, Outcome::Lost(Some(_))),
-            "an old version was accepted"
-        );
+        assert!(matches!(swap(&store, &key, old, "lost").await, Outcome::Lost(Some(_))), "an old version was accepted");
     }
     assert_eq!(get(&store, &key).await.map(|entry| entry.version), Some(now));
 }
@@ -167,15 +152,8 @@ async fn keys_never_collide(store: AnyStore) {
     let tenants = names.map(|name| name.map(|name| Tenant::parse(name).expect("a valid name")));
     let mut keys = Vec::new();
     for tenant in &tenants {
-        for (table, id) in [
-            ("a", "bc"),
-            ("ab", "c"),
-            ("abc", ""),
-            ("a", "b:c"),
-            ("a:b", "c"),
-            ("a", "abc"),
-            ("b", "c"),
-        ] {
+        for (table, id) in [("a", "bc"), ("ab", "c"), ("abc", ""), ("a", "b:c"), ("a:b", "c"), ("a", "abc"), ("b", "c")]
+        {
             keys.push(key(table, tenant.as_ref(), id));
         }
     }
@@ -193,32 +171,21 @@ async fn values_are_whole(store: AnyStore) {
         let key = key("table", None, len.to_string());
         let value = (0..len).map(|place| (place % 251) as u8).collect::<Vec<_>>();
         let version = done(insert(&store, &key, &value).await);
-        assert_eq!(
-            get(&store, &key).await.expect("it is there").value,
-            value,
-            "a value of {len} bytes"
-        );
+        assert_eq!(get(&store, &key).await.expect("it is there").value, value, "a value of {len} bytes");
         let reversed = value.into_iter().rev().collect::<Vec<_>>();
         done(swap(&store, &key, version, &reversed).await);
-        assert_eq!(
-            take(&store, &key).await.expect("it is there").value,
-            reversed,
-            "a value of {len} bytes"
-        );
+        assert_eq!(take(&store, &key).await.expect("it is there").value, reversed, "a value of {len} bytes");
     }
 }
 
 async fn what_lives_outlasts_writes_beside_what_expires(store: AnyStore) {
     let record = |at: u64, until: u64| {
         let value = until.to_string();
-        Record::new(value, UnixTime::from_secs(at), UnixTime::from_secs(until))
-            .expect("within bounds")
+        Record::new(value, UnixTime::from_secs(at), UnixTime::from_secs(until)).expect("within bounds")
     };
     // each second something begins that lives for one second and something that lives on
     for second in START..START + 200 {
-        for (id, until) in
-            [(format!("short {second}"), second + 1), (format!("long {second}"), START + 1000)]
-        {
+        for (id, until) in [(format!("short {second}"), second + 1), (format!("long {second}"), START + 1000)] {
             let key = key("table", None, id);
             done(store.insert(&key, record(second, until)).await.expect("an insert"));
         }
@@ -232,27 +199,19 @@ async fn what_lives_outlasts_writes_beside_what_expires(store: AnyStore) {
 async fn expiry_is_exact_by_the_clock(store: AnyStore) {
     let (clock, table) = table(&store);
     let until = table.now() + Duration::from_secs(60);
-    let insert =
-        async |id: &[u8]| done(table.insert(None, id, &1, until).await.expect("an insert"));
+    let insert = async |id: &[u8]| done(table.insert(None, id, &1, until).await.expect("an insert"));
     for id in [&b"read"[..], b"swapped", b"updated", b"taken early", b"taken late", b"inserted"] {
         insert(id).await;
     }
     let read = table.get(None, b"swapped").wait().await.expect("a read").expect("it is there");
 
     clock.advance(Duration::from_secs(60) - Duration::from_millis(1));
-    let lives = |stored: Option<Stored<u32>>| {
-        stored.is_some_and(|stored| stored.value == 1 && stored.expires_at == until)
-    };
+    let lives =
+        |stored: Option<Stored<u32>>| stored.is_some_and(|stored| stored.value == 1 && stored.expires_at == until);
     assert!(lives(table.get(None, b"read").wait().await.expect("a read")), "gone 1 ms too early");
-    assert!(
-        lives(table.take(None, b"taken early").await.expect("a take")),
-        "gone 1 ms too early for a take"
-    );
+    assert!(lives(table.take(None, b"taken early").await.expect("a take")), "gone 1 ms too early for a take");
     let lost = table.insert(None, b"inserted", &2, until).await.expect("an insert");
-    assert!(
-        matches!(lost, Outcome::Lost(Some(stored)) if stored.value == 1),
-        "an insert over what lives"
-    );
+    assert!(matches!(lost, Outcome::Lost(Some(stored)) if stored.value == 1), "an insert over what lives");
 
     clock.advance(Duration::from_millis(1));
     assert_eq!(table.get(None, b"read").wait().await.expect("a read"), None, "there at its expiry");
@@ -260,8 +219,7 @@ async fn expiry_is_exact_by_the_clock(store: AnyStore) {
     let later = until + Duration::from_secs(60);
     let swapped = table.swap(None, b"swapped", &read, &2, later).await.expect("a swap");
     assert_eq!(swapped, Outcome::Lost(None), "swapped at its expiry");
-    let found =
-        table.update(None, b"updated", |found, _| Change::<u32, _>::Keep(found.copied())).await;
+    let found = table.update(None, b"updated", |found, _| Change::<u32, _>::Keep(found.copied())).await;
     assert_eq!(found.expect("an update"), None, "updated at its expiry");
     assert!(
         matches!(table.insert(None, b"inserted", &2, later).await, Ok(Outcome::Done(_))),
@@ -270,11 +228,7 @@ async fn expiry_is_exact_by_the_clock(store: AnyStore) {
     let inserted = table.get(None, b"inserted").wait().await.expect("a read");
     assert_eq!(inserted.map(|stored| (stored.value, stored.expires_at)), Some((2, later)));
     table.remove(None, b"inserted").await.expect("a removal");
-    assert_eq!(
-        table.get(None, b"inserted").wait().await.expect("a read"),
-        None,
-        "there after its removal"
-    );
+    assert_eq!(table.get(None, b"inserted").wait().await.expect("a read"), None, "there after its removal");
 }
 
 async fn what_has_expired_is_no_hindrance(store: AnyStore) {
@@ -284,11 +238,7 @@ async fn what_has_expired_is_no_hindrance(store: AnyStore) {
         done(table.insert(None, b"id", &round, until).await.expect("an insert"));
         clock.advance(Duration::from_secs(1));
         let counted = table.update(None, b"counter", |found, now| {
-            Change::Put(
-                found.map_or(1, |count| count + 1),
-                now + Duration::from_secs(10),
-                found.copied(),
-            )
+            Change::Put(found.map_or(1, |count| count + 1), now + Duration::from_secs(10), found.copied())
         });
         assert!(counted.await.expect("an update") < Some(50));
     }
@@ -299,18 +249,12 @@ fn of_many_inserts_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) 
         let key = key("table", None, round.to_string());
         let key = &key;
         let won = race(run, |me| {
-            Box::pin(
-                async move { matches!(insert(store, key, me.to_string()).await, Outcome::Done(_)) },
-            )
+            Box::pin(async move { matches!(insert(store, key, me.to_string()).await, Outcome::Done(_)) })
         });
         assert_eq!(won.len(), 1, "of {THREADS} inserts of one key, these succeeded: {won:?}");
         run(Box::pin(async {
             let entry = get(store, key).await.expect("it is there");
-            assert_eq!(
-                entry.value,
-                won.iter().map(usize::to_string).collect::<String>(),
-                "not what the winner wrote"
-            );
+            assert_eq!(entry.value, won.iter().map(usize::to_string).collect::<String>(), "not what the winner wrote");
         }));
     }
 }
@@ -328,18 +272,12 @@ fn of_many_swaps_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + 
         }));
         let expected = lock(&version).take().expect("it is there");
         let won = race(run, |me| {
-            Box::pin(async move {
-                matches!(swap(store, key, expected, me.to_string()).await, Outcome::Done(_))
-            })
+            Box::pin(async move { matches!(swap(store, key, expected, me.to_string()).await, Outcome::Done(_)) })
         });
         assert_eq!(won.len(), 1, "of {THREADS} swaps of one version, these succeeded: {won:?}");
         run(Box::pin(async {
             let entry = get(store, key).await.expect("it is there");
-            assert_eq!(
-                entry.value,
-                won.iter().map(usize::to_string).collect::<String>(),
-                "not what the winner wrote"
-            );
+            assert_eq!(entry.value, won.iter().map(usize::to_string).collect::<String>(), "not what the winner wrote");
         }));
     }
 }
@@ -373,8 +311,7 @@ fn no_update_is_lost(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)
         })
     });
     run(Box::pin(async {
-        let counted =
-            table.get(None, b"counter").wait().await.expect("a read").expect("it is there");
+        let counted = table.get(None, b"counter").wait().await.expect("a read").expect("it is there");
         assert_eq!(counted.value as usize, THREADS * TASKS * EACH, "updates were lost");
     }));
 }

@@ -117,22 +117,14 @@ impl Disk {
         self.queue.as_ref().ok_or_else(|| StoreErrorKind::Unavailable.into())
     }
 
-    async fn write(
-        &self,
-        key: &Key,
-        expected: Option<Version>,
-        record: Record,
-    ) -> Result<Outcome, StoreError> {
+    async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<Outcome, StoreError> {
         let key = key.clone();
         self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
     }
 }
 
 impl Store for Disk {
-    fn get(
-        &self,
-        key: &Key,
-    ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
         MaybeReady::<Ready<_>>::Ready(file::guard(|| file::find(&self.database, key)))
     }
 
@@ -140,12 +132,7 @@ impl Store for Disk {
         self.write(key, None, record).await
     }
 
-    async fn swap(
-        &self,
-        key: &Key,
-        expected: Version,
-        record: Record,
-    ) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
         self.write(key, Some(expected), record).await
     }
 

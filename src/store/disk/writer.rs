@@ -8,7 +8,7 @@ use std::sync::{
 use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
 use super::{
-    file::{BY_EXPIRY, ENTRIES, META, begin_write, corrupt, decode, encode, expiry_key, guard},
+    file::{BY_EXPIRY, ENTRIES, Failed, META, begin_write, corrupt, decode, encode, expiry_key, guard},
     reply::{Reply, Sender, reply},
 };
 use crate::{
@@ -47,10 +47,7 @@ impl Queue {
     }
 
     /// Hands a write over; it never waits for room.
-    pub(super) fn send<T>(
-        &self,
-        job: impl FnOnce(Sender<T>) -> Job,
-    ) -> Result<Reply<T>, StoreError> {
+    pub(super) fn send<T>(&self, job: impl FnOnce(Sender<T>) -> Job) -> Result<Reply<T>, StoreError> {
         let (sender, reply) = reply();
         match self.0.try_send(job(sender)) {
             Ok(()) => Ok(reply),
@@ -94,12 +91,7 @@ impl Settled {
     }
 }
 
-fn commit(
-    database: &Database,
-    batch: Vec<Job>,
-    max_entries: u64,
-    settled: &mut Vec<Settled>,
-) -> Result<(), StoreError> {
+fn commit(database: &Database, batch: Vec<Job>, max_entries: u64, settled: &mut Vec<Settled>) -> Result<(), Failed> {
     let transaction = begin_write(database)?;
     let changed = {
         let mut tables = Tables::open(&transaction, max_entries)?;
@@ -109,7 +101,7 @@ fn commit(
         tables.finish()?
     };
     if changed {
-        transaction.commit().map_err(redb::Error::from)?;
+        transaction.commit()?;
     } else {
         transaction.abort()?;
     }
@@ -129,7 +121,7 @@ struct Tables<'txn> {
 }
 
 impl<'txn> Tables<'txn> {
-    fn open(transaction: &'txn WriteTransaction, max_entries: u64) -> Result<Self, StoreError> {
+    fn open(transaction: &'txn WriteTransaction, max_entries: u64) -> Result<Self, Failed> {
         let meta = transaction.open_table(META)?;
         let writes = meta.get("writes")?.map(|writes| writes.value());
         Ok(Self {
@@ -144,38 +136,31 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Does a write; an error is one of the file and fails all of its transaction.
-    fn apply(&mut self, job: Job, settled: &mut Vec<Settled>) -> Result<(), StoreError> {
+    fn apply(&mut self, job: Job, settled: &mut Vec<Settled>) -> Result<(), Failed> {
         match job {
             Job::Write { key, expected, record, sender } => {
                 let outcome = self.write(&key, expected, &record);
                 settled.push(match outcome {
                     Ok(outcome) => Settled::Write(outcome, sender),
-                    Err(error) if error.kind() == StoreErrorKind::Full => {
-                        Settled::Refused(error, sender)
-                    }
-                    Err(error) => {
+                    Err(Failed(error)) if error.kind() == StoreErrorKind::Full => Settled::Refused(error, sender),
+                    Err(Failed(error)) => {
                         sender.send(Err(error.clone()));
-                        return Err(error);
+                        return Err(error.into());
                     }
                 });
             }
             Job::Take { key, sender } => match self.take(&key) {
                 Ok(found) => settled.push(Settled::Take(found, sender)),
-                Err(error) => {
+                Err(Failed(error)) => {
                     sender.send(Err(error.clone()));
-                    return Err(error);
+                    return Err(error.into());
                 }
             },
         }
         Ok(())
     }
 
-    fn write(
-        &mut self,
-        key: &Key,
-        expected: Option<Version>,
-        record: &Record,
-    ) -> Result<Outcome, StoreError> {
+    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Outcome, Failed> {
         self.now = self.now.max(record.written_at());
         let found = self.find(key)?;
         if found.as_ref().map(|entry| entry.version) != expected {
@@ -185,23 +170,20 @@ impl<'txn> Tables<'txn> {
             Some(old) => {
                 self.by_expiry.remove(&*expiry_key(old.expires_at, key.as_bytes()))?;
             }
-            None if self.entries.len()? >= self.max_entries
-                && self.sweep(SWEPT_PER_COMMIT)? == 0 =>
-            {
-                return Err(StoreErrorKind::Full.into());
+            None if self.entries.len()? >= self.max_entries && self.sweep(SWEPT_PER_COMMIT)? == 0 => {
+                return Err(StoreError::from(StoreErrorKind::Full).into());
             }
             None => {}
         }
         self.writes += 1;
         self.changes += 1;
         let version = Version::from_u64(self.writes);
-        self.entries
-            .insert(key.as_bytes(), &*encode(version, record.expires_at(), record.value()))?;
+        self.entries.insert(key.as_bytes(), &*encode(version, record.expires_at(), record.value()))?;
         self.by_expiry.insert(&*expiry_key(record.expires_at(), key.as_bytes()), ())?;
         Ok(Outcome::Done(version))
     }
 
-    fn take(&mut self, key: &Key) -> Result<Option<Entry>, StoreError> {
+    fn take(&mut self, key: &Key) -> Result<Option<Entry>, Failed> {
         let found = self.find(key)?;
         if let Some(entry) = &found {
             self.changes += 1;
@@ -211,12 +193,12 @@ impl<'txn> Tables<'txn> {
         Ok(found)
     }
 
-    fn find(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+    fn find(&self, key: &Key) -> Result<Option<Entry>, Failed> {
         self.entries.get(key.as_bytes())?.map(|found| decode(found.value())).transpose()
     }
 
     /// Forgets at most `most` entries that have expired, and says how many.
-    fn sweep(&mut self, most: usize) -> Result<usize, StoreError> {
+    fn sweep(&mut self, most: usize) -> Result<usize, Failed> {
         let end = expiry_key(UnixTime::from_nanos(self.now.as_nanos().saturating_add(1)), &[]);
         let mut expired = Vec::new();
         for row in self.by_expiry.range(..&*end)?.take(most) {
@@ -231,7 +213,7 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Says whether there is anything to commit.
-    fn finish(mut self) -> Result<bool, StoreError> {
+    fn finish(mut self) -> Result<bool, Failed> {
         if self.changes == 0 {
             return Ok(false);
         }
