@@ -100,28 +100,29 @@ fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
     let mut acknowledged = [None; LANES as usize];
     let mut in_all = 0;
     for round in 0..200 {
+        // one in four dies at any time since its start, the others some writes and a moment later
+        let writes_first = if round % 4 == 0 { 0 } else { 1 + random.below(40) as usize };
         let mut child = start_child(path);
         let output = BufReader::new(child.stdout.take().unwrap());
-        let (opened, is_open) = channel();
+        let (enough, is_enough) = channel();
         let reader = thread::spawn(move || {
             let mut lines = Vec::new();
             for line in output.split(b'\n').map_while(Result::ok) {
-                match &line[..] {
-                    b"open" => opened.send(()).unwrap(),
-                    line if line.iter().all(|byte| b"0123456789 ".contains(byte)) && line.contains(&b' ') => {
-                        lines.push(String::from_utf8(line.to_vec()).unwrap());
+                // the rest is what the test harness says
+                if line.contains(&b' ') && line.iter().all(|byte| b"0123456789 ".contains(byte)) {
+                    lines.push(String::from_utf8(line).unwrap());
+                    if lines.len() == writes_first {
+                        enough.send(()).unwrap();
                     }
-                    // what the test harness says
-                    _ => {}
                 }
             }
             lines
         });
-        // one in four dies at any time since its start, the others while they write
-        if round % 4 != 0 {
-            is_open.recv().unwrap();
+        let wait = if writes_first == 0 { 20_000 } else { 3_000 };
+        if writes_first > 0 {
+            is_enough.recv().unwrap();
         }
-        thread::sleep(Duration::from_micros(random.below(25_000)));
+        thread::sleep(Duration::from_micros(random.below(wait)));
         child.kill().unwrap();
         child.wait().unwrap();
         let lines = reader.join().unwrap();
@@ -142,7 +143,6 @@ fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
             *acknowledged = found;
         }
     }
-    assert!(in_all > 2000, "only {in_all} writes in 200 rounds");
     println!("     200 kills, {in_all} writes acknowledged, none lost");
 }
 

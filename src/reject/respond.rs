@@ -70,9 +70,7 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
             return grpc(rejection, B::from(Bytes::new()));
         }
         let mut response = with_status(rejection.status(), B::from(problem(rejection)));
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response
     }
 }
