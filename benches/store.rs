@@ -34,8 +34,9 @@ fn main() {
     fs::create_dir_all(&directory).unwrap();
 
     println!("{:<46}{:>12}", "disk, durable writes of 200 bytes", "a second");
-    let naive = naive_commits(&directory.join("naive"));
+    let naive = naive_commits(&directory.join("naive"), true);
     row("one commit for each write (redb alone)", naive, naive);
+    row("the same in one phase", naive_commits(&directory.join("one phase"), false), naive);
     let disk = AnyStore::from(Disk::open(directory.join("disk")).unwrap());
     for writers in [1, 8, 64] {
         row(&format!("Disk, {writers} writers"), in_parallel(&disk, writers, insert_one), naive);
@@ -125,12 +126,13 @@ fn get_one(store: &AnyStore, lane: u64, number: u64) {
     assert!(found.unwrap().is_some());
 }
 
-fn naive_commits(path: &std::path::Path) -> f64 {
+fn naive_commits(path: &std::path::Path, two_phases: bool) -> f64 {
     let table = redb::TableDefinition::<&[u8], &[u8]>::new("rows");
     let database = redb::Database::create(path).unwrap();
     let (began, mut writes) = (Instant::now(), 0_u64);
     while began.elapsed() < LASTS {
-        let transaction = database.begin_write().unwrap();
+        let mut transaction = database.begin_write().unwrap();
+        transaction.set_two_phase_commit(two_phases);
         transaction.open_table(table).unwrap().insert(key("inserted", &[writes]).as_bytes(), &VALUE[..]).unwrap();
         transaction.commit().unwrap();
         writes += 1;
