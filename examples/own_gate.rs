@@ -69,9 +69,8 @@ async fn may_force(value: &HeaderValue) -> bool {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let handler = async |Extension(access): Extension<Access>| format!("{access:?}\n");
-    let app = Router::new()
-        .route("/", get(handler).post(handler))
-        .layer(GateLayer::new(ReadOnly).respond_with(ProblemJson));
+    let app =
+        Router::new().route("/", get(handler).post(handler)).layer(GateLayer::new(ReadOnly).respond_with(ProblemJson));
 
     let listener = TcpListener::bind(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".into())).await?;
     println!("listening on http://{}", listener.local_addr()?);
