@@ -16,6 +16,13 @@ pub(super) fn error(status: StatusCode, name: &str) -> Response<Body> {
     answer(status, JSON, format!("{{\"error\":\"{name}\"}}"))
 }
 
+/// Nobody knows who asks. RFC 9110 wants a challenge on every 401; a key in a header has no registered name.
+pub(super) fn unauthenticated() -> Response<Body> {
+    let mut response = error(StatusCode::UNAUTHORIZED, "unauthenticated");
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"));
+    response
+}
+
 pub(super) fn too_many() -> Response<Body> {
     let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));

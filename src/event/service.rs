@@ -97,7 +97,7 @@ impl Inner {
     fn authorized(&self, head: Head<'_>) -> Result<Query, Response<Body>> {
         let viewer = self.access.viewer(head);
         if viewer == Viewer::Nobody {
-            return Err(answer::error(StatusCode::UNAUTHORIZED, "unauthenticated"));
+            return Err(answer::unauthenticated());
         }
         let bad_query = || answer::error(StatusCode::BAD_REQUEST, "invalid_request");
         let query = Query::parse(head.uri().query().unwrap_or_default()).map_err(|_| bad_query())?;
