@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Ready, sync::Arc};
 
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     decision::{Admission, Decision, RateLimit, Refusal, RefusalReason, Spend},
@@ -128,7 +128,11 @@ impl fmt::Debug for RateLimitGate {
 
 fn no_such_tenant(error: TenantError) -> Rejection {
     let kind = if error.is_unknown() { Kind::Unauthenticated } else { Kind::InvalidRequest };
-    Rejection::new(kind, error.detail())
+    let rejection = Rejection::new(kind, error.detail());
+    match error.asks_for() {
+        Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
+        None => rejection,
+    }
 }
 
 /// A request that was charged, or that this layer does not charge.
