@@ -204,7 +204,7 @@ impl Memory {
             row.set_epoch(epoch);
             return true;
         }
-        row.replace(plan, place, epoch, context, |new| {
+        row.replace(plan.after(row.plan()), place, epoch, context, |new| {
             self.shard(key.hash).rows.pin().insert(key.owned(), new);
             match (row.place, place) {
                 (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),

@@ -116,8 +116,8 @@ impl Row {
     pub(super) fn decide(&self, context: Context<'_>, units: u32) -> Option<Verdict> {
         match self.plan.terms() {
             Terms::Limited { .. } => {}
-            Terms::Unlimited => return Some(Verdict::Unlimited),
-            Terms::Denied => return Some(Verdict::Denied),
+            Terms::Unlimited { .. } => return Some(Verdict::Unlimited),
+            Terms::Denied { .. } => return Some(Verdict::Denied),
         }
         if units > 0
             && let Some(standing) = self.known_refusal(context.now)
