@@ -1,6 +1,7 @@
 //! The state of one tenant, and the decision on it.
 
 use std::{
+    cmp::Reverse,
     iter::zip,
     mem, slice,
     sync::{
@@ -32,6 +33,15 @@ pub(super) struct Standing {
     pub(super) remaining: u32,
     /// When `remaining` rises; on a refusal, when the units would fit.
     pub(super) reset: Moment,
+}
+
+impl Standing {
+    /// Of two with as much left, the one whose units come back later: what is left rises only when both do, and never
+    /// above one that is whole.
+    fn is_tighter_than(self, other: Self) -> bool {
+        let order = |it: Self| (it.remaining, it.remaining < it.limit, Reverse(it.reset));
+        order(self) < order(other)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -291,7 +301,7 @@ fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units
         }
         if !measured.quota.is_shadow() {
             let standing = measured.standing(meter, context.now);
-            if tightest.is_none_or(|other| standing.remaining < other.remaining) {
+            if tightest.is_none_or(|other| standing.is_tighter_than(other)) {
                 tightest = Some(standing);
             }
         }
