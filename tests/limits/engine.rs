@@ -42,8 +42,11 @@ pub(crate) struct InMemory {
 
 impl InMemory {
     pub(crate) fn new(clock: ManualClock, plan: impl Into<Plan>) -> Self {
-        let limiter = Limiter::memory(Quotas::new(plan)).clock(clock.clone()).unwrap();
-        Self { limiter, clock }
+        Self::of(Limiter::memory(Quotas::new(plan)), clock)
+    }
+
+    pub(crate) fn of(limiter: Limiter, clock: ManualClock) -> Self {
+        Self { limiter: limiter.clock(clock.clone()).unwrap(), clock }
     }
 
     /// An engine that has no byte to give: logs of more than two entries get coarser.

@@ -152,7 +152,9 @@ impl<E: Engine> Drive<E> {
                 assert_admitted_as_peeked(before, admission.rate_limit, units);
                 if let PlanSpec::Limited(quotas) = &subject.plan {
                     let place = subject.log.add(now, units);
-                    assert_bound(quotas, &subject.log, now);
+                    if units > 0 {
+                        assert_bound(quotas, &subject.log, now);
+                    }
                     self.spends.push((number, place, admission.spend));
                 } else {
                     assert_eq!(subject.plan, PlanSpec::Unlimited);
