@@ -125,9 +125,11 @@ impl Memory {
             } else {
                 let _door =
                     self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
-                if !self.has_row(&key)
-                    && (self.bucket_in_use(&key, context.now).is_some() || !self.take_room())
-                {
+                if self.has_row(&key) {
+                    // another thread made it, and took the room for it
+                    continue;
+                }
+                if self.bucket_in_use(&key, context.now).is_some() || !self.take_room() {
                     return self.spend_from_bucket(&key, context, journal, use_row);
                 }
                 self.insert_new(&key, Row::new(plan, Place::Stranger, epoch));
