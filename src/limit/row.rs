@@ -269,7 +269,8 @@ impl Slots {
         let meters = match self {
             Self::One(meter) => slice::from_ref(meter),
             Self::Many(meters) => meters,
-            Self::Gone => &[],
+            // what was spent here may count in the row that took its place
+            Self::Gone => return false,
         };
         zip(meters, quotas).all(|(meter, measured)| meter.is_idle(measured.gauge, now))
     }
@@ -366,4 +367,23 @@ fn carry(
         context.budget.give_back(dropped.heap_bytes());
     }
     carried
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{budget::Budget, quota::Quota};
+
+    #[test]
+    fn a_row_that_was_replaced_is_not_idle_so_no_sweep_removes_its_successor() {
+        let plan = |limit| Plan::from(Quota::per_minute(limit).unwrap());
+        let budget = Budget::new(usize::MAX);
+        let context = Context { now: Moment::from_nanos(5), unix_at_zero: 0, budget: &budget };
+        let row = Row::new(plan(1), Place::Stranger, 0);
+        let mut successor = None;
+        row.replace(plan(2), Place::Stranger, 1, context, |new| successor = Some(new));
+        assert!(successor.is_some());
+        assert!(!row.is_idle(context.now));
+        assert!(!row.retire_if_idle(context));
+    }
 }
