@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::row::{Marks, NEVER, Standing};
+use super::row::{Marks, NEVER, Past, Standing};
 use crate::{
     clock::{Moment, UnixTime},
     tenant::Tenant,
@@ -177,7 +177,7 @@ pub struct Spend(pub(super) Option<Charge>);
 #[derive(Debug)]
 pub(super) struct Charge {
     pub(super) tenant: Tenant,
-    pub(super) plan: u32,
+    pub(super) past: Past,
     pub(super) units: u32,
     pub(super) marks: Marks,
 }

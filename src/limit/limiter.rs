@@ -126,6 +126,7 @@ impl Limiter {
         let context = self.context();
         memory.sweep(context, journal);
         memory.spend(tenant, context, journal, |charged, row| {
+            let past = row.past();
             let verdict = row.decide(context, units)?;
             Some(match verdict {
                 Verdict::Admitted { tightest, shadow, marks } => {
@@ -135,7 +136,7 @@ impl Limiter {
                     }
                     let charge = (keep_spend && units > 0).then(|| Charge {
                         tenant: charged.clone(),
-                        plan: row.plan().id(),
+                        past,
                         units,
                         marks,
                     });
@@ -176,14 +177,12 @@ impl Limiter {
     /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
     ///
     /// Only what this spend still holds is taken back: nothing once its window
-    /// has passed, and nothing if the tenant's plan has changed since.
+    /// has passed, and nothing if the tenant was [`reset`](Self::reset) or its plan has changed since.
     pub fn refund(&self, spend: Spend) -> Option<RateLimit> {
-        let Charge { tenant, plan, units, marks } = spend.0?;
+        let Charge { tenant, past, units, marks } = spend.0?;
         let context = self.context();
         let verdict = self.0.memory.on_own_row(&tenant, context, |row| {
-            if row.plan().id() == plan {
-                row.refund(context, &marks, units);
-            }
+            row.refund(context, past, &marks, units);
             row.decide(context, 0)
         })?;
         match verdict {

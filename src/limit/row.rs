@@ -6,7 +6,7 @@ use std::{
     mem, slice,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -70,6 +70,16 @@ pub(super) enum Place {
     Bucket,
 }
 
+/// Which past a spend belongs to: under which plan, and after which reset. A refund reaches no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Past {
+    plan: u32,
+    reset: u16,
+}
+
+/// How many resets there were, of any tenant: so a row that is made after one is not taken for the row before.
+static RESETS: AtomicU16 = AtomicU16::new(0);
+
 pub(super) struct Row {
     plan: Plan,
     pub(super) place: Place,
@@ -78,6 +88,8 @@ pub(super) struct Row {
     /// Until when one unit is refused, and by which quota: so a refusal takes no lock and writes nothing.
     refused_until: AtomicU64,
     refused_by: AtomicU8,
+    /// The reset after which all of this was spent.
+    reset: AtomicU16,
     slots: Mutex<Slots>,
 }
 
@@ -106,12 +118,18 @@ impl Row {
             epoch: AtomicU32::new(epoch),
             refused_until: AtomicU64::new(0),
             refused_by: AtomicU8::new(0),
+            reset: AtomicU16::new(RESETS.load(Ordering::Relaxed)),
             slots: Mutex::new(slots),
         }
     }
 
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Read before a decision: a reset in between takes the spend for one of before, which is not refunded.
+    pub(super) fn past(&self) -> Past {
+        Past { plan: self.plan.id(), reset: self.reset.load(Ordering::Relaxed) }
     }
 
     pub(super) fn epoch(&self) -> u32 {
@@ -165,8 +183,11 @@ impl Row {
     }
 
     /// Takes back what was spent under these marks, as far as it still counts.
-    pub(super) fn refund(&self, context: Context<'_>, marks: &Marks, units: u32) {
+    pub(super) fn refund(&self, context: Context<'_>, past: Past, marks: &Marks, units: u32) {
         let mut slots = self.lock();
+        if past != self.past() {
+            return;
+        }
         let Some(meters) = slots.meters() else { return };
         for ((meter, measured), mark) in zip(zip(meters, self.plan.measured()), marks) {
             meter.refresh(measured.gauge, context);
@@ -186,6 +207,7 @@ impl Row {
             context.budget.give_back(meter.heap_bytes());
             *meter = Meter::new(measured.gauge);
         }
+        self.reset.store(RESETS.fetch_add(1, Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.forget_refusal();
         Some(())
     }
@@ -218,7 +240,9 @@ impl Row {
         let Some(old) = slots.take_meters() else { return };
         self.forget_refusal();
         let carried = carry(self.plan.measured(), old, plan.measured(), context);
-        publish(Self::with_slots(plan, place, epoch, Slots::from_meters(carried)));
+        let mut new = Self::with_slots(plan, place, epoch, Slots::from_meters(carried));
+        *new.reset.get_mut() = self.reset.load(Ordering::Relaxed);
+        publish(new);
     }
 
     fn end(&self, slots: &mut Slots, context: Context<'_>) {

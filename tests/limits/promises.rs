@@ -217,9 +217,10 @@ fn a_reset_by_an_operator_voids_the_past_and_is_logged() {
     engine.reset(&tenant("acme"));
     assert!(spend(&engine, "acme", 2).is_some());
     let logged = events(&log, EventKind::TenantReset);
-    assert_eq!(logged.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(), [
-        Some(tenant("acme"))
-    ]);
+    assert_eq!(
+        logged.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(),
+        [Some(tenant("acme"))]
+    );
 }
 
 #[tokio::test]
@@ -235,7 +236,10 @@ async fn a_shadow_quota_logs_and_marks_what_it_would_refuse() {
         let (status, headers) = send(&layer, 200).await;
         assert_eq!(status, StatusCode::OK);
         assert_eq!(header(&headers, "x-ratelimit-would-refuse"), Some("trial"));
-        assert_eq!(["x-ratelimit-limit", "x-ratelimit-remaining"].map(|n| header(&headers, n)), shown);
+        assert_eq!(
+            ["x-ratelimit-limit", "x-ratelimit-remaining"].map(|n| header(&headers, n)),
+            shown
+        );
         let events = events(&log, EventKind::RateLimited);
         assert_eq!(
             events.iter().map(|event| (event.mode, event.policy)).collect::<Vec<_>>(),
@@ -295,11 +299,9 @@ fn a_tenant_leaves_its_bucket_only_when_nothing_is_spent_there() {
 
 #[tokio::test]
 async fn a_request_that_costs_more_than_the_quota_is_told_that_no_retry_helps() {
-    let (engine, log) = logged(Plan::new([
-        per_minute(5),
-        Quota::per_day(100).unwrap().named("daily").unwrap(),
-    ])
-    .unwrap());
+    let (engine, log) = logged(
+        Plan::new([per_minute(5), Quota::per_day(100).unwrap().named("daily").unwrap()]).unwrap(),
+    );
     let (status, headers) = send(&layer(&engine.limiter).cost(|_| 6), 200).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(header(&headers, "x-ratelimit-limit"), Some("5"));
@@ -370,7 +372,9 @@ async fn the_headers_round_the_reset_up_and_retry_after_is_never_0() {
     let clock = engine.clock();
     clock.advance(Duration::from_millis(250));
     send(&layer, 200).await;
-    for (wait, after) in [(60_000_000_000_u64, "60"), (59_000_000_001, "60"), (1_000_000, "1"), (1, "1")] {
+    for (wait, after) in
+        [(60_000_000_000_u64, "60"), (59_000_000_001, "60"), (1_000_000, "1"), (1, "1")]
+    {
         clock.set(tollgate::Moment::from_nanos(60_250_000_000 - wait));
         let (status, headers) = send(&layer, 200).await;
         assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);

@@ -31,8 +31,12 @@ fn runs() -> impl Strategy<Value = Run> {
             1 => 0..2 * per,
         ];
         let cost = prop_oneof![3 => Just(1), 1 => 1..60_u32];
-        vec((gap, 0..2_usize, cost), 1..150)
-            .prop_map(move |requests| Run { units, per, burst, requests })
+        vec((gap, 0..2_usize, cost), 1..150).prop_map(move |requests| Run {
+            units,
+            per,
+            burst,
+            requests,
+        })
     })
 }
 
