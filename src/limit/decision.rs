@@ -135,6 +135,8 @@ impl Decision {
 pub struct Admission {
     /// How the tenant stands now; `None` where no enforced quota applies.
     pub rate_limit: Option<RateLimit>,
+    /// A shadow quota that would have refused.
+    pub would_refuse: Option<&'static str>,
     /// What was spent, to be taken back if need be.
     pub spend: Spend,
 }

@@ -6,7 +6,7 @@ use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
 use super::{
     decision::{Admission, Decision, RateLimit, Refusal, RefusalReason, Spend},
-    headers::HeaderStyle,
+    headers::{HeaderStyle, mark_would_refuse},
     limiter::Limiter,
 };
 use crate::{
@@ -69,13 +69,16 @@ impl RateLimitGate {
         }
         let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         match self.limiter.decide(&tenant, units, self.keep.is_some()) {
-            Decision::Admitted(Admission { rate_limit, spend }) => Ok(RateLimitPass {
-                policy: self.policy(&tenant),
-                style: self.style,
-                settle: self.settle(spend),
-                marks: mark.map(|mark| (tenant, mark)),
-                rate_limit,
-            }),
+            Decision::Admitted(Admission { rate_limit, would_refuse, spend }) => {
+                Ok(RateLimitPass {
+                    policy: self.policy(&tenant),
+                    style: self.style,
+                    settle: self.settle(spend),
+                    marks: mark.map(|mark| (tenant, mark)),
+                    rate_limit,
+                    would_refuse,
+                })
+            }
             Decision::Refused(refusal) => Err(self.rejection(&tenant, refusal)),
         }
     }
@@ -139,6 +142,7 @@ fn no_such_tenant(error: TenantError) -> Rejection {
 /// The pass of a [`RateLimitGate`].
 pub struct RateLimitPass {
     rate_limit: Option<RateLimit>,
+    would_refuse: Option<&'static str>,
     policy: Option<HeaderValue>,
     style: HeaderStyle,
     marks: Option<(Tenant, u64)>,
@@ -156,6 +160,7 @@ impl RateLimitPass {
     fn through() -> Self {
         Self {
             rate_limit: None,
+            would_refuse: None,
             policy: None,
             style: HeaderStyle::none(),
             marks: None,
@@ -192,6 +197,9 @@ impl Pass for RateLimitPass {
         {
             self.rate_limit =
                 self.rate_limit.map(|before| after.with_shadow(before.would_refuse()));
+        }
+        if let Some(policy) = self.would_refuse {
+            mark_would_refuse(policy, headers);
         }
         if let Some(rate_limit) = &self.rate_limit {
             self.style.write(rate_limit, self.policy.as_ref(), status, headers);

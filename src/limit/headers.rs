@@ -73,9 +73,6 @@ impl HeaderStyle {
         if self.x_ratelimit {
             self.write_x_ratelimit(rate_limit, status, headers);
         }
-        if let Some(policy) = rate_limit.would_refuse() {
-            headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
-        }
         if self.ietf_draft_10 {
             write_ietf(rate_limit, policy, headers);
         }
@@ -103,6 +100,11 @@ impl HeaderStyle {
             headers.insert(RESET, number(value));
         }
     }
+}
+
+/// Says which shadow quota would have refused.
+pub(super) fn mark_would_refuse(policy: &'static str, headers: &mut HeaderMap) {
+    headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
 }
 
 /// Whether what a limiter further in has written tells the client more: that

@@ -140,15 +140,17 @@ impl Limiter {
                         units,
                         marks,
                     });
+                    let would_refuse = shadow.map(|shadow| shadow.policy);
                     let rate_limit = tightest.map(|standing| {
-                        self.rate_limit(standing, context.now)
-                            .with_shadow(shadow.map(|shadow| shadow.policy))
+                        self.rate_limit(standing, context.now).with_shadow(would_refuse)
                     });
-                    Decision::Admitted(Admission { rate_limit, spend: Spend(charge) })
+                    Decision::Admitted(Admission { rate_limit, would_refuse, spend: Spend(charge) })
                 }
-                Verdict::Unlimited => {
-                    Decision::Admitted(Admission { rate_limit: None, spend: Spend(None) })
-                }
+                Verdict::Unlimited => Decision::Admitted(Admission {
+                    rate_limit: None,
+                    would_refuse: None,
+                    spend: Spend(None),
+                }),
                 Verdict::Refused(standing) => {
                     let refusal =
                         Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
