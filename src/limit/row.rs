@@ -167,6 +167,12 @@ impl Row {
             self.refused_by
                 .store(by.and_then(|by| u8::try_from(by).ok()).unwrap_or(0), Ordering::Relaxed);
             self.refused_until.store(standing.reset.as_nanos(), Ordering::Release);
+        } else if matches!(verdict, Verdict::Admitted { .. })
+            && units > 0
+            && self.refused_until.load(Ordering::Relaxed) != 0
+        {
+            // it has passed; it must not come back with a clock that steps back
+            self.forget_refusal();
         }
         Some(verdict)
     }

@@ -125,6 +125,18 @@ fn a_tenant_denied_or_unlimited_for_a_while_has_spent_what_it_has_spent() {
 }
 
 #[test]
+fn a_refusal_that_has_passed_does_not_come_back_when_the_clock_steps_back() {
+    let (engine, _) = logged(per_minute(3));
+    spend(&engine, "acme", 3).unwrap();
+    assert!(spend(&engine, "acme", 1).is_none());
+    engine.clock().advance(60 * SECOND);
+    spend(&engine, "acme", 3).unwrap();
+    engine.clock().set(engine.clock().now() - nanos(1));
+    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 1) else { panic!("admitted") };
+    assert_eq!(refusal.rate_limit.unwrap().reset().as_nanos(), 120_000_000_000);
+}
+
+#[test]
 fn another_rule_starts_from_what_counts() {
     let plans: [Plan; 3] = [
         per_minute(10).into(),
