@@ -1,10 +1,15 @@
 //! The one command: `cargo bench -p tollgate-bench`, or `-- layer threads …` for some of the tables.
 
-use std::{env, path::Path};
+use std::{env, panic, path::Path, process};
 
 use tollgate_bench::{machine, sections};
 
 fn main() {
+    // a thread that fails must not leave the others waiting for it
+    panic::set_hook(Box::new(|info| {
+        eprintln!("{info}");
+        process::exit(101);
+    }));
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
