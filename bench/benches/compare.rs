@@ -13,11 +13,15 @@ fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
-    let sections: [(&str, &dyn Fn()); 4] = [
+    let sections: [(&str, &dyn Fn()); 8] = [
         ("layer", &sections::layer::run),
         ("threads", &sections::threads::run),
+        ("memory", &|| sections::memory::run(one)),
         ("alloc", &sections::alloc::run),
+        ("stalls", &sections::stalls::run),
+        ("server", &|| sections::server::run(one)),
         ("callgrind", &|| sections::instructions::run(one)),
+        ("maps", &sections::maps::run),
     ];
     for (name, section) in sections {
         if wanted.is_empty() || wanted.iter().any(|word| word == name) {

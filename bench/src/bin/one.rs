@@ -1,10 +1,12 @@
 //! One subject in a process of its own: what the sections start as a child, and a profiler likes.
 //!
-//! `one calls <subject> <budget> <tenants> <calls>`
+//! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
+//! `one serve <subject> <budget>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
+    sections::{memory, server},
     service::Inner,
     subject::{Budget, Kind, subject},
 };
@@ -27,6 +29,18 @@ fn run(arguments: &[&str]) -> Option<()> {
             let tenants = tenants.parse().ok()?;
             let mut subject = subject(Kind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
             subject.run(calls.parse().ok()?);
+            Some(())
+        }
+        ["memory", "quiet", kind] => {
+            memory::quiet(Kind::by_tag(kind)?);
+            Some(())
+        }
+        ["memory", "busy"] => {
+            memory::busy();
+            Some(())
+        }
+        ["serve", kind, budget] => {
+            server::serve(Kind::by_tag(kind)?, budget_of(budget)?);
             Some(())
         }
         _ => None,

@@ -3,6 +3,10 @@
 pub mod alloc;
 pub mod instructions;
 pub mod layer;
+pub mod maps;
+pub mod memory;
+pub mod server;
+pub mod stalls;
 pub mod threads;
 
 use std::time::Duration;
