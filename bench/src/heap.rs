@@ -31,10 +31,7 @@ pub fn count<T>(work: impl FnOnce() -> T) -> (T, Counts) {
     let result = work();
     ON.store(false, Relaxed);
     let after = counts();
-    let counts = Counts {
-        allocations: after.allocations - before.allocations,
-        live: after.live - before.live,
-    };
+    let counts = Counts { allocations: after.allocations - before.allocations, live: after.live - before.live };
     (result, counts)
 }
 

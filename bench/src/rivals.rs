@@ -49,9 +49,7 @@ impl KeyExtractor for FromHeader {
 
 type Config<M> = Arc<GovernorConfig<FromHeader, M>>;
 
-pub fn tower_governor_config(
-    budget: Budget,
-) -> Config<governor::middleware::StateInformationMiddleware> {
+pub fn tower_governor_config(budget: Budget) -> Config<governor::middleware::StateInformationMiddleware> {
     let (period, burst) = pace(budget);
     let mut builder = GovernorConfigBuilder::default().key_extractor(FromHeader).use_headers();
     let config = builder.period(period).burst_size(burst).finish();
@@ -87,8 +85,8 @@ impl<S> axum07::extract::FromRequestParts<S> for GcraKey {
 pub fn axum_gcra<S: Limited + Sync>(inner: S, budget: Budget, collects: bool) -> impl Limited {
     let (period, burst) = pace(budget);
     let burst = NonZeroU64::from(NonZeroU32::new(burst).expect("the burst is not zero"));
-    let mut builder = axum_gcra::RateLimitLayer::<GcraKey>::builder()
-        .with_default_quota(axum_gcra::gcra::Quota::new(period, burst));
+    let mut builder =
+        axum_gcra::RateLimitLayer::<GcraKey>::builder().with_default_quota(axum_gcra::gcra::Quota::new(period, burst));
     if !collects {
         builder = builder.with_gc_interval(u64::MAX);
     }

@@ -20,15 +20,9 @@ pub type Res = Response<Body>;
 pub const TENANT: HeaderName = HeaderName::from_static("x-tenant");
 
 /// A service that can be measured.
-pub trait Limited:
-    Service<Req, Response = Res, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-}
+pub trait Limited: Service<Req, Response = Res, Error = Infallible, Future: Send> + Clone + Send + 'static {}
 
-impl<S> Limited for S where
-    S: Service<Req, Response = Res, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-}
+impl<S> Limited for S where S: Service<Req, Response = Res, Error = Infallible, Future: Send> + Clone + Send + 'static {}
 
 /// Answers with an empty 200.
 #[derive(Clone, Copy, Debug, Default)]

@@ -39,9 +39,8 @@ impl Table {
 
     pub fn print(&self) {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-        };
+        let width =
+            |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
         let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
         for (number, row) in self.rows.iter().enumerate() {
             let cells: Vec<String> = widths

@@ -111,13 +111,7 @@ pub fn with_service<V: Visit>(kind: Kind, budget: Budget, inner: Inner, visit: V
 }
 
 /// As [`with_service`], with a limiter of tollgate that is set up already.
-pub fn with_limiter<V: Visit>(
-    kind: Kind,
-    budget: Budget,
-    inner: Inner,
-    limiter: Limiter,
-    visit: V,
-) -> V::Output {
+pub fn with_limiter<V: Visit>(kind: Kind, budget: Budget, inner: Inner, limiter: Limiter, visit: V) -> V::Output {
     let source = || HeaderTenant::new(TENANT.as_str()).expect("it is a name of a header");
     let layer = || RateLimitLayer::new(source(), limiter.clone());
     let ours = Some(limiter.clone());
@@ -129,9 +123,7 @@ pub fn with_limiter<V: Visit>(
             let layer = layer().headers(HeaderStyle::none()).without_extensions();
             visit.visit(layer.layer(inner), ours)
         }
-        Kind::TollgatePlainExtensions => {
-            visit.visit(layer().headers(HeaderStyle::none()).layer(inner), ours)
-        }
+        Kind::TollgatePlainExtensions => visit.visit(layer().headers(HeaderStyle::none()).layer(inner), ours),
         Kind::TowerGovernor => visit.visit(rivals::tower_governor_with_headers(inner, budget), None),
         Kind::TowerGovernorPlain => visit.visit(rivals::tower_governor_plain(inner, budget), None),
         Kind::AxumGcra => visit.visit(rivals::axum_gcra(inner, budget, false), None),

@@ -16,13 +16,8 @@ pub fn run() {
          answer that has headers already has paid for the first.\n"
     );
     let columns = [(Budget::Never, 0), (Budget::Never, 1), (Budget::Never, 2), (Budget::Spent, 0)];
-    let mut table = Table::new([
-        "subject",
-        "admitted, inner answer without headers",
-        "with 1 header",
-        "with 2 headers",
-        "refused",
-    ]);
+    let mut table =
+        Table::new(["subject", "admitted, inner answer without headers", "with 1 header", "with 2 headers", "refused"]);
     for kind in ALL {
         let cells = columns.map(|(budget, headers)| {
             let inner = Inner { headers };

@@ -52,9 +52,7 @@ fn table(count: u64) {
         }
     }
     let figures = |kind, budget| {
-        all.iter()
-            .find(|one| (one.kind, one.budget) == (kind, budget))
-            .map_or(&[][..], |one| one.nanos.as_slice())
+        all.iter().find(|one| (one.kind, one.budget) == (kind, budget)).map_or(&[][..], |one| one.nanos.as_slice())
     };
     let net = |values: &[f64]| -> Vec<f64> {
         let inner = figures(Kind::Inner, Budget::Never);

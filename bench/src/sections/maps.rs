@@ -130,29 +130,17 @@ pub fn run() {
         "`spend` finds a row and adds to it under its lock; `look` only reads, as a refusal does. 16-byte names, \
          foldhash; medians of {ROUNDS} interleaved rounds.\n"
     );
-    let mut table = Table::new([
-        "map",
-        "tenants",
-        "spend, 1 thread",
-        "spend, 2 threads",
-        "look, 1 thread",
-        "look, 2 threads",
-    ]);
+    let mut table =
+        Table::new(["map", "tenants", "spend, 1 thread", "spend, 2 threads", "look, 1 thread", "look, 2 threads"]);
     for count in [1, 10_000, 1_000_000] {
         let blocking = papaya::HashMap::builder().hasher(RandomState::default());
         let maps: [(&str, Box<dyn Candidate>); 4] = [
-            (
-                "papaya, a mutex a row",
-                Box::new(Papaya(blocking.resize_mode(ResizeMode::Blocking).build())),
-            ),
+            ("papaya, a mutex a row", Box::new(Papaya(blocking.resize_mode(ResizeMode::Blocking).build()))),
             ("papaya × 256, a mutex a row", Box::new(Shards::new())),
             ("dashmap", Box::new(Dash(dashmap::DashMap::with_hasher(RandomState::default())))),
             (
                 "dashmap, 256 shards",
-                Box::new(Dash(dashmap::DashMap::with_hasher_and_shard_amount(
-                    RandomState::default(),
-                    256,
-                ))),
+                Box::new(Dash(dashmap::DashMap::with_hasher_and_shard_amount(RandomState::default(), 256))),
             ),
         ];
         for (_, map) in &maps {

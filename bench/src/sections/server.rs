@@ -13,8 +13,8 @@ use http::Request;
 use http_body_util::Empty;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tollgate::Limiter;
 use tokio::{net::TcpListener, runtime, task};
+use tollgate::Limiter;
 
 use crate::{
     machine,
@@ -43,8 +43,7 @@ pub fn run(one: &Path) {
         (Kind::TollgateExtensions, Budget::Spent),
         (Kind::TowerGovernor, Budget::Spent),
     ];
-    let servers: Vec<_> =
-        subjects.into_iter().map(|(kind, budget)| (kind, budget, start(one, kind, budget))).collect();
+    let servers: Vec<_> = subjects.into_iter().map(|(kind, budget)| (kind, budget, start(one, kind, budget))).collect();
     let pinned = machine::pin(machine::cores() - 1);
     println!(
         "HTTP/1, one thread{}; {CONNECTIONS} kept-alive connections from {} send {REQUESTS} requests of {TENANTS} \

@@ -36,12 +36,7 @@ pub fn run() {
     }
     row(&mut table, "axum_gcra, collecting", "300k arrive", axum_gcra_arrive);
     row(&mut table, Kind::Tollgate.name(), "1M idle leave", leave);
-    row(
-        &mut table,
-        "tower_governor, retain_recent elsewhere",
-        "1M idle leave",
-        tower_governor_leave,
-    );
+    row(&mut table, "tower_governor, retain_recent elsewhere", "1M idle leave", tower_governor_leave);
     table.print();
 }
 
@@ -52,13 +47,7 @@ fn row(table: &mut Table, name: &str, what: &str, run: impl Fn() -> Calls) {
     let mut tails: Vec<Duration> = runs.iter().map(Calls::tail).collect();
     tails.sort();
     let count = runs.first().map_or(0, |calls| calls.took.len());
-    table.row([
-        name.to_owned(),
-        what.to_owned(),
-        count.to_string(),
-        micros(tails[ROUNDS / 2]),
-        worst.join(", "),
-    ]);
+    table.row([name.to_owned(), what.to_owned(), count.to_string(), micros(tails[ROUNDS / 2]), worst.join(", ")]);
 }
 
 #[derive(Default)]

@@ -19,14 +19,8 @@ use crate::{
 
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(60);
-const KINDS: [Kind; 6] = [
-    Kind::Inner,
-    Kind::Tollgate,
-    Kind::TollgateExtensions,
-    Kind::TowerGovernor,
-    Kind::AxumGcra,
-    Kind::Governor,
-];
+const KINDS: [Kind; 6] =
+    [Kind::Inner, Kind::Tollgate, Kind::TollgateExtensions, Kind::TowerGovernor, Kind::AxumGcra, Kind::Governor];
 
 pub fn run() {
     println!("### Two threads: nanoseconds of a whole call\n");
@@ -81,9 +75,7 @@ fn table(count: u64) {
     let cpu = |times: &[Times]| times.iter().map(|times| times.cpu).collect::<Vec<_>>();
     let wall = |times: &[Times]| times.iter().map(|times| times.wall).collect::<Vec<_>>();
     let inner = all.first().map(|one| cpu(&one.both)).unwrap_or_default();
-    let net = |values: &[f64]| -> Vec<f64> {
-        values.iter().zip(&inner).map(|(value, inner)| value - inner).collect()
-    };
+    let net = |values: &[f64]| -> Vec<f64> { values.iter().zip(&inner).map(|(value, inner)| value - inner).collect() };
     let mut table = Table::new([
         "subject",
         "",
@@ -122,13 +114,7 @@ fn table(count: u64) {
 }
 
 /// So many threads call at once; the mean of their times.
-fn together(
-    subject: &dyn Subject,
-    threads: usize,
-    calls: u64,
-    round: u64,
-    pinned: &mut bool,
-) -> Times {
+fn together(subject: &dyn Subject, threads: usize, calls: u64, round: u64, pinned: &mut bool) -> Times {
     let barrier = Barrier::new(threads);
     let all_pinned = AtomicBool::new(true);
     let times: Vec<Times> = thread::scope(|scope| {
@@ -143,10 +129,7 @@ fn together(
                     let (before, _) = scheduled();
                     let wall = own.run(calls);
                     let (after, _) = scheduled();
-                    Times {
-                        wall: wall.as_nanos() as f64 / calls as f64,
-                        cpu: (after - before) as f64 / calls as f64,
-                    }
+                    Times { wall: wall.as_nanos() as f64 / calls as f64, cpu: (after - before) as f64 / calls as f64 }
                 })
             })
             .collect();
