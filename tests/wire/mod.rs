@@ -1,0 +1,59 @@
+//! HTTP/1.1 as text, over a socket.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
+
+/// A connection that is kept open.
+pub(crate) struct Wire(BufReader<TcpStream>);
+
+impl Wire {
+    pub(crate) async fn to(address: SocketAddr) -> Self {
+        Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
+    }
+
+    /// Sends a request line and headers, one to a line; answers with the whole response but its date.
+    pub(crate) async fn ask(&mut self, head: &str) -> String {
+        let head = head.trim().lines().map(|line| format!("{}\r\n", line.trim())).collect::<String>();
+        self.send(&format!("{head}host: localhost\r\n\r\n")).await;
+        self.answer(head.starts_with("HEAD ")).await
+    }
+
+    pub(crate) async fn send(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// The next response, as it came but for its date.
+    pub(crate) async fn answer(&mut self, is_head: bool) -> String {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            head.push(char::from(self.0.read_u8().await.unwrap()));
+        }
+        let field = |name| head.lines().find_map(|line| line.strip_prefix(name));
+        let len = field("content-length: ").map_or(0, |len| len.parse().unwrap());
+        let mut body = vec![0; if is_head { 0 } else { len }];
+        self.0.read_exact(&mut body).await.unwrap();
+        let dated = head.lines().filter(|line| !line.starts_with("date: "));
+        let undated: Vec<&str> = dated.collect();
+        format!("{}\n{}", undated.join("\n"), String::from_utf8(body).unwrap())
+    }
+}
+
+/// The status of an answer.
+pub(crate) fn status(answer: &str) -> u16 {
+    answer.get("HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3)).unwrap().parse().unwrap()
+}
+
+/// The value of a header of an answer.
+pub(crate) fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+    let head = answer.split("\n\n").next()?;
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// The body of an answer.
+pub(crate) fn body(answer: &str) -> &str {
+    answer.split_once("\n\n").unwrap().1
+}
