@@ -1,7 +1,6 @@
 //! The rate limit mounted in real servers, seen from the other end of a socket.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
-#![allow(clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
 mod wire;
 

@@ -1,10 +1,11 @@
 //! HTTP/1.1 as text, over a socket.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
+    time::timeout,
 };
 
 /// A connection that is kept open.
@@ -28,10 +29,7 @@ impl Wire {
 
     /// The next response, as it came but for its date.
     pub(crate) async fn answer(&mut self, is_head: bool) -> String {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            head.push(char::from(self.0.read_u8().await.unwrap()));
-        }
+        let head = self.until("\r\n\r\n").await;
         let field = |name| head.lines().find_map(|line| line.strip_prefix(name));
         let len = field("content-length: ").map_or(0, |len| len.parse().unwrap());
         let mut body = vec![0; if is_head { 0 } else { len }];
@@ -39,6 +37,20 @@ impl Wire {
         let dated = head.lines().filter(|line| !line.starts_with("date: "));
         let undated: Vec<&str> = dated.collect();
         format!("{}\n{}", undated.join("\n"), String::from_utf8(body).unwrap())
+    }
+
+    /// What comes, up to and with this text. A test that hangs is one that fails.
+    pub(crate) async fn until(&mut self, end: &str) -> String {
+        let mut text = String::new();
+        let read = async {
+            while !text.ends_with(end) {
+                text.push(char::from(self.0.read_u8().await.unwrap()));
+            }
+        };
+        if timeout(Duration::from_secs(60), read).await.is_err() {
+            panic!("{end:?} never came, only {text:?}");
+        }
+        text
     }
 }
 
