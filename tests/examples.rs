@@ -136,14 +136,16 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
 
     // and nobody else's business
     assert_eq!(json(&wire.ask(&as_acme).await)["events"], Value::Array(Vec::new()));
-    for (key, answer) in [
+    for (request, expected) in [
         ("GET /events/log?tenant=globex HTTP/1.1\nx-api-key: demo-acme-key", 403),
         ("GET /events/log HTTP/1.1\nx-api-key: guessed", 401),
         ("GET /events/log HTTP/1.1\nx-operator-key: guessed", 401),
         ("GET /events/log HTTP/1.1", 401),
         ("GET /events/stream HTTP/1.1", 401),
     ] {
-        assert_eq!(status(&wire.ask(key).await), answer, "{key}");
+        let answer = wire.ask(request).await;
+        assert_eq!(status(&answer), expected, "{request}");
+        assert_eq!(header(&answer, "www-authenticate").is_some(), expected == 401, "{request}");
     }
 
     // acme has lost nothing by it

@@ -105,6 +105,8 @@ fn lines(text: &str) -> String {
 const ACME: &str = "GET / HTTP/1.1\nx-tenant: acme";
 
 async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock, content_type: &str) {
+    // so that no reset falls on a whole second
+    clock.advance(Duration::from_millis(250));
     let mut wire = Wire::to(server.address).await;
     let first = wire.ask(ACME).await;
     let content_type = format!("content-type: {content_type}\n");
@@ -116,7 +118,7 @@ async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock,
             {content_type}x-ratelimit-remaining: 599
             x-ratelimit: 600
             x-ratelimit-limit: 600
-            x-ratelimit-reset: 1000000060
+            x-ratelimit-reset: 1000000061
             content-length: 5
 
             hello"
@@ -136,7 +138,7 @@ async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock,
         x-ratelimit-remaining: 0
         x-ratelimit: 600
         x-ratelimit-limit: 600
-        x-ratelimit-reset: 1000000060
+        x-ratelimit-reset: 1000000061
         retry-after: 30
         content-length: 206
 
