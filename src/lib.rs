@@ -1,19 +1,33 @@
-//! tollgate
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // Each module uses only modules that stand above it; tests/architecture.rs checks it.
 mod error;
 mod clock;
 mod trace;
+mod encoding;
+mod secret;
+mod form;
+mod json;
 mod number;
 mod head;
+pub mod cookie;
 pub mod body;
+mod replay;
 pub mod tenant;
 pub mod event;
 pub mod reject;
 pub mod gate;
 pub mod limit;
+pub mod store;
+pub mod pkce;
+#[cfg(feature = "axum")]
+mod extract;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 
+#[cfg(feature = "axum")]
+pub use crate::extract::MissingLayer;
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},
     error::ConfigError,
@@ -21,6 +35,9 @@ pub use crate::{
     gate::{Gate, GateLayer, MaybeReady, Pass},
     head::Head,
     limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
-    reject::{Kind, ProblemJson, Rejection, Respond, StatusOnly},
+    pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer},
+    reject::{Kind, OAuthJson, ProblemJson, Rejection, Respond, StatusOnly},
+    replay::Replay,
+    secret::{Digest, Secret},
     tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
 };

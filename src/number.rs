@@ -1,79 +1,44 @@
 //! Numbers as header values, without formatting the common ones.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::LazyLock};
 
 use http::HeaderValue;
 
-/// The numbers below this stand ready in one text.
-const READY: usize = 10_000;
+/// The numbers below this stand ready.
+const READY: u64 = 2_000;
 
-static TEXT: &str = match std::str::from_utf8(&DIGITS) {
-    Ok(text) => text,
-    Err(_) => "",
-};
+/// How many other numbers each thread keeps.
+const RECENT: u64 = 64;
 
-/// All numbers below [`READY`], one after the other.
-static DIGITS: [u8; offset(READY)] = digits();
-
-/// A number as a header value. Up to 9999 it costs neither an allocation nor a count of references.
-pub(crate) fn number(value: u64) -> HeaderValue {
-    match usize::try_from(value) {
-        Ok(small) if small < READY => match TEXT.get(offset(small)..offset(small + 1)) {
-            Some(text) => HeaderValue::from_static(text),
-            None => HeaderValue::from(value),
-        },
-        _ => HeaderValue::from(value),
-    }
-}
+/// Static texts, so that a copy neither allocates nor counts references: a count that all threads share would be the
+/// dearest thing in a response.
+static SMALL: LazyLock<Vec<HeaderValue>> =
+    LazyLock::new(|| (0..READY).map(|number| HeaderValue::from_static(number.to_string().leak())).collect());
 
 thread_local! {
-    /// The latest numbers of [`recent`], each in the place that its low bits give.
-    static RECENT: RefCell<[Option<(u64, HeaderValue)>; 64]> = const { RefCell::new([const { None }; 64]) };
+    /// Each number in the place that its low bits give.
+    static KEPT: RefCell<[Option<(u64, HeaderValue)>; RECENT as usize]> =
+        const { RefCell::new([const { None }; RECENT as usize]) };
 }
 
-/// A number that will be wanted again soon on this thread, such as a time in seconds: it is formatted once.
-pub(crate) fn recent(value: u64) -> HeaderValue {
-    RECENT.with(|recent| {
-        // never borrowed: nothing is called while it is
-        let Ok(mut recent) = recent.try_borrow_mut() else { return number(value) };
-        let Some(place) = usize::try_from(value % 64).ok().and_then(|place| recent.get_mut(place)) else {
-            return number(value);
-        };
+/// A number as a header value. A small one, or one that this thread has asked for lately, such as a limit or a time in
+/// seconds, is not formatted.
+pub(crate) fn number(value: u64) -> HeaderValue {
+    match usize::try_from(value).ok().and_then(|place| SMALL.get(place)) {
+        Some(ready) => ready.clone(),
+        None => kept(value),
+    }
+}
+
+fn kept(value: u64) -> HeaderValue {
+    KEPT.with_borrow_mut(|kept| {
+        let place = usize::try_from(value % RECENT).ok().and_then(|place| kept.get_mut(place));
         match place {
-            Some((known, text)) if *known == value => text.clone(),
-            _ => {
-                let text = number(value);
-                *place = Some((value, text.clone()));
-                text
-            }
+            Some(Some((known, text))) if *known == value => text.clone(),
+            Some(place) => place.insert((value, HeaderValue::from(value))).1.clone(),
+            None => HeaderValue::from(value),
         }
     })
-}
-
-/// Where a number begins in the text.
-const fn offset(number: usize) -> usize {
-    match number {
-        0..=9 => number,
-        10..=99 => 10 + (number - 10) * 2,
-        100..=999 => 190 + (number - 100) * 3,
-        _ => 2890 + (number - 1000) * 4,
-    }
-}
-
-#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
-const fn digits() -> [u8; offset(READY)] {
-    let mut text = [0; offset(READY)];
-    let mut number = 0;
-    while number < READY {
-        let (mut place, mut rest) = (offset(number + 1), number);
-        while place > offset(number) {
-            place -= 1;
-            text[place] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        number += 1;
-    }
-    text
 }
 
 #[cfg(test)]
@@ -81,11 +46,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_reads_as_itself() {
-        for value in (0..READY as u64 + 10).chain([u64::from(u32::MAX), u64::MAX]) {
+    fn every_number_reads_as_itself_each_time() {
+        for value in (0..10 * READY).chain([u64::from(u32::MAX), u64::MAX]) {
             assert_eq!(number(value), value.to_string());
-            assert_eq!(recent(value), value.to_string());
-            assert_eq!(recent(value), value.to_string());
+            assert_eq!(number(value), value.to_string());
         }
     }
 }

@@ -161,8 +161,8 @@ impl Table {
     }
 
     /// Keeps of an event what is not its tenant's: kind, mode and count.
-    fn merge(&mut self, event: Event, append: &mut impl FnMut(Event)) {
-        let event = Event { tenant: None, policy: None, limit: 0, remaining: 0, reset: None, ..event };
+    fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
+        (event.tenant, event.policy, event.limit, event.remaining, event.reset) = (None, None, 0, 0, None);
         match self.merged.iter_mut().find(|merged| merged.kind == event.kind && merged.mode == event.mode) {
             Some(merged) if merged.at.as_secs() == event.at.as_secs() => add(merged, &event),
             Some(merged) => append(std::mem::replace(merged, event)),
@@ -268,7 +268,9 @@ mod tests {
         stripes.budget.set(100);
         let mut shown = Vec::new();
         for n in 0..10_000 {
-            stripes.tally(&refusal(&format!("t{n}"), UnixTime::from_secs(5)), |event| shown.push(event));
+            stripes.tally(&refusal(&format!("t{n}"), UnixTime::from_secs(5)), |event| {
+                shown.push(event);
+            });
         }
         assert_eq!(shown.len(), 100);
         shown.extend(drained(&stripes));
@@ -282,7 +284,11 @@ mod tests {
         let stripes = Stripes::with_stripes(64);
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| (0..100).for_each(|_| stripes.tally(&refusal("acme", UnixTime::from_secs(5)), |_| ())));
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        stripes.tally(&refusal("acme", UnixTime::from_secs(5)), |_| ());
+                    }
+                });
             }
         });
         let rest = drained(&stripes);

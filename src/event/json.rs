@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Event;
+use crate::{clock::UnixTime, tenant::Tenant};
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -52,12 +53,12 @@ fn line(event: &Event) -> Line<'_> {
         id: event.id,
         at: event.at.as_millis(),
         kind: event.kind.as_str(),
-        tenant: event.tenant.as_ref().map(|tenant| tenant.as_str()),
+        tenant: event.tenant.as_ref().map(Tenant::as_str),
         policy,
         mode: event.mode.as_str(),
         limit: policy.map(|_| event.limit),
         remaining: policy.map(|_| event.remaining),
-        reset: policy.and(event.reset).map(|reset| reset.as_secs_ceil()),
+        reset: policy.and(event.reset).map(UnixTime::as_secs_ceil),
         count: event.count,
     }
 }
@@ -65,7 +66,7 @@ fn line(event: &Event) -> Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::UnixTime, event::EventKind};
+    use crate::event::EventKind;
 
     #[test]
     fn a_refusal_shows_its_limit_and_a_reset_does_not() {

@@ -37,3 +37,19 @@ pub use self::{
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_outlives_a_panic_of_its_holder() {
+        let mutex = Mutex::new(1);
+        let holder = || {
+            let _guard = lock(&mutex);
+            panic!("with the lock in hand");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(holder)).is_err());
+        assert_eq!(*lock(&mutex), 1);
+    }
+}

@@ -84,8 +84,11 @@ impl Inner {
             Route::Page => answer::asset("text/html; charset=utf-8", include_str!("page.html")),
             Route::Script => answer::asset("text/javascript; charset=utf-8", include_str!("page.js")),
             Route::Style => answer::asset("text/css; charset=utf-8", include_str!("page.css")),
-            Route::Log => self.authorized(head).map_or_else(|refusal| refusal, |query| self.log(&query)),
-            Route::Stream => self.authorized(head).map_or_else(|refusal| refusal, |query| self.stream(head, query)),
+            Route::Log | Route::Stream => match self.authorized(head) {
+                Ok(query) if route == Route::Log => answer::json(json::page(&self.log.read(&query))),
+                Ok(query) => self.stream(head, query),
+                Err((status, name)) => answer::error(status, name),
+            },
         };
         match *head.method() {
             Method::HEAD => answer::without_body(response),
@@ -94,22 +97,19 @@ impl Inner {
     }
 
     /// The query of the request, cut down to what its sender may read.
-    fn authorized(&self, head: Head<'_>) -> Result<Query, Response<Body>> {
-        let viewer = self.access.viewer(head);
-        if viewer == Viewer::Nobody {
-            return Err(answer::unauthenticated());
+    fn authorized(&self, head: Head<'_>) -> Result<Query, (StatusCode, &'static str)> {
+        let own = match self.access.viewer(head) {
+            Viewer::Nobody => return Err((StatusCode::UNAUTHORIZED, "unauthenticated")),
+            Viewer::Tenant(own) => Some(own),
+            Viewer::Operator => None,
+        };
+        let query = Query::parse(head.uri().query().unwrap_or_default());
+        let query = query.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
+        match own {
+            None => Ok(query),
+            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => Ok(query.tenant(own)),
+            Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
         }
-        let bad_query = || answer::error(StatusCode::BAD_REQUEST, "invalid_request");
-        let query = Query::parse(head.uri().query().unwrap_or_default()).map_err(|_| bad_query())?;
-        match viewer {
-            Viewer::Tenant(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => Ok(query.tenant(own)),
-            Viewer::Operator => Ok(query),
-            Viewer::Tenant(_) | Viewer::Nobody => Err(answer::error(StatusCode::FORBIDDEN, "forbidden")),
-        }
-    }
-
-    fn log(&self, query: &Query) -> Response<Body> {
-        answer::json(json::page(&self.log.read(query)))
     }
 
     fn stream(&self, head: Head<'_>, mut query: Query) -> Response<Body> {
@@ -130,7 +130,7 @@ impl Inner {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Route {
     Page,
     Script,

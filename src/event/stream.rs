@@ -76,3 +76,31 @@ impl http_body::Body for Live {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, task::Waker};
+
+    use http_body::Body;
+
+    use super::*;
+    use crate::event::core::Core;
+
+    fn poll(live: &mut Live) -> Option<Bytes> {
+        match Pin::new(live).poll_frame(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(frame) => Some(frame.unwrap().unwrap().into_data().unwrap()),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_silent_stream_shows_that_it_lives_once_for_each_heartbeat() {
+        let core = Arc::new(Core::new(10));
+        let mut live = Live::new(StreamSeat::take(&core, None, 1).unwrap(), Query::new());
+        assert_eq!(poll(&mut live).unwrap(), "retry: 2000\n\n");
+        assert_eq!(poll(&mut live), None);
+        core.streams.beat();
+        assert_eq!(poll(&mut live).unwrap(), ": alive\n\n");
+        assert_eq!(poll(&mut live), None);
+    }
+}

@@ -1,9 +1,14 @@
 //! [`HeaderStyle`]: which headers tell a client how it stands.
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use std::{iter::zip, sync::LazyLock};
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use super::decision::RateLimit;
-use crate::number::{number, recent};
+use crate::{
+    clock::{UnixTime, ceil_seconds},
+    number::number,
+};
 
 const LIMIT_SEED: HeaderName = HeaderName::from_static("x-ratelimit");
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -62,7 +67,7 @@ impl HeaderStyle {
         self.ietf_draft_10
     }
 
-    /// Writes the families into a response with this status.
+    /// Writes the families into the response of an admitted request.
     pub(super) fn write(
         self,
         rate_limit: &RateLimit,
@@ -71,17 +76,32 @@ impl HeaderStyle {
         headers: &mut HeaderMap,
     ) {
         if self.x_ratelimit {
-            self.write_x_ratelimit(rate_limit, status, headers);
+            if headers.is_empty() {
+                *headers = Template::admitted().filled(|field| self.value(field, rate_limit));
+            } else {
+                self.insert(rate_limit, status, headers);
+            }
         }
         if let Some(policy) = rate_limit.would_refuse() {
             headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
         }
-        if self.ietf_draft_10 {
-            write_ietf(rate_limit, policy, headers);
-        }
+        self.write_ietf(rate_limit, policy, headers);
     }
 
-    fn write_x_ratelimit(self, rate_limit: &RateLimit, status: StatusCode, headers: &mut HeaderMap) {
+    /// The headers of a refusal, `retry-after` among them unless no retry helps.
+    pub(super) fn refusal(self, rate_limit: &RateLimit, policy: Option<&HeaderValue>) -> HeaderMap {
+        let retry_helps = rate_limit.reset_unix().is_some();
+        let mut headers = match (self.x_ratelimit, retry_helps) {
+            (true, true) => Template::refused().filled(|field| self.value(field, rate_limit)),
+            (true, false) => Template::impossible().filled(|field| self.value(field, rate_limit)),
+            (false, true) => HeaderMap::from_iter([(RETRY_AFTER, self.value(Field::RetryAfter, rate_limit))]),
+            (false, false) => HeaderMap::new(),
+        };
+        self.write_ietf(rate_limit, policy, &mut headers);
+        headers
+    }
+
+    fn insert(self, rate_limit: &RateLimit, status: StatusCode, headers: &mut HeaderMap) {
         let remaining = u64::from(rate_limit.remaining());
         if let Some(inner) = headers.insert(REMAINING, number(remaining))
             && says_more(&inner, remaining, status)
@@ -89,13 +109,91 @@ impl HeaderStyle {
             headers.insert(REMAINING, inner);
             return;
         }
-        let limit = number(u64::from(rate_limit.limit()));
-        headers.insert(LIMIT_SEED, limit.clone());
-        headers.insert(LIMIT, limit);
-        if let Some(reset) = rate_limit.reset_unix() {
-            let seconds = if self.delta_seconds { ceil_seconds(rate_limit) } else { reset.as_secs_ceil() };
-            headers.insert(RESET, recent(seconds));
+        headers.insert(LIMIT_SEED, self.value(Field::Limit, rate_limit));
+        headers.insert(LIMIT, self.value(Field::Limit, rate_limit));
+        headers.insert(RESET, self.value(Field::Reset, rate_limit));
+    }
+
+    fn value(self, field: Field, rate_limit: &RateLimit) -> HeaderValue {
+        number(match field {
+            Field::Limit => u64::from(rate_limit.limit()),
+            Field::Remaining => u64::from(rate_limit.remaining()),
+            Field::Reset if self.delta_seconds => ceil_seconds(rate_limit.wait()),
+            Field::Reset => rate_limit.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
+            // never 0, which would invite a retry at once
+            Field::RetryAfter => ceil_seconds(rate_limit.wait()).max(1),
+        })
+    }
+
+    /// Both fields are lists, to which each limiter adds its own.
+    fn write_ietf(self, rate_limit: &RateLimit, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
+        if !self.ietf_draft_10 {
+            return;
         }
+        let mut field = format!("\"{}\";r={}", rate_limit.policy(), rate_limit.remaining());
+        if rate_limit.reset_unix().is_some() {
+            field.push_str(&format!(";t={}", ceil_seconds(rate_limit.wait())));
+        }
+        if let Ok(field) = HeaderValue::try_from(field) {
+            headers.append(RATELIMIT, field);
+        }
+        if let Some(policy) = policy {
+            headers.append(RATELIMIT_POLICY, policy.clone());
+        }
+    }
+}
+
+/// What a header says.
+#[derive(Clone, Copy)]
+enum Field {
+    Limit,
+    Remaining,
+    Reset,
+    RetryAfter,
+}
+
+/// The names in a map. A copy of it, with the values put in, costs half of so many inserts, which hash each name.
+struct Template {
+    map: HeaderMap,
+    /// What stands where, in the order in which the map is walked.
+    fields: Vec<Field>,
+}
+
+impl Template {
+    fn admitted() -> &'static Self {
+        static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING, RESET]));
+        &TEMPLATE
+    }
+
+    fn refused() -> &'static Self {
+        static TEMPLATE: LazyLock<Template> =
+            LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING, RESET, RETRY_AFTER]));
+        &TEMPLATE
+    }
+
+    fn impossible() -> &'static Self {
+        static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING]));
+        &TEMPLATE
+    }
+
+    fn of(names: &[HeaderName]) -> Self {
+        let map: HeaderMap = names.iter().map(|name| (name.clone(), HeaderValue::from_static("0"))).collect();
+        let field = |name: &HeaderName| match name {
+            name if *name == REMAINING => Field::Remaining,
+            name if *name == RESET => Field::Reset,
+            name if *name == RETRY_AFTER => Field::RetryAfter,
+            _ => Field::Limit,
+        };
+        let fields = map.keys().map(field).collect();
+        Self { map, fields }
+    }
+
+    fn filled(&self, value: impl Fn(Field) -> HeaderValue) -> HeaderMap {
+        let mut map = self.map.clone();
+        for (place, field) in zip(map.values_mut(), &self.fields) {
+            *place = value(*field);
+        }
+        map
     }
 }
 
@@ -104,24 +202,6 @@ impl HeaderStyle {
 fn says_more(inner_remaining: &HeaderValue, remaining: u64, status: StatusCode) -> bool {
     let inner = || inner_remaining.to_str().ok()?.parse::<u64>().ok();
     status == StatusCode::TOO_MANY_REQUESTS || inner().is_some_and(|inner| inner <= remaining)
-}
-
-fn ceil_seconds(rate_limit: &RateLimit) -> u64 {
-    u64::try_from(rate_limit.wait().as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
-}
-
-/// Both fields are lists, to which each limiter adds its own.
-fn write_ietf(rate_limit: &RateLimit, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
-    let mut field = format!("\"{}\";r={}", rate_limit.policy(), rate_limit.remaining());
-    if rate_limit.reset_unix().is_some() {
-        field.push_str(&format!(";t={}", ceil_seconds(rate_limit)));
-    }
-    if let Ok(field) = HeaderValue::try_from(field) {
-        headers.append(RATELIMIT, field);
-    }
-    if let Some(policy) = policy {
-        headers.append(RATELIMIT_POLICY, policy.clone());
-    }
 }
 
 impl Default for HeaderStyle {

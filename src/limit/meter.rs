@@ -55,6 +55,7 @@ impl Meter {
     }
 
     /// Lets go what no longer counts. The other methods expect it.
+    #[inline]
     pub(super) fn refresh(&mut self, gauge: Gauge, context: Context<'_>) {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(measure)) => log.expire(measure, context.now, context.budget),
@@ -76,38 +77,36 @@ impl Meter {
     }
 
     /// Until when so many units, at most the limit, do not fit; `None` where they fit now.
+    #[inline]
     pub(super) fn full_until(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> Option<Moment> {
-        if let (Self::Smooth(smooth), Gauge::Smooth(pace)) = (self, gauge) {
-            return smooth.plan(pace, now, units).err();
+        match (self, gauge) {
+            // none is asked for: it fits however much is spent
+            _ if units == 0 => None,
+            (Self::Window(log), Gauge::Window(measure)) => {
+                let over = over(log.used(), units, limit);
+                (over > 0).then(|| log.freed_at(measure, over))
+            }
+            (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.plan(pace, now, units).err(),
+            (Self::Fixed(fixed), Gauge::Fixed { .. }) => (over(fixed.used(), units, limit) > 0).then(|| fixed.ends()),
+            _ => None,
         }
-        let over = self.over(gauge, limit, now, units);
-        (over > 0).then(|| self.freed_at(gauge, now, over))
     }
 
     /// When one more unit than now will be left; now, where nothing is spent.
+    #[inline]
     pub(super) fn rises_at(&self, gauge: Gauge, limit: u32, now: Moment) -> Moment {
         match (self, gauge) {
+            (Self::Window(log), Gauge::Window(measure)) if log.used() > 0 => {
+                log.freed_at(measure, over(log.used(), 1, limit).max(1))
+            }
             (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.next_rise(pace, now),
-            _ if self.used(gauge, now) == 0 => now,
-            _ => self.freed_at(gauge, now, self.over(gauge, limit, now, 1).max(1)),
-        }
-    }
-
-    /// How many units too many there would be.
-    fn over(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> u32 {
-        let wanted = u64::from(self.used(gauge, now)) + u64::from(units);
-        u32::try_from(wanted.saturating_sub(u64::from(limit))).unwrap_or(u32::MAX)
-    }
-
-    fn freed_at(&self, gauge: Gauge, now: Moment, units: u32) -> Moment {
-        match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => log.freed_at(measure, units),
-            (Self::Fixed(fixed), Gauge::Fixed { .. }) => fixed.ends(),
+            (Self::Fixed(fixed), Gauge::Fixed { .. }) if fixed.used() > 0 => fixed.ends(),
             _ => now,
         }
     }
 
     /// Spends units that were found to fit; the mark that is returned finds them again for a refund.
+    #[inline]
     pub(super) fn charge(&mut self, gauge: Gauge, context: Context<'_>, units: u32) -> Moment {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(measure)) => log.add(measure, context.now, units, context.budget),
@@ -171,4 +170,11 @@ impl Meter {
             Self::Smooth(_) | Self::Fixed(_) => 0,
         }
     }
+}
+
+/// How many units too many there would be.
+#[inline]
+fn over(used: u32, units: u32, limit: u32) -> u32 {
+    let wanted = u64::from(used) + u64::from(units);
+    u32::try_from(wanted.saturating_sub(u64::from(limit))).unwrap_or(u32::MAX)
 }

@@ -103,6 +103,7 @@ impl Row {
         &self.plan
     }
 
+    #[inline]
     pub(super) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -113,6 +114,7 @@ impl Row {
 
     /// Decides on so many units, and charges them if they may be spent, under the marks that are returned; `None` if
     /// the row is gone.
+    #[inline]
     pub(super) fn decide(&self, context: Context<'_>, units: u32, marks: &mut Marks) -> Option<Verdict> {
         match self.plan.terms() {
             Terms::Limited { .. } => {}
@@ -146,6 +148,7 @@ impl Row {
     }
 
     /// The refusal of one unit that was found before and still holds.
+    #[inline]
     fn known_refusal(&self, now: Moment) -> Option<Standing> {
         let until = Moment::from_nanos(self.refused_until.load(Ordering::Acquire));
         if until <= now {
@@ -224,6 +227,7 @@ impl Row {
         self.refused_until.store(0, Ordering::Release);
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Slots> {
         // no code under the lock panics; were it to, the meters are whole at every step
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
@@ -241,6 +245,7 @@ impl Slots {
         }
     }
 
+    #[inline]
     fn meters(&mut self) -> Option<&mut [Meter]> {
         match self {
             Self::One(meter) => Some(slice::from_mut(meter)),
@@ -268,7 +273,21 @@ impl Slots {
 }
 
 /// All or nothing: each enforced quota has room and is charged, or none is.
+#[inline]
 fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units: u32, marks: &mut Marks) -> Verdict {
+    // by far the commonest plan, and nothing to weigh against each other
+    if let ([measured], [meter], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
+        && !measured.quota.is_shadow()
+    {
+        meter.refresh(measured.gauge, context);
+        if let Some(refusal) = measured.refusal(meter, context.now, units) {
+            return Verdict::Refused(refusal);
+        }
+        if units > 0 {
+            *mark = meter.charge(measured.gauge, context, units);
+        }
+        return Verdict::Admitted { tightest: Some(measured.standing(meter, context.now)), shadow: None };
+    }
     let mut refused: Option<Standing> = None;
     for (meter, measured) in zip(&mut *meters, quotas) {
         meter.refresh(measured.gauge, context);
@@ -305,16 +324,14 @@ fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units
 
 impl Measured {
     /// How the quota stands if it has no room for so many units.
+    #[inline]
     fn refusal(&self, meter: &Meter, now: Moment, units: u32) -> Option<Standing> {
         let limit = self.quota.limit();
-        let reset = match units {
-            0 => return None,
-            units if units > limit => NEVER,
-            units => meter.full_until(self.gauge, limit, now, units)?,
-        };
+        let reset = if units <= limit { meter.full_until(self.gauge, limit, now, units)? } else { NEVER };
         Some(Standing { reset, ..self.standing(meter, now) })
     }
 
+    #[inline]
     fn standing(&self, meter: &Meter, now: Moment) -> Standing {
         let limit = self.quota.limit();
         Standing {

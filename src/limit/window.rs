@@ -28,6 +28,7 @@ impl Measure {
     }
 
     /// So many nanoseconds in ticks, rounded up. A shift, for a division would be the dearest step of a decision.
+    #[inline]
     fn ticks(self, nanos: u64) -> u32 {
         let whole = nanos >> self.shift;
         let ticks = whole + u64::from(whole << self.shift != nanos);
@@ -51,15 +52,18 @@ pub(super) struct Entry {
 impl Entry {
     /// An entry over this time. Its end may come late by less than a tick, never early; what is longer than an entry
     /// can span begins later.
+    #[inline]
     fn spanning(opened: u64, last: u64, count: u32, measure: Measure) -> Self {
         let opened = opened.max(last.saturating_sub(measure.longest()));
         Self { opened, length: measure.ticks(last - opened), count }
     }
 
+    #[inline]
     fn last(self, measure: Measure) -> u64 {
         self.opened.saturating_add(u64::from(self.length) << measure.shift)
     }
 
+    #[inline]
     fn leaves(self, measure: Measure) -> u64 {
         self.last(measure).saturating_add(measure.window)
     }
@@ -83,6 +87,7 @@ impl Log {
         Self::Few { used: 0, len: 0, entries: [Entry { opened: 0, length: 0, count: 0 }; 2] };
 
     /// Units that count, once [`expire`](Self::expire) was called.
+    #[inline]
     pub(super) fn used(&self) -> u32 {
         match self {
             Self::Few { used, .. } => *used,
@@ -91,6 +96,7 @@ impl Log {
     }
 
     /// Lets entries go whose last unit is a window old.
+    #[inline]
     pub(super) fn expire(&mut self, measure: Measure, now: Moment, budget: &Budget) {
         while self.oldest().is_some_and(|entry| entry.count == 0 || entry.leaves(measure) <= now.as_nanos()) {
             self.remove_oldest();
@@ -109,6 +115,7 @@ impl Log {
     }
 
     /// When so many of the units have come back; never, if there are not so many.
+    #[inline]
     pub(super) fn freed_at(&self, measure: Measure, units: u32) -> Moment {
         if let Some(oldest) = self.oldest()
             && oldest.count >= units
@@ -127,6 +134,7 @@ impl Log {
 
     /// Adds units that were found to fit, and says when they count as spent:
     /// now, or with the newest entry where the clock has stepped back.
+    #[inline]
     pub(super) fn add(&mut self, measure: Measure, now: Moment, units: u32, budget: &Budget) -> Moment {
         *self.used_mut() += units;
         let mut spent_at = now.as_nanos();
@@ -181,6 +189,7 @@ impl Log {
         }
     }
 
+    #[inline]
     fn oldest(&self) -> Option<&Entry> {
         match self {
             Self::Few { len: 0, .. } => None,
@@ -189,6 +198,7 @@ impl Log {
         }
     }
 
+    #[inline]
     fn newest(&self) -> Option<&Entry> {
         match self {
             Self::Few { len: 0, .. } => None,
@@ -198,6 +208,7 @@ impl Log {
         }
     }
 
+    #[inline]
     fn newest_mut(&mut self) -> Option<&mut Entry> {
         match self {
             Self::Few { len: 0, .. } => None,
@@ -225,6 +236,7 @@ impl Log {
         older.iter_mut().chain(newer)
     }
 
+    #[inline]
     fn used_mut(&mut self) -> &mut u32 {
         match self {
             Self::Few { used, .. } => used,
@@ -246,8 +258,9 @@ impl Log {
     /// Appends an entry whose units are counted already, if there is memory for it.
     fn push(&mut self, entry: Entry, budget: &Budget) -> bool {
         match self {
-            Self::Few { len, entries, .. } if usize::from(*len) < entries.len() => {
-                entries[usize::from(*len)] = entry;
+            Self::Few { len: len @ 0, entries: [place, _], .. }
+            | Self::Few { len: len @ 1, entries: [_, place], .. } => {
+                *place = entry;
                 *len += 1;
                 true
             }

@@ -26,7 +26,7 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't make a response with the body `{B}`",
-    note = "`StatusOnly` needs `{B}: Default`, `ProblemJson` needs `{B}: From<bytes::Bytes>`; for any other body pass a closure `|rejection: &Rejection| -> Response<{B}>`"
+    note = "`StatusOnly` needs `{B}: Default`, `ProblemJson` and `OAuthJson` need `{B}: From<bytes::Bytes>`; for any other body pass a closure `|rejection: &Rejection| -> Response<{B}>`"
 )]
 pub trait Respond<B>: Clone {
     /// Makes the response. The rejection's own headers are added afterwards.
@@ -107,7 +107,7 @@ fn problem(rejection: &Rejection) -> Bytes {
 }
 
 /// A trailers-only answer: the status stands in the headers of a response without a body.
-fn grpc<B>(rejection: &Rejection, body: B) -> Response<B> {
+pub(super) fn grpc<B>(rejection: &Rejection, body: B) -> Response<B> {
     let mut response = with_status(StatusCode::OK, body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -118,7 +118,7 @@ fn grpc<B>(rejection: &Rejection, body: B) -> Response<B> {
     response
 }
 
-fn with_status<B>(status: StatusCode, body: B) -> Response<B> {
+pub(super) fn with_status<B>(status: StatusCode, body: B) -> Response<B> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response

@@ -43,6 +43,10 @@ const TWICE: TenantError = TenantError::invalid("the header that names the tenan
 
 /// The value of a header that may stand there once at most.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, TenantError> {
+    // one look is enough where no header at all is given twice
+    if headers.len() == headers.keys_len() {
+        return Ok(headers.get(name));
+    }
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),

@@ -167,3 +167,21 @@ fn reason(error: &io::Error) -> &'static str {
         _ => "it can't be opened",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failed_write_has_left_is_cut_off_before_the_next() {
+        let path = std::env::temp_dir().join(format!("tollgate-torn-{}", std::process::id()));
+        let mut sink = JsonLines::create(&path).unwrap();
+        sink.put(b"{\"id\":1}\n").unwrap();
+        // as when the disk took a part of a write and then was full
+        sink.file.as_mut().unwrap().write_all(b"{\"id\":2").unwrap();
+        sink.torn = true;
+        sink.put(b"{\"id\":2}\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"id\":1}\n{\"id\":2}\n");
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -47,7 +47,7 @@ impl SinkSeat {
             };
             core.dropped.fetch_add(dropped.saturating_sub(self.dropped), Relaxed);
             self.dropped = dropped;
-            if let Some(last) = page.events.iter().take(taken).last() {
+            if let Some(last) = page.events.iter().take(taken).next_back() {
                 self.next = last.id;
             }
             if taken < page.events.len() {

@@ -1,0 +1,21 @@
+//! Cookies (RFC 6265bis): [`read`] finds those of a name in a request,
+//! [`SetCookie`] writes one.
+
+mod read;
+mod set;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    read::{MAX_COOKIES, MAX_HEADER_BYTES, read},
+    set::{MAX_COOKIE_BYTES, SameSite, SetCookie},
+};
+
+/// `cookie-value` of RFC 6265bis §4.1.1.
+fn is_value(value: &[u8]) -> bool {
+    let inner = match value {
+        [b'"', inner @ .., b'"'] => inner,
+        _ => value,
+    };
+    inner.iter().all(|byte| matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e))
+}

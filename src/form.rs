@@ -1,0 +1,214 @@
+//! The one decoder of `application/x-www-form-urlencoded` text, be it a query
+//! or a body.
+//!
+//! It is strict where lenient ones disagree, so that what is checked here is
+//! what the service behind reads: a broken percent sequence and text that is no
+//! UTF-8 are errors. Only what needs decoding is copied.
+
+use std::{borrow::Cow, fmt};
+
+/// The most pairs that are read; more is an error.
+pub(crate) const MAX_PAIRS: usize = 256;
+
+/// Names and values, in the order in which they were sent.
+#[derive(Debug)]
+pub(crate) struct Form<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Form<'a> {
+    /// Reads all pairs. A piece without `=` is a name with an empty value; empty
+    /// pieces, as in `a=1&&b=2`, are skipped.
+    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, FormError> {
+        let mut pairs = Vec::new();
+        for piece in text.split(|byte| *byte == b'&').filter(|piece| !piece.is_empty()) {
+            if pairs.len() == MAX_PAIRS {
+                return Err(FormError::TooMany);
+            }
+            let mut halves = piece.splitn(2, |byte| *byte == b'=');
+            let name = decode(halves.next().unwrap_or_default())?;
+            let value = decode(halves.next().unwrap_or_default())?;
+            pairs.push((name, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// The first value of this name; `None` too where it is empty, for RFC 6749
+    /// §3.1 treats that as left out.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.0.iter().find(|(other, _)| other == name)?;
+        Some(value.as_ref()).filter(|value| !value.is_empty())
+    }
+
+    /// Whether any name stands there twice, which RFC 6749 §3.1 forbids.
+    pub(crate) fn has_duplicates(&self) -> bool {
+        let mut names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_ref()).collect();
+        names.sort_unstable();
+        names.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
+    }
+}
+
+/// Why a text is no form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormError {
+    /// A `%` without two hexadecimal digits.
+    Percent,
+    /// What comes out is not UTF-8.
+    NotUtf8,
+    /// More than [`MAX_PAIRS`].
+    TooMany,
+}
+
+impl fmt::Display for FormError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Percent => "a percent sequence is broken",
+            Self::NotUtf8 => "a name or value is not UTF-8",
+            Self::TooMany => "there are too many parameters",
+        })
+    }
+}
+
+impl std::error::Error for FormError {}
+
+/// Undoes percent sequences and `+` for a space.
+fn decode(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
+    decode_with(text, true)
+}
+
+/// Undoes percent sequences alone, as in a path, where `+` is a plus.
+pub(crate) fn decode_path(text: &str) -> Result<Cow<'_, str>, FormError> {
+    decode_with(text.as_bytes(), false)
+}
+
+fn decode_with(text: &[u8], plus_is_space: bool) -> Result<Cow<'_, str>, FormError> {
+    let coded = |byte: &u8| *byte == b'%' || (plus_is_space && *byte == b'+');
+    if !text.iter().any(coded) {
+        return std::str::from_utf8(text).map(Cow::Borrowed).map_err(|_| FormError::NotUtf8);
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        rest = match (first, tail) {
+            (b'%', [high, low, tail @ ..]) => {
+                decoded.push(hex(*high)? << 4 | hex(*low)?);
+                tail
+            }
+            (b'%', _) => return Err(FormError::Percent),
+            (b'+', tail) if plus_is_space => {
+                decoded.push(b' ');
+                tail
+            }
+            (byte, tail) => {
+                decoded.push(*byte);
+                tail
+            }
+        };
+    }
+    String::from_utf8(decoded).map(Cow::Owned).map_err(|_| FormError::NotUtf8)
+}
+
+fn hex(digit: u8) -> Result<u8, FormError> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        b'A'..=b'F' => Ok(digit - b'A' + 10),
+        _ => Err(FormError::Percent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs(text: &str) -> Result<Vec<(String, String)>, FormError> {
+        let form = Form::parse(text.as_bytes())?;
+        Ok(form.0.into_iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    }
+
+    #[test]
+    fn pairs_come_out_decoded_and_in_order() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            pairs("b=1&a=x+y%2B%c3%A9&&=&c&d=e=f&a=%00").unwrap(),
+            [pair("b", "1"), pair("a", "x y+é"), pair("", ""), pair("c", ""), pair("d", "e=f"), pair("a", "\0")]
+        );
+        assert_eq!(pairs("").unwrap(), []);
+        assert_eq!(pairs("é=ü").unwrap(), [pair("é", "ü")]);
+        // a semicolon separates nothing
+        assert_eq!(pairs("a=1;b=2").unwrap(), [pair("a", "1;b=2")]);
+    }
+
+    #[test]
+    fn what_others_read_in_two_ways_is_an_error() {
+        for text in ["a=%", "a=%4", "a=%zz", "%=1", "a=%4%31", "a=%+1"] {
+            assert_eq!(pairs(text), Err(FormError::Percent), "{text}");
+        }
+        for text in ["a=%ff", "%c3=1", "a=%c0%80", "a=%ed%a0%80"] {
+            assert_eq!(pairs(text), Err(FormError::NotUtf8), "{text}");
+        }
+        assert_eq!(Form::parse(b"a=\xff").unwrap_err(), FormError::NotUtf8);
+    }
+
+    #[test]
+    fn the_number_of_pairs_is_bounded() {
+        let most: Vec<String> = (0..MAX_PAIRS).map(|n| format!("{n}=")).collect();
+        assert_eq!(pairs(&most.join("&")).unwrap().len(), MAX_PAIRS);
+        assert_eq!(pairs(&(most.join("&") + "&x")), Err(FormError::TooMany));
+    }
+
+    #[test]
+    fn c010_a_name_twice_is_seen_however_it_is_written() {
+        let has_duplicates = |text: &'static str| Form::parse(text.as_bytes()).unwrap().has_duplicates();
+        assert!(has_duplicates("a=1&b=2&a=1"));
+        assert!(has_duplicates("a=1&%61=2"));
+        assert!(has_duplicates("a&a"));
+        assert!(!has_duplicates("a=1&A=1&b=1"));
+        assert!(!has_duplicates(""));
+    }
+
+    #[test]
+    fn c011_an_empty_value_is_as_good_as_none() {
+        let form = Form::parse(b"a=&b&c=1").unwrap();
+        assert_eq!((form.value("a"), form.value("b"), form.value("c"), form.value("d")), (None, None, Some("1"), None));
+    }
+
+    #[test]
+    fn what_needs_no_decoding_is_not_copied() {
+        let form = Form::parse(b"plain=text&coded=%41").unwrap();
+        assert!(matches!(form.0[0], (Cow::Borrowed(_), Cow::Borrowed(_))));
+        assert!(matches!(form.0[1], (Cow::Borrowed(_), Cow::Owned(_))));
+    }
+
+    #[test]
+    fn a_plus_in_a_path_is_a_plus() {
+        assert_eq!(decode_path("/a+b%20%63").unwrap(), "/a+b c");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(expected in prop::collection::vec((any::<String>(), any::<String>()), 0..20), plus: bool) {
+            let encode = |text: &str| {
+                let text = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+                if plus { text.replace("%20", "+") } else { text }
+            };
+            let text: Vec<_> =
+                expected.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+            prop_assert_eq!(pairs(&text.join("&")).unwrap(), expected);
+        }
+
+        #[test]
+        fn nothing_panics_and_nothing_is_invented(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(form) = Form::parse(&bytes) {
+                let decoded: usize = form.0.iter().map(|(name, value)| name.len() + value.len()).sum();
+                prop_assert!(decoded <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn near_forms_do_not_panic(text in "[a&=%+4f\u{e9}]{0,40}") {
+            let _ = Form::parse(text.as_bytes());
+        }
+    }
+}

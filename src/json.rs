@@ -1,0 +1,206 @@
+//! The one reader of JSON bodies: an object in which no name stands twice, at
+//! any depth.
+//!
+//! Two readers of one document that disagree about a repeated name can be
+//! played against each other, and `serde_json` keeps the last of an unknown
+//! one.
+
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
+};
+
+/// Why a text can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonError {
+    /// It is no JSON object in UTF-8, or its members have other types than wanted.
+    Malformed,
+    /// A name stands twice in one object.
+    Duplicate,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the document is malformed",
+            Self::Duplicate => "a name stands twice in an object",
+        })
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+/// Reads an object.
+pub(crate) fn from_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, JsonError> {
+    // here and not in the parser, which does not look at what it skips
+    let text = std::str::from_utf8(text).map_err(|_| JsonError::Malformed)?;
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(JsonError::Malformed);
+    }
+    let mut duplicate = false;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let read = Distinct { duplicate: &mut duplicate }.deserialize(&mut reader).and_then(|()| reader.end());
+    match read {
+        Err(_) if duplicate => Err(JsonError::Duplicate),
+        Err(_) => Err(JsonError::Malformed),
+        Ok(()) => serde_json::from_str(text).map_err(|_| JsonError::Malformed),
+    }
+}
+
+/// Walks a value and fails at the first name that stands twice in one object.
+struct Distinct<'f> {
+    duplicate: &'f mut bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Distinct<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Distinct<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some(Name(name)) = map.next_key()? {
+            if !seen.insert(name) {
+                *self.duplicate = true;
+                return Err(A::Error::custom(JsonError::Duplicate));
+            }
+            map.next_value_seed(Distinct { duplicate: self.duplicate })?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(Distinct { duplicate: self.duplicate })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// A name, copied only where it has escapes.
+#[derive(PartialEq, Eq, Hash)]
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl<'de> Visitor<'de> for NameVisitor {
+    type Value = Name<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Value, JsonError> {
+        from_object(text.as_bytes())
+    }
+
+    #[test]
+    fn c028_a_name_twice_is_refused_at_any_depth_however_it_is_written() {
+        for text in [
+            r#"{"a":1,"a":1}"#,
+            r#"{"a":1,"b":2,"a":3}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"x":{"a":1,"a":2}}"#,
+            r#"{"x":[1,{"y":[{"a":1,"a":2}]}]}"#,
+            r#"{"":1,"":2}"#,
+        ] {
+            assert_eq!(read(text), Err(JsonError::Duplicate), "{text}");
+        }
+        // the same name in two objects is none
+        assert!(read(r#"{"a":{"a":{"b":1}},"b":[{"a":1},{"a":2}],"A":null}"#).is_ok());
+    }
+
+    #[test]
+    fn all_but_an_object_is_refused() {
+        for text in [
+            "",
+            " ",
+            "[]",
+            "1",
+            "null",
+            "\"a\"",
+            "{",
+            "{}{}",
+            "{} x",
+            "{a:1}",
+            "{\"a\":1,}",
+            "\u{feff}{}",
+            r#"{"a":"\ud800"}"#,
+        ] {
+            assert_eq!(read(text), Err(JsonError::Malformed), "{text}");
+        }
+        assert_eq!(from_object::<Value>(b"{\"a\":\"\xff\"}"), Err(JsonError::Malformed));
+        assert_eq!(read(&("{\"a\":".repeat(100_000))), Err(JsonError::Malformed));
+        assert!(read(" \r\n\t{ } \n").is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn an_object_without_duplicates_is_read_whole(members in prop::collection::btree_map(any::<String>(), any::<String>(), 0..20)) {
+            let text = serde_json::to_vec(&members).unwrap();
+            prop_assert_eq!(from_object::<std::collections::BTreeMap<String, String>>(&text), Ok(members));
+        }
+
+        #[test]
+        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), near in r#"[\{\}\[\]",:a1\\u]{0,40}"#) {
+            let _ = from_object::<Value>(&bytes);
+            let _ = from_object::<Value>(near.as_bytes());
+        }
+    }
+}

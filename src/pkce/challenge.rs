@@ -1,0 +1,275 @@
+use std::{borrow::Cow, fmt};
+
+use http::Extensions;
+use serde::Deserialize;
+use subtle::ConstantTimeEq;
+
+use super::{CodeVerifier, PkceError, PkceErrorKind};
+use crate::{
+    encoding::{LEN_OF_32, base64url_of_32, base64url_to_32},
+    form::Form,
+    json,
+    secret::Digest,
+};
+
+const CHALLENGE: &str = "code_challenge";
+const METHOD: &str = "code_challenge_method";
+
+/// The public half of a proof key (RFC 7636 §4.2): the SHA-256 of a
+/// [`CodeVerifier`], as 43 characters of base64url.
+///
+/// It says nothing about the verifier and may be shown and stored.
+///
+/// ```
+/// use tollgate::{CodeChallenge, CodeVerifier};
+///
+/// let verifier = CodeVerifier::generate();
+/// let challenge = CodeChallenge::parse(CodeChallenge::of(&verifier).as_str())?;
+/// assert!(challenge.verify(&verifier));
+/// assert!(!challenge.verify(&CodeVerifier::generate()));
+/// # Ok::<(), tollgate::PkceError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CodeChallenge([u8; LEN_OF_32]);
+
+impl CodeChallenge {
+    /// The challenge of a verifier, by `S256`.
+    pub fn of(verifier: &CodeVerifier) -> Self {
+        Self(base64url_of_32(Digest::of(verifier.expose()).as_bytes()))
+    }
+
+    /// Reads a challenge. Only the 43 characters that some digest has are one:
+    /// padding, the other alphabet and stray bits at the end are refused.
+    pub fn parse(text: &str) -> Result<Self, PkceError> {
+        let invalid = PkceError::new(PkceErrorKind::InvalidChallenge);
+        base64url_to_32(text.as_bytes()).ok_or(invalid)?;
+        Ok(Self(text.as_bytes().try_into().map_err(|_| invalid)?))
+    }
+
+    /// The challenge in `code_challenge`, provided that `code_challenge_method`
+    /// is `S256`. One left out, as one empty, means `plain` and is refused.
+    pub fn from_members(challenge: Option<&str>, method: Option<&str>) -> Result<Self, PkceError> {
+        let given = |member: Option<&str>| member.is_some_and(|text| !text.is_empty());
+        let Some(challenge) = challenge.filter(|_| given(challenge)) else {
+            return Err(PkceError::new(PkceErrorKind::ChallengeRequired));
+        };
+        if method != Some("S256") {
+            return Err(PkceError::new(PkceErrorKind::UnsupportedMethod));
+        }
+        Self::parse(challenge)
+    }
+
+    /// The challenge in a query or in a form (`application/x-www-form-urlencoded`),
+    /// in which no parameter may stand twice (RFC 6749 §3.1).
+    pub fn from_form(form: impl AsRef<[u8]>) -> Result<Self, PkceError> {
+        let form = Form::parse(form.as_ref())?;
+        if form.has_duplicates() {
+            return Err(PkceError::new(PkceErrorKind::Duplicate));
+        }
+        Self::from_members(form.value(CHALLENGE), form.value(METHOD))
+    }
+
+    /// The challenge in a JSON object, in which no name may stand twice, at any depth.
+    pub fn from_json(text: impl AsRef<[u8]>) -> Result<Self, PkceError> {
+        #[derive(Deserialize)]
+        struct Members<'a> {
+            #[serde(borrow)]
+            code_challenge: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            code_challenge_method: Option<Cow<'a, str>>,
+        }
+        let members: Members<'_> = json::from_object(text.as_ref())?;
+        Self::from_members(members.code_challenge.as_deref(), members.code_challenge_method.as_deref())
+    }
+
+    /// The challenge of a request that came through a [`PkceLayer`](super::PkceLayer)
+    /// or a [`PkceBodyLayer`](super::PkceBodyLayer).
+    pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+
+    /// Whether this is the challenge of `verifier`, in a time that does not
+    /// depend on where the two differ.
+    pub fn verify(&self, verifier: &CodeVerifier) -> bool {
+        self.0.ct_eq(&Self::of(verifier).0).into()
+    }
+
+    /// The challenge as text.
+    pub fn as_str(&self) -> &str {
+        // never the default: base64url is ASCII
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for CodeChallenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for CodeChallenge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CodeChallenge").field(&self.as_str()).finish()
+    }
+}
+
+impl std::str::FromStr for CodeChallenge {
+    type Err = PkceError;
+
+    fn from_str(text: &str) -> Result<Self, PkceError> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+    const APPENDIX_B: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+    fn kind<T: fmt::Debug>(result: Result<T, PkceError>) -> PkceErrorKind {
+        result.unwrap_err().kind()
+    }
+
+    #[test]
+    fn c091_the_vector_of_rfc_7636_appendix_b_passes() {
+        let verifier = CodeVerifier::parse(VERIFIER).unwrap();
+        assert_eq!(CodeChallenge::of(&verifier).as_str(), APPENDIX_B);
+        assert!(CodeChallenge::parse(APPENDIX_B).unwrap().verify(&verifier));
+    }
+
+    #[test]
+    fn c091_no_other_verifier_passes() {
+        let challenge = CodeChallenge::parse(APPENDIX_B).unwrap();
+        for at in 0..VERIFIER.len() {
+            let mut other = VERIFIER.to_owned().into_bytes();
+            other[at] = if other[at] == b'~' { b'.' } else { b'~' };
+            let other = CodeVerifier::parse(std::str::from_utf8(&other).unwrap()).unwrap();
+            assert!(!challenge.verify(&other), "{at}");
+        }
+        // nor for another challenge, wherever the two differ
+        let verifier = CodeVerifier::parse(VERIFIER).unwrap();
+        for at in 0..APPENDIX_B.len() {
+            let mut other = APPENDIX_B.to_owned().into_bytes();
+            other[at] = if other[at] == b'A' { b'E' } else { b'A' };
+            let other = CodeChallenge::parse(std::str::from_utf8(&other).unwrap()).unwrap();
+            assert!(!other.verify(&verifier), "{at}");
+        }
+        // as `plain` would have it
+        assert!(!challenge.verify(&CodeVerifier::parse(APPENDIX_B).unwrap()));
+    }
+
+    #[test]
+    fn c014_a_challenge_is_43_characters_of_base64url() {
+        assert!(CodeChallenge::parse(APPENDIX_B).is_ok());
+        for bad in [
+            "",
+            &APPENDIX_B[1..],
+            &format!("{APPENDIX_B}A"),
+            &format!("{APPENDIX_B}="),
+            &format!("{}=", &APPENDIX_B[1..]),
+            &APPENDIX_B.replace('-', "+"),
+            &APPENDIX_B.replace('-', "/"),
+            &APPENDIX_B.replace('-', "~"),
+            &APPENDIX_B.replace('-', "."),
+            &APPENDIX_B.replace('-', " "),
+            &APPENDIX_B.replace('-', "\0"),
+            &APPENDIX_B.replace("-c", "é"),
+            // stray bits at the end: no digest is written so
+            &APPENDIX_B.replace("cM", "cN"),
+            // allowed by the grammar of §4.2, yet no S256
+            &"a".repeat(128),
+        ] {
+            assert_eq!(kind(CodeChallenge::parse(bad)), PkceErrorKind::InvalidChallenge, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn c012_a_challenge_must_be_there() {
+        for query in
+            ["", "code_challenge_method=S256", "code_challenge=&code_challenge_method=S256", "Code_Challenge=x"]
+        {
+            assert_eq!(kind(CodeChallenge::from_form(query)), PkceErrorKind::ChallengeRequired, "{query}");
+        }
+        for json in
+            ["{}", r#"{"code_challenge_method":"S256"}"#, r#"{"code_challenge":null}"#, r#"{"code_challenge":""}"#]
+        {
+            assert_eq!(kind(CodeChallenge::from_json(json)), PkceErrorKind::ChallengeRequired, "{json}");
+        }
+    }
+
+    #[test]
+    fn c013_the_method_is_s256_and_nothing_else() {
+        let challenge = Some(APPENDIX_B);
+        assert!(CodeChallenge::from_members(challenge, Some("S256")).is_ok());
+        for method in [None, Some(""), Some("plain"), Some("s256"), Some("S256 "), Some("S512"), Some("S2566")] {
+            let refused = CodeChallenge::from_members(challenge, method);
+            assert_eq!(kind(refused), PkceErrorKind::UnsupportedMethod, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn c010_a_parameter_twice_is_refused() {
+        let good = format!("code_challenge={APPENDIX_B}&code_challenge_method=S256");
+        assert!(CodeChallenge::from_form(&good).is_ok());
+        for more in [
+            format!("code_challenge={APPENDIX_B}"),
+            String::from("code_challenge="),
+            String::from("code%5Fchallenge"),
+            String::from("code_challenge_method=S256"),
+            String::from("code_challenge_method=plain"),
+            String::from("state=1&state=1"),
+        ] {
+            assert_eq!(kind(CodeChallenge::from_form(format!("{good}&{more}"))), PkceErrorKind::Duplicate, "{more}");
+            assert_eq!(kind(CodeChallenge::from_form(format!("{more}&{good}"))), PkceErrorKind::Duplicate, "{more}");
+        }
+    }
+
+    #[test]
+    fn c028_a_name_twice_in_json_is_refused() {
+        let good = format!(r#""code_challenge":"{APPENDIX_B}","code_challenge_method":"S256""#);
+        assert!(CodeChallenge::from_json(format!("{{{good},\"more\":{{\"state\":[1,2.5,true]}}}}")).is_ok());
+        for more in
+            [r#""code_challenge":"x""#, r#""code\u005fchallenge":"x""#, r#""a":1,"a":2"#, r#""a":{"b":1,"b":2}"#]
+        {
+            let json = format!("{{{good},{more}}}");
+            assert_eq!(kind(CodeChallenge::from_json(&json)), PkceErrorKind::Duplicate, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_form_or_no_json_is_malformed() {
+        for query in ["a=%", "a=%ff"] {
+            assert_eq!(kind(CodeChallenge::from_form(query)), PkceErrorKind::Malformed, "{query}");
+        }
+        let array = format!(r#"["{APPENDIX_B}","S256"]"#);
+        for json in ["", &array, r#"{"code_challenge":1}"#, r#"{"code_challenge":["x"]}"#, "{} {}"] {
+            assert_eq!(kind(CodeChallenge::from_json(json)), PkceErrorKind::Malformed, "{json}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_verifier_proves_its_challenge_and_no_other(one in "[A-Za-z0-9._~-]{43,128}", other in "[A-Za-z0-9._~-]{43,128}") {
+            let parsed = CodeVerifier::parse(&one).unwrap();
+            prop_assert_eq!(parsed.expose(), &one);
+            let challenge = CodeChallenge::of(&parsed);
+            prop_assert_eq!(CodeChallenge::parse(challenge.as_str()).unwrap(), challenge);
+            prop_assert_eq!(CodeChallenge::from_form(format!("code_challenge={challenge}&code_challenge_method=S256")), Ok(challenge));
+            let json = format!(r#"{{"code_challenge":"{challenge}","code_challenge_method":"S256"}}"#);
+            prop_assert_eq!(CodeChallenge::from_json(json), Ok(challenge));
+            prop_assert!(challenge.verify(&parsed));
+            prop_assert_eq!(challenge.verify(&CodeVerifier::parse(&other).unwrap()), one == other);
+        }
+
+        #[test]
+        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), text: String) {
+            let _ = CodeChallenge::from_form(&bytes);
+            let _ = CodeChallenge::from_json(&bytes);
+            let _ = (CodeChallenge::parse(&text), CodeVerifier::parse(&text));
+        }
+    }
+}

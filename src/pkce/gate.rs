@@ -1,0 +1,47 @@
+use std::future::Ready;
+
+use http::Extensions;
+
+use super::{CodeChallenge, scope::Scope};
+use crate::{
+    gate::{Gate, MaybeReady, Pass},
+    head::Head,
+    reject::Rejection,
+};
+
+/// Demands a code challenge in the query; what a [`PkceLayer`](super::PkceLayer) puts before a service.
+#[derive(Debug)]
+pub struct PkceGate {
+    scope: Scope,
+}
+
+impl PkceGate {
+    pub(super) fn new(scope: Scope) -> Self {
+        Self { scope }
+    }
+}
+
+impl Gate for PkceGate {
+    type Pass = PkcePass;
+    type Future = Ready<Result<PkcePass, Rejection>>;
+
+    fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
+        if !self.scope.covers(head) {
+            return MaybeReady::Ready(Ok(PkcePass(None)));
+        }
+        let challenge = CodeChallenge::from_form(head.uri().query().unwrap_or_default());
+        MaybeReady::Ready(challenge.map(|challenge| PkcePass(Some(challenge))).map_err(Rejection::from))
+    }
+}
+
+/// What a request that may come through carries: the challenge, if one was demanded.
+#[derive(Debug)]
+pub struct PkcePass(Option<CodeChallenge>);
+
+impl Pass for PkcePass {
+    fn admit(&mut self, extensions: &mut Extensions) {
+        if let Some(challenge) = self.0 {
+            extensions.insert(challenge);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Proof Key for Code Exchange (RFC 7636): whoever starts a login shows a
+//! [`CodeChallenge`], and whoever redeems the code must have the
+//! [`CodeVerifier`] that it was made of. A stolen code is worth nothing.
+//!
+//! Only `S256` is known. The method `plain` shows the verifier to everyone who
+//! can steal the code, and there is no switch for it.
+//!
+//! [`PkceLayer`] demands a challenge in the query, [`PkceBodyLayer`] in a form or
+//! JSON body. What comes through carries the parsed challenge in its extensions.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use http::{Request, Response, StatusCode};
+//! use tollgate::{CodeChallenge, PkceLayer};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let service = ServiceBuilder::new().layer(PkceLayer::new("/authorize")?).service(service_fn(
+//!     async |request: Request<String>| {
+//!         let challenge = CodeChallenge::from_extensions(request.extensions());
+//!         Ok::<_, Infallible>(Response::new(challenge.map(|it| it.as_str().to_owned()).unwrap_or_default()))
+//!     },
+//! ));
+//!
+//! let query = "code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256";
+//! let request = Request::get(format!("/authorize?{query}")).body(String::new()).unwrap();
+//! let response = service.clone().oneshot(request).await.unwrap();
+//! assert_eq!(response.body(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+//!
+//! let request = Request::get("/authorize").body(String::new()).unwrap();
+//! assert_eq!(service.oneshot(request).await.unwrap().status(), StatusCode::BAD_REQUEST);
+//! # Ok::<_, tollgate::ConfigError>(()) }).unwrap();
+//! ```
+
+mod body;
+mod challenge;
+mod error;
+mod future;
+mod gate;
+mod layer;
+mod scope;
+mod verifier;
+
+pub use self::{
+    body::{PkceBody, PkceBodyLayer},
+    challenge::CodeChallenge,
+    error::{PkceError, PkceErrorKind},
+    future::PkceBodyFuture,
+    gate::{PkceGate, PkcePass},
+    layer::PkceLayer,
+    verifier::CodeVerifier,
+};

@@ -1,0 +1,108 @@
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use crate::{error::ConfigError, form, head::Head};
+
+/// Which requests must prove possession.
+#[derive(Clone)]
+pub(super) struct Scope {
+    /// Without a slash at the end; `None` means every path.
+    path: Option<String>,
+    condition: Option<Arc<Condition>>,
+}
+
+type Condition = dyn Fn(Head<'_>) -> bool + Send + Sync;
+
+impl Scope {
+    pub(super) const EVERYWHERE: Self = Self { path: None, condition: None };
+
+    pub(super) fn path(path: &str) -> Result<Self, ConfigError> {
+        let plain = path.starts_with('/') && !path.contains(['?', '#', '%', '*', '{']);
+        if !plain {
+            return Err(ConfigError::new("pkce path", path, "must be a plain path that begins with /"));
+        }
+        Ok(Self { path: Some(trim(path).to_owned()), condition: None })
+    }
+
+    pub(super) fn narrowed(self, condition: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
+        Self { path: self.path, condition: Some(Arc::new(condition)) }
+    }
+
+    pub(super) fn covers(&self, head: Head<'_>) -> bool {
+        let on_path = self.path.as_ref().is_none_or(|path| is(head.uri().path(), path));
+        on_path && self.condition.as_ref().is_none_or(|condition| condition(head))
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("path", &self.path.as_deref().unwrap_or("every"))
+            .field("condition", &self.condition.is_some())
+            .finish()
+    }
+}
+
+/// Whether a router might take `path` for `wanted`: some decode a path before
+/// they match it, and some pass over a slash at the end.
+fn is(path: &str, wanted: &str) -> bool {
+    let path = if path.contains('%') { form::decode_path(path).unwrap_or_default() } else { Cow::Borrowed(path) };
+    trim(&path) == wanted
+}
+
+fn trim(path: &str) -> &str {
+    path.trim_end_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request};
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_covered_however_it_is_written() {
+        let scope = Scope::path("/oauth/authorize").unwrap();
+        let covers = |path: &str| scope.covers(Head::of(&Request::get(path).body(()).unwrap()));
+        for path in [
+            "/oauth/authorize",
+            "/oauth/authorize?x=/",
+            "/oauth/authorize/",
+            "/oauth/%61uthorize",
+            "/oauth%2fauthorize%2F",
+            "https://example.com/oauth/authorize",
+        ] {
+            assert!(covers(path), "{path}");
+        }
+        for path in ["/", "/oauth", "/oauth/authorize/x", "/oauth/authorizex", "/x/oauth/authorize", "/oauth/AUTHORIZE"]
+        {
+            assert!(!covers(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_root_is_a_path_too() {
+        let scope = Scope::path("/").unwrap();
+        assert!(scope.covers(Head::of(&Request::get("/?a").body(()).unwrap())));
+        assert!(!scope.covers(Head::of(&Request::get("/a").body(()).unwrap())));
+    }
+
+    #[test]
+    fn a_condition_narrows() {
+        let posts = |head: Head<'_>| head.method() == Method::POST;
+        let covers = |scope: Scope, method: &str| {
+            scope.covers(Head::of(&Request::builder().method(method).uri("/a").body(()).unwrap()))
+        };
+        assert!(covers(Scope::path("/a").unwrap().narrowed(posts), "POST"));
+        assert!(!covers(Scope::path("/a").unwrap().narrowed(posts), "GET"));
+        assert!(!covers(Scope::path("/b").unwrap().narrowed(posts), "POST"));
+        assert!(covers(Scope::EVERYWHERE.narrowed(posts), "POST"));
+        assert!(!covers(Scope::EVERYWHERE.narrowed(posts), "GET"));
+    }
+
+    #[test]
+    fn a_path_that_could_never_match_is_refused_at_the_start() {
+        for path in ["", "authorize", "/a?b", "/a#b", "/%61", "/{id}", "/*rest"] {
+            assert!(Scope::path(path).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::{PkceError, PkceErrorKind};
+use crate::secret::Secret;
+
+/// The secret half of a proof key (RFC 7636 §4.1): 43 to 128 unreserved
+/// characters.
+///
+/// Its `Debug` shows nothing, it can't be compared, and its memory is wiped when
+/// it is dropped.
+pub struct CodeVerifier(Zeroizing<String>);
+
+impl CodeVerifier {
+    /// The fewest characters.
+    pub const MIN_LEN: usize = 43;
+    /// The most characters.
+    pub const MAX_LEN: usize = 128;
+
+    /// A new verifier of 256 random bits, as a client makes for each login.
+    ///
+    /// # Panics
+    ///
+    /// If the random generator of the operating system fails.
+    pub fn generate() -> Self {
+        Self(Zeroizing::new(Secret::generate().expose().to_owned()))
+    }
+
+    /// Reads the verifier that a client presents.
+    pub fn parse(text: &str) -> Result<Self, PkceError> {
+        let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        if !(Self::MIN_LEN..=Self::MAX_LEN).contains(&text.len()) || !text.bytes().all(is_unreserved) {
+            return Err(PkceError::new(PkceErrorKind::InvalidVerifier));
+        }
+        Ok(Self(Zeroizing::new(text.to_owned())))
+    }
+
+    /// The verifier as text, to be sent with the code.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CodeVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CodeVerifier(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c091_a_verifier_has_43_to_128_characters() {
+        for (len, good) in [(0, false), (1, false), (42, false), (43, true), (128, true), (129, false), (10_000, false)]
+        {
+            assert_eq!(CodeVerifier::parse(&"a".repeat(len)).is_ok(), good, "{len}");
+        }
+    }
+
+    #[test]
+    fn c091_a_verifier_has_only_unreserved_characters() {
+        for char in '\0'..'\u{100}' {
+            let unreserved = char.is_ascii_alphanumeric() || "-._~".contains(char);
+            let parsed = CodeVerifier::parse(&format!("{}{char}", "a".repeat(50)));
+            assert_eq!(parsed.is_ok(), unreserved, "{char:?}");
+            if let Err(error) = parsed {
+                assert_eq!(error.kind(), PkceErrorKind::InvalidVerifier);
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_verifier_is_valid_and_new() {
+        let (one, other) = (CodeVerifier::generate(), CodeVerifier::generate());
+        assert!(CodeVerifier::parse(one.expose()).is_ok());
+        assert_ne!(one.expose(), other.expose());
+    }
+
+    #[test]
+    fn debug_shows_nothing() {
+        assert_eq!(format!("{:?}", CodeVerifier::generate()), "CodeVerifier(..)");
+    }
+}

@@ -1,0 +1,155 @@
+//! [`Replay`]: a body that may have been read already, and comes again byte for
+//! byte.
+
+use std::{
+    fmt, mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// The body of a request behind a service that reads bodies: the original
+    /// one where it had nothing to read, else the same bytes and trailers again.
+    pub struct Replay<B> {
+        #[pin]
+        state: State<B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<B> {
+        Untouched { #[pin] body: B },
+        Read { whole: Whole },
+    }
+}
+
+/// All that a body carried.
+#[derive(Default)]
+pub(crate) struct Whole {
+    pub(crate) data: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl<B> Replay<B> {
+    /// A body that nobody has read.
+    pub(crate) fn untouched(body: B) -> Self {
+        Self { state: State::Untouched { body } }
+    }
+
+    /// A body that was read.
+    pub(crate) fn read(whole: Whole) -> Self {
+        Self { state: State::Read { whole } }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for Replay<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().state.project() {
+            StateProjection::Untouched { body } => body.poll_frame(cx),
+            StateProjection::Read { whole } => Poll::Ready(if whole.data.is_empty() {
+                whole.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))
+            } else {
+                Some(Ok(Frame::data(mem::take(&mut whole.data))))
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.state {
+            State::Untouched { body } => body.is_end_stream(),
+            State::Read { whole } => whole.data.is_empty() && whole.trailers.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.state {
+            State::Untouched { body } => body.size_hint(),
+            State::Read { whole } => SizeHint::with_exact(whole.data.len() as u64),
+        }
+    }
+}
+
+impl<B> fmt::Debug for Replay<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Untouched { .. } => "untouched",
+            State::Read { .. } => "read",
+        };
+        f.debug_tuple("Replay").field(&state).finish()
+    }
+}
+
+/// Why a body can't be read whole.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// It is, or says that it is, longer than allowed.
+    TooLarge,
+    /// It broke off.
+    Broken,
+}
+
+/// Reads a body of bounded length, over as many polls as it takes.
+///
+/// Frames are joined, so that a body of many small ones takes no more memory
+/// than one of few, and a frame without data counts as a byte, so that a body of
+/// nothing else comes to an end.
+#[derive(Default)]
+pub(crate) struct Reader {
+    seen: usize,
+    first: Bytes,
+    joined: BytesMut,
+}
+
+impl Reader {
+    pub(crate) fn poll<B: Body<Data = Bytes>>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        limit: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Whole, ReadError>> {
+        if body.size_hint().lower() > (limit - self.seen.min(limit)) as u64 {
+            return Poll::Ready(Err(ReadError::TooLarge));
+        }
+        loop {
+            let trailers = match ready!(body.as_mut().poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        self.seen = self.seen.saturating_add(data.len().max(1));
+                        if self.seen > limit {
+                            return Poll::Ready(Err(ReadError::TooLarge));
+                        }
+                        self.push(data);
+                        continue;
+                    }
+                    // trailers end a body
+                    Err(frame) => frame.into_trailers().ok(),
+                },
+                Some(Err(_)) => return Poll::Ready(Err(ReadError::Broken)),
+                None => None,
+            };
+            return Poll::Ready(Ok(Whole { data: self.take(), trailers }));
+        }
+    }
+
+    fn push(&mut self, data: Bytes) {
+        if self.first.is_empty() && self.joined.is_empty() {
+            self.first = data;
+            return;
+        }
+        self.joined.extend_from_slice(&mem::take(&mut self.first));
+        self.joined.extend_from_slice(&data);
+    }
+
+    fn take(&mut self) -> Bytes {
+        if self.joined.is_empty() { mem::take(&mut self.first) } else { mem::take(&mut self.joined).freeze() }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a caller proves something with: a [`Secret`], and the [`Digest`] of it
+//! that is kept in its place.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::encoding::{LEN_OF_32, base64url_of_32, base64url_to_32};
+
+/// A random value of 256 bits that nobody can guess, such as the token in a
+/// cookie.
+///
+/// Its `Debug` shows nothing, it can't be compared, and its memory is wiped when
+/// it is dropped. Keep its [`digest`](Secret::digest), never the secret itself.
+///
+/// ```
+/// use tollgate::Secret;
+///
+/// let secret = Secret::generate();
+/// let stored = secret.digest();
+/// let presented = Secret::parse(secret.expose()).ok_or("malformed")?;
+/// assert!(stored.matches(&presented.digest()));
+/// # Ok::<(), &str>(())
+/// ```
+pub struct Secret(Zeroizing<[u8; LEN_OF_32]>);
+
+impl Secret {
+    /// A new secret from the random generator of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// If that generator fails: nothing that is handed out afterwards would be
+    /// safe.
+    #[expect(clippy::expect_used, reason = "no input reaches it, and there is no safe way to go on")]
+    pub fn generate() -> Self {
+        let mut bytes = Zeroizing::new([0; 32]);
+        getrandom::fill(bytes.as_mut_slice()).expect("the operating system gives random bytes");
+        Self(Zeroizing::new(base64url_of_32(&bytes)))
+    }
+
+    /// Reads a secret that a caller presents: 43 characters of base64url that
+    /// stand for 32 bytes. `None` for all else.
+    pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
+        let text = text.as_ref();
+        base64url_to_32(text)?;
+        Some(Self(Zeroizing::new(text.try_into().ok()?)))
+    }
+
+    /// The secret as text, to hand to its owner: 43 characters of base64url.
+    pub fn expose(&self) -> &str {
+        // never the default: base64url is ASCII
+        std::str::from_utf8(self.0.as_slice()).unwrap_or_default()
+    }
+
+    /// What to keep in its place.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.0.as_slice())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// The SHA-256 of a secret: what is stored and looked up in place of it.
+///
+/// It can't be compared with `==`, which stops at the first difference and so
+/// tells by its time where that is; see [`matches`](Digest::matches).
+#[derive(Clone, Copy)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of these bytes.
+    pub fn of(bytes: impl AsRef<[u8]>) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// A digest that was stored.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The digest, to be stored or to look up by.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Whether the two are one, in a time that tells nothing.
+    pub fn matches(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn c104_a_secret_has_256_random_bits_and_only_its_digest_is_stored() {
+        let secrets: Vec<_> = (0..1000).map(|_| Secret::generate()).collect();
+        let texts: HashSet<_> = secrets.iter().map(Secret::expose).collect();
+        assert_eq!(texts.len(), 1000);
+        // every bit is set in about half of them
+        let mut ones = [0; 256];
+        for secret in &secrets {
+            let bytes = base64url_to_32(secret.expose().as_bytes()).unwrap();
+            for (bit, count) in ones.iter_mut().enumerate() {
+                *count += u32::from(bytes[bit / 8] >> (bit % 8) & 1);
+            }
+        }
+        assert!(ones.iter().all(|count| (350..650).contains(count)), "{ones:?}");
+        let digest = secrets[0].digest();
+        assert_ne!(digest.as_bytes(), &*base64url_to_32(secrets[0].expose().as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn only_the_same_secret_matches() {
+        let secret = Secret::generate();
+        let digest = Digest::from_bytes(*secret.digest().as_bytes());
+        assert!(digest.matches(&Secret::parse(secret.expose()).unwrap().digest()));
+        assert!(!digest.matches(&Secret::generate().digest()));
+        for bit in 0..256 {
+            let mut bytes = *digest.as_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(!digest.matches(&Digest::from_bytes(bytes)), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_digest_is_the_sha_256_of_the_text() {
+        let digest = Digest::of("abc");
+        let hex: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn debug_shows_nothing() {
+        let secret = Secret::generate();
+        assert_eq!(format!("{secret:?} {:?}", secret.digest()), "Secret(..) Digest(..)");
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused() {
+        for text in ["", "short", "__________________________________________9", &"A".repeat(44)] {
+            assert!(Secret::parse(text).is_none(), "{text:?}");
+        }
+    }
+}

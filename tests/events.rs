@@ -1,0 +1,385 @@
+//! The event log as its users see it: in process, through sinks, and over HTTP.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic"
+)]
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+};
+
+use tollgate::{
+    EventLog, Tenant, UnixTime,
+    event::{Channel, Event, EventKind, JsonLines, Mode, Query, Sink},
+};
+
+fn refusal(tenant: &str, second: u64) -> Event {
+    let mut event = Event::new(EventKind::RateLimited, UnixTime::from_secs(second)).tenant(tenant.parse().unwrap());
+    (event.policy, event.limit) = (Some("per-minute"), 600);
+    event.reset = Some(UnixTime::from_secs(second + 60));
+    event
+}
+
+fn sum(events: &[Event]) -> u64 {
+    events.iter().map(|event| event.count).sum()
+}
+
+/// Everything the log has, page by page.
+fn walk(log: &EventLog, query: &Query) -> Vec<Event> {
+    let (mut events, mut next) = (Vec::new(), 0);
+    loop {
+        let page = log.read(&query.clone().since(next));
+        assert_eq!(page.lost, 0);
+        if page.events.is_empty() {
+            return events;
+        }
+        next = page.next;
+        events.extend(page.events);
+    }
+}
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("tollgate-events-{}-{}", std::process::id(), NUMBER.fetch_add(1, SeqCst));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The ids in the lines of these files; each line must be whole.
+    fn ids(&self, names: &[&str]) -> Vec<u64> {
+        let text: String = names.iter().map(|name| fs::read_to_string(self.path(name)).unwrap()).collect();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        let id = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_u64().unwrap();
+        text.lines().map(id).collect()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_first_refusal_is_readable_at_once_with_its_limit_and_reset() {
+    let log = EventLog::new();
+    log.tally(&refusal("acme", 5));
+    let page = log.read(&Query::new());
+    let mut expected = refusal("acme", 5);
+    expected.id = 1;
+    assert_eq!((page.events, page.next, page.lost), (vec![expected], 1, 0));
+}
+
+#[test]
+fn counts_add_up_to_the_calls_of_eight_threads_while_others_read() {
+    const CALLS: u64 = 40_000;
+    let seen = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&seen);
+    let log = EventLog::with_capacity(1_000_000).unwrap().max_per_second(300).unwrap();
+    let log = log.sink(move |events: &[Event]| {
+        counted.fetch_add(sum(events), SeqCst);
+    });
+    thread::scope(|scope| {
+        for worker in 0..8 {
+            let log = log.clone();
+            scope.spawn(move || {
+                for call in 0..CALLS {
+                    log.tally(&refusal(&format!("t{}", (call * 7 + worker) % 97), 100 + call / 5_000));
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| (0..200).for_each(|since| drop(log.read(&Query::new().since(since)))));
+        }
+    });
+    assert!(log.flush());
+    assert_eq!(seen.load(SeqCst), 8 * CALLS, "what the sink saw");
+    assert_eq!(sum(&walk(&log, &Query::new())), 8 * CALLS, "what the log shows");
+    assert_eq!(log.stats().lost, 0);
+}
+
+#[test]
+fn a_million_refusals_of_one_tenant_are_a_few_events() {
+    let log = EventLog::new();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let (log, event) = (log.clone(), refusal("acme", 5));
+            scope.spawn(move || (0..250_000).for_each(|_| log.tally(&event)));
+        }
+    });
+    let events = walk(&log, &Query::new());
+    assert_eq!(sum(&events), 1_000_000);
+    assert!(events.len() <= 5, "the first of each thread, and one count: {}", events.len());
+    assert!(events.iter().all(|event| event.tenant.is_some() && event.limit == 600));
+}
+
+#[test]
+fn a_flood_of_made_up_tenants_is_bounded_and_none_of_it_is_missing() {
+    let log = EventLog::with_capacity(100_000).unwrap();
+    for n in 0..50_000 {
+        log.tally(&refusal(&format!("t{n}"), 5));
+    }
+    let mut shadow = refusal("acme", 5);
+    shadow.mode = Mode::Shadow;
+    log.tally(&shadow);
+    let events = walk(&log, &Query::new());
+    assert_eq!(sum(&events), 50_001);
+    assert_eq!(events.len(), 1_002, "1,000 by themselves, the rest by mode");
+    let merged: Vec<_> = events.iter().filter(|event| event.tenant.is_none()).collect();
+    assert_eq!(merged.len(), 2);
+    assert!(merged.iter().all(|event| event.kind == EventKind::RateLimited && event.policy.is_none()));
+    assert!(merged.iter().any(|event| event.mode == Mode::Shadow && event.count == 1));
+    // the next second has a budget of its own
+    log.tally(&refusal("globex", 6));
+    let page = log.read(&Query::new().tenant("globex".parse().unwrap()));
+    assert_eq!(page.events.len(), 1);
+}
+
+#[test]
+fn a_reader_that_is_overtaken_is_told_by_how_much() {
+    let log = EventLog::with_capacity(10).unwrap();
+    for second in 1..=25 {
+        assert_eq!(log.record(refusal("acme", second)), second);
+    }
+    let page = log.read(&Query::new().since(3));
+    assert_eq!(page.lost, 12, "4 to 15");
+    assert_eq!(page.events.iter().map(|event| event.id).collect::<Vec<_>>(), (16..=25).collect::<Vec<_>>());
+    let page = log.read(&Query::new().since(15));
+    assert_eq!((page.lost, page.events.len(), page.next), (0, 10, 25));
+    let page = log.read(&Query::new().since(25));
+    assert_eq!((page.lost, page.events.len(), page.next), (0, 0, 25));
+}
+
+#[test]
+fn a_number_from_before_a_restart_reads_from_the_oldest() {
+    let log = EventLog::new();
+    log.record(refusal("acme", 1));
+    assert_eq!(log.read(&Query::new().since(77)).events.len(), 1);
+}
+
+#[test]
+fn paging_walks_everything_once_also_with_a_filter() {
+    let log = EventLog::new();
+    for n in 0..3_000_u64 {
+        log.record(refusal(["acme", "globex", "initech"][n as usize % 3], n));
+    }
+    for limit in [1, 7, 100, 1_000] {
+        let all: Vec<u64> = walk(&log, &Query::new().limit(limit).unwrap()).iter().map(|event| event.id).collect();
+        assert_eq!(all, (1..=3_000).collect::<Vec<_>>());
+        let acme = Query::new().limit(limit).unwrap().tenant("globex".parse().unwrap());
+        let ids: Vec<u64> = walk(&log, &acme).iter().map(|event| event.id).collect();
+        assert_eq!(ids, (0..1_000).map(|n| 3 * n + 2).collect::<Vec<_>>());
+    }
+    assert_eq!(log.read(&Query::new().kind(EventKind::TenantReset)).next, 3_000, "what did not match is passed over");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    assert!(EventLog::with_capacity(0).is_err());
+    assert!(EventLog::new().max_per_second(0).is_err());
+    assert!(Query::new().limit(0).is_err() && Query::new().limit(1_001).is_err());
+    let directory = Directory::new();
+    let error = JsonLines::create(directory.path("none/log.jsonl")).unwrap_err();
+    assert_eq!(error.reason(), "its directory does not exist");
+    assert!(JsonLines::create(directory.path("log")).unwrap().rotate_at(0).is_err());
+    assert!(JsonLines::create(directory.path("log")).unwrap().keep(0).is_err());
+}
+
+#[test]
+fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
+    let directory = Directory::new();
+    let file = JsonLines::create(directory.path("log")).unwrap().rotate_at(2_000).unwrap().keep(100).unwrap();
+    let log = EventLog::new().sink(file);
+    for n in 1..=500 {
+        log.record(refusal("acme", n));
+    }
+    assert!(log.flush());
+    let files = fs::read_dir(&directory.0).unwrap().count();
+    assert!(files > 10, "{files} files");
+    let names: Vec<String> = (1..files).rev().map(|n| format!("log.{n}")).chain([String::from("log")]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(directory.ids(&names), (1..=500).collect::<Vec<_>>());
+    assert!(names.iter().all(|name| fs::metadata(directory.path(name)).unwrap().len() <= 2_000));
+}
+
+#[test]
+fn only_so_many_old_files_are_kept_and_they_are_the_newest() {
+    let directory = Directory::new();
+    let mut file = JsonLines::create(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
+    let events: Vec<Event> = (1..=9)
+        .map(|id| {
+            let mut event = refusal("acme", id);
+            event.id = id;
+            event
+        })
+        .collect();
+    assert_eq!(file.write(&events), 9);
+    assert_eq!(directory.ids(&["log.2", "log.1", "log"]), [7, 8, 9]);
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
+}
+
+#[test]
+fn after_a_restart_a_file_goes_on_and_a_torn_line_is_cut_off() {
+    let directory = Directory::new();
+    let mut first = refusal("acme", 1);
+    first.id = 1;
+    let mut second = refusal("acme", 2);
+    second.id = 2;
+    assert_eq!(JsonLines::create(directory.path("log")).unwrap().write(&[first.clone()]), 1);
+    let torn = format!("{}\n{}", first.to_json(), &second.to_json()[..20]);
+    fs::write(directory.path("log"), torn).unwrap();
+    assert_eq!(JsonLines::create(directory.path("log")).unwrap().write(&[second]), 1);
+    assert_eq!(directory.ids(&["log"]), [1, 2]);
+    // what is not ours is ended, not cut
+    fs::write(directory.path("other"), "text without an end").unwrap();
+    assert_eq!(JsonLines::create(directory.path("other")).unwrap().write(&[first.clone()]), 1);
+    let text = fs::read_to_string(directory.path("other")).unwrap();
+    assert_eq!(text, format!("text without an end\n{}\n", first.to_json()));
+}
+
+#[test]
+fn when_a_file_can_t_be_rotated_events_wait_until_it_can() {
+    let directory = Directory::new();
+    let file = JsonLines::create(directory.path("log")).unwrap().rotate_at(100).unwrap();
+    // the name that the full file should get is taken by a directory with something in it
+    fs::create_dir_all(directory.path("log.1/full")).unwrap();
+    for n in 2..=5 {
+        fs::create_dir_all(directory.path(&format!("log.{n}/full"))).unwrap();
+    }
+    let log = EventLog::new().sink(file);
+    log.record(refusal("acme", 1));
+    log.record(refusal("acme", 2));
+    assert!(!log.flush(), "the second does not fit");
+    assert!(log.stats().sink_failures > 0);
+    for n in 1..=5 {
+        fs::remove_dir_all(directory.path(&format!("log.{n}"))).unwrap();
+    }
+    assert!(log.flush());
+    assert_eq!(directory.ids(&["log.1", "log"]), [1, 2]);
+}
+
+#[test]
+fn a_full_channel_never_blocks_and_what_did_not_fit_is_counted() {
+    let (sender, receiver) = mpsc::sync_channel(3);
+    let log = EventLog::new().sink(Channel::new(sender));
+    for n in 1..=10 {
+        log.record(refusal("acme", n));
+    }
+    assert!(log.flush(), "a full channel does not hold the log up");
+    assert_eq!(log.stats().dropped, 7);
+    assert_eq!(receiver.try_iter().map(|event| event.id).collect::<Vec<_>>(), [1, 2, 3]);
+    drop(receiver);
+    log.record(refusal("acme", 11));
+    assert!(log.flush());
+    assert_eq!(log.stats().dropped, 8, "so is what nobody receives");
+}
+
+#[test]
+fn a_sink_that_takes_a_part_is_offered_the_rest_again() {
+    struct OneByOne(mpsc::Sender<u64>);
+    impl Sink for OneByOne {
+        fn write(&mut self, events: &[Event]) -> usize {
+            let taken = self.0.send(events[0].id);
+            usize::from(taken.is_ok())
+        }
+    }
+    let (sender, receiver) = mpsc::channel();
+    let log = EventLog::new().sink(OneByOne(sender));
+    for n in 1..=5 {
+        log.record(refusal("acme", n));
+    }
+    while !log.flush() {}
+    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_sink_that_falls_behind_loses_the_oldest_and_the_log_says_how_many() {
+    let (entered, is_in) = mpsc::channel();
+    let (go, gate) = mpsc::channel::<()>();
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let log = EventLog::with_capacity(10).unwrap().sink(move |events: &[Event]| {
+        let _ = entered.send(());
+        let _ = gate.recv();
+        counter.fetch_add(events.len() as u64, SeqCst);
+    });
+    log.record(refusal("acme", 0));
+    is_in.recv().unwrap();
+    // the sink hangs, and nobody who records does
+    for n in 1..=100 {
+        log.record(refusal("acme", n));
+    }
+    drop(go);
+    assert!(log.flush());
+    assert_eq!((seen.load(SeqCst), log.stats().lost), (11, 90));
+}
+
+#[test]
+fn a_sink_that_panics_is_let_go_and_the_others_go_on() {
+    let (sender, receiver) = mpsc::sync_channel(10);
+    let log = EventLog::new().sink(|_: &[Event]| panic!("a bug in a sink")).sink(Channel::new(sender));
+    log.record(refusal("acme", 1));
+    log.flush();
+    log.record(refusal("acme", 2));
+    assert!(log.flush());
+    assert_eq!(receiver.try_iter().count(), 2);
+    assert_eq!(log.stats().sink_failures, 1);
+}
+
+#[test]
+fn when_the_log_is_dropped_its_sinks_get_the_rest_and_are_dropped() {
+    let (sender, receiver) = mpsc::sync_channel(100);
+    let log = EventLog::new().sink(Channel::new(sender));
+    let clone = log.clone();
+    drop(log);
+    (0..10).for_each(|_| clone.tally(&refusal("acme", 5)));
+    drop(clone);
+    let next = || receiver.recv_timeout(std::time::Duration::from_secs(30));
+    let mut seen = 0;
+    let end = loop {
+        match next() {
+            Ok(event) => seen += event.count,
+            Err(end) => break end,
+        }
+    };
+    assert_eq!((seen, end), (10, mpsc::RecvTimeoutError::Disconnected), "the sink is gone too");
+}
+
+#[test]
+fn counts_reach_a_sink_though_nobody_reads_or_flushes() {
+    let (sender, receiver) = mpsc::sync_channel(100);
+    let log = EventLog::new().sink(Channel::new(sender));
+    (0..10).for_each(|_| log.tally(&refusal("acme", 5)));
+    let mut seen = 0;
+    while seen < 10 {
+        seen += receiver.recv_timeout(std::time::Duration::from_secs(30)).unwrap().count;
+    }
+    assert_eq!(seen, 10);
+    assert_eq!(log.stats().coalesced, 9);
+}
+
+#[test]
+fn long_names_are_no_matter() {
+    let name = "x".repeat(Tenant::MAX_LEN);
+    let log = EventLog::new();
+    (0..10).for_each(|_| log.tally(&refusal(&name, 5)));
+    assert_eq!(sum(&log.read(&Query::new().tenant(name.parse().unwrap())).events), 10);
+}

@@ -1,0 +1,210 @@
+//! PKCE over real sockets, in axum and in plain hyper.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "these are tests")]
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tollgate::{CodeChallenge, OAuthJson, PkceBodyLayer, PkceLayer, Replay};
+use tower::{ServiceBuilder, service_fn};
+
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+const QUERY: &str = "code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256";
+const REQUIRED: &str = r#"{"error":"invalid_request","error_description":"code challenge required"}"#;
+const UNSUPPORTED: &str = r#"{"error":"invalid_request","error_description":"transform algorithm not supported"}"#;
+
+/// Sends these bytes; the whole answer but for its date, with its headers sorted.
+async fn exchange(server: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(server).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (status, headers) = head.split_once("\r\n").unwrap();
+    let mut headers: Vec<_> = headers.split("\r\n").filter(|line| !line.starts_with("date: ")).collect();
+    headers.sort_unstable();
+    format!("{status}\r\n{}\r\n\r\n{body}", headers.join("\r\n"))
+}
+
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+}
+
+fn post(target: &str, content_type: &str, body: &str) -> String {
+    let len = body.len();
+    format!(
+        "POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {content_type}\r\ncontent-length: {len}\r\n\r\n{body}"
+    )
+}
+
+fn refusal(status: &str, body: &str) -> String {
+    let len = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncache-control: no-store\r\nconnection: close\r\ncontent-length: {len}\r\ncontent-type: application/json\r\n\
+         pragma: no-cache\r\n\r\n{body}"
+    )
+}
+
+async fn hyper_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let echo = service_fn(async |request: Request<Replay<Incoming>>| {
+        let challenge = CodeChallenge::from_extensions(request.extensions()).map(CodeChallenge::to_string);
+        let whole = request.into_body().collect().await?;
+        let trailer = whole.trailers().and_then(|trailers| trailers.get("x-sum").cloned());
+        let answer = format!("{challenge:?} {trailer:?} {:?}", whole.to_bytes());
+        Ok::<_, hyper::Error>(Response::new(Full::<Bytes>::from(answer)))
+    });
+    let service = ServiceBuilder::new()
+        .layer(PkceLayer::new("/authorize").unwrap().respond_with(OAuthJson))
+        .layer(PkceBodyLayer::new("/par").unwrap().respond_with(OAuthJson))
+        .service(echo);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let service = TowerToHyperService::new(service.clone());
+            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(connection);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn c012_c013_the_whole_answer_to_a_bad_query_in_hyper() {
+    let server = hyper_server().await;
+    let bad = |body| refusal("400 Bad Request", body);
+    assert_eq!(exchange(server, &get("/authorize")).await, bad(REQUIRED));
+    assert_eq!(exchange(server, &get("/authorize?state=x")).await, bad(REQUIRED));
+    for method in ["", "&code_challenge_method=plain", "&code_challenge_method=s256"] {
+        let target = format!("/authorize?code_challenge={CHALLENGE}{method}");
+        assert_eq!(exchange(server, &get(&target)).await, bad(UNSUPPORTED), "{method}");
+    }
+    let twice = r#"{"error":"invalid_request","error_description":"a parameter is given twice"}"#;
+    assert_eq!(exchange(server, &get(&format!("/authorize?{QUERY}&code_challenge=x"))).await, bad(twice));
+    // in the query it must be, whatever the body says
+    let form = "application/x-www-form-urlencoded";
+    assert_eq!(exchange(server, &post("/authorize", form, QUERY)).await, bad(REQUIRED));
+}
+
+#[tokio::test]
+async fn a_good_query_comes_through_in_hyper() {
+    let server = hyper_server().await;
+    let answer = exchange(server, &get(&format!("/authorize?state=a%20b&{QUERY}"))).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with(&format!("Some(\"{CHALLENGE}\") None b\"\"")), "{answer}");
+    let answer = exchange(server, &get("/elsewhere")).await;
+    assert!(answer.ends_with("\r\n\r\nNone None b\"\""), "{answer}");
+}
+
+#[tokio::test]
+async fn a_chunked_body_and_its_trailers_come_again_in_hyper() {
+    let server = hyper_server().await;
+    let (one, two) = QUERY.split_at(20);
+    let request = format!(
+        "POST /par HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\
+         content-type: application/x-www-form-urlencoded\r\n\r\n{:x}\r\n{one}\r\n{:x}\r\n{two}\r\n0\r\nx-sum: 42\r\n\r\n",
+        one.len(),
+        two.len(),
+    );
+    let answer = exchange(server, &request).await;
+    assert!(answer.ends_with(&format!("Some(\"{CHALLENGE}\") Some(\"42\") b\"{QUERY}\"")), "{answer}");
+}
+
+#[tokio::test]
+async fn c028_the_whole_answer_to_a_bad_body_in_hyper() {
+    let server = hyper_server().await;
+    assert_eq!(exchange(server, &post("/par", "application/json", "{}")).await, refusal("400 Bad Request", REQUIRED));
+    let media_type = r#"{"error":"invalid_request","error_description":"the body must be a form or JSON"}"#;
+    assert_eq!(
+        exchange(server, &post("/par", "text/plain", QUERY)).await,
+        refusal("415 Unsupported Media Type", media_type)
+    );
+    // refused by the length that it says, before any of it is sent
+    let request = "POST /par HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+                   content-length: 65537\r\n\r\n";
+    let too_long = r#"{"error":"invalid_request","error_description":"the body is too long"}"#;
+    assert_eq!(exchange(server, request).await, refusal("413 Payload Too Large", too_long));
+    // refused as it comes, where it does not say
+    let request = format!(
+        "POST /par HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         transfer-encoding: chunked\r\n\r\n10001\r\n{}",
+        "x".repeat(0x10001),
+    );
+    assert_eq!(exchange(server, &request).await, refusal("413 Payload Too Large", too_long));
+}
+
+#[cfg(feature = "axum")]
+mod axum_server {
+    use axum::{Json, Router, routing};
+
+    use super::*;
+
+    async fn server() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/authorize", routing::get(async |challenge: CodeChallenge| challenge.to_string()))
+            .route(
+                "/par",
+                routing::post(async |challenge: CodeChallenge, Json(body): Json<serde_json::Value>| {
+                    format!("{challenge} {body}")
+                }),
+            )
+            .layer(PkceLayer::new("/authorize").unwrap().respond_with(OAuthJson))
+            .layer(PkceBodyLayer::new("/par").unwrap().respond_with(OAuthJson))
+            .route("/bare", routing::get(async |challenge: CodeChallenge| challenge.to_string()))
+            .route("/maybe", routing::get(async |challenge: Option<CodeChallenge>| format!("{challenge:?}")))
+            .nest_service(
+                "/mounted",
+                Router::new()
+                    .route("/", routing::get(async |challenge: CodeChallenge| challenge.to_string()))
+                    .layer(PkceLayer::everywhere()),
+            );
+        tokio::spawn(async { axum::serve(listener, router).await });
+        address
+    }
+
+    #[tokio::test]
+    async fn the_extractor_gives_the_challenge_that_was_checked() {
+        let server = server().await;
+        let answer = exchange(server, &get(&format!("/authorize?{QUERY}"))).await;
+        assert!(answer.ends_with(&format!("\r\n\r\n{CHALLENGE}")), "{answer}");
+        let json = format!(r#"{{"code_challenge":"{CHALLENGE}","code_challenge_method":"S256"}}"#);
+        let answer = exchange(server, &post("/par", "application/json", &json)).await;
+        assert!(answer.ends_with(&format!("\r\n\r\n{CHALLENGE} {json}")), "{answer}");
+        let answer = exchange(server, &get(&format!("/mounted?{QUERY}"))).await;
+        assert!(answer.ends_with(&format!("\r\n\r\n{CHALLENGE}")), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn c012_the_whole_answer_without_a_challenge() {
+        let server = server().await;
+        assert_eq!(exchange(server, &get("/authorize")).await, refusal("400 Bad Request", REQUIRED));
+        assert_eq!(
+            exchange(server, &post("/par", "application/json", "{}")).await,
+            refusal("400 Bad Request", REQUIRED)
+        );
+        assert_eq!(
+            exchange(server, &get("/mounted")).await,
+            "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn without_a_layer_the_extractor_says_so() {
+        let server = server().await;
+        let answer = exchange(server, &get("/bare")).await;
+        assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nno PkceLayer or PkceBodyLayer guards this route"), "{answer}");
+        assert!(exchange(server, &get("/maybe")).await.ends_with("\r\n\r\nNone"));
+    }
+}
