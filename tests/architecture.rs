@@ -61,22 +61,29 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// Every Rust file below this directory, but those that are all tests.
+/// Every Rust file below this directory, but those that are there only for tests.
 fn files(directory: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let (mut found, mut only_tests) = (Vec::new(), Vec::new());
     let mut directories = vec![PathBuf::from(directory)];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(root().join(&directory)).unwrap() {
             let path = directory.join(entry.unwrap().file_name());
             if root().join(&path).is_dir() {
                 directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                only_tests.extend(test_modules(&read(&path)).map(|name| directory.join(format!("{name}.rs"))));
                 found.push(path);
             }
         }
     }
+    found.retain(|path| !only_tests.contains(path));
     assert!(!found.is_empty(), "{directory} has no Rust files");
     found
+}
+
+/// The modules in files of their own that a `mod.rs` has only for tests.
+fn test_modules(text: &str) -> impl Iterator<Item = String> {
+    text.split("#[cfg(test)]\nmod ").skip(1).filter_map(|rest| Some(rest.lines().next()?.strip_suffix(';')?.to_owned()))
 }
 
 /// `src/limit/window.rs` is `limit::window`, `src/limit/mod.rs` is `limit`, `src/lib.rs` is the root.
@@ -183,6 +190,8 @@ fn the_order_is_read_from_lib_rs_and_the_tests_of_a_file_are_left_out() {
     let lib = "//! mod doc;\nmod error;\npub mod tenant;\n#[cfg(x)]\npub(crate) mod store;\npub use crate::error::E;\n";
     assert_eq!(modules(lib), ["error", "tenant", "store"]);
     assert_eq!(without_tests("code\n#[cfg(test)]\nmod tests {\n}\n"), "code\n");
+    let declared = "mod a;\n#[cfg(test)]\nmod model;\nmod b;\n#[cfg(test)]\nmod tests {\n}\n";
+    assert_eq!(test_modules(declared).collect::<Vec<_>>(), ["model"]);
     assert_eq!(module_path(Path::new("src/limit/mod.rs")), ["limit"]);
     assert_eq!(module_path(Path::new("src/limit/window.rs")), ["limit", "window"]);
     assert_eq!(module_path(Path::new("src/lib.rs")), [""; 0]);

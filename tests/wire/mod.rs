@@ -16,7 +16,7 @@ impl Wire {
         Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
     }
 
-    /// Sends a request line and headers, one to a line; answers with the whole response but its date.
+    /// Sends a request line and headers, one to a line; answers as [`answer`](Self::answer) does.
     pub(crate) async fn ask(&mut self, head: &str) -> String {
         let head = head.trim().lines().map(|line| format!("{}\r\n", line.trim())).collect::<String>();
         self.send(&format!("{head}host: localhost\r\n\r\n")).await;
@@ -27,16 +27,14 @@ impl Wire {
         self.0.get_mut().write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next response, as it came but for its date.
+    /// The next response: all of it but its date, and its headers sorted, for their order says nothing.
     pub(crate) async fn answer(&mut self, is_head: bool) -> String {
         let head = self.until("\r\n\r\n").await;
         let field = |name| head.lines().find_map(|line| line.strip_prefix(name));
         let len = field("content-length: ").map_or(0, |len| len.parse().unwrap());
         let mut body = vec![0; if is_head { 0 } else { len }];
         self.0.read_exact(&mut body).await.unwrap();
-        let dated = head.lines().filter(|line| !line.starts_with("date: "));
-        let undated: Vec<&str> = dated.collect();
-        format!("{}\n{}", undated.join("\n"), String::from_utf8(body).unwrap())
+        sorted(&format!("{head}{}", String::from_utf8(body).unwrap()).replace("\r\n", "\n"))
     }
 
     /// What comes, up to and with this text. A test that hangs is one that fails.
@@ -52,6 +50,16 @@ impl Wire {
         }
         text
     }
+}
+
+/// A response as text, without its date and with its headers sorted.
+pub(crate) fn sorted(response: &str) -> String {
+    let (head, body) = response.split_once("\n\n").unwrap();
+    let (status, fields) = head.split_once('\n').unwrap_or((head, ""));
+    let mut fields: Vec<&str> = fields.lines().filter(|line| !line.starts_with("date: ")).collect();
+    fields.sort_unstable();
+    let fields: String = fields.iter().map(|field| format!("{field}\n")).collect();
+    format!("{status}\n{fields}\n{body}")
 }
 
 /// The status of an answer.
