@@ -120,7 +120,11 @@ impl Memory {
                 self.insert_new(&key, Row::new(plan, Place::Named, epoch));
             } else {
                 let _door = self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
-                if !self.has_row(&key) && (self.bucket_in_use(&key, context.now).is_some() || !self.take_room()) {
+                if self.has_row(&key) {
+                    // another thread made it, and took the room for it
+                    continue;
+                }
+                if self.bucket_in_use(&key, context.now).is_some() || !self.take_room() {
                     return self.spend_from_bucket(&key, context, journal, use_row);
                 }
                 self.insert_new(&key, Row::new(plan, Place::Stranger, epoch));
@@ -192,7 +196,7 @@ impl Memory {
             row.set_epoch(epoch);
             return true;
         }
-        row.replace(plan, place, epoch, context, |new| {
+        row.replace(plan.after(row.plan()), place, epoch, context, |new| {
             self.shard(key.hash).rows.pin().insert(key.owned(), new);
             match (row.place, place) {
                 (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),
