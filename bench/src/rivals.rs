@@ -65,8 +65,9 @@ pub fn tower_governor_with_headers<S: Limited>(inner: S, budget: Budget) -> impl
 pub fn tower_governor_plain<S: Limited>(inner: S, budget: Budget) -> impl Limited {
     let (period, burst) = pace(budget);
     let mut builder = GovernorConfigBuilder::default().key_extractor(FromHeader);
-    let config: Config<governor::middleware::NoOpMiddleware> =
-        Arc::new(builder.period(period).burst_size(burst).finish().expect("the period is not zero"));
+    let config: Config<governor::middleware::NoOpMiddleware> = Arc::new(
+        builder.period(period).burst_size(burst).finish().expect("the period is not zero"),
+    );
     GovernorLayer::new(config).layer(inner)
 }
 

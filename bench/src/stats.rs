@@ -18,7 +18,8 @@ pub fn least(values: &[f64]) -> f64 {
 
 /// The median of what `ratio` makes of the values of each round.
 pub fn by_round(left: &[f64], right: &[f64], ratio: impl Fn(f64, f64) -> f64) -> f64 {
-    let ratios: Vec<f64> = left.iter().zip(right).map(|(left, right)| ratio(*left, *right)).collect();
+    let ratios: Vec<f64> =
+        left.iter().zip(right).map(|(left, right)| ratio(*left, *right)).collect();
     median(&ratios)
 }
 
@@ -40,7 +41,11 @@ impl Table {
     pub fn print(&self) {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
         };
         let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
         for (number, row) in self.rows.iter().enumerate() {

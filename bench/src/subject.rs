@@ -132,7 +132,9 @@ pub fn with_limiter<V: Visit>(
         Kind::TollgatePlainExtensions => {
             visit.visit(layer().headers(HeaderStyle::none()).layer(inner), ours)
         }
-        Kind::TowerGovernor => visit.visit(rivals::tower_governor_with_headers(inner, budget), None),
+        Kind::TowerGovernor => {
+            visit.visit(rivals::tower_governor_with_headers(inner, budget), None)
+        }
         Kind::TowerGovernorPlain => visit.visit(rivals::tower_governor_plain(inner, budget), None),
         Kind::AxumGcra => visit.visit(rivals::axum_gcra(inner, budget, false), None),
         Kind::Governor => visit.visit(rivals::governor_by_hand(inner, budget), None),

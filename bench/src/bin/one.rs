@@ -27,7 +27,8 @@ fn run(arguments: &[&str]) -> Option<()> {
     match *arguments {
         ["calls", kind, budget, tenants, calls] => {
             let tenants = tenants.parse().ok()?;
-            let mut subject = subject(Kind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
+            let mut subject =
+                subject(Kind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
             subject.run(calls.parse().ok()?);
             Some(())
         }
