@@ -40,6 +40,12 @@ pub fn scheduled() -> (u64, u64) {
     (fields.next().unwrap_or(0), fields.next().unwrap_or(0))
 }
 
+/// Nanoseconds that the first thread of another process has run.
+pub fn ran(process: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+    text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+}
+
 /// Bytes of memory that this process has in use.
 pub fn resident() -> i64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();

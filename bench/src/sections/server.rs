@@ -48,7 +48,8 @@ pub fn run(one: &Path) {
     println!(
         "HTTP/1, one thread{}; {CONNECTIONS} kept-alive connections from {} send {REQUESTS} requests of {TENANTS} \
          tenants a round ({FEW_REQUESTS} where tower_governor refuses); medians of {ROUNDS} interleaved rounds, \
-         ratios round by round.\n",
+         ratios round by round. Where other work shares the machine, the time that the server was on its processor \
+         tells more than the rate: its ratio is the rate that a core of its own would give.\n",
         if pinned { " pinned to a core" } else { ", **not pinned**" },
         if pinned { "the other core" } else { "another process" },
     );
@@ -57,11 +58,12 @@ pub fn run(one: &Path) {
         .map(|(kind, budget, server)| {
             let server = server.unwrap_or_else(|error| panic!("no server {kind:?}: {error}"));
             let load = Load::new(&server).unwrap_or_else(|error| panic!("no load {kind:?}: {error}"));
-            (kind, budget, server, load, Vec::new())
+            (kind, budget, server, load, Vec::new(), Vec::new())
         })
         .collect();
     for round in 0..=ROUNDS {
-        for (kind, budget, _, load, rates) in &mut loads {
+        for (kind, budget, server, load, rates, costs) in &mut loads {
+            let ran_before = machine::ran(server.process.id());
             let slow = (*kind, *budget) == (Kind::TowerGovernor, Budget::Spent);
             let requests = if slow { FEW_REQUESTS } else { REQUESTS };
             let want: &[u8] = match (*kind, *budget) {
@@ -71,21 +73,28 @@ pub fn run(one: &Path) {
             // in the first round every tenant becomes known
             let check = (round > 0).then_some(want);
             match load.run(requests, check) {
-                Ok(took) if round > 0 => rates.push(requests as f64 / took.as_secs_f64()),
+                Ok(took) if round > 0 => {
+                    let ran = machine::ran(server.process.id()) - ran_before;
+                    rates.push(requests as f64 / took.as_secs_f64());
+                    costs.push(ran as f64 / 1e3 / requests as f64);
+                }
                 Ok(_) => {}
                 Err(error) => panic!("{kind:?} {budget:?}: {error}"),
             }
         }
     }
     machine::unpin();
-    let bare = loads.first().map(|load| load.4.clone()).unwrap_or_default();
-    let mut table = Table::new(["subject", "", "requests a second", "÷ no limiter"]);
-    for (kind, budget, _, _, rates) in &loads {
+    let (bare, bare_costs) = loads.first().map(|load| (load.4.clone(), load.5.clone())).unwrap_or_default();
+    let mut table =
+        Table::new(["subject", "", "requests a second", "÷ no limiter", "processor, µs a request", "no limiter ÷"]);
+    for (kind, budget, _, _, rates, costs) in &loads {
         table.row([
             kind.name().to_owned(),
             if *kind == Kind::Inner { "" } else { budget.name() }.to_owned(),
             format!("{:.0}", median(rates)),
             ratio(by_round(rates, &bare, |a, b| a / b)),
+            format!("{:.2}", median(costs)),
+            ratio(by_round(costs, &bare_costs, |a, b| b / a)),
         ]);
     }
     table.print();

@@ -27,10 +27,10 @@ const STAYING: u64 = 100;
 pub fn run() {
     println!("### The worst single call while tenants come and go, in microseconds\n");
     println!(
-        "Each call is timed by itself; what the scheduler says that the thread waited for a core is taken off the \
-         worst call around it. {ROUNDS} runs, each with its worst call.\n"
+        "Each call is timed by itself. `worst` is the worst call of each of {ROUNDS} runs by the clock; `less waiting` \
+         takes off what the scheduler says that the thread waited for a core around it.\n"
     );
-    let mut table = Table::new(["subject", "", "calls", "p99.99", "worst call of each run"]);
+    let mut table = Table::new(["subject", "", "calls", "p99.99", "worst", "less waiting"]);
     for kind in [Kind::Tollgate, Kind::TowerGovernor, Kind::Governor] {
         row(&mut table, kind.name(), "1M arrive", || arrive(kind));
     }
@@ -43,17 +43,28 @@ pub fn run() {
 fn row(table: &mut Table, name: &str, what: &str, run: impl Fn() -> Calls) {
     let runs: Vec<Calls> = (0..ROUNDS).map(|_| run()).collect();
     let micros = |time: Duration| format!("{:.0}", time.as_nanos() as f64 / 1e3);
-    let worst: Vec<String> = runs.iter().map(|calls| micros(calls.worst)).collect();
+    let all = |of: fn(&Calls) -> Duration| {
+        let each: Vec<String> = runs.iter().map(|calls| micros(of(calls))).collect();
+        each.join(", ")
+    };
     let mut tails: Vec<Duration> = runs.iter().map(Calls::tail).collect();
     tails.sort();
     let count = runs.first().map_or(0, |calls| calls.took.len());
-    table.row([name.to_owned(), what.to_owned(), count.to_string(), micros(tails[ROUNDS / 2]), worst.join(", ")]);
+    table.row([
+        name.to_owned(),
+        what.to_owned(),
+        count.to_string(),
+        micros(tails[ROUNDS / 2]),
+        all(|calls| calls.worst),
+        all(|calls| calls.worst_less_waiting),
+    ]);
 }
 
 #[derive(Default)]
 struct Calls {
     took: Vec<u32>,
     worst: Duration,
+    worst_less_waiting: Duration,
 }
 
 impl Calls {
@@ -70,7 +81,8 @@ impl Calls {
         }
         let (_, waited) = scheduled();
         let waited = Duration::from_nanos(waited - waited_before);
-        self.worst = self.worst.max(worst.saturating_sub(waited));
+        self.worst = self.worst.max(worst);
+        self.worst_less_waiting = self.worst_less_waiting.max(worst.saturating_sub(waited));
     }
 
     fn tail(&self) -> Duration {
@@ -142,9 +154,10 @@ fn tower_governor_leave() -> Calls {
         call(&mut service, &tenant_id(tenant));
     }
     let sweeper = thread::spawn(move || config.limiter().retain_recent());
-    let mut calls = Calls::default();
+    let (mut calls, mut next) = (Calls::default(), 0);
     while !sweeper.is_finished() {
-        calls.lot(LOT, |number| _ = call(&mut service, &tenant_id(number % STAYING)));
+        calls.lot(1, |_| _ = call(&mut service, &tenant_id(next % STAYING)));
+        next += 1;
     }
     sweeper.join().expect("the sweeper panicked");
     calls
