@@ -173,6 +173,14 @@ impl Refusal {
 
 /// Units that were spent. It can't be copied, so it is refunded at most once;
 /// dropped, it stays spent.
+///
+/// ```compile_fail,E0382
+/// # use tollgate::{Limiter, limit::Spend};
+/// fn refund_twice(limiter: &Limiter, spend: Spend) {
+///     limiter.refund(spend);
+///     limiter.refund(spend);
+/// }
+/// ```
 #[derive(Debug, Default)]
 pub struct Spend(pub(super) Option<Box<Charge>>);
 

@@ -278,23 +278,21 @@ fn at_the_cap_named_tenants_have_room_and_others_share_buckets() {
 
 #[test]
 fn a_tenant_leaves_its_bucket_only_when_nothing_is_spent_there() {
-    let (engine, _) = logged(per_minute(1));
+    let (engine, _) = logged(Quota::per_hour(1).unwrap());
     let InMemory { limiter, .. } = engine;
     let engine = InMemory::of(limiter.max_tenants(1).unwrap(), ManualClock::new());
+    let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
     spend(&engine, "early", 1).unwrap();
-    engine.clock().advance(30 * SECOND);
+    at(1_800);
     spend(&engine, "late", 1).unwrap();
-    // the early one is idle and leaves, so there is room
-    let monitor = tenant("monitor");
-    for _ in 0..150 {
-        engine.clock().advance(nanos(399_000_000));
-        _ = engine.limiter.peek(&monitor);
+    assert_eq!(engine.limiter.tenants(), 2);
+    // the early one is idle after an hour and is swept, so there is room
+    for step in 0..300 {
+        at(3_600 + 5 * step);
         assert!(spend(&engine, "late", 1).is_none(), "it still counts in the bucket");
-        if engine.clock().now().as_nanos() >= 89_000_000_000 {
-            break;
-        }
     }
-    engine.clock().set(tollgate::Moment::default() + 90 * SECOND);
+    assert_eq!(engine.limiter.tenants(), 1);
+    at(5_400);
     assert!(spend(&engine, "late", 1).is_some());
     assert!(spend(&engine, "late", 1).is_none());
 }

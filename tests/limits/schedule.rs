@@ -48,7 +48,7 @@ pub(crate) enum Step {
         nudge: i64,
     },
     /// The forward-only clock steps back, as none should.
-    StepBack(u64),
+    ClockBack(u64),
     /// The wall clock jumps.
     Wall(u64),
     /// A spend is taken back.
@@ -148,16 +148,16 @@ pub(crate) struct Mix {
     pub(crate) changes: u32,
     /// Whether a change may be more than another limit.
     pub(crate) any_change: bool,
-    pub(crate) step_back: u32,
+    pub(crate) clock_back: u32,
     pub(crate) refunds: u32,
     pub(crate) voids: u32,
 }
 
 impl Mix {
     /// Requests and time alone.
-    pub(crate) const CALM: Self = Self { changes: 0, any_change: false, step_back: 0, refunds: 0, voids: 0 };
+    pub(crate) const CALM: Self = Self { changes: 0, any_change: false, clock_back: 0, refunds: 0, voids: 0 };
     pub(crate) const REFUNDS: Self = Self { refunds: 8, ..Self::CALM };
-    pub(crate) const ALL: Self = Self { changes: 2, any_change: true, step_back: 1, refunds: 4, voids: 1 };
+    pub(crate) const ALL: Self = Self { changes: 2, any_change: true, clock_back: 1, refunds: 4, voids: 1 };
 }
 
 pub(crate) fn schedules(mix: Mix) -> impl Strategy<Value = Schedule> {
@@ -194,7 +194,7 @@ fn steps(window: u64, mix: Mix) -> impl Strategy<Value = Step> {
         (3, tenant().prop_map(|tenant| Step::WatchRise { tenant }).boxed()),
         (1, (0..4_000_000_000_u64).prop_map(Step::Wall).boxed()),
         (mix.refunds, index().prop_map(Step::Refund).boxed()),
-        (mix.step_back, gaps(window).prop_map(Step::StepBack).boxed()),
+        (mix.clock_back, gaps(window).prop_map(Step::ClockBack).boxed()),
         (mix.voids, tenant().prop_map(|tenant| Step::Void { tenant }).boxed()),
         (2 * mix.changes, (tenant(), change()).prop_map(|(tenant, plan)| Step::Plan { tenant, plan }).boxed()),
         (mix.changes, tenant().prop_map(|tenant| Step::RemovePlan { tenant }).boxed()),

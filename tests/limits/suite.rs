@@ -79,7 +79,7 @@ impl<E: Engine> Drive<E> {
                     self.pass_to(told.reset().as_nanos().saturating_add_signed(*nudge));
                 }
             }
-            Step::StepBack(gap) => {
+            Step::ClockBack(gap) => {
                 let back = self.now().clock.saturating_sub(*gap);
                 self.engine.clock().set(Moment::from_nanos(back));
                 let latest = self.latest_clock;

@@ -32,7 +32,7 @@ proptest! {
 
     #[test]
     fn without_memory_units_come_back_late_but_never_early(
-        schedule in schedules(Mix { step_back: 1, ..Mix::REFUNDS }),
+        schedule in schedules(Mix { clock_back: 1, ..Mix::REFUNDS }),
     ) {
         run(InMemory::without_memory, Claims::BOUND_AND_RESET, &schedule);
     }
