@@ -428,6 +428,6 @@ mod tests {
         assert!(successor.is_some());
         assert!(!row.is_idle(context.now));
         assert!(!row.retire_if_idle(context));
-        assert!(row.decide(context, 1).is_none(), "who still holds it must look again");
+        assert!(row.decide(context, 1, &mut NO_MARKS.clone()).is_none(), "who still holds it must look again");
     }
 }
