@@ -5,7 +5,8 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{self, Child, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -222,6 +223,11 @@ pub fn serve(kind: Kind, budget: Budget) {
         type Output = ();
 
         fn visit<S: Limited>(self, service: S, _: Option<Limiter>) {
+            thread::spawn(|| {
+                // it holds the other end for as long as it lives
+                let _ = io::stdin().read_to_end(&mut Vec::new());
+                process::exit(0);
+            });
             machine::pin(0);
             let runtime = runtime::Builder::new_current_thread().enable_io().build();
             let local = task::LocalSet::new();
