@@ -11,7 +11,7 @@ use std::{
 use super::{
     decision::{Admission, Charge, Decision, RateLimit, Refusal, Spend},
     journal::Journal,
-    memory::Memory,
+    memory::{Memory, hash},
     meter::Context,
     quotas::Quotas,
     row::{NO_MARKS, Standing, Verdict},
@@ -200,7 +200,7 @@ impl Limiter {
 
     /// A number that stands for this tenant in this limiter.
     pub(super) fn mark(&self, tenant: &Tenant) -> u64 {
-        self.0.memory.hash(tenant) ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        hash(tenant) ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     fn context(&self) -> Context<'_> {
