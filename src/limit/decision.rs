@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::row::{Marks, NEVER, Past, Standing};
 use crate::{
-    clock::{Moment, UnixTime, saturating_nanos},
+    clock::{Moment, UnixTime},
     tenant::Tenant,
 };
 
@@ -14,14 +14,20 @@ use crate::{
 /// The layer puts it in the extensions of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    policy: &'static str,
-    limit: u32,
-    remaining: u32,
+    facts: Facts,
+    would_refuse: Option<&'static str>,
+    charged: Charged,
+}
+
+/// What is told of one quota: the part of a [`RateLimit`] that travels with every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) policy: &'static str,
+    pub(super) limit: u32,
+    pub(super) remaining: u32,
     reset: Moment,
     reset_unix: UnixTime,
     wait: u64,
-    would_refuse: Option<&'static str>,
-    charged: Charged,
 }
 
 /// The limiters and tenants that a request was charged to, so that none is charged twice.
@@ -33,75 +39,87 @@ impl Charged {
         self.0.contains(&mark)
     }
 
-    /// A fifth mark takes the place of the oldest.
-    pub(super) fn add(&mut self, mark: u64) {
+    /// With one mark more; a fifth takes the place of the oldest.
+    pub(super) fn and(mut self, mark: u64) -> Self {
         self.0.rotate_right(1);
         self.0[0] = mark;
+        self
     }
 }
 
-impl RateLimit {
+impl Facts {
+    #[inline]
     pub(super) fn new(standing: Standing, now: Moment, unix_now: UnixTime) -> Self {
-        let wait = standing.reset.since(now);
+        let wait = standing.reset.as_nanos().saturating_sub(now.as_nanos());
         Self {
             policy: standing.policy,
             limit: standing.limit,
             remaining: standing.remaining,
             reset: standing.reset,
-            reset_unix: unix_now + wait,
-            wait: saturating_nanos(wait),
-            would_refuse: None,
-            charged: Charged::default(),
+            reset_unix: UnixTime::from_nanos(unix_now.as_nanos().saturating_add(wait)),
+            wait,
         }
     }
 
-    pub(super) fn with_shadow(self, policy: Option<&'static str>) -> Self {
-        Self { would_refuse: policy, ..self }
+    pub(super) fn reset_unix(&self) -> Option<UnixTime> {
+        (self.reset != NEVER).then_some(self.reset_unix)
+    }
+
+    pub(super) fn wait(&self) -> Duration {
+        Duration::from_nanos(self.wait)
+    }
+}
+
+impl RateLimit {
+    pub(super) fn new(facts: Facts, would_refuse: Option<&'static str>, charged: Charged) -> Self {
+        Self { facts, would_refuse, charged }
     }
 
     /// The name of the quota.
     pub fn policy(&self) -> &'static str {
-        self.policy
+        self.facts.policy
     }
 
     /// Its limit.
     pub fn limit(&self) -> u32 {
-        self.limit
+        self.facts.limit
     }
 
     /// Units left now.
     pub fn remaining(&self) -> u32 {
-        self.remaining
+        self.facts.remaining
     }
 
     /// When units come back: for a refused request the moment at which a retry
     /// is admitted, if the tenant spends nothing meanwhile; else the moment at
     /// which `remaining` rises.
     pub fn reset(&self) -> Moment {
-        self.reset
+        self.facts.reset
     }
 
     /// The same on the wall clock; `None` where no retry helps.
     pub fn reset_unix(&self) -> Option<UnixTime> {
-        (self.reset != NEVER).then_some(self.reset_unix)
+        self.facts.reset_unix()
     }
 
     /// The same, counted from the decision.
     pub fn wait(&self) -> Duration {
-        Duration::from_nanos(self.wait)
-    }
-
-    pub(super) fn charged(&self) -> Charged {
-        self.charged
-    }
-
-    pub(super) fn set_charged(&mut self, charged: Charged) {
-        self.charged = charged;
+        self.facts.wait()
     }
 
     /// A shadow quota that would have refused this request.
     pub fn would_refuse(&self) -> Option<&'static str> {
         self.would_refuse
+    }
+
+    pub(super) fn charged(&self) -> Charged {
+        self.charged
+    }
+}
+
+impl From<Facts> for RateLimit {
+    fn from(facts: Facts) -> Self {
+        Self::new(facts, None, Charged::default())
     }
 }
 
@@ -162,13 +180,25 @@ pub enum RefusalReason {
     Denied,
 }
 
-impl Refusal {
-    pub(super) fn by_quota(reset: Moment, rate_limit: RateLimit) -> Self {
-        let reason = if reset == NEVER { RefusalReason::Impossible } else { RefusalReason::Spent };
-        Self { reason, rate_limit: Some(rate_limit) }
-    }
+/// A [`Decision`] as the layer takes it: what only some requests need is not made yet.
+pub(super) enum Outcome {
+    Admitted { facts: Option<Facts>, would_refuse: Option<&'static str>, charge: Option<Box<Charge>> },
+    Refused { reason: RefusalReason, facts: Option<Facts> },
+}
 
-    pub(super) const DENIED: Self = Self { reason: RefusalReason::Denied, rate_limit: None };
+impl From<Outcome> for Decision {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Admitted { facts, would_refuse, charge } => Self::Admitted(Admission {
+                rate_limit: facts.map(|facts| RateLimit::new(facts, would_refuse, Charged::default())),
+                would_refuse,
+                spend: Spend(charge),
+            }),
+            Outcome::Refused { reason, facts } => {
+                Self::Refused(Refusal { reason, rate_limit: facts.map(RateLimit::from) })
+            }
+        }
+    }
 }
 
 /// Units that were spent. It can't be copied, so it is refunded at most once;

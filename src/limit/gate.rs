@@ -5,7 +5,7 @@ use std::{fmt, future::Ready, sync::Arc};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
-    decision::{Admission, Decision, RateLimit, Refusal, RefusalReason, Spend},
+    decision::{Charge, Facts, Outcome, RateLimit, RefusalReason, Spend},
     headers::{HeaderStyle, mark_would_refuse},
     limiter::Limiter,
 };
@@ -66,15 +66,13 @@ impl RateLimitGate {
         }
         let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         match self.limiter.decide(&tenant, units, self.keep.is_some()) {
-            Decision::Admitted(Admission { rate_limit, would_refuse, spend }) => Ok(RateLimitPass {
-                policy: self.policy(&tenant),
+            Outcome::Admitted { facts, would_refuse, charge } => Ok(RateLimitPass {
+                facts,
                 style: self.style,
-                settle: self.settle(spend),
+                rare: self.rare(&tenant, would_refuse, charge),
                 marks: mark.map(|mark| (tenant, mark)),
-                rate_limit,
-                would_refuse,
             }),
-            Decision::Refused(refusal) => Err(self.rejection(&tenant, refusal)),
+            Outcome::Refused { reason, facts } => Err(self.rejection(&tenant, reason, facts.as_ref())),
         }
     }
 
@@ -89,8 +87,7 @@ impl RateLimitGate {
         }
     }
 
-    fn rejection(&self, tenant: &Tenant, refusal: Refusal) -> Rejection {
-        let Refusal { reason, rate_limit } = refusal;
+    fn rejection(&self, tenant: &Tenant, reason: RefusalReason, facts: Option<&Facts>) -> Rejection {
         let rejection = match reason {
             RefusalReason::Spent => Rejection::new(Kind::RateLimited, "the quota is spent for now"),
             RefusalReason::Impossible => {
@@ -98,26 +95,38 @@ impl RateLimitGate {
             }
             RefusalReason::Denied => Rejection::new(Kind::Forbidden, "this tenant is denied"),
         };
-        match &rate_limit {
-            Some(rate_limit) => {
-                let headers = self.style.refusal(rate_limit, self.policy(tenant).as_deref());
-                let wait = (reason == RefusalReason::Spent).then(|| rate_limit.wait());
-                rejection.violated(rate_limit.policy()).with_headers(headers, wait)
+        match facts {
+            Some(facts) => {
+                let headers = self.style.refusal(facts, self.policy(tenant).as_ref());
+                let wait = (reason == RefusalReason::Spent).then(|| facts.wait());
+                rejection.violated(facts.policy).with_headers(headers, wait)
             }
             None => rejection,
         }
     }
 
-    fn policy(&self, tenant: &Tenant) -> Option<Box<HeaderValue>> {
+    fn policy(&self, tenant: &Tenant) -> Option<HeaderValue> {
         if !self.style.wants_policy() {
             return None;
         }
-        self.limiter.quotas().plan(tenant).policy_header().cloned().map(Box::new)
+        self.limiter.quotas().plan(tenant).policy_header().cloned()
     }
 
-    fn settle(&self, spend: Spend) -> Option<Box<Settle>> {
-        let keep = Arc::clone(self.keep.as_ref()?);
-        Some(Box::new(Settle { keep, limiter: self.limiter.clone(), spend }))
+    fn rare(
+        &self,
+        tenant: &Tenant,
+        would_refuse: Option<&'static str>,
+        charge: Option<Box<Charge>>,
+    ) -> Option<Box<Rare>> {
+        if would_refuse.is_none() && self.keep.is_none() && !self.style.wants_policy() {
+            return None;
+        }
+        let settle = self.keep.as_ref().map(|keep| Settle {
+            keep: Arc::clone(keep),
+            limiter: self.limiter.clone(),
+            spend: Spend(charge),
+        });
+        Some(Box::new(Rare { would_refuse, policy: self.policy(tenant), settle }))
     }
 }
 
@@ -136,15 +145,20 @@ fn no_such_tenant(error: TenantError) -> Rejection {
     }
 }
 
-/// A request that was charged, or that this layer does not charge.
-/// The pass of a [`RateLimitGate`].
+/// The pass of a [`RateLimitGate`]: of a request that was charged, or that the layer does not charge.
 pub struct RateLimitPass {
-    rate_limit: Option<RateLimit>,
-    would_refuse: Option<&'static str>,
-    policy: Option<Box<HeaderValue>>,
+    facts: Option<Facts>,
     style: HeaderStyle,
     marks: Option<(Tenant, u64)>,
-    settle: Option<Box<Settle>>,
+    /// Boxed, so that a pass is small: it is moved several times.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few requests carry.
+struct Rare {
+    would_refuse: Option<&'static str>,
+    policy: Option<HeaderValue>,
+    settle: Option<Settle>,
 }
 
 /// The charge of a request, which depends on the response.
@@ -156,20 +170,7 @@ struct Settle {
 
 impl RateLimitPass {
     fn through() -> Self {
-        Self {
-            rate_limit: None,
-            would_refuse: None,
-            policy: None,
-            style: HeaderStyle::none(),
-            marks: None,
-            settle: None,
-        }
-    }
-}
-
-impl fmt::Debug for RateLimitPass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitPass").field("rate_limit", &self.rate_limit).finish_non_exhaustive()
+        Self { facts: None, style: HeaderStyle::none(), marks: None, rare: None }
     }
 }
 
@@ -177,26 +178,39 @@ impl Pass for RateLimitPass {
     fn admit(&mut self, extensions: &mut Extensions) {
         let Some((tenant, mark)) = self.marks.take() else { return };
         extensions.insert(tenant);
-        if let Some(mut rate_limit) = self.rate_limit {
-            let mut charged = extensions.get::<RateLimit>().map(RateLimit::charged).unwrap_or_default();
-            charged.add(mark);
-            rate_limit.set_charged(charged);
-            extensions.insert(rate_limit);
+        if let Some(facts) = self.facts {
+            let charged = extensions.get::<RateLimit>().map(RateLimit::charged).unwrap_or_default();
+            let would_refuse = self.rare.as_ref().and_then(|rare| rare.would_refuse);
+            extensions.insert(RateLimit::new(facts, would_refuse, charged.and(mark)));
         }
     }
 
     fn finish(mut self, status: StatusCode, headers: &mut HeaderMap) {
-        if let Some(settle) = self.settle.take()
+        let policy = self.rare.take().and_then(|rare| rare.finish(&mut self.facts, status, headers));
+        if let Some(facts) = &self.facts {
+            self.style.write(facts, policy.as_ref(), status, headers);
+        }
+    }
+}
+
+impl Rare {
+    /// Settles the charge, which may change the facts, and hands out the policies for the headers.
+    fn finish(self, facts: &mut Option<Facts>, status: StatusCode, headers: &mut HeaderMap) -> Option<HeaderValue> {
+        if let Some(settle) = self.settle
             && !(settle.keep)(status, headers)
-            && let Some(after) = settle.limiter.refund(settle.spend)
+            && let Some(after) = settle.limiter.take_back(settle.spend)
         {
-            self.rate_limit = self.rate_limit.map(|before| after.with_shadow(before.would_refuse()));
+            *facts = Some(after);
         }
         if let Some(policy) = self.would_refuse {
             mark_would_refuse(policy, headers);
         }
-        if let Some(rate_limit) = &self.rate_limit {
-            self.style.write(rate_limit, self.policy.as_deref(), status, headers);
-        }
+        self.policy
+    }
+}
+
+impl fmt::Debug for RateLimitPass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitPass").field("facts", &self.facts).finish_non_exhaustive()
     }
 }

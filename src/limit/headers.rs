@@ -4,7 +4,7 @@ use std::{iter::zip, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
-use super::decision::RateLimit;
+use super::decision::Facts;
 use crate::{
     clock::{UnixTime, ceil_seconds},
     number::number,
@@ -70,66 +70,66 @@ impl HeaderStyle {
     /// Writes the families into the response of an admitted request.
     pub(super) fn write(
         self,
-        rate_limit: &RateLimit,
+        facts: &Facts,
         policy: Option<&HeaderValue>,
         status: StatusCode,
         headers: &mut HeaderMap,
     ) {
         if self.x_ratelimit {
             if headers.is_empty() {
-                *headers = Template::admitted().filled(|field| self.value(field, rate_limit));
+                *headers = Template::admitted().filled(|field| self.value(field, facts));
             } else {
-                self.insert(rate_limit, status, headers);
+                self.insert(facts, status, headers);
             }
         }
-        self.write_ietf(rate_limit, policy, headers);
+        self.write_ietf(facts, policy, headers);
     }
 
     /// The headers of a refusal, `retry-after` among them unless no retry helps.
-    pub(super) fn refusal(self, rate_limit: &RateLimit, policy: Option<&HeaderValue>) -> HeaderMap {
-        let retry_helps = rate_limit.reset_unix().is_some();
+    pub(super) fn refusal(self, facts: &Facts, policy: Option<&HeaderValue>) -> HeaderMap {
+        let retry_helps = facts.reset_unix().is_some();
         let mut headers = match (self.x_ratelimit, retry_helps) {
-            (true, true) => Template::refused().filled(|field| self.value(field, rate_limit)),
-            (true, false) => Template::impossible().filled(|field| self.value(field, rate_limit)),
-            (false, true) => HeaderMap::from_iter([(RETRY_AFTER, self.value(Field::RetryAfter, rate_limit))]),
+            (true, true) => Template::refused().filled(|field| self.value(field, facts)),
+            (true, false) => Template::impossible().filled(|field| self.value(field, facts)),
+            (false, true) => HeaderMap::from_iter([(RETRY_AFTER, self.value(Field::RetryAfter, facts))]),
             (false, false) => HeaderMap::new(),
         };
-        self.write_ietf(rate_limit, policy, &mut headers);
+        self.write_ietf(facts, policy, &mut headers);
         headers
     }
 
-    fn insert(self, rate_limit: &RateLimit, status: StatusCode, headers: &mut HeaderMap) {
-        let remaining = u64::from(rate_limit.remaining());
+    fn insert(self, facts: &Facts, status: StatusCode, headers: &mut HeaderMap) {
+        let remaining = u64::from(facts.remaining);
         if let Some(inner) = headers.insert(REMAINING, number(remaining))
             && says_more(&inner, remaining, status)
         {
             headers.insert(REMAINING, inner);
             return;
         }
-        headers.insert(LIMIT_SEED, self.value(Field::Limit, rate_limit));
-        headers.insert(LIMIT, self.value(Field::Limit, rate_limit));
-        headers.insert(RESET, self.value(Field::Reset, rate_limit));
+        headers.insert(LIMIT_SEED, self.value(Field::Limit, facts));
+        headers.insert(LIMIT, self.value(Field::Limit, facts));
+        headers.insert(RESET, self.value(Field::Reset, facts));
     }
 
-    fn value(self, field: Field, rate_limit: &RateLimit) -> HeaderValue {
+    fn value(self, field: Field, facts: &Facts) -> HeaderValue {
         number(match field {
-            Field::Limit => u64::from(rate_limit.limit()),
-            Field::Remaining => u64::from(rate_limit.remaining()),
-            Field::Reset if self.delta_seconds => ceil_seconds(rate_limit.wait()),
-            Field::Reset => rate_limit.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
+            Field::Limit => u64::from(facts.limit),
+            Field::Remaining => u64::from(facts.remaining),
+            Field::Reset if self.delta_seconds => ceil_seconds(facts.wait()),
+            Field::Reset => facts.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
             // never 0, which would invite a retry at once
-            Field::RetryAfter => ceil_seconds(rate_limit.wait()).max(1),
+            Field::RetryAfter => ceil_seconds(facts.wait()).max(1),
         })
     }
 
     /// Both fields are lists, to which each limiter adds its own.
-    fn write_ietf(self, rate_limit: &RateLimit, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    fn write_ietf(self, facts: &Facts, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if !self.ietf_draft_10 {
             return;
         }
-        let mut field = format!("\"{}\";r={}", rate_limit.policy(), rate_limit.remaining());
-        if rate_limit.reset_unix().is_some() {
-            field.push_str(&format!(";t={}", ceil_seconds(rate_limit.wait())));
+        let mut field = format!("\"{}\";r={}", facts.policy, facts.remaining);
+        if facts.reset_unix().is_some() {
+            field.push_str(&format!(";t={}", ceil_seconds(facts.wait())));
         }
         if let Ok(field) = HeaderValue::try_from(field) {
             headers.append(RATELIMIT, field);

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    decision::{RateLimit, Refusal, RefusalReason},
-    row::Standing,
-};
+use super::decision::{Facts, RefusalReason};
 use crate::{
     clock::{Clock, Moment},
     event::{Event, EventKind, EventLog, Mode},
@@ -23,36 +20,24 @@ impl Journal {
         count!("tollgate_units_admitted_total", units);
     }
 
-    pub(super) fn refused(&self, tenant: &Tenant, refusal: &Refusal, now: Moment) {
+    pub(super) fn refused(&self, tenant: &Tenant, reason: RefusalReason, facts: Option<&Facts>, now: Moment) {
         count!("tollgate_requests_refused_total", 1_u32);
         let Some(log) = &self.log else { return };
-        let kind = match refusal.reason {
+        let kind = match reason {
             RefusalReason::Spent => EventKind::RateLimited,
             RefusalReason::Impossible => EventKind::QuotaImpossible,
             RefusalReason::Denied => EventKind::TenantDenied,
         };
-        let mut event = Event::new(kind, self.clock.unix(now)).tenant(tenant.clone());
-        if let Some(rate_limit) = &refusal.rate_limit {
-            event.policy = Some(rate_limit.policy());
-            event.limit = rate_limit.limit();
-            event.remaining = rate_limit.remaining();
-            event.reset = rate_limit.reset_unix();
-        }
-        log.tally(&event);
+        let event = Event::new(kind, self.clock.unix(now)).tenant(tenant.clone());
+        log.tally(&with_facts(event, facts));
     }
 
-    pub(super) fn would_refuse(&self, tenant: &Tenant, standing: Standing, now: Moment) {
+    pub(super) fn would_refuse(&self, tenant: &Tenant, facts: Facts, now: Moment) {
         count!("tollgate_requests_shadow_refused_total", 1_u32);
         let Some(log) = &self.log else { return };
-        let unix_now = self.clock.unix(now);
-        let would_be = RateLimit::new(standing, now, unix_now);
-        let mut event = Event::new(EventKind::RateLimited, unix_now).tenant(tenant.clone());
+        let mut event = Event::new(EventKind::RateLimited, self.clock.unix(now)).tenant(tenant.clone());
         event.mode = Mode::Shadow;
-        event.policy = Some(would_be.policy());
-        event.limit = would_be.limit();
-        event.remaining = would_be.remaining();
-        event.reset = would_be.reset_unix();
-        log.tally(&event);
+        log.tally(&with_facts(event, Some(&facts)));
     }
 
     pub(super) fn reset(&self, tenant: &Tenant, now: Moment) {
@@ -75,6 +60,16 @@ impl Journal {
             log.record(event);
         }
     }
+}
+
+fn with_facts(mut event: Event, facts: Option<&Facts>) -> Event {
+    if let Some(facts) = facts {
+        event.policy = Some(facts.policy);
+        event.limit = facts.limit;
+        event.remaining = facts.remaining;
+        event.reset = facts.reset_unix();
+    }
+    event
 }
 
 #[cfg(feature = "metrics")]

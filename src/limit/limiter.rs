@@ -9,12 +9,12 @@ use std::{
 };
 
 use super::{
-    decision::{Admission, Charge, Decision, RateLimit, Refusal, Spend},
+    decision::{Charge, Decision, Facts, Outcome, RateLimit, RefusalReason, Spend},
     journal::Journal,
     memory::{Memory, hash},
     meter::Context,
     quotas::Quotas,
-    row::{NO_MARKS, Standing, Verdict},
+    row::{NEVER, NO_MARKS, Standing, Verdict},
 };
 use crate::{
     clock::{Clock, Moment, SystemClock},
@@ -112,11 +112,11 @@ impl Limiter {
     ///
     /// Units are spent all or nothing. Zero units are always admitted.
     pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.decide(tenant, units, true)
+        self.decide(tenant, units, true).into()
     }
 
     /// As [`check`](Self::check); a spend that nobody will refund is not kept.
-    pub(super) fn decide(&self, tenant: &Tenant, units: u32, keep_spend: bool) -> Decision {
+    pub(super) fn decide(&self, tenant: &Tenant, units: u32, keep_spend: bool) -> Outcome {
         let Inner { memory, journal, .. } = &*self.0;
         let context = self.context();
         memory.sweep(context, journal);
@@ -133,24 +133,25 @@ impl Limiter {
             Verdict::Admitted { tightest, shadow } => {
                 journal.admitted(units);
                 let would_refuse = shadow.map(|standing| {
-                    journal.would_refuse(tenant, *standing, context.now);
+                    journal.would_refuse(tenant, self.facts(*standing, context.now), context.now);
                     standing.policy
                 });
-                let rate_limit =
-                    tightest.map(|tightest| self.rate_limit(tightest, context.now).with_shadow(would_refuse));
-                Decision::Admitted(Admission { rate_limit, would_refuse, spend: Spend(charge) })
+                let facts = tightest.map(|tightest| self.facts(tightest, context.now));
+                Outcome::Admitted { facts, would_refuse, charge }
             }
-            Verdict::Unlimited => {
-                Decision::Admitted(Admission { rate_limit: None, would_refuse: None, spend: Spend(None) })
-            }
+            Verdict::Unlimited => Outcome::Admitted { facts: None, would_refuse: None, charge: None },
             Verdict::Refused(standing) => {
-                let refusal = Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
-                journal.refused(tenant, &refusal, context.now);
-                Decision::Refused(refusal)
+                let reason = match standing.reset {
+                    NEVER => RefusalReason::Impossible,
+                    _ => RefusalReason::Spent,
+                };
+                let facts = self.facts(standing, context.now);
+                journal.refused(tenant, reason, Some(&facts), context.now);
+                Outcome::Refused { reason, facts: Some(facts) }
             }
             Verdict::Denied => {
-                journal.refused(tenant, &Refusal::DENIED, context.now);
-                Decision::Refused(Refusal::DENIED)
+                journal.refused(tenant, RefusalReason::Denied, None, context.now);
+                Outcome::Refused { reason: RefusalReason::Denied, facts: None }
             }
         }
     }
@@ -158,7 +159,7 @@ impl Limiter {
     /// How the tenant stands, without spending; `None` where no enforced quota applies.
     pub fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
         let context = self.context();
-        self.standing(&self.0.memory.look(tenant, context, |row| row.peek(context)), context.now)
+        self.told(&self.0.memory.look(tenant, context, |row| row.peek(context)), context.now).map(RateLimit::from)
     }
 
     /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
@@ -166,13 +167,17 @@ impl Limiter {
     /// Only what this spend still holds is taken back: nothing once its window
     /// has passed, and nothing if the tenant was [`reset`](Self::reset) or its plan has changed since.
     pub fn refund(&self, spend: Spend) -> Option<RateLimit> {
+        self.take_back(spend).map(RateLimit::from)
+    }
+
+    pub(super) fn take_back(&self, spend: Spend) -> Option<Facts> {
         let Charge { tenant, past, units, marks } = *spend.0?;
         let context = self.context();
         let verdict = self.0.memory.on_own_row(&tenant, context, |row| {
             row.refund(context, past, &marks, units);
             row.peek(context)
         })?;
-        self.standing(&verdict, context.now)
+        self.told(&verdict, context.now)
     }
 
     /// Voids what the tenant has spent: an operator's act, which is logged. What
@@ -207,15 +212,15 @@ impl Limiter {
         Context { now: self.0.journal.clock.now(), unix_at_zero: self.0.unix_at_zero, budget: &self.0.memory.budget }
     }
 
-    fn standing(&self, verdict: &Verdict, now: Moment) -> Option<RateLimit> {
+    fn told(&self, verdict: &Verdict, now: Moment) -> Option<Facts> {
         match verdict {
-            Verdict::Admitted { tightest, .. } => tightest.map(|tightest| self.rate_limit(tightest, now)),
+            Verdict::Admitted { tightest, .. } => tightest.map(|tightest| self.facts(tightest, now)),
             Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
         }
     }
 
-    fn rate_limit(&self, standing: Standing, now: Moment) -> RateLimit {
-        RateLimit::new(standing, now, self.0.journal.clock.unix(now))
+    fn facts(&self, standing: Standing, now: Moment) -> Facts {
+        Facts::new(standing, now, self.0.journal.clock.unix(now))
     }
 }
 

@@ -35,6 +35,12 @@ const BUCKETS: u64 = 4096;
 /// How long a sweep takes to visit every shard.
 const SWEEP_ROUND: Duration = Duration::from_secs(30);
 
+/// After a lull, a request sweeps at most so many shards …
+const MOST_SHARDS_A_SWEEP: u64 = 15;
+
+/// … and no further one once it has looked at so many rows.
+const ENOUGH_ROWS_A_SWEEP: usize = 256;
+
 pub(super) struct Memory {
     pub(super) quotas: Quotas,
     pub(super) max_tenants: usize,
@@ -251,21 +257,37 @@ impl Memory {
         }
     }
 
-    /// Forgets what is idle in the next shard, if it is time. So memory is given back a little at a time, by the
-    /// requests themselves.
+    /// Forgets what is idle in the next shards, if it is time: as many as are due, or until a few hundred rows were
+    /// looked at. So memory is given back a little at a time, by the requests themselves.
+    #[inline]
     pub(super) fn sweep(&self, context: Context<'_>, journal: &Journal) {
         let (now, due) = (context.now.as_nanos(), self.sweep_at.load(Relaxed));
-        if now < due {
+        if now >= due {
+            self.sweep_due(now, due, context, journal);
+        }
+    }
+
+    #[cold]
+    fn sweep_due(&self, now: u64, due: u64, context: Context<'_>, journal: &Journal) {
+        let interval = saturating_nanos(SWEEP_ROUND) / SHARDS as u64;
+        if self.sweep_at.compare_exchange(due, now.saturating_add(interval), Relaxed, Relaxed).is_err() {
             return;
         }
-        let next = now.saturating_add(saturating_nanos(SWEEP_ROUND) / SHARDS as u64);
-        if self.sweep_at.compare_exchange(due, next, Relaxed, Relaxed).is_err() {
-            return;
+        let mut rows_seen = 0;
+        for _ in 0..=((now - due) / interval).min(MOST_SHARDS_A_SWEEP) {
+            if rows_seen >= ENOUGH_ROWS_A_SWEEP {
+                break;
+            }
+            let turn = self.sweep_next.fetch_add(1, Relaxed);
+            rows_seen += self.shards.get(turn % SHARDS).map_or(0, |shard| self.sweep_shard(shard, context, journal));
         }
-        let turn = self.sweep_next.fetch_add(1, Relaxed);
-        let Some(shard) = self.shards.get(turn % SHARDS) else { return };
+    }
+
+    fn sweep_shard(&self, shard: &Shard, context: Context<'_>, journal: &Journal) -> usize {
         let guard = shard.rows.guard();
+        let mut rows_seen = 0;
         for (key, row) in shard.rows.iter(&guard) {
+            rows_seen += 1;
             if row.retire_if_idle(context) {
                 shard.rows.remove(key, &guard);
                 self.budget.give_back(key.row_bytes());
@@ -276,6 +298,7 @@ impl Memory {
                 }
             }
         }
+        rows_seen
     }
 
     fn shard(&self, hash: u64) -> &Shard {

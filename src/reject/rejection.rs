@@ -74,8 +74,7 @@ impl Kind {
 /// A refusal on its way to becoming a response.
 ///
 /// Its headers are set by the engine after a [`Respond`] has made the response,
-/// so that a custom one can't forget them; the rejection itself is put in the
-/// extensions of the response, for layers outside.
+/// so that a custom one can't forget them.
 #[derive(Clone)]
 pub struct Rejection {
     kind: Kind,
@@ -160,7 +159,6 @@ impl Rejection {
                 response.headers_mut().insert(name, value.clone());
             }
         }
-        response.extensions_mut().insert(self);
         response
     }
 
