@@ -17,6 +17,7 @@ pub mod event;
 pub mod reject;
 pub mod gate;
 pub mod limit;
+pub mod store;
 pub mod pkce;
 #[cfg(feature = "axum")]
 mod extract;

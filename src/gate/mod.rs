@@ -97,3 +97,13 @@ pub enum MaybeReady<F: Future> {
     /// It takes time.
     Pending(F),
 }
+
+impl<F: Future> MaybeReady<F> {
+    /// Waits for the value, if it is not there already.
+    pub async fn wait(self) -> F::Output {
+        match self {
+            Self::Ready(value) => value,
+            Self::Pending(future) => future.await,
+        }
+    }
+}

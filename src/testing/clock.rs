@@ -1,5 +1,3 @@
-//! What tests need: a [`ManualClock`] (feature `test-util`).
-
 use std::{
     sync::{
         Arc,

@@ -1,0 +1,97 @@
+use std::{any::type_name, fmt, sync::Arc};
+
+use super::{BoxFuture, Entry, Key, Outcome, Record, Store, StoreError, Version};
+use crate::gate::MaybeReady;
+
+/// Any [`Store`], its type forgotten; clones are the same store.
+///
+/// Whatever keeps state takes `impl Into<AnyStore>`: a store, or a clone of an
+/// `AnyStore` that others share.
+///
+/// ```
+/// use tollgate::store::{AnyStore, Memory};
+///
+/// let store = AnyStore::from(Memory::new());
+/// let shared = store.clone();
+/// # let _ = shared;
+/// ```
+#[derive(Clone)]
+pub struct AnyStore(Arc<dyn DynStore>);
+
+impl AnyStore {
+    /// See [`Store::get`]. A store that answers at once does so without a box.
+    pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
+        self.0.get(key)
+    }
+
+    /// See [`Store::insert`].
+    pub async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+        self.0.insert(key, record).await
+    }
+
+    /// See [`Store::swap`].
+    pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+        self.0.swap(key, expected, record).await
+    }
+
+    /// See [`Store::take`].
+    pub async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        self.0.take(key).await
+    }
+}
+
+impl<S: Store> From<S> for AnyStore {
+    fn from(store: S) -> Self {
+        Self(Arc::new(store))
+    }
+}
+
+impl fmt::Debug for AnyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyStore").field(&self.0.name()).finish()
+    }
+}
+
+/// [`Store`] as an object.
+trait DynStore: Send + Sync {
+    fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>>;
+    fn swap<'a>(
+        &'a self,
+        key: &'a Key,
+        expected: Version,
+        record: Record,
+    ) -> BoxFuture<'a, Result<Outcome, StoreError>>;
+    fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
+    fn name(&self) -> &'static str;
+}
+
+impl<S: Store> DynStore for S {
+    fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
+        match Store::get(self, key) {
+            MaybeReady::Ready(found) => MaybeReady::Ready(found),
+            MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(future)),
+        }
+    }
+
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>> {
+        Box::pin(Store::insert(self, key, record))
+    }
+
+    fn swap<'a>(
+        &'a self,
+        key: &'a Key,
+        expected: Version,
+        record: Record,
+    ) -> BoxFuture<'a, Result<Outcome, StoreError>> {
+        Box::pin(Store::swap(self, key, expected, record))
+    }
+
+    fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
+        Box::pin(Store::take(self, key))
+    }
+
+    fn name(&self) -> &'static str {
+        type_name::<S>()
+    }
+}

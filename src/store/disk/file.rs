@@ -1,0 +1,181 @@
+//! The file: how it is laid out, and how it is opened.
+
+use std::{
+    error::Error,
+    fs, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use bytes::Bytes;
+use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+
+use crate::{
+    clock::UnixTime,
+    store::{Entry, Key, StoreError, StoreErrorKind, Version},
+};
+
+/// The layout below. A file with a higher number is refused.
+const FORMAT: u64 = 1;
+
+/// `format` → [`FORMAT`], `writes` → the last version given.
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("tollgate meta");
+/// Key → version and expiry (8 bytes each, little endian), value.
+pub(super) const ENTRIES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("tollgate entries");
+/// Expiry in nanoseconds (8 bytes, big endian), key → nothing: the entries in
+/// the order in which they expire.
+pub(super) const BY_EXPIRY: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tollgate entries by expiry");
+
+/// Opens the file, or creates it, and verifies every page of it.
+pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
+    guard(|| {
+        if !path.try_exists()? {
+            create(path)?;
+        }
+        let mut database = Database::builder().set_cache_size(cache_bytes).open(path)?;
+        // before anything is written to a file that may not be ours
+        check_format(&database.begin_read()?)?;
+        // a page is verified here and not when it is read
+        if !database.check_integrity()? {
+            crate::trace::warning!("the store's file had lost track of its free pages; they are found again");
+        }
+        check_format(&database.begin_read()?)?;
+        Ok(database)
+    })
+}
+
+/// Makes a new file beside `path` and then puts it there whole, so that a file
+/// that is there but has no content is always damage.
+fn create(path: &Path) -> Result<(), Failed> {
+    static UNFINISHED: AtomicU64 = AtomicU64::new(0);
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.{}.new", std::process::id(), UNFINISHED.fetch_add(1, Relaxed)));
+    let unfinished = PathBuf::from(unfinished);
+    let database = Database::builder().create_file(private_file(&unfinished)?)?;
+    let transaction = begin_write(&database)?;
+    {
+        let mut meta = transaction.open_table(META)?;
+        meta.insert("format", FORMAT)?;
+        meta.insert("writes", 0)?;
+        transaction.open_table(ENTRIES)?;
+        transaction.open_table(BY_EXPIRY)?;
+    }
+    transaction.commit()?;
+    drop(database);
+    // a link, for a rename would replace the file of a process that was faster
+    match fs::hard_link(&unfinished, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&unfinished, path)?,
+        _ => fs::remove_file(&unfinished)?,
+    }
+    Ok(sync_directory(path)?)
+}
+
+/// A new file that only this user can read.
+fn private_file(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// So that a power cut does not take the name of the new file away.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if cfg!(unix) { fs::File::open(parent)?.sync_all() } else { Ok(()) }
+}
+
+fn check_format(transaction: &ReadTransaction) -> Result<(), Failed> {
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        Err(TableError::TableDoesNotExist(_)) => return Err(corrupt("the file is no store of this kind").into()),
+        Err(error) => return Err(error.into()),
+    };
+    match meta.get("format")?.map(|format| format.value()) {
+        Some(FORMAT) => {}
+        Some(newer) if newer > FORMAT => {
+            let text = format!("the file has format {newer}; this version reads up to {FORMAT}");
+            return Err(StoreError::new(StoreErrorKind::NewerFormat, text).into());
+        }
+        _ => return Err(corrupt("the file names no format").into()),
+    }
+    transaction.open_table(ENTRIES)?;
+    transaction.open_table(BY_EXPIRY)?;
+    Ok(())
+}
+
+/// Begins a transaction that is durable once committed. In two phases, so that
+/// what is damaged later is told from what was never finished.
+pub(super) fn begin_write(database: &Database) -> Result<WriteTransaction, Failed> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(redb::Durability::Immediate)?;
+    transaction.set_two_phase_commit(true);
+    Ok(transaction)
+}
+
+pub(super) fn find(database: &Database, key: &Key) -> Result<Option<Entry>, Failed> {
+    let transaction = database.begin_read()?;
+    let entries = transaction.open_table(ENTRIES)?;
+    entries.get(key.as_bytes())?.map(|found| decode(found.value())).transpose()
+}
+
+pub(super) fn encode(version: Version, expires_at: UnixTime, value: &[u8]) -> Vec<u8> {
+    [&version.as_u64().to_le_bytes(), &expires_at.as_nanos().to_le_bytes(), value].concat()
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Entry, Failed> {
+    let parts = bytes.split_first_chunk().and_then(|(version, rest)| Some((version, rest.split_first_chunk()?)));
+    let Some((version, (expires_at, value))) = parts else {
+        return Err(corrupt("an entry without its header").into());
+    };
+    Ok(Entry {
+        value: Bytes::copy_from_slice(value),
+        version: Version::from_u64(u64::from_le_bytes(*version)),
+        expires_at: UnixTime::from_nanos(u64::from_le_bytes(*expires_at)),
+    })
+}
+
+pub(super) fn expiry_key(expires_at: UnixTime, key: &[u8]) -> Vec<u8> {
+    [&expires_at.as_nanos().to_be_bytes(), key].concat()
+}
+
+/// The engine may panic over damage that it did not expect: that is an answer too.
+pub(super) fn guard<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, StoreError> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(|Failed(error)| error),
+        Err(_) => Err(corrupt("the engine gave up over the file")),
+    }
+}
+
+pub(super) fn corrupt(what: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, what)
+}
+
+/// An error on its way out: so that `?` works on the engine's own, which show
+/// in no signature that others see.
+#[derive(Debug)]
+pub(super) struct Failed(pub(super) StoreError);
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self(error)
+    }
+}
+
+impl<E: Into<redb::Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        use redb::Error as E;
+        let error = error.into();
+        let kind = match &error {
+            E::DatabaseAlreadyOpen => StoreErrorKind::Locked,
+            E::UpgradeRequired(_) => StoreErrorKind::NewerFormat,
+            E::Io(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+                StoreErrorKind::Corrupt
+            }
+            E::Io(_) | E::PreviousIo | E::DatabaseClosed => StoreErrorKind::Unavailable,
+            _ => StoreErrorKind::Corrupt,
+        };
+        Self(StoreError::new(kind, Box::new(error) as Box<dyn Error + Send + Sync>))
+    }
+}

@@ -1,0 +1,98 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// One answer, from the writer's thread to a future.
+pub(super) fn reply<T>() -> (Sender<T>, Reply<T>) {
+    let shared = Arc::new(Mutex::new(Shared { answer: None, waker: None }));
+    (Sender(Arc::clone(&shared)), Reply(shared))
+}
+
+/// Answers once; dropped without an answer, it says that there will be none.
+pub(super) struct Sender<T>(Arc<Mutex<Shared<T>>>);
+
+/// The future of the answer.
+pub(super) struct Reply<T>(Arc<Mutex<Shared<T>>>);
+
+struct Shared<T> {
+    answer: Option<Result<T, StoreError>>,
+    waker: Option<Waker>,
+}
+
+impl<T> Sender<T> {
+    pub(super) fn send(self, answer: Result<T, StoreError>) {
+        self.settle(answer);
+    }
+
+    fn settle(&self, answer: Result<T, StoreError>) {
+        let waker = {
+            let mut shared = lock(&self.0);
+            shared.answer.get_or_insert(answer);
+            shared.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        // after an answer nobody waits any more, or will find that answer first
+        if Arc::strong_count(&self.0) > 1 {
+            self.settle(Err(StoreError::new(StoreErrorKind::Unavailable, "the writer has ended")));
+        }
+    }
+}
+
+impl<T> Future for Reply<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut shared = lock(&self.0);
+        match shared.answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                shared.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::testing::block_on;
+
+    #[test]
+    fn an_answer_arrives_before_and_after_the_first_look() {
+        let (sender, answer) = reply();
+        sender.send(Ok(1));
+        assert_eq!(block_on(answer).unwrap(), 1);
+        for _ in 0..100 {
+            let (sender, answer) = reply();
+            let thread = thread::spawn(move || sender.send(Ok(2)));
+            assert_eq!(block_on(answer).unwrap(), 2);
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_writer_that_ends_leaves_nobody_waiting() {
+        let (sender, answer) = reply::<()>();
+        drop(sender);
+        assert_eq!(block_on(answer).unwrap_err().kind(), StoreErrorKind::Unavailable);
+    }
+}

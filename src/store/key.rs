@@ -1,0 +1,165 @@
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use super::{StoreError, StoreErrorKind};
+use crate::tenant::Tenant;
+
+/// Where a value stands: a table, the tenant it belongs to, and an id.
+///
+/// A key exists only within its bounds: a table name of 1 to 64 bytes, an id
+/// of at most 1024. Its bytes are one unambiguous whole (each part is preceded
+/// by its length), so that no two keys can collide, whatever stands in an id.
+///
+/// ```
+/// use tollgate::{Tenant, store::Key};
+///
+/// let acme = Tenant::parse("acme")?;
+/// let key = Key::new("codes", Some(&acme), "bc")?;
+/// assert_eq!((key.table(), key.tenant(), key.id()), ("codes", Some("acme"), &b"bc"[..]));
+/// assert_eq!(key.as_bytes(), b"\x05codes\x04acmebc");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Key(Repr);
+
+/// Room for a table name of 12 bytes, a UUID as tenant and a SHA-256 as id.
+const IN_PLACE: usize = 86;
+
+#[derive(Clone)]
+enum Repr {
+    InPlace { len: u8, bytes: [u8; IN_PLACE] },
+    Shared(Arc<[u8]>),
+}
+
+impl Key {
+    /// The most bytes that a table name may have.
+    pub const MAX_TABLE: usize = 64;
+    /// The most bytes that an id may have.
+    pub const MAX_ID: usize = 1024;
+
+    /// The key of `id` in `table`, for a tenant or for none.
+    pub fn new(table: &str, tenant: Option<&Tenant>, id: impl AsRef<[u8]>) -> Result<Self, StoreError> {
+        let id = id.as_ref();
+        // no tenant has an empty name
+        let tenant = tenant.map(Tenant::as_bytes).unwrap_or_default();
+        if table.is_empty() || table.len() > Self::MAX_TABLE || id.len() > Self::MAX_ID {
+            return Err(StoreErrorKind::TooLarge.into());
+        }
+        let (Ok(table_len), Ok(tenant_len)) = (u8::try_from(table.len()), u8::try_from(tenant.len())) else {
+            return Err(StoreErrorKind::TooLarge.into());
+        };
+        let parts = [&[table_len][..], table.as_bytes(), &[tenant_len], tenant, id];
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut bytes = [0; IN_PLACE];
+        if len > IN_PLACE {
+            return Ok(Self(Repr::Shared(parts.concat().into())));
+        }
+        let mut rest = bytes.as_mut_slice();
+        for part in parts {
+            let (place, left) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = left;
+        }
+        Ok(Self(Repr::InPlace { len: len as u8, bytes }))
+    }
+
+    /// The table.
+    pub fn table(&self) -> &str {
+        let (table, _) = split_part(self.as_bytes());
+        std::str::from_utf8(table).unwrap_or_default()
+    }
+
+    /// The name of the tenant, if it is any tenant's.
+    pub fn tenant(&self) -> Option<&str> {
+        let (_, rest) = split_part(self.as_bytes());
+        let (tenant, _) = split_part(rest);
+        std::str::from_utf8(tenant).ok().filter(|name| !name.is_empty())
+    }
+
+    /// The id.
+    pub fn id(&self) -> &[u8] {
+        let (_, rest) = split_part(self.as_bytes());
+        split_part(rest).1
+    }
+
+    /// The whole key: what a store without tables and tenants of its own uses.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::InPlace { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Repr::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// A part that is preceded by its length, and what follows it.
+fn split_part(bytes: &[u8]) -> (&[u8], &[u8]) {
+    bytes.split_first().and_then(|(len, rest)| rest.split_at_checked(usize::from(*len))).unwrap_or_default()
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+/// Without the id, which may be what a person typed.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("table", &self.table()).field("tenant", &self.tenant()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_key_gives_back_its_parts_and_equals_only_itself(
+            parts in vec((".{1,20}", option::of("[a-z]{1,128}"), vec(any::<u8>(), 0..=200)), 2),
+        ) {
+            let keys = parts.iter().map(|(table, tenant, id)| {
+                let tenant = tenant.as_deref().map(|name| Tenant::parse(name).unwrap());
+                Key::new(table, tenant.as_ref(), id)
+            });
+            let keys = keys.collect::<Result<Vec<_>, _>>();
+            prop_assume!(keys.is_ok());
+            let keys = keys.unwrap();
+            for (key, (table, tenant, id)) in keys.iter().zip(&parts) {
+                prop_assert_eq!(key.table(), table);
+                prop_assert_eq!(key.tenant(), tenant.as_deref());
+                prop_assert_eq!(key.id(), id);
+            }
+            prop_assert_eq!(keys[0] == keys[1], parts[0] == parts[1]);
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_place_up_to_its_room_and_shared_beyond() {
+        for len in [0, IN_PLACE - 4, IN_PLACE - 3, IN_PLACE - 2, Key::MAX_ID] {
+            assert_eq!(Key::new("t", None, vec![7; len]).unwrap().id(), vec![7; len]);
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused() {
+        let too_large = |result: Result<Key, StoreError>| result.unwrap_err().kind() == StoreErrorKind::TooLarge;
+        assert!(too_large(Key::new("t", None, [0; Key::MAX_ID + 1])));
+        assert!(too_large(Key::new("", None, "id")));
+        assert!(too_large(Key::new(&"t".repeat(Key::MAX_TABLE + 1), None, "id")));
+        assert!(Key::new(&"t".repeat(Key::MAX_TABLE), None, [0; Key::MAX_ID]).is_ok());
+    }
+}

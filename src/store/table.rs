@@ -1,0 +1,228 @@
+//! [`Table`]: values of one type in a store, which expire exactly.
+#![cfg_attr(not(test), allow(dead_code, reason = "what its users need, before all of them stand"))]
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{AnyStore, BoxFuture, Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version};
+use crate::{
+    clock::{Clock, UnixTime},
+    gate::MaybeReady,
+    tenant::Tenant,
+};
+
+/// How often a write is tried again that others keep overtaking. Each try lost
+/// is a write of theirs, so this is reached only where hundreds write one key.
+const TRIES: usize = 256;
+
+/// The values of type `T` in a named table, as JSON.
+///
+/// A value is there until just before its `expires_at`, by the [`Clock`], and
+/// from then on it is not: not to be read, taken or swapped, and no hindrance
+/// to an insert. When the engine really forgets it plays no part.
+pub(crate) struct Table<T> {
+    store: AnyStore,
+    name: &'static str,
+    clock: Arc<dyn Clock>,
+    of: PhantomData<fn() -> T>,
+}
+
+/// A value as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stored<T> {
+    pub(crate) value: T,
+    pub(crate) version: Version,
+    pub(crate) expires_at: UnixTime,
+}
+
+/// What an update does, and what it answers once that is done.
+pub(crate) enum Change<T, R> {
+    /// Nothing.
+    Keep(R),
+    /// Writes this value, which lives until then.
+    Put(T, UnixTime, R),
+}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Table<T> {
+    pub(crate) fn new(store: AnyStore, name: &'static str, clock: Arc<dyn Clock>) -> Self {
+        Self { store, name, clock, of: PhantomData }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_store(self) -> AnyStore {
+        self.store
+    }
+
+    /// What the clock shows; what expires is given as a moment after it.
+    pub(crate) fn now(&self) -> UnixTime {
+        self.clock.unix(self.clock.now())
+    }
+
+    /// The hot path: where the store answers at once, so does this.
+    pub(crate) fn get(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+    ) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
+        let key = match self.key(tenant, id) {
+            Ok(key) => key,
+            Err(error) => return MaybeReady::Ready(Err(error)),
+        };
+        match self.store.get(&key) {
+            MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found))),
+            MaybeReady::Pending(future) => {
+                let table = self.clone();
+                MaybeReady::Pending(Box::pin(async move { table.read(future.await?) }))
+            }
+        }
+    }
+
+    /// Writes where nothing lives.
+    pub(crate) async fn insert(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+        value: &T,
+        expires_at: UnixTime,
+    ) -> Result<Outcome<Stored<T>>, StoreError> {
+        let key = self.key(tenant, id)?;
+        let record = self.record(value, expires_at)?;
+        self.insert_record(&key, record).await
+    }
+
+    /// Replaces what was read, if it still lives and nobody wrote since.
+    pub(crate) async fn swap(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+        read: &Stored<T>,
+        value: &T,
+        expires_at: UnixTime,
+    ) -> Result<Outcome<Stored<T>>, StoreError> {
+        let key = self.key(tenant, id)?;
+        let record = self.record(value, expires_at)?;
+        self.swap_record(&key, read.version, read.expires_at, record).await
+    }
+
+    /// Reads, changes and writes until no other write comes between. `change`
+    /// may be called several times; only what the last call said is done.
+    pub(crate) async fn update<R>(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+        mut change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
+    ) -> Result<R, StoreError>
+    where
+        R: Send,
+    {
+        let key = self.key(tenant, id)?;
+        let mut found = self.get(tenant, id).wait().await?;
+        for _ in 0..TRIES {
+            let (value, expires_at, answer) = match change(found.as_ref().map(|stored| &stored.value), self.now()) {
+                Change::Keep(answer) => return Ok(answer),
+                Change::Put(value, expires_at, answer) => (value, expires_at, answer),
+            };
+            let record = self.record(&value, expires_at)?;
+            drop(value);
+            let outcome = match &found {
+                Some(read) => self.swap_record(&key, read.version, read.expires_at, record).await?,
+                None => self.insert_record(&key, record).await?,
+            };
+            match outcome {
+                Outcome::Done(_) => return Ok(answer),
+                Outcome::Lost(instead) => found = instead,
+            }
+        }
+        Err(StoreErrorKind::Busy.into())
+    }
+
+    /// Removes the value and gives it to one caller.
+    pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
+        let key = self.key(tenant, id)?;
+        let found = self.store.take(&key).await?;
+        self.read(found)
+    }
+
+    /// Removes the value, whatever it is.
+    pub(crate) async fn remove(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<(), StoreError> {
+        let key = self.key(tenant, id)?;
+        self.store.take(&key).await.map(|_| ())
+    }
+
+    async fn insert_record(&self, key: &Key, record: Record) -> Result<Outcome<Stored<T>>, StoreError> {
+        let mut occupant: Option<Entry> = None;
+        for _ in 0..TRIES {
+            let outcome = match &occupant {
+                None => self.store.insert(key, record.clone()).await?,
+                Some(expired) => self.store.swap(key, expired.version, record.clone()).await?,
+            };
+            match outcome {
+                Outcome::Done(version) => return Ok(Outcome::Done(version)),
+                Outcome::Lost(found) => occupant = found,
+            }
+            if let Some(found) = &occupant
+                && self.lives(found.expires_at)
+            {
+                return Ok(Outcome::Lost(self.read(occupant)?));
+            }
+        }
+        Err(StoreErrorKind::Busy.into())
+    }
+
+    async fn swap_record(
+        &self,
+        key: &Key,
+        expected: Version,
+        expires_at: UnixTime,
+        record: Record,
+    ) -> Result<Outcome<Stored<T>>, StoreError> {
+        if !self.lives(expires_at) {
+            return Ok(Outcome::Lost(None));
+        }
+        match self.store.swap(key, expected, record).await? {
+            Outcome::Done(version) => Ok(Outcome::Done(version)),
+            Outcome::Lost(found) => Ok(Outcome::Lost(self.read(found)?)),
+        }
+    }
+
+    fn lives(&self, expires_at: UnixTime) -> bool {
+        self.now() < expires_at
+    }
+
+    fn key(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Key, StoreError> {
+        Key::new(self.name, tenant, id)
+    }
+
+    fn record(&self, value: &T, expires_at: UnixTime) -> Result<Record, StoreError> {
+        let json = serde_json::to_vec(value).map_err(|error| not_json(&error))?;
+        Record::new(Bytes::from(json), self.now(), expires_at)
+    }
+
+    fn read(&self, found: Option<Entry>) -> Result<Option<Stored<T>>, StoreError> {
+        let Some(entry) = found.filter(|entry| self.lives(entry.expires_at)) else {
+            return Ok(None);
+        };
+        let value = serde_json::from_slice(&entry.value).map_err(|error| not_json(&error))?;
+        Ok(Some(Stored { value, version: entry.version, expires_at: entry.expires_at }))
+    }
+}
+
+/// Says where, not what: serde's own text quotes the value.
+fn not_json(error: &serde_json::Error) -> StoreError {
+    let (category, column) = (error.classify(), error.column());
+    StoreError::new(StoreErrorKind::Corrupt, format!("not the JSON of this table: {category:?} error at byte {column}"))
+}
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), name: self.name, clock: Arc::clone(&self.clock), of: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("name", &self.name).field("store", &self.store).finish_non_exhaustive()
+    }
+}

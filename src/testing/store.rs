@@ -1,0 +1,395 @@
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a suite says what is broken by a panic"
+)]
+
+use std::{
+    collections::HashSet,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use crate::{
+    clock::UnixTime,
+    store::{
+        AnyStore, BoxFuture, Entry, Key, Outcome, Record, Store, StoreErrorKind, Version,
+        table::{Change, Stored, Table},
+    },
+    tenant::Tenant,
+    testing::ManualClock,
+};
+
+/// Checks that a store keeps the promises of [`Store`]; panics with the one
+/// that it breaks.
+///
+/// `make` gives a store with nothing in it at each call. `run` drives a future
+/// to its end on the calling thread, and is called from many threads at once:
+/// [`block_on`] for a store that needs no runtime, a tokio handle's `block_on`
+/// for one that needs tokio's.
+///
+/// ```
+/// use tollgate::{store::Memory, testing};
+///
+/// testing::store_conformance(Memory::new, |future| testing::block_on(future));
+/// ```
+pub fn store_conformance<S: Store>(make: impl Fn() -> S, run: impl Fn(BoxFuture<'_, ()>) + Sync) {
+    let fresh = || AnyStore::from(make());
+    let alone = |check: BoxFuture<'_, ()>| run(check);
+    alone(Box::pin(each_operation_answers_what_it_should(fresh())));
+    alone(Box::pin(versions_never_come_back(fresh())));
+    alone(Box::pin(odd_keys_are_keys(fresh())));
+    alone(Box::pin(keys_never_collide(fresh())));
+    alone(Box::pin(values_are_whole(fresh())));
+    alone(Box::pin(what_lives_outlasts_writes_beside_what_expires(fresh())));
+    alone(Box::pin(expiry_is_exact_by_the_clock(fresh())));
+    alone(Box::pin(what_has_expired_is_no_hindrance(fresh())));
+    of_many_inserts_one_wins(&fresh(), &run);
+    of_many_swaps_one_wins(&fresh(), &run);
+    of_many_takes_one_gets_the_value(&fresh(), &run);
+    no_update_is_lost(&fresh(), &run);
+}
+
+/// Drives a future to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+const THREADS: usize = 8;
+
+async fn each_operation_answers_what_it_should(store: AnyStore) {
+    let key = key("table", None, "id");
+    assert_eq!(get(&store, &key).await, None, "a new store is not empty");
+    assert_eq!(take(&store, &key).await, None);
+    let missing = swap(&store, &key, Version::from_u64(1), "new").await;
+    assert_eq!(missing, Outcome::Lost(None), "a swap of nothing");
+
+    let first = done(insert(&store, &key, "first").await);
+    let entry = get(&store, &key).await.expect("what was inserted is there");
+    assert_eq!((&entry.value[..], entry.version, entry.expires_at), (&b"first"[..], first, FAR));
+    let again = insert(&store, &key, "again").await;
+    assert_eq!(again, Outcome::Lost(Some(entry)), "an insert over a value answers with what stands");
+
+    let second = done(swap(&store, &key, first, "second").await);
+    let entry = get(&store, &key).await.expect("what was swapped in is there");
+    assert_eq!((&entry.value[..], entry.version), (&b"second"[..], second));
+    let stale = swap(&store, &key, first, "stale").await;
+    assert_eq!(stale, Outcome::Lost(Some(entry.clone())), "a swap of an old version answers with what stands");
+
+    assert_eq!(take(&store, &key).await, Some(entry), "take gives what stands");
+    assert_eq!(take(&store, &key).await, None, "and gives it once");
+    assert_eq!(get(&store, &key).await, None);
+    assert_eq!(swap(&store, &key, second, "late").await, Outcome::Lost(None), "a swap of what was taken");
+}
+
+async fn versions_never_come_back(store: AnyStore) {
+    let key = key("table", None, "id");
+    let mut seen = HashSet::new();
+    for _ in 0..20 {
+        let mut version = done(insert(&store, &key, "same").await);
+        assert!(seen.insert(version), "an insert brought back a version");
+        for _ in 0..2 {
+            version = done(swap(&store, &key, version, "same").await);
+            assert!(seen.insert(version), "a swap brought back a version");
+        }
+        assert!(take(&store, &key).await.is_some());
+    }
+    let now = done(insert(&store, &key, "same").await);
+    for old in seen {
+        assert!(matches!(swap(&store, &key, old, "lost").await, Outcome::Lost(Some(_))), "an old version was accepted");
+    }
+    assert_eq!(get(&store, &key).await.map(|entry| entry.version), Some(now));
+}
+
+async fn odd_keys_are_keys(store: AnyStore) {
+    let ids = [
+        b"".to_vec(),
+        b"\0".to_vec(),
+        b"\0\0".to_vec(),
+        b"a\0b".to_vec(),
+        b":/%{}*?\r\n\"' ".to_vec(),
+        vec![0xff; 32],
+        (0..=255).collect(),
+        vec![b'k'; Key::MAX_ID - 1],
+        vec![b'k'; Key::MAX_ID],
+    ];
+    let tables = ["t", "t:u", "\0", "täble", &"t".repeat(Key::MAX_TABLE)];
+    for table in tables {
+        for id in &ids {
+            let key = key(table, None, id);
+            done(insert(&store, &key, id).await);
+        }
+    }
+    for table in tables {
+        for id in &ids {
+            let entry = take(&store, &key(table, None, id)).await.expect("an odd key is there");
+            assert_eq!(&entry.value[..], id, "an odd key holds another's value");
+        }
+    }
+}
+
+async fn keys_never_collide(store: AnyStore) {
+    let longest = "x".repeat(Tenant::MAX_LEN);
+    let names = [None, Some("a"), Some("ab"), Some("b"), Some("a:b"), Some(longest.as_str())];
+    let tenants = names.map(|name| name.map(|name| Tenant::parse(name).expect("a valid name")));
+    let mut keys = Vec::new();
+    for tenant in &tenants {
+        for (table, id) in [("a", "bc"), ("ab", "c"), ("abc", ""), ("a", "b:c"), ("a:b", "c"), ("a", "abc"), ("b", "c")]
+        {
+            keys.push(key(table, tenant.as_ref(), id));
+        }
+    }
+    for (number, key) in keys.iter().enumerate() {
+        done(insert(&store, key, number.to_string()).await);
+    }
+    for (number, key) in keys.iter().enumerate() {
+        let entry = get(&store, key).await.expect("each key is there");
+        assert_eq!(entry.value, number.to_string(), "{key:?} holds the value of another key");
+    }
+}
+
+async fn values_are_whole(store: AnyStore) {
+    for len in [0, 1, 255, 4095, 4096, 4097, Record::MAX_VALUE - 1, Record::MAX_VALUE] {
+        let key = key("table", None, len.to_string());
+        let value = (0..len).map(|place| (place % 251) as u8).collect::<Vec<_>>();
+        let version = done(insert(&store, &key, &value).await);
+        assert_eq!(get(&store, &key).await.expect("it is there").value, value, "a value of {len} bytes");
+        let reversed = value.into_iter().rev().collect::<Vec<_>>();
+        done(swap(&store, &key, version, &reversed).await);
+        assert_eq!(take(&store, &key).await.expect("it is there").value, reversed, "a value of {len} bytes");
+    }
+}
+
+async fn what_lives_outlasts_writes_beside_what_expires(store: AnyStore) {
+    let record = |at: u64, until: u64| {
+        let value = until.to_string();
+        Record::new(value, UnixTime::from_secs(at), UnixTime::from_secs(until)).expect("within bounds")
+    };
+    // each second something begins that lives for one second and something that lives on
+    for second in START..START + 200 {
+        for (id, until) in [(format!("short {second}"), second + 1), (format!("long {second}"), START + 1000)] {
+            let key = key("table", None, id);
+            done(store.insert(&key, record(second, until)).await.expect("an insert"));
+        }
+    }
+    for second in START..START + 200 {
+        let entry = get(&store, &key("table", None, format!("long {second}"))).await;
+        assert!(entry.is_some(), "a value that had not expired was forgotten");
+    }
+}
+
+async fn expiry_is_exact_by_the_clock(store: AnyStore) {
+    let (clock, table) = table(&store);
+    let until = table.now() + Duration::from_secs(60);
+    let insert = async |id: &[u8]| done(table.insert(None, id, &1, until).await.expect("an insert"));
+    for id in [&b"read"[..], b"swapped", b"updated", b"taken early", b"taken late", b"inserted"] {
+        insert(id).await;
+    }
+    let read = table.get(None, b"swapped").wait().await.expect("a read").expect("it is there");
+
+    clock.advance(Duration::from_secs(60) - Duration::from_millis(1));
+    let lives =
+        |stored: Option<Stored<u32>>| stored.is_some_and(|stored| stored.value == 1 && stored.expires_at == until);
+    assert!(lives(table.get(None, b"read").wait().await.expect("a read")), "gone 1 ms too early");
+    assert!(lives(table.take(None, b"taken early").await.expect("a take")), "gone 1 ms too early for a take");
+    let lost = table.insert(None, b"inserted", &2, until).await.expect("an insert");
+    assert!(matches!(lost, Outcome::Lost(Some(stored)) if stored.value == 1), "an insert over what lives");
+
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(table.get(None, b"read").wait().await.expect("a read"), None, "there at its expiry");
+    assert_eq!(table.take(None, b"taken late").await.expect("a take"), None, "taken at its expiry");
+    let later = until + Duration::from_secs(60);
+    let swapped = table.swap(None, b"swapped", &read, &2, later).await.expect("a swap");
+    assert_eq!(swapped, Outcome::Lost(None), "swapped at its expiry");
+    let found = table.update(None, b"updated", |found, _| Change::<u32, _>::Keep(found.copied())).await;
+    assert_eq!(found.expect("an update"), None, "updated at its expiry");
+    assert!(
+        matches!(table.insert(None, b"inserted", &2, later).await, Ok(Outcome::Done(_))),
+        "in the way of an insert"
+    );
+    let inserted = table.get(None, b"inserted").wait().await.expect("a read");
+    assert_eq!(inserted.map(|stored| (stored.value, stored.expires_at)), Some((2, later)));
+    table.remove(None, b"inserted").await.expect("a removal");
+    assert_eq!(table.get(None, b"inserted").wait().await.expect("a read"), None, "there after its removal");
+}
+
+async fn what_has_expired_is_no_hindrance(store: AnyStore) {
+    let (clock, table) = table(&store);
+    for round in 0..50 {
+        let until = table.now() + Duration::from_secs(1);
+        done(table.insert(None, b"id", &round, until).await.expect("an insert"));
+        clock.advance(Duration::from_secs(1));
+        let counted = table.update(None, b"counter", |found, now| {
+            Change::Put(found.map_or(1, |count| count + 1), now + Duration::from_secs(10), found.copied())
+        });
+        assert!(counted.await.expect("an update") < Some(50));
+    }
+}
+
+fn of_many_inserts_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)) {
+    for round in 0..20 {
+        let key = key("table", None, round.to_string());
+        let key = &key;
+        let won = race(run, |me| {
+            Box::pin(async move { matches!(insert(store, key, me.to_string()).await, Outcome::Done(_)) })
+        });
+        assert_eq!(won.len(), 1, "of {THREADS} inserts of one key, these succeeded: {won:?}");
+        run(Box::pin(async {
+            let entry = get(store, key).await.expect("it is there");
+            assert_eq!(entry.value, won.iter().map(usize::to_string).collect::<String>(), "not what the winner wrote");
+        }));
+    }
+}
+
+fn of_many_swaps_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)) {
+    let key = &key("table", None, "id");
+    run(Box::pin(async {
+        done(insert(store, key, "start").await);
+    }));
+    for _ in 0..20 {
+        let version = Mutex::new(None);
+        run(Box::pin(async {
+            let entry = get(store, key).await;
+            *lock(&version) = entry.map(|entry| entry.version);
+        }));
+        let expected = lock(&version).take().expect("it is there");
+        let won = race(run, |me| {
+            Box::pin(async move { matches!(swap(store, key, expected, me.to_string()).await, Outcome::Done(_)) })
+        });
+        assert_eq!(won.len(), 1, "of {THREADS} swaps of one version, these succeeded: {won:?}");
+        run(Box::pin(async {
+            let entry = get(store, key).await.expect("it is there");
+            assert_eq!(entry.value, won.iter().map(usize::to_string).collect::<String>(), "not what the winner wrote");
+        }));
+    }
+}
+
+fn of_many_takes_one_gets_the_value(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)) {
+    for round in 0..20 {
+        let key = key("table", None, round.to_string());
+        run(Box::pin(async {
+            done(insert(store, &key, "code").await);
+        }));
+        let key = &key;
+        let won = race(run, |_| Box::pin(async move { take(store, key).await.is_some() }));
+        assert_eq!(won.len(), 1, "of {THREADS} takes of one value, these got it: {won:?}");
+    }
+}
+
+/// Tasks that interleave on each of several threads all count in one row.
+fn no_update_is_lost(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)) {
+    const TASKS: usize = 4;
+    const EACH: usize = 5;
+    let (_, table) = &table(store);
+    race(run, |_| {
+        Box::pin(async move {
+            let mut tasks = (0..TASKS).map(|_| Box::pin(count(table, EACH))).collect::<Vec<_>>();
+            let all = poll_fn(|context| {
+                tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
+                if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            });
+            all.await;
+            true
+        })
+    });
+    run(Box::pin(async {
+        let counted = table.get(None, b"counter").wait().await.expect("a read").expect("it is there");
+        assert_eq!(counted.value as usize, THREADS * TASKS * EACH, "updates were lost");
+    }));
+}
+
+async fn count(table: &Table<u32>, times: usize) {
+    for _ in 0..times {
+        let add = |found: Option<&u32>, _| Change::Put(found.map_or(1, |count| count + 1), FAR, ());
+        while let Err(error) = table.update(None, b"counter", add).await {
+            assert_eq!(error.kind(), StoreErrorKind::Busy);
+        }
+    }
+}
+
+/// Lets one future on each of several threads begin at once, and says which
+/// came out true.
+fn race<'a>(
+    run: &(impl Fn(BoxFuture<'_, ()>) + Sync),
+    each: impl Fn(usize) -> BoxFuture<'a, bool> + Sync,
+) -> Vec<usize> {
+    let (start, won) = (Barrier::new(THREADS), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for me in 0..THREADS {
+            let (start, won, each) = (&start, &won, &each);
+            scope.spawn(move || {
+                start.wait();
+                run(Box::pin(async move {
+                    if each(me).await {
+                        lock(won).push(me);
+                    }
+                }));
+            });
+        }
+    });
+    won.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const START: u64 = 2_000_000_000;
+const NOW: UnixTime = UnixTime::from_secs(START);
+const FAR: UnixTime = UnixTime::from_secs(START + 1_000_000);
+
+fn key(table: &str, tenant: Option<&Tenant>, id: impl AsRef<[u8]>) -> Key {
+    Key::new(table, tenant, id).expect("within bounds")
+}
+
+/// A table that has all of the store to itself, and its clock.
+fn table(store: &AnyStore) -> (ManualClock, Table<u32>) {
+    let clock = ManualClock::new();
+    clock.set_wall(NOW);
+    (clock.clone(), Table::new(store.clone(), "table", Arc::new(clock)))
+}
+
+async fn get(store: &AnyStore, key: &Key) -> Option<Entry> {
+    store.get(key).wait().await.expect("a read")
+}
+
+async fn insert(store: &AnyStore, key: &Key, value: impl AsRef<[u8]>) -> Outcome {
+    store.insert(key, record(value.as_ref())).await.expect("an insert")
+}
+
+async fn swap(store: &AnyStore, key: &Key, expected: Version, value: impl AsRef<[u8]>) -> Outcome {
+    store.swap(key, expected, record(value.as_ref())).await.expect("a swap")
+}
+
+async fn take(store: &AnyStore, key: &Key) -> Option<Entry> {
+    store.take(key).await.expect("a take")
+}
+
+fn record(value: &[u8]) -> Record {
+    Record::new(value.to_vec(), NOW, FAR).expect("within bounds")
+}
+
+fn done<E>(outcome: Outcome<E>) -> Version {
+    match outcome {
+        Outcome::Done(version) => version,
+        Outcome::Lost(_) => panic!("a write without a rival was lost"),
+    }
+}

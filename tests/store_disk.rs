@@ -1,0 +1,465 @@
+//! What only a file can get wrong: crashes, damage, a second process.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "helpers of tests; the child speaks through its stdout"
+)]
+
+use std::{
+    env, fs,
+    future::{Future, poll_fn},
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    pin::pin,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Sender, channel},
+    },
+    task::{Context, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use tollgate::{
+    UnixTime,
+    store::{AnyStore, Disk, DiskConfig, Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    testing::block_on,
+};
+
+const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
+const FAR: UnixTime = UnixTime::from_secs(3_000_000_000);
+
+// The crash test: this program starts itself again as the child that is killed.
+
+/// Does nothing, except in a child process.
+#[test]
+fn child_process() {
+    if let Ok(path) = env::var(CHILD) {
+        child(Path::new(&path));
+    }
+}
+
+const CHILD: &str = "TOLLGATE_STORE_CHILD";
+const LANES: u64 = 6;
+
+/// Each lane inserts, swaps and takes a row of its own, over and over, and says
+/// `lane step` for each step that was acknowledged.
+fn child(path: &Path) {
+    let store = AnyStore::from(Disk::open(path).unwrap());
+    println!("\nopen");
+    thread::scope(|scope| {
+        for lane in 0..LANES {
+            let store = &store;
+            scope.spawn(move || {
+                let key = lane_key(lane);
+                let mut step = find(store, &key).map_or(0, |entry| step_of(lane, &entry) + 1);
+                loop {
+                    let record = Record::new(value_of(lane, step), NOW, FAR).unwrap();
+                    let outcome = match find(store, &key) {
+                        Some(entry) => block_on(store.swap(&key, entry.version, record)),
+                        None => block_on(store.insert(&key, record)),
+                    };
+                    assert!(matches!(outcome, Ok(Outcome::Done(_))));
+                    // one line, one write: what arrives was acknowledged
+                    let line = format!("{lane} {step}\n");
+                    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                    step += 1;
+                }
+            });
+        }
+    });
+}
+
+fn lane_key(lane: u64) -> Key {
+    Key::new("lanes", None, lane.to_be_bytes()).unwrap()
+}
+
+/// From a few bytes to many pages, each byte told by lane and step.
+fn value_of(lane: u64, step: u64) -> Vec<u8> {
+    let len = 16 + (step * 7919 % 9000) as usize;
+    let mut value = [lane.to_be_bytes(), step.to_be_bytes()].concat();
+    value.resize(len, (lane ^ step) as u8);
+    value
+}
+
+fn step_of(lane: u64, entry: &Entry) -> u64 {
+    let step = u64::from_be_bytes(entry.value[8..16].try_into().unwrap());
+    assert_eq!(entry.value, value_of(lane, step), "a value that nobody wrote");
+    step
+}
+
+#[test]
+fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
+    let directory = Directory::new();
+    let path = &directory.file();
+    let mut random = Random(0x5eed);
+    let mut acknowledged = [None; LANES as usize];
+    let mut in_all = 0;
+    for round in 0..200 {
+        // one in four dies at any time since its start, the others some writes and a moment later
+        let writes_first = if round % 4 == 0 { 0 } else { 1 + random.below(40) as usize };
+        let mut child = start_child(path);
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (enough, is_enough) = channel();
+        let reader = thread::spawn(move || {
+            let mut lines = Vec::new();
+            for line in output.split(b'\n').map_while(Result::ok) {
+                // the rest is what the test harness says
+                if line.contains(&b' ') && line.iter().all(|byte| b"0123456789 ".contains(byte)) {
+                    lines.push(String::from_utf8(line).unwrap());
+                    if lines.len() == writes_first {
+                        enough.send(()).unwrap();
+                    }
+                }
+            }
+            lines
+        });
+        let wait = if writes_first == 0 { 20_000 } else { 3_000 };
+        if writes_first > 0 {
+            is_enough.recv().unwrap();
+        }
+        thread::sleep(Duration::from_micros(random.below(wait)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let lines = reader.join().unwrap();
+        for line in lines {
+            let (lane, step) = line.split_once(' ').unwrap();
+            let (lane, step) = (lane.parse::<usize>().unwrap(), step.parse::<u64>().unwrap());
+            acknowledged[lane] = Some(step);
+            in_all += 1;
+        }
+        let store = AnyStore::from(Disk::open(path).unwrap());
+        for (lane, acknowledged) in (0..).zip(&mut acknowledged) {
+            let found = find(&store, &lane_key(lane)).map(|entry| step_of(lane, &entry));
+            assert!(found >= *acknowledged, "round {round}: {acknowledged:?} was acknowledged, {found:?} is there");
+            assert!(
+                found <= acknowledged.map_or(Some(0), |step| Some(step + 1)),
+                "round {round}: {found:?} is unheard of"
+            );
+            *acknowledged = found;
+        }
+    }
+    println!("     200 kills, {in_all} writes acknowledged, none lost");
+}
+
+fn start_child(path: &Path) -> Child {
+    let program = env::current_exe().unwrap();
+    Command::new(program)
+        .args(["--exact", "child_process", "--nocapture"])
+        .env(CHILD, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+// Damage.
+
+/// A file of some pages, closed as it should be, and what is in it.
+fn sound_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
+    let store = AnyStore::from(Disk::open(path).unwrap());
+    let mut rows = Vec::new();
+    for number in 0..60_u8 {
+        let key = Key::new("rows", None, [number]).unwrap();
+        let value = vec![number; usize::from(number) * 50];
+        let version = insert(&store, &key, &value);
+        let value = [value, vec![1]].concat();
+        let record = Record::new(value.clone(), NOW, FAR).unwrap();
+        assert!(matches!(block_on(store.swap(&key, version, record)), Ok(Outcome::Done(_))));
+        rows.push((key, value));
+    }
+    drop(store);
+    (fs::read(path).unwrap(), rows)
+}
+
+/// Same as [`sound_file`], but of a process that was killed.
+fn crashed_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
+    let (_, rows) = sound_file(path);
+    let disk = Disk::open(path).unwrap();
+    let key = Key::new("last", None, "row").unwrap();
+    assert!(matches!(block_on(disk.insert(&key, Record::new("last", NOW, FAR).unwrap())), Ok(Outcome::Done(_))));
+    let bytes = fs::read(path).unwrap();
+    drop(disk);
+    (bytes, [rows, vec![(key, b"last".to_vec())]].concat())
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    refused: usize,
+    refused_by_read: usize,
+    right: usize,
+}
+
+/// Opens a file with these bytes: it is refused, or all that it says is right.
+fn open_damaged(path: &Path, bytes: &[u8], rows: &[(Key, Vec<u8>)], what: &str, tally: &mut Tally) {
+    fs::write(path, bytes).unwrap();
+    let store = match Disk::open_with(path, DiskConfig::new().cache_bytes(1 << 20)) {
+        Ok(store) => AnyStore::from(store),
+        Err(error) => {
+            let clear = matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::NewerFormat);
+            assert!(clear, "{what}: {error:?}");
+            tally.refused += 1;
+            return;
+        }
+    };
+    for (key, value) in rows {
+        match block_on(store.get(key).wait()) {
+            Ok(found) => assert_eq!(found.as_ref().map(|entry| &entry.value[..]), Some(&value[..]), "{what}: {key:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{what}: {error:?}");
+                tally.refused_by_read += 1;
+                return;
+            }
+        }
+    }
+    let key = Key::new("rows", None, "new").unwrap();
+    match block_on(store.insert(&key, Record::new("new", NOW, FAR).unwrap())) {
+        Ok(outcome) => assert!(matches!(outcome, Outcome::Done(_)), "{what}"),
+        Err(error) => assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{what}: {error:?}"),
+    }
+    tally.right += 1;
+}
+
+#[test]
+fn a_damaged_byte_gives_an_error_or_the_right_data() {
+    type Make = fn(&Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>);
+    for (state, make) in [("closed", sound_file as Make), ("crashed", crashed_file)] {
+        let directory = Directory::new();
+        let path = &directory.file();
+        let (sound, rows) = make(path);
+        let mut random = Random(7);
+        let mut tally = Tally::default();
+        // every bit of what begins the header, a bit of every third byte of the rest, then places all over the file
+        let begin = (0..64 * 8).map(|bit| (bit / 8, bit % 8));
+        let header = (64..512).step_by(3).map(|place| (place, place % 8));
+        let anywhere = (0..250).map(|_| (random.below(sound.len() as u64) as usize, random.below(8) as usize));
+        for (place, bit) in begin.chain(header).chain(anywhere.collect::<Vec<_>>()) {
+            let mut bytes = sound.clone();
+            bytes[place] ^= 1 << bit;
+            // the one bit that no checksum covers: it names the newer of two commits. After a crash the last
+            // commit is then taken for one that was never finished (after a clean close both hold the same).
+            let unprotected = state == "crashed" && (place, bit) == (9, 0);
+            let rows = if unprotected { &rows[..rows.len() - 1] } else { &rows };
+            open_damaged(path, &bytes, rows, &format!("{state}, bit {bit} of byte {place}"), &mut tally);
+        }
+        for _ in 0..60 {
+            let mut bytes = sound.clone();
+            let from = random.below(sound.len() as u64 / 512) as usize * 512;
+            let fill = random.below(256) as u8;
+            bytes[from..from + 512].fill(fill);
+            open_damaged(path, &bytes, &rows, &format!("{state}, sector at {from} full of {fill}"), &mut tally);
+        }
+        println!("     {state} file of {} bytes: {tally:?}", sound.len());
+        assert!(tally.refused > 10 && tally.right > 10);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_gives_an_error() {
+    let directory = Directory::new();
+    let path = &directory.file();
+    let (sound, rows) = sound_file(path);
+    let mut random = Random(11);
+    let mut tally = Tally::default();
+    let near = (0..40).chain(sound.len() - 40..sound.len());
+    for len in near.chain((0..300).map(|_| random.below(sound.len() as u64) as usize)) {
+        open_damaged(path, &sound[..len], &rows, &format!("cut at {len}"), &mut tally);
+    }
+    println!("     {tally:?}");
+    assert_eq!(tally.right + tally.refused_by_read, 0, "a file without its end was accepted");
+}
+
+#[test]
+fn a_file_of_something_else_gives_an_error_and_is_left_alone() {
+    let directory = Directory::new();
+    let path = &directory.file();
+    let kind = || open_error(path).kind();
+    fs::write(path, b"").unwrap();
+    assert_eq!(kind(), StoreErrorKind::Corrupt, "an empty file");
+    fs::write(path, "a text\n".repeat(10_000)).unwrap();
+    assert_eq!(kind(), StoreErrorKind::Corrupt, "a text");
+    assert_eq!(fs::read(path).unwrap().len(), 70_000, "a foreign file was written to");
+
+    let table = redb::TableDefinition::<&str, u64>::new("tollgate meta");
+    fs::remove_file(path).unwrap();
+    write_redb(path, redb::TableDefinition::new("something else"), 1);
+    assert_eq!(kind(), StoreErrorKind::Corrupt, "a database of something else");
+    fs::remove_file(path).unwrap();
+    write_redb(path, table, 2);
+    assert_eq!(kind(), StoreErrorKind::NewerFormat);
+    let before = fs::read(path).unwrap();
+    let error = open_error(path);
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "the file has format 2; this version reads up to 1");
+    assert_eq!(error.to_string(), "the store was written by a newer version");
+    assert!(!error.is_transient());
+    assert_eq!(before.len(), fs::read(path).unwrap().len());
+
+    let missing = path.with_file_name("no such directory").join("state");
+    assert_eq!(open_error(&missing).kind(), StoreErrorKind::Unavailable);
+    assert_eq!(open_error(path.parent().unwrap()).kind(), StoreErrorKind::Unavailable, "a directory");
+}
+
+fn write_redb(path: &Path, table: redb::TableDefinition<'_, &str, u64>, format: u64) {
+    let database = redb::Database::create(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(table).unwrap().insert("format", format).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn a_second_process_is_told_that_the_file_is_locked() {
+    let directory = Directory::new();
+    let path = &directory.file();
+    let mut child = start_child(path);
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    assert!(output.by_ref().lines().any(|line| line.unwrap() == "open"));
+    let drain = thread::spawn(move || output.read_to_end(&mut Vec::new()));
+    let error = open_error(path);
+    assert_eq!(error.kind(), StoreErrorKind::Locked);
+    assert!(error.is_transient());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drain.join().unwrap().unwrap();
+    drop(Disk::open(path).unwrap());
+
+    let disk = Disk::open(path).unwrap();
+    assert_eq!(open_error(path).kind(), StoreErrorKind::Locked, "the same process, a second time");
+    drop(disk);
+}
+
+#[test]
+fn what_expired_is_forgotten_and_its_room_used_again() {
+    let directory = Directory::new();
+    let path = &directory.file();
+    let disk = Disk::open_with(path, DiskConfig::new().entries(100).unwrap()).unwrap();
+    let insert = |number: u64, at: u64| {
+        let at = UnixTime::from_secs(2_000_000_000 + at);
+        let record = Record::new(vec![1; 4000], at, at + Duration::from_secs(1)).unwrap();
+        block_on(disk.insert(&Key::new("rows", None, number.to_be_bytes()).unwrap(), record))
+    };
+    for number in 0..100 {
+        assert!(matches!(insert(number, 0), Ok(Outcome::Done(_))));
+    }
+    assert_eq!(insert(100, 0).unwrap_err().kind(), StoreErrorKind::Full);
+    let mut sizes = Vec::new();
+    for second in 1..20 {
+        for number in 0..100 {
+            assert!(matches!(insert(second * 1000 + number, second), Ok(Outcome::Done(_))), "second {second}");
+        }
+        sizes.push(fs::metadata(path).unwrap().len());
+    }
+    assert_eq!(sizes[4], sizes[18], "the file grows though nothing more lives in it");
+}
+
+#[test]
+fn a_file_that_is_opened_again_has_all_its_rows_and_gives_new_versions() {
+    let directory = Directory::new();
+    let path = &directory.file();
+    let versions = Arc::new(AtomicU64::new(0));
+    for round in 0..10_u64 {
+        let disk = Arc::new(Disk::open(path).unwrap());
+        let threads = (0..4_u64).map(|lane| {
+            let (disk, versions) = (Arc::clone(&disk), Arc::clone(&versions));
+            thread::spawn(move || {
+                let key = Key::new("rows", None, [round, lane].map(u64::to_be_bytes).concat()).unwrap();
+                let outcome = block_on(disk.insert(&key, Record::new("row", NOW, FAR).unwrap()));
+                let Ok(Outcome::Done(version)) = outcome else { panic!("{outcome:?}") };
+                versions.fetch_max(version.as_u64(), Relaxed);
+            })
+        });
+        for thread in threads.collect::<Vec<_>>() {
+            thread.join().unwrap();
+        }
+    }
+    let store = AnyStore::from(Disk::open(path).unwrap());
+    for round in 0..10_u64 {
+        for lane in 0..4_u64 {
+            let key = Key::new("rows", None, [round, lane].map(u64::to_be_bytes).concat()).unwrap();
+            assert!(find(&store, &key).is_some(), "round {round}, lane {lane}");
+        }
+    }
+    let next = insert(&store, &Key::new("rows", None, "next").unwrap(), b"");
+    assert!(next.as_u64() > versions.load(Relaxed), "a version came back after the file was opened again");
+}
+
+#[test]
+fn a_store_that_is_dropped_by_its_own_writer_does_not_wait_for_itself() {
+    struct Last(Mutex<Option<Arc<Disk>>>, Sender<()>);
+    impl Wake for Last {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+            self.1.send(()).unwrap();
+        }
+    }
+    let directory = Directory::new();
+    let disk = Arc::new(Disk::open(directory.file()).unwrap());
+    let (sender, dropped) = channel();
+    let last = Arc::new(Last(Mutex::new(Some(Arc::clone(&disk))), sender));
+    let write = async move {
+        let key = Key::new("rows", None, "row").unwrap();
+        let record = Record::new("row", NOW, FAR).unwrap();
+        let handed_over = pin!(disk.insert(&key, record));
+        let mut handed_over = Some(handed_over);
+        poll_fn(|context| handed_over.as_mut().unwrap().as_mut().poll(context).map(drop)).await;
+    };
+    let mut write = Box::pin(write);
+    assert!(write.as_mut().poll(&mut Context::from_waker(&Waker::from(last))).is_pending());
+    drop(write);
+    dropped.recv_timeout(Duration::from_secs(30)).unwrap();
+}
+
+/// A directory that is removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static DIRECTORIES: AtomicU64 = AtomicU64::new(0);
+        let name = format!("tollgate-store-disk-{}-{}", std::process::id(), DIRECTORIES.fetch_add(1, Relaxed));
+        let path = env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("state")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn find(store: &AnyStore, key: &Key) -> Option<Entry> {
+    block_on(store.get(key).wait()).unwrap()
+}
+
+fn insert(store: &AnyStore, key: &Key, value: &[u8]) -> Version {
+    match block_on(store.insert(key, Record::new(value.to_vec(), NOW, FAR).unwrap())) {
+        Ok(Outcome::Done(version)) => version,
+        lost => panic!("{lost:?}"),
+    }
+}
+
+fn open_error(path: &Path) -> StoreError {
+    match Disk::open(path) {
+        Ok(_) => panic!("it opened"),
+        Err(error) => error,
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
