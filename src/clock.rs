@@ -110,6 +110,11 @@ pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A duration in whole seconds, rounded up.
+pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
 /// The machine's clock.
 ///
 /// The wall clock is read anew at most four times a second; in between it is

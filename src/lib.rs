@@ -1,4 +1,6 @@
-//! tollgate
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // Each module uses only modules that stand above it; tests/architecture.rs checks it.
 mod error;
 mod clock;

@@ -13,7 +13,12 @@ pub(super) fn json(body: impl Into<Body>) -> Response<Body> {
 
 /// Says what is wrong by name; nothing of the request is in it.
 pub(super) fn error(status: StatusCode, name: &str) -> Response<Body> {
-    answer(status, JSON, format!("{{\"error\":\"{name}\"}}"))
+    let mut response = answer(status, JSON, format!("{{\"error\":\"{name}\"}}"));
+    if status == StatusCode::UNAUTHORIZED {
+        // RFC 9110 wants a challenge on every 401; a key in a header has no registered name
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"));
+    }
+    response
 }
 
 pub(super) fn too_many() -> Response<Body> {

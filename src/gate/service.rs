@@ -60,6 +60,8 @@ where
                 ResponseFuture::calling(self.inner.call(request), pass)
             }
             MaybeReady::Ready(Err(rejection)) => {
+                // what the ready service has reserved, such as a permit, is another's now
+                self.inner = self.inner.clone();
                 ResponseFuture::rejected(rejection.into_response(Head::of(&request), &self.respond))
             }
             MaybeReady::Pending(decision) => {

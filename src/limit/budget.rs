@@ -24,7 +24,7 @@ impl Budget {
     /// Whether there was room for so many bytes, which are then taken.
     pub(super) fn take(&self, bytes: usize) -> bool {
         self.used
-            .try_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|after| *after <= self.most))
+            .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|after| *after <= self.most))
             .is_ok()
     }
 

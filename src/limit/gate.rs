@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Ready, sync::Arc};
 
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     decision::{Admission, Decision, RateLimit, Refusal, RefusalReason, Spend},
@@ -90,22 +90,21 @@ impl RateLimitGate {
 
     fn rejection(&self, tenant: &Tenant, refusal: Refusal) -> Rejection {
         let Refusal { reason, rate_limit } = refusal;
-        let mut rejection = match reason {
+        let rejection = match reason {
             RefusalReason::Spent => Rejection::new(Kind::RateLimited, "the quota is spent for now"),
             RefusalReason::Impossible => {
                 Rejection::new(Kind::QuotaImpossible, "the request costs more than the whole quota")
             }
             RefusalReason::Denied => Rejection::new(Kind::Forbidden, "this tenant is denied"),
         };
-        if let Some(rate_limit) = &rate_limit {
-            rejection = rejection.violated(rate_limit.policy());
-            if reason == RefusalReason::Spent {
-                rejection = rejection.retry_after(rate_limit.wait());
+        match &rate_limit {
+            Some(rate_limit) => {
+                let headers = self.style.refusal(rate_limit, self.policy(tenant).as_deref());
+                let wait = (reason == RefusalReason::Spent).then(|| rate_limit.wait());
+                rejection.violated(rate_limit.policy()).with_headers(headers, wait)
             }
-            let (policy, status) = (self.policy(tenant), rejection.status());
-            self.style.write(rate_limit, policy.as_deref(), status, rejection.headers_mut());
+            None => rejection,
         }
-        rejection
     }
 
     fn policy(&self, tenant: &Tenant) -> Option<Box<HeaderValue>> {
@@ -129,7 +128,11 @@ impl fmt::Debug for RateLimitGate {
 
 fn no_such_tenant(error: TenantError) -> Rejection {
     let kind = if error.is_unknown() { Kind::Unauthenticated } else { Kind::InvalidRequest };
-    Rejection::new(kind, error.detail())
+    let rejection = Rejection::new(kind, error.detail());
+    match error.asks_for() {
+        Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
+        None => rejection,
+    }
 }
 
 /// A request that was charged, or that this layer does not charge.

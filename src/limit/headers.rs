@@ -1,11 +1,14 @@
 //! [`HeaderStyle`]: which headers tell a client how it stands.
 
-use std::{iter::zip, sync::OnceLock};
+use std::{iter::zip, sync::LazyLock};
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use super::decision::RateLimit;
-use crate::{clock::UnixTime, number::number};
+use crate::{
+    clock::{UnixTime, ceil_seconds},
+    number::number,
+};
 
 const LIMIT_SEED: HeaderName = HeaderName::from_static("x-ratelimit");
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -64,7 +67,7 @@ impl HeaderStyle {
         self.ietf_draft_10
     }
 
-    /// Writes the families into a response with this status.
+    /// Writes the families into the response of an admitted request.
     pub(super) fn write(
         self,
         rate_limit: &RateLimit,
@@ -73,21 +76,32 @@ impl HeaderStyle {
         headers: &mut HeaderMap,
     ) {
         if self.x_ratelimit {
-            self.write_x_ratelimit(rate_limit, status, headers);
+            if headers.is_empty() {
+                *headers = Template::admitted().filled(|field| self.value(field, rate_limit));
+            } else {
+                self.insert(rate_limit, status, headers);
+            }
         }
         if let Some(policy) = rate_limit.would_refuse() {
             headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
         }
-        if self.ietf_draft_10 {
-            write_ietf(rate_limit, policy, headers);
-        }
+        self.write_ietf(rate_limit, policy, headers);
     }
 
-    fn write_x_ratelimit(self, rate_limit: &RateLimit, status: StatusCode, headers: &mut HeaderMap) {
-        if headers.is_empty() && rate_limit.reset_unix().is_some() {
-            *headers = Template::get().filled(|field| self.value(field, rate_limit));
-            return;
-        }
+    /// The headers of a refusal, `retry-after` among them unless no retry helps.
+    pub(super) fn refusal(self, rate_limit: &RateLimit, policy: Option<&HeaderValue>) -> HeaderMap {
+        let retry_helps = rate_limit.reset_unix().is_some();
+        let mut headers = match (self.x_ratelimit, retry_helps) {
+            (true, true) => Template::refused().filled(|field| self.value(field, rate_limit)),
+            (true, false) => Template::impossible().filled(|field| self.value(field, rate_limit)),
+            (false, true) => HeaderMap::from_iter([(RETRY_AFTER, self.value(Field::RetryAfter, rate_limit))]),
+            (false, false) => HeaderMap::new(),
+        };
+        self.write_ietf(rate_limit, policy, &mut headers);
+        headers
+    }
+
+    fn insert(self, rate_limit: &RateLimit, status: StatusCode, headers: &mut HeaderMap) {
         let remaining = u64::from(rate_limit.remaining());
         if let Some(inner) = headers.insert(REMAINING, number(remaining))
             && says_more(&inner, remaining, status)
@@ -97,30 +111,48 @@ impl HeaderStyle {
         }
         headers.insert(LIMIT_SEED, self.value(Field::Limit, rate_limit));
         headers.insert(LIMIT, self.value(Field::Limit, rate_limit));
-        if rate_limit.reset_unix().is_some() {
-            headers.insert(RESET, self.value(Field::Reset, rate_limit));
-        }
+        headers.insert(RESET, self.value(Field::Reset, rate_limit));
     }
 
     fn value(self, field: Field, rate_limit: &RateLimit) -> HeaderValue {
-        match field {
-            Field::Limit => number(u64::from(rate_limit.limit())),
-            Field::Remaining => number(u64::from(rate_limit.remaining())),
-            Field::Reset if self.delta_seconds => number(ceil_seconds(rate_limit)),
-            Field::Reset => number(rate_limit.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil)),
+        number(match field {
+            Field::Limit => u64::from(rate_limit.limit()),
+            Field::Remaining => u64::from(rate_limit.remaining()),
+            Field::Reset if self.delta_seconds => ceil_seconds(rate_limit.wait()),
+            Field::Reset => rate_limit.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
+            // never 0, which would invite a retry at once
+            Field::RetryAfter => ceil_seconds(rate_limit.wait()).max(1),
+        })
+    }
+
+    /// Both fields are lists, to which each limiter adds its own.
+    fn write_ietf(self, rate_limit: &RateLimit, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
+        if !self.ietf_draft_10 {
+            return;
+        }
+        let mut field = format!("\"{}\";r={}", rate_limit.policy(), rate_limit.remaining());
+        if rate_limit.reset_unix().is_some() {
+            field.push_str(&format!(";t={}", ceil_seconds(rate_limit.wait())));
+        }
+        if let Ok(field) = HeaderValue::try_from(field) {
+            headers.append(RATELIMIT, field);
+        }
+        if let Some(policy) = policy {
+            headers.append(RATELIMIT_POLICY, policy.clone());
         }
     }
 }
 
-/// What one of the four headers says.
+/// What a header says.
 #[derive(Clone, Copy)]
 enum Field {
     Limit,
     Remaining,
     Reset,
+    RetryAfter,
 }
 
-/// The four names in a map. A copy of it, with the values put in, costs half of four inserts, which hash each name.
+/// The names in a map. A copy of it, with the values put in, costs half of so many inserts, which hash each name.
 struct Template {
     map: HeaderMap,
     /// What stands where, in the order in which the map is walked.
@@ -128,19 +160,32 @@ struct Template {
 }
 
 impl Template {
-    fn get() -> &'static Self {
-        static TEMPLATE: OnceLock<Template> = OnceLock::new();
-        TEMPLATE.get_or_init(|| {
-            let names = [LIMIT_SEED, LIMIT, REMAINING, RESET];
-            let map: HeaderMap = names.into_iter().map(|name| (name, HeaderValue::from_static("0"))).collect();
-            let fields = map.keys().map(|name| match name {
-                name if *name == REMAINING => Field::Remaining,
-                name if *name == RESET => Field::Reset,
-                _ => Field::Limit,
-            });
-            let fields = fields.collect();
-            Template { map, fields }
-        })
+    fn admitted() -> &'static Self {
+        static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING, RESET]));
+        &TEMPLATE
+    }
+
+    fn refused() -> &'static Self {
+        static TEMPLATE: LazyLock<Template> =
+            LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING, RESET, RETRY_AFTER]));
+        &TEMPLATE
+    }
+
+    fn impossible() -> &'static Self {
+        static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING]));
+        &TEMPLATE
+    }
+
+    fn of(names: &[HeaderName]) -> Self {
+        let map: HeaderMap = names.iter().map(|name| (name.clone(), HeaderValue::from_static("0"))).collect();
+        let field = |name: &HeaderName| match name {
+            name if *name == REMAINING => Field::Remaining,
+            name if *name == RESET => Field::Reset,
+            name if *name == RETRY_AFTER => Field::RetryAfter,
+            _ => Field::Limit,
+        };
+        let fields = map.keys().map(field).collect();
+        Self { map, fields }
     }
 
     fn filled(&self, value: impl Fn(Field) -> HeaderValue) -> HeaderMap {
@@ -157,24 +202,6 @@ impl Template {
 fn says_more(inner_remaining: &HeaderValue, remaining: u64, status: StatusCode) -> bool {
     let inner = || inner_remaining.to_str().ok()?.parse::<u64>().ok();
     status == StatusCode::TOO_MANY_REQUESTS || inner().is_some_and(|inner| inner <= remaining)
-}
-
-fn ceil_seconds(rate_limit: &RateLimit) -> u64 {
-    u64::try_from(rate_limit.wait().as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
-}
-
-/// Both fields are lists, to which each limiter adds its own.
-fn write_ietf(rate_limit: &RateLimit, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
-    let mut field = format!("\"{}\";r={}", rate_limit.policy(), rate_limit.remaining());
-    if rate_limit.reset_unix().is_some() {
-        field.push_str(&format!(";t={}", ceil_seconds(rate_limit)));
-    }
-    if let Ok(field) = HeaderValue::try_from(field) {
-        headers.append(RATELIMIT, field);
-    }
-    if let Some(policy) = policy {
-        headers.append(RATELIMIT_POLICY, policy.clone());
-    }
 }
 
 impl Default for HeaderStyle {

@@ -155,7 +155,7 @@ impl Limiter {
     /// How the tenant stands, without spending; `None` where no enforced quota applies.
     pub fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
         let context = self.context();
-        self.standing(self.0.memory.look(tenant, context, |row| row.peek(context)), context.now)
+        self.standing(&self.0.memory.look(tenant, context, |row| row.peek(context)), context.now)
     }
 
     /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
@@ -171,7 +171,7 @@ impl Limiter {
             }
             row.peek(context)
         })?;
-        self.standing(verdict, context.now)
+        self.standing(&verdict, context.now)
     }
 
     /// Voids what the tenant has spent: an operator's act, which is logged. What
@@ -206,7 +206,7 @@ impl Limiter {
         Context { now: self.0.journal.clock.now(), unix_at_zero: self.0.unix_at_zero, budget: &self.0.memory.budget }
     }
 
-    fn standing(&self, verdict: Verdict, now: Moment) -> Option<RateLimit> {
+    fn standing(&self, verdict: &Verdict, now: Moment) -> Option<RateLimit> {
         match verdict {
             Verdict::Admitted { tightest, .. } => tightest.map(|tightest| self.rate_limit(tightest, now)),
             Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,

@@ -219,7 +219,7 @@ impl Memory {
     fn take_room(&self) -> bool {
         let room = self.max_tenants.saturating_sub(self.quotas.named_count());
         self.budget.has_room()
-            && self.strangers.try_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1)).is_ok()
+            && self.strangers.fetch_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1)).is_ok()
     }
 
     /// This tenant's bucket, if what was spent from it still counts, so that the tenant can't leave it.
@@ -272,10 +272,9 @@ impl Memory {
                 shard.rows.remove(key, &guard);
                 self.budget.give_back(key.row_bytes());
                 match row.place {
-                    Place::Named => {}
                     Place::Stranger => _ = self.strangers.fetch_sub(1, Relaxed),
                     Place::Bucket if self.buckets.fetch_sub(1, Relaxed) == 1 => journal.overflow_ended(context.now),
-                    Place::Bucket => {}
+                    Place::Bucket | Place::Named => {}
                 }
             }
         }

@@ -258,8 +258,9 @@ impl Log {
     /// Appends an entry whose units are counted already, if there is memory for it.
     fn push(&mut self, entry: Entry, budget: &Budget) -> bool {
         match self {
-            Self::Few { len, entries, .. } if usize::from(*len) < entries.len() => {
-                entries[usize::from(*len)] = entry;
+            Self::Few { len: len @ 0, entries: [place, _], .. }
+            | Self::Few { len: len @ 1, entries: [_, place], .. } => {
+                *place = entry;
                 *len += 1;
                 true
             }

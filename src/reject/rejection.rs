@@ -3,7 +3,7 @@ use std::{fmt, mem, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::Respond;
-use crate::{head::Head, number::number};
+use crate::{clock::ceil_seconds, head::Head, number::number};
 
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
@@ -96,9 +96,18 @@ impl Rejection {
         self
     }
 
-    /// Says when a retry may succeed.
+    /// Says when a retry may succeed, in seconds rounded up and never 0: a retry at the header's value must not come
+    /// early.
     pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.headers.insert(header::RETRY_AFTER, number(ceil_seconds(wait).max(1)));
         self.retry_after = Some(wait);
+        self
+    }
+
+    /// As [`retry_after`](Self::retry_after), with headers in which the seconds stand already.
+    pub(crate) fn with_headers(mut self, headers: HeaderMap, retry_after: Option<Duration>) -> Self {
+        self.headers = headers;
+        self.retry_after = retry_after;
         self
     }
 
@@ -133,14 +142,12 @@ impl Rejection {
         self.grpc
     }
 
-    pub(crate) fn headers_mut(&mut self) -> &mut HeaderMap {
-        &mut self.headers
-    }
-
     /// The finished response to the request with this head.
     pub(crate) fn into_response<B>(mut self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
         self.grpc = head.is_grpc();
-        self.write_retry_headers();
+        if self.grpc {
+            self.write_grpc_pushback();
+        }
         let mut response = respond.respond(&self);
         let headers = mem::take(&mut self.headers);
         if response.headers().is_empty() {
@@ -155,23 +162,15 @@ impl Rejection {
         response
     }
 
-    fn write_retry_headers(&mut self) {
-        if let Some(wait) = self.retry_after {
-            self.headers.insert(header::RETRY_AFTER, ceil(wait, 1_000_000_000));
-            if self.grpc {
-                self.headers.insert(GRPC_RETRY_PUSHBACK_MS, ceil(wait, 1_000_000));
-            }
-        } else if self.grpc && self.kind == Kind::QuotaImpossible {
-            // a negative pushback tells the client not to retry
-            self.headers.insert(GRPC_RETRY_PUSHBACK_MS, HeaderValue::from_static("-1"));
-        }
+    /// How a gRPC client is told when to retry; a negative number tells it not to.
+    fn write_grpc_pushback(&mut self) {
+        let pushback = match self.retry_after {
+            Some(wait) => number(u64::try_from(wait.as_nanos().div_ceil(1_000_000).max(1)).unwrap_or(u64::MAX)),
+            None if self.kind == Kind::QuotaImpossible => HeaderValue::from_static("-1"),
+            None => return,
+        };
+        self.headers.insert(GRPC_RETRY_PUSHBACK_MS, pushback);
     }
-}
-
-/// At least 1: a retry at the value of the header must not come early.
-fn ceil(wait: Duration, unit_nanos: u128) -> HeaderValue {
-    let units = wait.as_nanos().div_ceil(unit_nanos).max(1);
-    number(u64::try_from(units).unwrap_or(u64::MAX))
 }
 
 impl fmt::Debug for Rejection {

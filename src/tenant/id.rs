@@ -32,6 +32,7 @@ pub struct Tenant(Repr);
 const IN_PLACE: usize = 38;
 
 /// Which bytes a name may have.
+#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
 static ALLOWED: [bool; 256] = {
     let mut allowed = [false; 256];
     let mut byte = 0;

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use http::HeaderValue;
+
 use super::{Or, Tenant};
 use crate::head::Head;
 
@@ -38,22 +40,35 @@ where
 pub struct TenantError {
     unknown: bool,
     detail: &'static str,
+    challenge: &'static str,
 }
 
 impl TenantError {
     /// The name is malformed: the caller gets a 400 with this detail.
     pub const fn invalid(detail: &'static str) -> Self {
-        Self { unknown: false, detail }
+        Self { unknown: false, detail, challenge: "" }
     }
 
     /// The credential that should name the tenant is not known: the caller gets a 401 with this detail.
     pub const fn unknown(detail: &'static str) -> Self {
-        Self { unknown: true, detail }
+        Self { unknown: true, detail, challenge: "ApiKey" }
+    }
+
+    /// Says what the 401 asks for in its `WWW-Authenticate` header, such as
+    /// `Bearer error="invalid_token"`; otherwise it is `ApiKey`.
+    pub const fn challenge(mut self, challenge: &'static str) -> Self {
+        self.challenge = challenge;
+        self
     }
 
     /// Whether a credential was given and is not known.
     pub fn is_unknown(&self) -> bool {
         self.unknown
+    }
+
+    /// What a 401 has to ask for.
+    pub(crate) fn asks_for(&self) -> Option<HeaderValue> {
+        self.unknown.then(|| HeaderValue::from_str(self.challenge).ok()).flatten()
     }
 
     /// The reason in words, fit for the caller: nothing of the request is in it.

@@ -1,0 +1,96 @@
+//! A tenant source of your own: the token of your app says whose request it is and which plan they have.
+//!
+//!     cargo run --example own_tenant_source
+//!
+//!     curl -i http://127.0.0.1:3000/ -H 'authorization: Bearer acme.free.demo'     # 5 in any minute
+//!     curl -i http://127.0.0.1:3000/ -H 'authorization: Bearer acme.gold.demo'     # upgraded: 50, less what is spent
+//!     curl -i http://127.0.0.1:3000/ -H 'authorization: Bearer acme.gold.forged'   # 401
+
+#![expect(clippy::print_stdout, reason = "it tells where it listens")]
+
+use std::{
+    collections::HashMap,
+    error::Error,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use axum::{Extension, Router, routing::get};
+use http::header::AUTHORIZATION;
+use tokio::net::TcpListener;
+use tollgate::{
+    Head, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer, Tenant, TenantError, TenantSource,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    Free,
+    Gold,
+}
+
+/// What each customer has booked, by the newest token that was seen. Only who has a genuine token gets an entry.
+#[derive(Clone, Default)]
+struct Customers(Arc<RwLock<HashMap<Tenant, Tier>>>);
+
+impl Customers {
+    fn tier(&self, tenant: &Tenant) -> Option<Tier> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(tenant).copied()
+    }
+
+    fn remember(&self, tenant: &Tenant, tier: Tier) {
+        if self.tier(tenant) != Some(tier) {
+            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), tier);
+        }
+    }
+}
+
+impl TenantSource for Customers {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        // no token at all: no tenant, and the next source of a chain would be asked
+        let Some(value) = head.headers().get(AUTHORIZATION) else { return Ok(None) };
+        let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
+        let unknown = TenantError::unknown("the token is not known").challenge("Bearer error=\"invalid_token\"");
+        let (name, tier) = token.and_then(verified).ok_or(unknown)?;
+        // a name is bounded and checked before it can become a budget
+        let tenant = Tenant::parse(name)?;
+        self.remember(&tenant, tier);
+        Ok(Some(tenant))
+    }
+}
+
+/// Stands for the check of a signature.
+fn verified(token: &str) -> Option<(&str, Tier)> {
+    let (name, rest) = token.split_once('.')?;
+    match rest {
+        "free.demo" => Some((name, Tier::Free)),
+        "gold.demo" => Some((name, Tier::Gold)),
+        _ => None,
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let customers = Customers::default();
+
+    // made once; the function hands out clones
+    let free = Plan::from(Quota::per_minute(5)?.named("free")?);
+    let gold = Plan::from(Quota::per_minute(50)?.named("gold")?);
+    let booked = customers.clone();
+    let quotas = Quotas::by(free.clone(), move |tenant| {
+        Some(match booked.tier(tenant)? {
+            Tier::Free => free.clone(),
+            Tier::Gold => gold.clone(),
+        })
+    });
+
+    let limit = RateLimitLayer::new(customers, Limiter::memory(quotas)).respond_with(ProblemJson);
+    let app = Router::new().route("/", get(hello)).layer(limit);
+
+    let listener = TcpListener::bind(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".into())).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app).await?;
+    Ok(())
+}
+
+async fn hello(Extension(tenant): Extension<Tenant>, Extension(limit): Extension<RateLimit>) -> String {
+    format!("hello {tenant}: {} of {} left, plan {}\n", limit.remaining(), limit.limit(), limit.policy())
+}

@@ -1,0 +1,57 @@
+//! The start of the server, and its end.
+
+use std::{
+    future::IntoFuture,
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    pin::pin,
+    time::Duration,
+};
+
+use axum::Router;
+use tokio::{net::TcpListener, sync::oneshot, time::sleep};
+
+/// How long requests that are under way may take after the signal to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Takes the port, or says why not.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            format!("{address} is in use by another program. Stop it, or choose another port with --listen.")
+        }
+        _ => format!("can't listen on {address}: {error}"),
+    })
+}
+
+/// Serves until Ctrl-C or SIGTERM, then lets requests that are under way end.
+pub(crate) async fn until_stopped(listener: TcpListener, app: Router) -> io::Result<()> {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = axum::serve(listener, app).with_graceful_shutdown(async {
+        let _ = stopped.await;
+    });
+    let mut server = pin!(server.into_future());
+    tokio::select! {
+        result = &mut server => return result,
+        () = signal() => println!("Stopping. Once more to cut off what is under way."),
+    }
+    let _ = stop.send(());
+    // live streams never end by themselves
+    tokio::select! {
+        result = server => result,
+        () = sleep(GRACE) => Ok(()),
+        () = signal() => Ok(()),
+    }
+}
+
+async fn signal() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+        return;
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}
