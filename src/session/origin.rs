@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn c029_only_pages_of_the_site_may_write() {
+    fn only_pages_of_the_site_may_write() {
         let none = Origins::default();
         for (headers, allowed) in [
             (&[][..], false),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn c029_an_origin_on_the_list_may_write_and_no_other() {
+    fn an_origin_on_the_list_may_write_and_no_other() {
         let mut origins = Origins::default();
         origins.trust("https://Admin.example:443").unwrap();
         origins.trust("http://localhost:3000").unwrap();

@@ -86,10 +86,6 @@ impl Session {
     pub(super) fn digest(&self) -> Digest {
         self.0.digest
     }
-
-    pub(super) fn record(&self) -> &Record {
-        &self.0.record
-    }
 }
 
 impl fmt::Debug for Session {

@@ -128,13 +128,13 @@ impl Sessions {
 
     /// Names the cookie, without its prefix: `app` is sent as `__Host-app`.
     pub fn cookie_name(self, name: &str) -> Result<Self, ConfigError> {
-        if name.starts_with("__") {
-            return Err(ConfigError::new("session cookie name", name, "is given without a prefix"));
+        if name.is_empty() || name.starts_with("__") {
+            return Err(ConfigError::new("session cookie name", name, "is a name, given without a prefix"));
         }
         let mut shared = self.into_shared();
         let cookie = Cookie::new(name, shared.cookie.loopback);
-        // the longest value that it will have
-        cookie.set(Secret::generate().expose())?;
+        // as long as every value that it will have
+        let _good = cookie.set(&"A".repeat(43))?;
         shared.cookie = cookie;
         Ok(Self::assemble(shared))
     }

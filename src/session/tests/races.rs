@@ -286,7 +286,7 @@ fn c109_beyond_100_sessions_the_oldest_is_revoked() {
     assert_eq!(block_on(sessions.list(&tenant, &user)).unwrap()[0].handle(), renewed.handle());
     // what expired is pruned and takes no place
     clock.advance(Duration::from_secs(25 * 3600));
-    block_on(sessions.create(new_ada())).unwrap();
+    let _created = block_on(sessions.create(new_ada())).unwrap();
     let index = block_on(sessions.users().get(Some(&tenant), user.as_str().as_bytes()).wait()).unwrap().unwrap();
     assert_eq!(index.value.iter().count(), 1);
 }
