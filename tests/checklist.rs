@@ -15,9 +15,9 @@ const LINES: u32 = 114;
 /// The numbers that stand in a text as `cNNN`.
 fn numbers(text: &str) -> BTreeSet<u32> {
     let bytes = text.as_bytes();
-    let word = |at: usize| bytes.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let word = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphanumeric);
     let begins = |at: usize| bytes[at] == b'c' && (at == 0 || !word(at - 1));
-    let number = |at: usize| text.get(at + 1..at + 4)?.parse::<u32>().ok().filter(|_| !word(at + 4));
+    let number = |at: usize| text.get(at + 1..at + 4)?.parse::<u32>().ok().filter(|line| *line > 0 && !word(at + 4));
     (0..bytes.len()).filter(|at| begins(*at)).filter_map(number).collect()
 }
 

@@ -89,7 +89,7 @@ mod tenant {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tenant, D::Error> {
-        parsed(deserializer, |name| Tenant::restore(name))
+        parsed(deserializer, Tenant::restore)
     }
 }
 
