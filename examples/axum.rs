@@ -15,7 +15,7 @@
 
 use std::error::Error;
 
-use axum::{Extension, Json, Router, routing::get};
+use axum::{Json, Router, routing::get};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tollgate::{ApiKeys, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer, Tenant};
@@ -53,8 +53,8 @@ fn plan(per_second: u32, per_minute: u32) -> Result<Plan, Box<dyn Error>> {
     ])?)
 }
 
-/// The layer has put both in the extensions; a tenant without a limit would have no `RateLimit`.
-async fn hello(Extension(tenant): Extension<Tenant>, Extension(limit): Extension<RateLimit>) -> Json<Value> {
+/// Both are extractors with the feature `axum`; ask for an `Option<RateLimit>` where a tenant may have no limit.
+async fn hello(tenant: Tenant, limit: RateLimit) -> Json<Value> {
     Json(json!({
         "hello": tenant.as_str(),
         "tightest": limit.policy(),

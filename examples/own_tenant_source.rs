@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use axum::{Extension, Router, routing::get};
+use axum::{Router, routing::get};
 use http::header::AUTHORIZATION;
 use tokio::net::TcpListener;
 use tollgate::{
@@ -91,6 +91,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn hello(Extension(tenant): Extension<Tenant>, Extension(limit): Extension<RateLimit>) -> String {
+async fn hello(tenant: Tenant, limit: RateLimit) -> String {
     format!("hello {tenant}: {} of {} left, plan {}\n", limit.remaining(), limit.limit(), limit.policy())
 }

@@ -31,11 +31,24 @@ impl<'a> Form<'a> {
         Ok(Self(pairs))
     }
 
+    /// All values of this name, empty ones too.
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_ref())
+    }
+
+    /// The only value of this name; `None` where there is none.
+    pub(crate) fn only(&self, name: &str) -> Result<Option<&str>, FormError> {
+        let mut values = self.values(name);
+        match (values.next(), values.next()) {
+            (value, None) => Ok(value),
+            (_, Some(_)) => Err(FormError::Twice),
+        }
+    }
+
     /// The first value of this name; `None` too where it is empty, for RFC 6749
     /// §3.1 treats that as left out.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(other, _)| other == name)?;
-        Some(value.as_ref()).filter(|value| !value.is_empty())
+        self.values(name).next().filter(|value| !value.is_empty())
     }
 
     /// Whether any name stands there twice, which RFC 6749 §3.1 forbids.
@@ -55,19 +68,40 @@ pub(crate) enum FormError {
     NotUtf8,
     /// More than [`MAX_PAIRS`].
     TooMany,
+    /// A name that may stand once stands twice.
+    Twice,
+}
+
+impl FormError {
+    pub(crate) const fn detail(self) -> &'static str {
+        match self {
+            Self::Percent => "a percent sequence is broken",
+            Self::NotUtf8 => "a name or value is not UTF-8",
+            Self::TooMany => "there are too many parameters",
+            Self::Twice => "a parameter is given twice",
+        }
+    }
 }
 
 impl fmt::Display for FormError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Percent => "a percent sequence is broken",
-            Self::NotUtf8 => "a name or value is not UTF-8",
-            Self::TooMany => "there are too many parameters",
-        })
+        f.write_str(self.detail())
     }
 }
 
 impl std::error::Error for FormError {}
+
+/// Writes a value so that [`Form::parse`] reads it back: all but letters and digits as percent sequences.
+pub(crate) fn encode(value: &str) -> String {
+    let mut coded = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => coded.push(char::from(byte)),
+            _ => coded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    coded
+}
 
 /// Undoes percent sequences and `+` for a space.
 fn decode(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
@@ -190,8 +224,9 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded(expected in prop::collection::vec((any::<String>(), any::<String>()), 0..20), plus: bool) {
             let encode = |text: &str| {
-                let text = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-                if plus { text.replace("%20", "+") } else { text }
+                let coded = encode(text);
+                assert_eq!(coded, utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
+                if plus { coded.replace("%20", "+") } else { coded }
             };
             let text: Vec<_> =
                 expected.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();

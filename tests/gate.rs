@@ -384,11 +384,16 @@ async fn any_body_will_do() {
 async fn a_closure_answers_with_a_body_that_has_no_default() {
     struct Page(&'static str);
     let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Page("served"))));
-    let sorry = |rejection: &Rejection| Response::new(Page(rejection.detail()));
+    let sorry = |rejection: &Rejection| {
+        let response = Response::builder().header("x-own", "1").header("x-mark", "another");
+        response.body(Page(rejection.detail())).unwrap()
+    };
     let service = GateLayer::new(Scripted::default()).respond_with(sorry).layer(inner);
     let response = service.oneshot(get("/refused")).await.unwrap();
     assert_eq!(response.body().0, "not today");
-    assert_eq!(response.headers().get("x-mark").unwrap(), "1", "a closure can't forget the headers");
+    assert_eq!(response.headers().get("x-own").unwrap(), "1");
+    let marks: Vec<_> = response.headers().get_all("x-mark").iter().collect();
+    assert_eq!(marks, ["1"], "a closure can neither forget nor change the headers of a rejection");
 }
 
 // ---- what the compiler must prove

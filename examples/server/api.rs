@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use axum::{Extension, Json, Router, http::StatusCode, routing::get};
+use axum::{Json, Router, http::StatusCode, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
     EventLog, EventService, Limiter, ProblemJson, RateLimit, RateLimitLayer, Tenant, event::TenantsAndOperator,
@@ -30,7 +30,7 @@ pub(crate) fn router(log: &EventLog) -> Result<Router, Box<dyn Error>> {
         .route("/healthz", get(async || "ok\n")))
 }
 
-async fn hello(Extension(tenant): Extension<Tenant>, Extension(limit): Extension<RateLimit>) -> Json<Value> {
+async fn hello(tenant: Tenant, limit: RateLimit) -> Json<Value> {
     Json(json!({ "hello": tenant.as_str(), "remaining": limit.remaining() }))
 }
 

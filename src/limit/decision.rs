@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::row::{Marks, NEVER, Standing};
+use super::row::{Marks, NEVER, Past, Standing};
 use crate::{
     clock::{Moment, UnixTime, saturating_nanos},
     tenant::Tenant,
@@ -135,6 +135,8 @@ impl Decision {
 pub struct Admission {
     /// How the tenant stands now; `None` where no enforced quota applies.
     pub rate_limit: Option<RateLimit>,
+    /// A shadow quota that would have refused.
+    pub would_refuse: Option<&'static str>,
     /// What was spent, to be taken back if need be.
     pub spend: Spend,
 }
@@ -171,13 +173,21 @@ impl Refusal {
 
 /// Units that were spent. It can't be copied, so it is refunded at most once;
 /// dropped, it stays spent.
+///
+/// ```compile_fail,E0382
+/// # use tollgate::{Limiter, limit::Spend};
+/// fn refund_twice(limiter: &Limiter, spend: Spend) {
+///     limiter.refund(spend);
+///     limiter.refund(spend);
+/// }
+/// ```
 #[derive(Debug, Default)]
 pub struct Spend(pub(super) Option<Box<Charge>>);
 
 #[derive(Debug)]
 pub(super) struct Charge {
     pub(super) tenant: Tenant,
-    pub(super) plan: u32,
+    pub(super) past: Past,
     pub(super) units: u32,
     pub(super) marks: Marks,
 }

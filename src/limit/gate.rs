@@ -6,7 +6,7 @@ use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     decision::{Admission, Decision, RateLimit, Refusal, RefusalReason, Spend},
-    headers::HeaderStyle,
+    headers::{HeaderStyle, mark_would_refuse},
     limiter::Limiter,
 };
 use crate::{
@@ -66,12 +66,13 @@ impl RateLimitGate {
         }
         let units = self.cost.as_ref().map_or(1, |cost| cost(head));
         match self.limiter.decide(&tenant, units, self.keep.is_some()) {
-            Decision::Admitted(Admission { rate_limit, spend }) => Ok(RateLimitPass {
+            Decision::Admitted(Admission { rate_limit, would_refuse, spend }) => Ok(RateLimitPass {
                 policy: self.policy(&tenant),
                 style: self.style,
                 settle: self.settle(spend),
                 marks: mark.map(|mark| (tenant, mark)),
                 rate_limit,
+                would_refuse,
             }),
             Decision::Refused(refusal) => Err(self.rejection(&tenant, refusal)),
         }
@@ -139,6 +140,7 @@ fn no_such_tenant(error: TenantError) -> Rejection {
 /// The pass of a [`RateLimitGate`].
 pub struct RateLimitPass {
     rate_limit: Option<RateLimit>,
+    would_refuse: Option<&'static str>,
     policy: Option<Box<HeaderValue>>,
     style: HeaderStyle,
     marks: Option<(Tenant, u64)>,
@@ -154,7 +156,14 @@ struct Settle {
 
 impl RateLimitPass {
     fn through() -> Self {
-        Self { rate_limit: None, policy: None, style: HeaderStyle::none(), marks: None, settle: None }
+        Self {
+            rate_limit: None,
+            would_refuse: None,
+            policy: None,
+            style: HeaderStyle::none(),
+            marks: None,
+            settle: None,
+        }
     }
 }
 
@@ -182,6 +191,9 @@ impl Pass for RateLimitPass {
             && let Some(after) = settle.limiter.refund(settle.spend)
         {
             self.rate_limit = self.rate_limit.map(|before| after.with_shadow(before.would_refuse()));
+        }
+        if let Some(policy) = self.would_refuse {
+            mark_would_refuse(policy, headers);
         }
         if let Some(rate_limit) = &self.rate_limit {
             self.style.write(rate_limit, self.policy.as_deref(), status, headers);

@@ -82,9 +82,6 @@ impl HeaderStyle {
                 self.insert(rate_limit, status, headers);
             }
         }
-        if let Some(policy) = rate_limit.would_refuse() {
-            headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
-        }
         self.write_ietf(rate_limit, policy, headers);
     }
 
@@ -195,6 +192,11 @@ impl Template {
         }
         map
     }
+}
+
+/// Says which shadow quota would have refused.
+pub(super) fn mark_would_refuse(policy: &'static str, headers: &mut HeaderMap) {
+    headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
 }
 
 /// Whether what a limiter further in has written tells the client more: that

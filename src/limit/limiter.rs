@@ -11,7 +11,7 @@ use std::{
 use super::{
     decision::{Admission, Charge, Decision, RateLimit, Refusal, Spend},
     journal::Journal,
-    memory::Memory,
+    memory::{Memory, hash},
     meter::Context,
     quotas::Quotas,
     row::{NO_MARKS, Standing, Verdict},
@@ -122,9 +122,10 @@ impl Limiter {
         memory.sweep(context, journal);
         let (mut marks, mut charge) = (NO_MARKS, None);
         let verdict = memory.spend(tenant, context, journal, |charged, row| {
+            let past = row.past();
             let verdict = row.decide(context, units, &mut marks)?;
             if keep_spend && units > 0 && matches!(verdict, Verdict::Admitted { .. }) {
-                charge = Some(Box::new(Charge { tenant: charged.clone(), plan: row.plan().id(), units, marks }));
+                charge = Some(Box::new(Charge { tenant: charged.clone(), past, units, marks }));
             }
             Some(verdict)
         });
@@ -137,9 +138,11 @@ impl Limiter {
                 });
                 let rate_limit =
                     tightest.map(|tightest| self.rate_limit(tightest, context.now).with_shadow(would_refuse));
-                Decision::Admitted(Admission { rate_limit, spend: Spend(charge) })
+                Decision::Admitted(Admission { rate_limit, would_refuse, spend: Spend(charge) })
             }
-            Verdict::Unlimited => Decision::Admitted(Admission { rate_limit: None, spend: Spend(None) }),
+            Verdict::Unlimited => {
+                Decision::Admitted(Admission { rate_limit: None, would_refuse: None, spend: Spend(None) })
+            }
             Verdict::Refused(standing) => {
                 let refusal = Refusal::by_quota(standing.reset, self.rate_limit(standing, context.now));
                 journal.refused(tenant, &refusal, context.now);
@@ -161,14 +164,12 @@ impl Limiter {
     /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
     ///
     /// Only what this spend still holds is taken back: nothing once its window
-    /// has passed, and nothing if the tenant's plan has changed since.
+    /// has passed, and nothing if the tenant was [`reset`](Self::reset) or its plan has changed since.
     pub fn refund(&self, spend: Spend) -> Option<RateLimit> {
-        let Charge { tenant, plan, units, marks } = *spend.0?;
+        let Charge { tenant, past, units, marks } = *spend.0?;
         let context = self.context();
         let verdict = self.0.memory.on_own_row(&tenant, context, |row| {
-            if row.plan().id() == plan {
-                row.refund(context, &marks, units);
-            }
+            row.refund(context, past, &marks, units);
             row.peek(context)
         })?;
         self.standing(&verdict, context.now)
@@ -199,7 +200,7 @@ impl Limiter {
 
     /// A number that stands for this tenant in this limiter.
     pub(super) fn mark(&self, tenant: &Tenant) -> u64 {
-        self.0.memory.hash(tenant) ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        hash(tenant) ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     fn context(&self) -> Context<'_> {

@@ -3,13 +3,14 @@
 use std::{
     hash::{BuildHasher, BuildHasherDefault, Hash, Hasher},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::Duration,
 };
 
+use foldhash::fast::RandomState;
 use papaya::{Equivalent, ResizeMode};
 
 use super::{
@@ -26,7 +27,7 @@ use crate::{
 };
 
 /// So many maps, so that growing or sweeping one is a short stop.
-const SHARDS: usize = 256;
+const SHARDS: usize = 1024;
 
 /// So many buckets that tenants share for whom there is no room.
 const BUCKETS: u64 = 4096;
@@ -38,7 +39,6 @@ pub(super) struct Memory {
     pub(super) quotas: Quotas,
     pub(super) max_tenants: usize,
     pub(super) budget: Budget,
-    hasher: foldhash::fast::RandomState,
     shards: Box<[Shard]>,
     strangers: AtomicUsize,
     buckets: AtomicUsize,
@@ -67,7 +67,6 @@ impl Memory {
             quotas,
             max_tenants,
             budget: Budget::new(max_bytes),
-            hasher: foldhash::fast::RandomState::default(),
             shards: (0..SHARDS).map(|_| shard()).collect(),
             strangers: AtomicUsize::new(0),
             buckets: AtomicUsize::new(0),
@@ -84,11 +83,6 @@ impl Memory {
         self
     }
 
-    /// A number that stands for this tenant in this limiter.
-    pub(super) fn hash(&self, tenant: &Tenant) -> u64 {
-        self.hasher.hash_one(tenant)
-    }
-
     /// How many rows there are.
     pub(super) fn tenants(&self) -> usize {
         self.shards.iter().map(|shard| shard.rows.len()).sum()
@@ -103,7 +97,7 @@ impl Memory {
         journal: &Journal,
         mut use_row: impl FnMut(&Tenant, &Row) -> Option<T>,
     ) -> T {
-        let key = Lookup { hash: self.hash(tenant), tenant };
+        let key = Lookup { hash: hash(tenant), tenant };
         loop {
             if let Some(found) = self.on_row(&key, context, |row| use_row(tenant, row)) {
                 return found;
@@ -120,7 +114,11 @@ impl Memory {
                 self.insert_new(&key, Row::new(plan, Place::Named, epoch));
             } else {
                 let _door = self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
-                if !self.has_row(&key) && (self.bucket_in_use(&key, context.now).is_some() || !self.take_room()) {
+                if self.has_row(&key) {
+                    // another thread made it, and took the room for it
+                    continue;
+                }
+                if self.bucket_in_use(&key, context.now).is_some() || !self.take_room() {
                     return self.spend_from_bucket(&key, context, journal, use_row);
                 }
                 self.insert_new(&key, Row::new(plan, Place::Stranger, epoch));
@@ -135,12 +133,12 @@ impl Memory {
         context: Context<'_>,
         use_row: impl FnMut(&Row) -> Option<T>,
     ) -> Option<T> {
-        self.on_row(&Lookup { hash: self.hash(tenant), tenant }, context, use_row)
+        self.on_row(&Lookup { hash: hash(tenant), tenant }, context, use_row)
     }
 
     /// Runs `use_row` on the row that the tenant would spend from next, without making one.
     pub(super) fn look<T>(&self, tenant: &Tenant, context: Context<'_>, use_row: impl Fn(&Row) -> Option<T>) -> T {
-        let key = Lookup { hash: self.hash(tenant), tenant };
+        let key = Lookup { hash: hash(tenant), tenant };
         loop {
             let found = self.on_row(&key, context, &use_row).or_else(|| {
                 let bucket = self.bucket_in_use(&key, context.now)?;
@@ -192,7 +190,7 @@ impl Memory {
             row.set_epoch(epoch);
             return true;
         }
-        row.replace(plan, place, epoch, context, |new| {
+        row.replace(plan.after(row.plan()), place, epoch, context, |new| {
             self.shard(key.hash).rows.pin().insert(key.owned(), new);
             match (row.place, place) {
                 (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),
@@ -228,7 +226,7 @@ impl Memory {
             return None;
         }
         let bucket = Tenant::bucket(key.hash % BUCKETS);
-        let key = Lookup { hash: self.hash(&bucket), tenant: &bucket };
+        let key = Lookup { hash: hash(&bucket), tenant: &bucket };
         let idle = self.shard(key.hash).rows.pin().get(&key).is_none_or(|row| row.is_idle(now));
         (!idle).then_some(bucket)
     }
@@ -241,7 +239,7 @@ impl Memory {
         mut use_row: impl FnMut(&Tenant, &Row) -> Option<T>,
     ) -> T {
         let bucket = Tenant::bucket(key.hash % BUCKETS);
-        let key = Lookup { hash: self.hash(&bucket), tenant: &bucket };
+        let key = Lookup { hash: hash(&bucket), tenant: &bucket };
         loop {
             if let Some(found) = self.on_row(&key, context, |row| use_row(&bucket, row)) {
                 return found;
@@ -287,13 +285,11 @@ impl Memory {
     }
 }
 
-/// A tenant and its hash, so that it is hashed once in a request.
-#[derive(Debug)]
-struct Key {
-    hash: u64,
-    tenant: Tenant,
-}
+/// The tenant whose row it is.
+#[derive(Debug, PartialEq, Eq)]
+struct Key(Tenant);
 
+/// A tenant and its hash, so that it is hashed once in a request.
 #[derive(Debug)]
 struct Lookup<'a> {
     hash: u64,
@@ -302,7 +298,7 @@ struct Lookup<'a> {
 
 impl Lookup<'_> {
     fn owned(&self) -> Key {
-        Key { hash: self.hash, tenant: self.tenant.clone() }
+        Key(self.tenant.clone())
     }
 
     fn row_bytes(&self) -> usize {
@@ -312,8 +308,14 @@ impl Lookup<'_> {
 
 impl Key {
     fn row_bytes(&self) -> usize {
-        row_bytes(&self.tenant)
+        row_bytes(&self.0)
     }
+}
+
+/// With a seed of this process, for callers choose the names.
+pub(super) fn hash(tenant: &Tenant) -> u64 {
+    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    SEED.hash_one(tenant)
 }
 
 /// What a row takes in all: itself, the slack of the map and of the allocator, and a long name.
@@ -322,23 +324,16 @@ fn row_bytes(tenant: &Tenant) -> usize {
     size_of::<(Key, Row)>() + SLACK + tenant.heap_bytes()
 }
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.tenant == other.tenant
-    }
-}
-
-impl Eq for Key {}
-
 impl Equivalent<Key> for Lookup<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        self.hash == key.hash && *self.tenant == key.tenant
+        *self.tenant == key.0
     }
 }
 
+/// Only when a map grows.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(hash(&self.0));
     }
 }
 

@@ -34,8 +34,8 @@ pub struct Plan(Arc<Terms>);
 
 pub(super) enum Terms {
     Limited { id: u32, quotas: Box<[Measured]>, policy_header: Option<HeaderValue> },
-    Unlimited,
-    Denied,
+    Unlimited { held: Option<Plan> },
+    Denied { held: Option<Plan> },
 }
 
 /// A quota and its measures.
@@ -64,12 +64,12 @@ impl Plan {
 
     /// No limit.
     pub fn unlimited() -> Self {
-        Self(Arc::new(Terms::Unlimited))
+        Self(Arc::new(Terms::Unlimited { held: None }))
     }
 
     /// No request at all: each gets a 403.
     pub fn denied() -> Self {
-        Self(Arc::new(Terms::Denied))
+        Self(Arc::new(Terms::Denied { held: None }))
     }
 
     fn of(quotas: &[Quota]) -> Self {
@@ -92,7 +92,21 @@ impl Plan {
     pub(super) fn measured(&self) -> &[Measured] {
         match self.terms() {
             Terms::Limited { quotas, .. } => quotas,
-            Terms::Unlimited | Terms::Denied => &[],
+            Terms::Unlimited { held } | Terms::Denied { held } => held.as_ref().map_or(&[], Self::measured),
+        }
+    }
+
+    /// This plan, in place of another whose quotas are kept where this one has none: so what was spent of them still
+    /// counts when they come back.
+    pub(super) fn after(self, other: &Self) -> Self {
+        let held = match other.terms() {
+            Terms::Limited { .. } => Some(other.clone()),
+            Terms::Unlimited { held } | Terms::Denied { held } => held.clone(),
+        };
+        match self.terms() {
+            Terms::Limited { .. } => self,
+            Terms::Unlimited { .. } => Self(Arc::new(Terms::Unlimited { held })),
+            Terms::Denied { .. } => Self(Arc::new(Terms::Denied { held })),
         }
     }
 
@@ -100,7 +114,7 @@ impl Plan {
     pub(super) fn id(&self) -> u32 {
         match self.terms() {
             Terms::Limited { id, .. } => *id,
-            Terms::Unlimited | Terms::Denied => 0,
+            Terms::Unlimited { .. } | Terms::Denied { .. } => 0,
         }
     }
 
@@ -108,7 +122,7 @@ impl Plan {
     pub(super) fn policy_header(&self) -> Option<&HeaderValue> {
         match self.terms() {
             Terms::Limited { policy_header, .. } => policy_header.as_ref(),
-            Terms::Unlimited | Terms::Denied => None,
+            Terms::Unlimited { .. } | Terms::Denied { .. } => None,
         }
     }
 }
@@ -126,7 +140,7 @@ impl PartialEq for Plan {
         }
         match (self.terms(), other.terms()) {
             (Terms::Limited { .. }, Terms::Limited { .. }) => self.quotas().eq(other.quotas()),
-            (Terms::Unlimited, Terms::Unlimited) | (Terms::Denied, Terms::Denied) => true,
+            (Terms::Unlimited { .. }, Terms::Unlimited { .. }) | (Terms::Denied { .. }, Terms::Denied { .. }) => true,
             _ => false,
         }
     }
@@ -138,8 +152,8 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.terms() {
             Terms::Limited { .. } => f.debug_list().entries(self.quotas()).finish(),
-            Terms::Unlimited => f.write_str("Unlimited"),
-            Terms::Denied => f.write_str("Denied"),
+            Terms::Unlimited { .. } => f.write_str("Unlimited"),
+            Terms::Denied { .. } => f.write_str("Denied"),
         }
     }
 }

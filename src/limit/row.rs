@@ -1,11 +1,12 @@
 //! The state of one tenant, and the decision on it.
 
 use std::{
+    cmp::Reverse,
     iter::zip,
     mem, slice,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -36,6 +37,15 @@ pub(super) struct Standing {
     pub(super) reset: Moment,
 }
 
+impl Standing {
+    /// Of two with as much left, the one whose units come back later: what is left rises only when both do, and never
+    /// above one that is whole.
+    fn is_tighter_than(self, other: Self) -> bool {
+        let order = |it: Self| (it.remaining, it.remaining < it.limit, Reverse(it.reset));
+        order(self) < order(other)
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Verdict {
     Admitted {
@@ -61,6 +71,16 @@ pub(super) enum Place {
     Bucket,
 }
 
+/// Which past a spend belongs to: under which plan, and after which reset. A refund reaches no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Past {
+    plan: u32,
+    reset: u16,
+}
+
+/// How many resets there were, of any tenant: so a row that is made after one is not taken for the row before.
+static RESETS: AtomicU16 = AtomicU16::new(0);
+
 pub(super) struct Row {
     plan: Plan,
     pub(super) place: Place,
@@ -69,6 +89,8 @@ pub(super) struct Row {
     /// Until when one unit is refused, and by which quota: so a refusal takes no lock and writes nothing.
     refused_until: AtomicU64,
     refused_by: AtomicU8,
+    /// The reset after which all of this was spent.
+    reset: AtomicU16,
     slots: Mutex<Slots>,
 }
 
@@ -95,12 +117,18 @@ impl Row {
             epoch: AtomicU32::new(epoch),
             refused_until: AtomicU64::new(0),
             refused_by: AtomicU8::new(0),
+            reset: AtomicU16::new(RESETS.load(Ordering::Relaxed)),
             slots: Mutex::new(slots),
         }
     }
 
     pub(super) fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Read before a decision: a reset in between takes the spend for one of before, which is not refunded.
+    pub(super) fn past(&self) -> Past {
+        Past { plan: self.plan.id(), reset: self.reset.load(Ordering::Relaxed) }
     }
 
     #[inline]
@@ -118,8 +146,8 @@ impl Row {
     pub(super) fn decide(&self, context: Context<'_>, units: u32, marks: &mut Marks) -> Option<Verdict> {
         match self.plan.terms() {
             Terms::Limited { .. } => {}
-            Terms::Unlimited => return Some(Verdict::Unlimited),
-            Terms::Denied => return Some(Verdict::Denied),
+            Terms::Unlimited { .. } => return Some(Verdict::Unlimited),
+            Terms::Denied { .. } => return Some(Verdict::Denied),
         }
         if units == 1
             && let Some(standing) = self.known_refusal(context.now)
@@ -132,6 +160,12 @@ impl Row {
             && let Verdict::Refused(standing) = &verdict
         {
             self.remember_refusal(standing);
+        } else if matches!(verdict, Verdict::Admitted { .. })
+            && units > 0
+            && self.refused_until.load(Ordering::Relaxed) != 0
+        {
+            // it has passed; it must not come back with a clock that steps back
+            self.forget_refusal();
         }
         Some(verdict)
     }
@@ -160,8 +194,11 @@ impl Row {
     }
 
     /// Takes back what was spent under these marks, as far as it still counts.
-    pub(super) fn refund(&self, context: Context<'_>, marks: &Marks, units: u32) {
+    pub(super) fn refund(&self, context: Context<'_>, past: Past, marks: &Marks, units: u32) {
         let mut slots = self.lock();
+        if past != self.past() {
+            return;
+        }
         let Some(meters) = slots.meters() else { return };
         for ((meter, measured), mark) in zip(zip(meters, self.plan.measured()), marks) {
             meter.refresh(measured.gauge, context);
@@ -181,6 +218,7 @@ impl Row {
             context.budget.give_back(meter.heap_bytes());
             *meter = Meter::new(measured.gauge);
         }
+        self.reset.store(RESETS.fetch_add(1, Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.forget_refusal();
         Some(())
     }
@@ -213,7 +251,9 @@ impl Row {
         let Some(old) = slots.take_meters() else { return };
         self.forget_refusal();
         let carried = carry(self.plan.measured(), old, plan.measured(), context);
-        publish(Self::with_slots(plan, place, epoch, Slots::from_meters(carried)));
+        let mut new = Self::with_slots(plan, place, epoch, Slots::from_meters(carried));
+        *new.reset.get_mut() = self.reset.load(Ordering::Relaxed);
+        publish(new);
     }
 
     fn end(&self, slots: &mut Slots, context: Context<'_>) {
@@ -266,7 +306,8 @@ impl Slots {
         let meters = match self {
             Self::One(meter) => slice::from_ref(meter),
             Self::Many(meters) => meters,
-            Self::Gone => &[],
+            // what was spent here may count in the row that took its place
+            Self::Gone => return false,
         };
         zip(meters, quotas).all(|(meter, measured)| meter.is_idle(measured.gauge, now))
     }
@@ -314,7 +355,7 @@ fn decide(quotas: &[Measured], meters: &mut [Meter], context: Context<'_>, units
         }
         if !measured.quota.is_shadow() {
             let standing = measured.standing(meter, context.now);
-            if tightest.is_none_or(|other| standing.remaining < other.remaining) {
+            if tightest.is_none_or(|other| standing.is_tighter_than(other)) {
                 tightest = Some(standing);
             }
         }
@@ -369,4 +410,24 @@ fn carry(old: &[Measured], meters: Vec<Meter>, new: &[Measured], context: Contex
         context.budget.give_back(dropped.heap_bytes());
     }
     carried
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{budget::Budget, quota::Quota};
+
+    #[test]
+    fn a_row_that_was_replaced_is_not_idle_so_no_sweep_removes_its_successor() {
+        let plan = |limit| Plan::from(Quota::per_minute(limit).unwrap());
+        let budget = Budget::new(usize::MAX);
+        let context = Context { now: Moment::from_nanos(5), unix_at_zero: 0, budget: &budget };
+        let row = Row::new(plan(1), Place::Stranger, 0);
+        let mut successor = None;
+        row.replace(plan(2), Place::Stranger, 1, context, |new| successor = Some(new));
+        assert!(successor.is_some());
+        assert!(!row.is_idle(context.now));
+        assert!(!row.retire_if_idle(context));
+        assert!(row.decide(context, 1, &mut NO_MARKS.clone()).is_none(), "who still holds it must look again");
+    }
 }

@@ -53,9 +53,9 @@ impl Smooth {
         }
     }
 
-    /// When the next unit comes back.
+    /// When one more unit than now fits: not before as many are spent as the burst allows.
     pub(super) fn next_rise(self, pace: Pace, now: Moment) -> Moment {
-        match self.used(pace, now) {
+        match self.used(pace, now).min(pace.burst) {
             0 => now,
             used => Moment::from_nanos(self.whole_at.saturating_sub(u64::from(used - 1) * pace.interval)),
         }

@@ -41,8 +41,8 @@ impl Measure {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Entry {
+#[derive(Clone, Copy, Debug)]
+struct Entry {
     opened: u64,
     /// Ticks from the opening to the last unit.
     length: u32,
@@ -50,6 +50,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    const EMPTY: Self = Self { opened: 0, length: 0, count: 0 };
+
     /// An entry over this time. Its end may come late by less than a tick, never early; what is longer than an entry
     /// can span begins later.
     #[inline]
@@ -69,48 +71,41 @@ impl Entry {
     }
 }
 
-/// What was spent, oldest first. A quiet tenant needs no more than the two entries that stand in place.
+/// What was spent. The oldest and the newest entry stand in place, so that a decision touches nothing else; only a
+/// tenant with more than two entries needs memory beside its row.
 #[derive(Debug)]
-pub(super) enum Log {
-    Few { used: u32, len: u8, entries: [Entry; 2] },
-    Many(Box<Ring>),
+pub(super) struct Log {
+    used: u32,
+    held: Held,
+    oldest: Entry,
+    newest: Entry,
+    between: Option<Box<VecDeque<Entry>>>,
 }
 
-#[derive(Debug)]
-pub(super) struct Ring {
-    used: u32,
-    entries: VecDeque<Entry>,
+/// Which entries are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Nothing,
+    Newest,
+    /// The oldest, the newest, and what is between.
+    Ends,
 }
 
 impl Log {
     pub(super) const EMPTY: Self =
-        Self::Few { used: 0, len: 0, entries: [Entry { opened: 0, length: 0, count: 0 }; 2] };
+        Self { used: 0, held: Held::Nothing, oldest: Entry::EMPTY, newest: Entry::EMPTY, between: None };
 
     /// Units that count, once [`expire`](Self::expire) was called.
     #[inline]
     pub(super) fn used(&self) -> u32 {
-        match self {
-            Self::Few { used, .. } => *used,
-            Self::Many(ring) => ring.used,
-        }
+        self.used
     }
 
     /// Lets entries go whose last unit is a window old.
     #[inline]
     pub(super) fn expire(&mut self, measure: Measure, now: Moment, budget: &Budget) {
         while self.oldest().is_some_and(|entry| entry.count == 0 || entry.leaves(measure) <= now.as_nanos()) {
-            self.remove_oldest();
-        }
-        if let Self::Many(ring) = self
-            && ring.entries.len() <= 1
-        {
-            budget.give_back(ring.heap_bytes());
-            let first = ring.entries.pop_front();
-            *self = Self::Few {
-                used: ring.used,
-                len: u8::from(first.is_some()),
-                entries: [first.unwrap_or_default(), Entry::default()],
-            };
+            self.remove_oldest(budget);
         }
     }
 
@@ -136,20 +131,18 @@ impl Log {
     /// now, or with the newest entry where the clock has stepped back.
     #[inline]
     pub(super) fn add(&mut self, measure: Measure, now: Moment, units: u32, budget: &Budget) -> Moment {
-        *self.used_mut() += units;
+        self.used += units;
         let mut spent_at = now.as_nanos();
         let mut joins = false;
-        if let Some(newest) = self.newest() {
-            spent_at = spent_at.max(newest.last(measure));
-            joins = spent_at - newest.opened < measure.grain;
+        if self.held != Held::Nothing {
+            spent_at = spent_at.max(self.newest.last(measure));
+            joins = spent_at - self.newest.opened < measure.grain;
         }
         if !joins && self.push(Entry { opened: spent_at, length: 0, count: units }, budget) {
             return Moment::from_nanos(spent_at);
         }
         // without memory for one more entry the log gets coarser: units may come back late, never early
-        if let Some(newest) = self.newest_mut() {
-            *newest = Entry::spanning(newest.opened, spent_at, newest.count + units, measure);
-        }
+        self.newest = Entry::spanning(self.newest.opened, spent_at, self.newest.count + units, measure);
         Moment::from_nanos(spent_at)
     }
 
@@ -167,7 +160,7 @@ impl Log {
             next = own_or_older.next();
         }
         drop(own_or_older);
-        *self.used_mut() -= units - owed;
+        self.used -= units - owed;
     }
 
     /// Fits the entries to another measure; none ends earlier for it.
@@ -179,125 +172,100 @@ impl Log {
 
     /// Whether nothing counts any more at this moment.
     pub(super) fn is_idle(&self, measure: Measure, now: Moment) -> bool {
-        self.entries().all(|entry| entry.count == 0 || entry.leaves(measure) <= now.as_nanos())
+        self.used == 0 || self.newest.leaves(measure) <= now.as_nanos()
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        match self {
-            Self::Few { .. } => 0,
-            Self::Many(ring) => ring.heap_bytes(),
-        }
+        self.between.as_ref().map_or(0, |between| heap_bytes_of(between.capacity()))
     }
 
     #[inline]
     fn oldest(&self) -> Option<&Entry> {
-        match self {
-            Self::Few { len: 0, .. } => None,
-            Self::Few { entries: [first, _], .. } => Some(first),
-            Self::Many(ring) => ring.entries.front(),
-        }
-    }
-
-    #[inline]
-    fn newest(&self) -> Option<&Entry> {
-        match self {
-            Self::Few { len: 0, .. } => None,
-            Self::Few { len: 1, entries: [first, _], .. } => Some(first),
-            Self::Few { entries: [_, second], .. } => Some(second),
-            Self::Many(ring) => ring.entries.back(),
-        }
-    }
-
-    #[inline]
-    fn newest_mut(&mut self) -> Option<&mut Entry> {
-        match self {
-            Self::Few { len: 0, .. } => None,
-            Self::Few { len: 1, entries: [first, _], .. } => Some(first),
-            Self::Few { entries: [_, second], .. } => Some(second),
-            Self::Many(ring) => ring.entries.back_mut(),
+        match self.held {
+            Held::Nothing => None,
+            Held::Newest => Some(&self.newest),
+            Held::Ends => Some(&self.oldest),
         }
     }
 
     fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        let (older, newer) = match self {
-            Self::Few { len, entries, .. } => (entries.get(..usize::from(*len)).unwrap_or_default(), [].as_slice()),
-            Self::Many(ring) => ring.entries.as_slices(),
-        };
-        older.iter().chain(newer)
+        let oldest = (self.held == Held::Ends).then_some(&self.oldest);
+        let newest = (self.held != Held::Nothing).then_some(&self.newest);
+        let between = self.between.as_deref().into_iter().flatten();
+        oldest.into_iter().chain(between).chain(newest)
     }
 
     fn entries_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Entry> {
-        let (older, newer) = match self {
-            Self::Few { len, entries, .. } => {
-                (entries.get_mut(..usize::from(*len)).unwrap_or_default(), [].as_mut_slice())
-            }
-            Self::Many(ring) => ring.entries.as_mut_slices(),
-        };
-        older.iter_mut().chain(newer)
+        let oldest = (self.held == Held::Ends).then_some(&mut self.oldest);
+        let newest = (self.held != Held::Nothing).then_some(&mut self.newest);
+        let between = self.between.as_deref_mut().into_iter().flatten();
+        oldest.into_iter().chain(between).chain(newest)
     }
 
-    #[inline]
-    fn used_mut(&mut self) -> &mut u32 {
-        match self {
-            Self::Few { used, .. } => used,
-            Self::Many(ring) => &mut ring.used,
-        }
-    }
-
-    fn remove_oldest(&mut self) {
-        match self {
-            Self::Few { used, len, entries } => {
-                *used -= entries[0].count;
-                *len -= 1;
-                entries[0] = entries[1];
+    fn remove_oldest(&mut self, budget: &Budget) {
+        match self.held {
+            Held::Nothing => {}
+            Held::Newest => {
+                self.used -= self.newest.count;
+                self.held = Held::Nothing;
             }
-            Self::Many(ring) => ring.used -= ring.entries.pop_front().map_or(0, |entry| entry.count),
+            Held::Ends => {
+                self.used -= self.oldest.count;
+                match self.between.as_mut().and_then(|between| between.pop_front()) {
+                    Some(next) => self.oldest = next,
+                    None => {
+                        self.held = Held::Newest;
+                        budget.give_back(self.heap_bytes());
+                        self.between = None;
+                    }
+                }
+            }
         }
     }
 
     /// Appends an entry whose units are counted already, if there is memory for it.
     fn push(&mut self, entry: Entry, budget: &Budget) -> bool {
-        match self {
-            Self::Few { len: len @ 0, entries: [place, _], .. }
-            | Self::Few { len: len @ 1, entries: [_, place], .. } => {
-                *place = entry;
-                *len += 1;
-                true
+        match self.held {
+            Held::Nothing => self.held = Held::Newest,
+            Held::Newest => {
+                self.oldest = self.newest;
+                self.held = Held::Ends;
             }
-            Self::Few { used, entries, .. } => {
-                if !budget.take(Ring::heap_bytes_of(Ring::FIRST_CAPACITY)) {
-                    return false;
-                }
-                let mut ring = Ring { used: *used, entries: VecDeque::with_capacity(Ring::FIRST_CAPACITY) };
-                ring.entries.extend(*entries);
-                ring.entries.push_back(entry);
-                *self = Self::Many(Box::new(ring));
-                true
-            }
-            Self::Many(ring) => {
-                let capacity = ring.entries.capacity();
-                if ring.entries.len() == capacity {
-                    if !budget.take(capacity * size_of::<Entry>()) {
-                        return false;
-                    }
-                    ring.entries.reserve_exact(capacity);
-                }
-                ring.entries.push_back(entry);
-                true
+            Held::Ends => {
+                let Some(between) = room_for_one(&mut self.between, budget) else { return false };
+                between.push_back(self.newest);
             }
         }
+        self.newest = entry;
+        true
     }
 }
 
-impl Ring {
-    const FIRST_CAPACITY: usize = 4;
+const FIRST_CAPACITY: usize = 4;
 
-    fn heap_bytes(&self) -> usize {
-        Self::heap_bytes_of(self.entries.capacity())
-    }
+fn heap_bytes_of(capacity: usize) -> usize {
+    size_of::<VecDeque<Entry>>() + capacity * size_of::<Entry>()
+}
 
-    fn heap_bytes_of(capacity: usize) -> usize {
-        size_of::<Self>() + capacity * size_of::<Entry>()
+/// The entries between, with room for one more if the budget has it.
+fn room_for_one<'a>(between: &'a mut Option<Box<VecDeque<Entry>>>, budget: &Budget) -> Option<&'a mut VecDeque<Entry>> {
+    match between {
+        Some(entries) => {
+            let capacity = entries.capacity();
+            if entries.len() == capacity {
+                if !budget.take(capacity * size_of::<Entry>()) {
+                    return None;
+                }
+                entries.reserve_exact(capacity);
+            }
+            Some(entries)
+        }
+        None => {
+            if !budget.take(heap_bytes_of(FIRST_CAPACITY)) {
+                return None;
+            }
+            Some(between.insert(Box::new(VecDeque::with_capacity(FIRST_CAPACITY))))
+        }
     }
 }
 
@@ -350,7 +318,7 @@ mod tests {
             log.add(measure, now, 1, &budget);
             assert!(log.entries().count() <= 242);
         }
-        assert!(log.heap_bytes() <= 256 * size_of::<Entry>() + size_of::<Ring>());
+        assert!(log.heap_bytes() <= heap_bytes_of(256));
         assert_eq!(budget.used(), log.heap_bytes());
         log.expire(measure, at(u64::MAX), &budget);
         assert_eq!((log.heap_bytes(), budget.used()), (0, 0));
@@ -384,6 +352,6 @@ mod tests {
     #[test]
     fn an_entry_is_small() {
         assert_eq!(size_of::<Entry>(), 16);
-        assert_eq!(size_of::<Log>(), 40);
+        assert_eq!(size_of::<Log>(), 48);
     }
 }

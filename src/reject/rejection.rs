@@ -15,7 +15,9 @@ pub enum Kind {
     Redirect,
     /// The request is malformed, or can't be told to belong to a tenant: 400.
     InvalidRequest,
-    /// The caller did not prove who it is: 401.
+    /// The caller did not prove who it is: 401. Say with
+    /// [`header`](Rejection::header) what it has to show, in `WWW-Authenticate`:
+    /// HTTP wants that on every 401.
     Unauthenticated,
     /// The caller is known and may not: 403.
     Forbidden,

@@ -3,13 +3,12 @@ use std::{fmt, sync::Arc};
 use foldhash::fast::RandomState;
 use http::HeaderName;
 use papaya::HashMap;
-use sha2::{Digest, Sha256};
 
 use super::{
     Tenant, TenantError, TenantSource,
     header::{header_name, only},
 };
-use crate::{error::ConfigError, head::Head};
+use crate::{error::ConfigError, head::Head, secret::Digest};
 
 /// The tenant that an API key in a header belongs to, by a live table.
 ///
@@ -93,7 +92,7 @@ fn is_sized(key: &[u8]) -> bool {
 }
 
 fn digest(key: &[u8]) -> [u8; 32] {
-    Sha256::digest(key).into()
+    *Digest::of(key).as_bytes()
 }
 
 impl TenantSource for ApiKeys {

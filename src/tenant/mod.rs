@@ -32,7 +32,6 @@ mod buffer;
 mod chain;
 mod cidr;
 mod client_ip;
-mod decode;
 mod extension;
 mod forwarded;
 mod header;

@@ -1,5 +1,5 @@
-use super::{Tenant, TenantError, TenantSource, decode::path_name};
-use crate::head::Head;
+use super::{Tenant, TenantError, TenantSource};
+use crate::{form::decode_path, head::Head};
 
 /// The tenant that a segment of the path names, percent-decoded.
 ///
@@ -40,7 +40,7 @@ impl TenantSource for PathTenant {
             None => Ok(None),
             // a path that ends in a slash ends there
             Some("") if segments.next().is_none() => Ok(None),
-            Some(name) => path_name(name).map(Some),
+            Some(name) => Tenant::parse(decode_path(name)?.as_bytes()).map(Some),
         }
     }
 }

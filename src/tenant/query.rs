@@ -1,8 +1,5 @@
-use super::{
-    Tenant, TenantError, TenantSource,
-    decode::{form_is, form_name},
-};
-use crate::{error::ConfigError, head::Head};
+use super::{Tenant, TenantError, TenantSource};
+use crate::{error::ConfigError, form::Form, head::Head};
 
 /// The tenant that a parameter of the query names, decoded by the rules of
 /// forms.
@@ -37,16 +34,8 @@ impl QueryTenant {
 
 impl TenantSource for QueryTenant {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        let pairs = head.uri().query().unwrap_or_default().split('&');
-        let mut values = pairs
-            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-            .filter(|(name, _)| form_is(name, &self.name))
-            .map(|(_, value)| value);
-        match (values.next(), values.next()) {
-            (None, _) => Ok(None),
-            (Some(value), None) => form_name(value).map(Some),
-            (Some(_), Some(_)) => Err(TenantError::invalid("the parameter that names the tenant is given twice")),
-        }
+        let form = Form::parse(head.uri().query().unwrap_or_default().as_bytes())?;
+        form.only(&self.name)?.map(Tenant::parse).transpose()
     }
 }
 

@@ -3,7 +3,7 @@ use std::fmt;
 use http::HeaderValue;
 
 use super::{Or, Tenant};
-use crate::head::Head;
+use crate::{form::FormError, head::Head};
 
 /// Finds the tenant of a request.
 ///
@@ -74,6 +74,12 @@ impl TenantError {
     /// The reason in words, fit for the caller: nothing of the request is in it.
     pub fn detail(&self) -> &'static str {
         self.detail
+    }
+}
+
+impl From<FormError> for TenantError {
+    fn from(error: FormError) -> Self {
+        Self::invalid(error.detail())
     }
 }
 

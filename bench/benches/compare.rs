@@ -1,0 +1,31 @@
+//! The one command: `cargo bench -p tollgate-bench`, or `-- layer threads …` for some of the tables.
+
+use std::{env, panic, path::Path, process};
+
+use tollgate_bench::{machine, sections};
+
+fn main() {
+    // a thread that fails must not leave the others waiting for it
+    panic::set_hook(Box::new(|info| {
+        eprintln!("{info}");
+        process::exit(101);
+    }));
+    let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let one = Path::new(env!("CARGO_BIN_EXE_one"));
+    println!("{}\n", machine::describe());
+    let sections: [(&str, &dyn Fn()); 8] = [
+        ("layer", &sections::layer::run),
+        ("threads", &sections::threads::run),
+        ("memory", &|| sections::memory::run(one)),
+        ("alloc", &sections::alloc::run),
+        ("stalls", &sections::stalls::run),
+        ("server", &|| sections::server::run(one)),
+        ("callgrind", &|| sections::instructions::run(one)),
+        ("maps", &sections::maps::run),
+    ];
+    for (name, section) in sections {
+        if wanted.is_empty() || wanted.iter().any(|word| word == name) {
+            section();
+        }
+    }
+}

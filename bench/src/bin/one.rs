@@ -1,0 +1,52 @@
+//! One subject in a process of its own: what the sections start as a child, and a profiler likes.
+//!
+//! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
+//! `one serve <subject> <budget>`
+
+use std::{env, process::ExitCode};
+
+use tollgate_bench::{
+    sections::{memory, server},
+    service::Inner,
+    subject::{Budget, Kind, subject},
+};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Some(()) => ExitCode::SUCCESS,
+        None => {
+            eprintln!("no such thing to do: {arguments:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Option<()> {
+    match *arguments {
+        ["calls", kind, budget, tenants, calls] => {
+            let tenants = tenants.parse().ok()?;
+            let mut subject = subject(Kind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
+            subject.run(calls.parse().ok()?);
+            Some(())
+        }
+        ["memory", "quiet", kind] => {
+            memory::quiet(Kind::by_tag(kind)?);
+            Some(())
+        }
+        ["memory", "busy"] => {
+            memory::busy();
+            Some(())
+        }
+        ["serve", kind, budget] => {
+            server::serve(Kind::by_tag(kind)?, budget_of(budget)?);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+fn budget_of(tag: &str) -> Option<Budget> {
+    [Budget::Never, Budget::Spent].into_iter().find(|budget| format!("{budget:?}") == tag)
+}

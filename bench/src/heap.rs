@@ -1,0 +1,80 @@
+//! The system's allocator, which counts while it is told to.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+pub struct Counting;
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE: Cell<i64> = const { Cell::new(0) };
+}
+
+/// What one thread has allocated.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    /// Calls of the allocator that gave memory; moving to a larger place is one.
+    pub allocations: u64,
+    /// Bytes taken less bytes given back, as the allocator rounds them.
+    pub live: i64,
+}
+
+/// What `work` allocates on this thread.
+pub fn count<T>(work: impl FnOnce() -> T) -> (T, Counts) {
+    let before = counts();
+    ON.store(true, Relaxed);
+    let result = work();
+    ON.store(false, Relaxed);
+    let after = counts();
+    let counts = Counts { allocations: after.allocations - before.allocations, live: after.live - before.live };
+    (result, counts)
+}
+
+fn counts() -> Counts {
+    Counts { allocations: ALLOCATIONS.get(), live: LIVE.get() }
+}
+
+/// What glibc's malloc takes for so many bytes: a word of its own, in steps of 16 bytes, whole pages where it is large.
+fn rounded(bytes: usize) -> i64 {
+    let taken = match bytes {
+        0..=24 => 32,
+        25..131_072 => (bytes + 8).next_multiple_of(16),
+        _ => (bytes + 16).next_multiple_of(4096),
+    };
+    taken as i64
+}
+
+fn note(allocations: u64, live: i64) {
+    if ON.load(Relaxed) {
+        ALLOCATIONS.set(ALLOCATIONS.get() + allocations);
+        LIVE.set(LIVE.get() + live);
+    }
+}
+
+// SAFETY: each call goes to the system's allocator as it is; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(1, rounded(layout.size()));
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(1, rounded(layout.size()));
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(1, rounded(size) - rounded(layout.size()));
+        unsafe { System.realloc(place, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        note(0, -rounded(layout.size()));
+        unsafe { System.dealloc(place, layout) }
+    }
+}

@@ -1,0 +1,16 @@
+//! tollgate side by side with other rate limiters.
+//!
+//! `cargo bench -p tollgate-bench` prints the tables of `BENCHMARKS.md`.
+#![allow(clippy::disallowed_methods, reason = "a benchmark reads the machine's clock")]
+
+pub mod heap;
+pub mod machine;
+pub mod random;
+pub mod rivals;
+pub mod sections;
+pub mod service;
+pub mod stats;
+pub mod subject;
+
+#[global_allocator]
+static HEAP: heap::Counting = heap::Counting;

@@ -1,0 +1,66 @@
+//! What the machine says of itself.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
+
+/// Keeps this thread on one core; says whether it could.
+pub fn pin(core: usize) -> bool {
+    let Ok(me) = fs::read_link("/proc/thread-self") else { return false };
+    let Some(id) = me.file_name().and_then(|name| name.to_str()) else { return false };
+    taskset(&core.to_string(), id)
+}
+
+/// Lets this thread run anywhere again.
+pub fn unpin() {
+    let Ok(me) = fs::read_link("/proc/thread-self") else { return };
+    if let Some(id) = me.file_name().and_then(|name| name.to_str()) {
+        taskset(&format!("0-{}", cores() - 1), id);
+    }
+}
+
+fn taskset(cores: &str, id: &str) -> bool {
+    let call = Command::new("taskset").args(["-pc", cores, id]).stdout(Stdio::null()).status();
+    call.is_ok_and(|status| status.success())
+}
+
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Nanoseconds that this thread has run, and that it has waited for a core.
+pub fn scheduled() -> (u64, u64) {
+    // the kernel brings the figures up to date when the thread is scheduled
+    thread::yield_now();
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut fields = text.split_whitespace().filter_map(|field| field.parse().ok());
+    (fields.next().unwrap_or(0), fields.next().unwrap_or(0))
+}
+
+/// Nanoseconds that the first thread of another process has run.
+pub fn ran(process: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+    text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+}
+
+/// Bytes of memory that this process has in use.
+pub fn resident() -> i64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<i64>().ok()).unwrap_or(0) * 4096
+}
+
+/// One line about the machine.
+pub fn describe() -> String {
+    let rustc = Command::new("rustc").arg("--version").output();
+    let rustc = rustc.map_or_else(
+        |_| "unknown rustc".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    );
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("?").to_owned();
+    let pinned = if Path::new("/usr/bin/taskset").exists() { "taskset" } else { "no taskset" };
+    format!("{} cores, {rustc}, {pinned}, load when it began {load}", cores())
+}

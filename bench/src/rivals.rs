@@ -1,0 +1,181 @@
+//! The other limiters, set up as their manuals say and fed the same header.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    num::{NonZeroU32, NonZeroU64},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::body::Body;
+use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use http::{Request, Response, StatusCode, request::Parts};
+use pin_project_lite::pin_project;
+use tower_governor::{
+    GovernorError, GovernorLayer,
+    governor::{GovernorConfig, GovernorConfigBuilder},
+    key_extractor::KeyExtractor,
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    service::{Limited, Req, Res, TENANT},
+    subject::Budget,
+};
+
+/// How often a unit comes back, and how many may be spent at once.
+fn pace(budget: Budget) -> (Duration, u32) {
+    match budget {
+        Budget::Never => (Duration::from_nanos(1), 9_999),
+        Budget::Spent => (Duration::from_secs(3_600), 1),
+    }
+}
+
+#[derive(Clone)]
+pub struct FromHeader;
+
+impl KeyExtractor for FromHeader {
+    type Key = String;
+
+    fn extract<T>(&self, request: &Request<T>) -> Result<String, GovernorError> {
+        let value = request.headers().get(TENANT).ok_or(GovernorError::UnableToExtractKey)?;
+        value.to_str().map(str::to_owned).map_err(|_| GovernorError::UnableToExtractKey)
+    }
+}
+
+type Config<M> = Arc<GovernorConfig<FromHeader, M>>;
+
+pub fn tower_governor_config(budget: Budget) -> Config<governor::middleware::StateInformationMiddleware> {
+    let (period, burst) = pace(budget);
+    let mut builder = GovernorConfigBuilder::default().key_extractor(FromHeader).use_headers();
+    let config = builder.period(period).burst_size(burst).finish();
+    Arc::new(config.expect("the period is not zero"))
+}
+
+pub fn tower_governor_with_headers<S: Limited>(inner: S, budget: Budget) -> impl Limited {
+    GovernorLayer::new(tower_governor_config(budget)).layer(inner)
+}
+
+pub fn tower_governor_plain<S: Limited>(inner: S, budget: Budget) -> impl Limited {
+    let (period, burst) = pace(budget);
+    let mut builder = GovernorConfigBuilder::default().key_extractor(FromHeader);
+    let config: Config<governor::middleware::NoOpMiddleware> =
+        Arc::new(builder.period(period).burst_size(burst).finish().expect("the period is not zero"));
+    GovernorLayer::new(config).layer(inner)
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct GcraKey(String);
+
+#[async_trait::async_trait]
+impl<S> axum07::extract::FromRequestParts<S> for GcraKey {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        let value = parts.headers.get(TENANT).ok_or(StatusCode::BAD_REQUEST)?;
+        value.to_str().map(|key| Self(key.to_owned())).map_err(|_| StatusCode::BAD_REQUEST)
+    }
+}
+
+/// axum_gcra as it is, or with its collection of idle keys off. It writes no headers.
+pub fn axum_gcra<S: Limited + Sync>(inner: S, budget: Budget, collects: bool) -> impl Limited {
+    let (period, burst) = pace(budget);
+    let burst = NonZeroU64::from(NonZeroU32::new(burst).expect("the burst is not zero"));
+    let mut builder =
+        axum_gcra::RateLimitLayer::<GcraKey>::builder().with_default_quota(axum_gcra::gcra::Quota::new(period, burst));
+    if !collects {
+        builder = builder.with_gc_interval(u64::MAX);
+    }
+    Answered(builder.build().layer(inner))
+}
+
+/// Turns an error into an empty 429, which is less than axum's own error handling does.
+#[derive(Clone)]
+struct Answered<S>(S);
+
+pin_project! {
+    struct Answering<F> { #[pin] future: F }
+}
+
+impl<S, E> Service<Req> for Answered<S>
+where
+    S: Service<Req, Response = Res, Error = E>,
+{
+    type Response = Res;
+    type Error = Infallible;
+    type Future = Answering<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx).map(|_| Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        Answering { future: self.0.call(request) }
+    }
+}
+
+impl<F: Future<Output = Result<Res, E>>, E> Future for Answering<F> {
+    type Output = Result<Res, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Ok(ready!(self.project().future.poll(cx)).unwrap_or_else(|_| too_many())))
+    }
+}
+
+fn too_many() -> Res {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response
+}
+
+/// What one would write by hand around the crate governor: no headers, an empty 429.
+#[derive(Clone)]
+struct ByHand<S> {
+    limiter: Arc<DefaultKeyedRateLimiter<String>>,
+    inner: S,
+}
+
+pub fn governor_by_hand<S: Limited>(inner: S, budget: Budget) -> impl Limited {
+    let (period, burst) = pace(budget);
+    let quota = governor::Quota::with_period(period).expect("the period is not zero");
+    let quota = quota.allow_burst(NonZeroU32::new(burst).expect("the burst is not zero"));
+    ByHand { limiter: Arc::new(RateLimiter::keyed(quota)), inner }
+}
+
+impl<S: Limited> Service<Req> for ByHand<S> {
+    type Response = Res;
+    type Error = Infallible;
+    type Future = Passed<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let key = FromHeader.extract(&request).unwrap_or_default();
+        match self.limiter.check_key(&key) {
+            Ok(()) => Passed { future: Some(self.inner.call(request)) },
+            Err(_) => Passed { future: None },
+        }
+    }
+}
+
+pin_project! {
+    /// The call of the inner service; nothing where it was refused.
+    struct Passed<F> { #[pin] future: Option<F> }
+}
+
+impl<F: Future<Output = Result<Res, Infallible>>> Future for Passed<F> {
+    type Output = Result<Res, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().future.as_pin_mut() {
+            Some(future) => future.poll(cx),
+            None => Poll::Ready(Ok(too_many())),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! One table each.
+
+pub mod alloc;
+pub mod instructions;
+pub mod layer;
+pub mod maps;
+pub mod memory;
+pub mod server;
+pub mod stalls;
+pub mod threads;
+
+use std::time::Duration;
+
+use crate::subject::Subject;
+
+/// How many calls take about so long.
+fn calls_in(subject: &mut dyn Subject, time: Duration) -> u64 {
+    let mut calls = 32;
+    loop {
+        let took = subject.run(calls);
+        if took * 8 >= time || calls >= 1 << 24 {
+            let wanted = calls as f64 * time.as_secs_f64() / took.as_secs_f64().max(1e-9);
+            return (wanted as u64).max(16);
+        }
+        calls *= 4;
+    }
+}

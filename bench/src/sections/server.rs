@@ -1,0 +1,257 @@
+//! Requests per second of a real server on one core.
+
+use std::{
+    convert::Infallible,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{self, Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use http::Request;
+use http_body_util::Empty;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, runtime, task};
+use tollgate::Limiter;
+
+use crate::{
+    machine,
+    random::tenant_id,
+    service::{Inner, Limited},
+    stats::{Table, by_round, median, ratio},
+    subject::{Budget, Kind, Visit, with_service},
+};
+
+const ROUNDS: usize = 9;
+const REQUESTS: u64 = 30_000;
+/// A refusal of tower_governor is slow.
+const FEW_REQUESTS: u64 = 8_000;
+const CONNECTIONS: usize = 32;
+const TENANTS: u64 = 1_000;
+const DEADLINE: Duration = Duration::from_secs(20);
+
+pub fn run(one: &Path) {
+    println!("### Requests per second of a hyper server on one core\n");
+    let subjects = [
+        (Kind::Inner, Budget::Never),
+        (Kind::Tollgate, Budget::Never),
+        (Kind::TollgateExtensions, Budget::Never),
+        (Kind::TowerGovernor, Budget::Never),
+        (Kind::Tollgate, Budget::Spent),
+        (Kind::TollgateExtensions, Budget::Spent),
+        (Kind::TowerGovernor, Budget::Spent),
+    ];
+    let servers: Vec<_> = subjects.into_iter().map(|(kind, budget)| (kind, budget, start(one, kind, budget))).collect();
+    let pinned = machine::pin(machine::cores() - 1);
+    println!(
+        "HTTP/1, one thread{}; {CONNECTIONS} kept-alive connections from {} send {REQUESTS} requests of {TENANTS} \
+         tenants a round ({FEW_REQUESTS} where tower_governor refuses); medians of {ROUNDS} interleaved rounds, \
+         ratios round by round. Where other work shares the machine, the time that the server was on its processor \
+         tells more than the rate: its ratio is the rate that a core of its own would give.\n",
+        if pinned { " pinned to a core" } else { ", **not pinned**" },
+        if pinned { "the other core" } else { "another process" },
+    );
+    let mut loads: Vec<_> = servers
+        .into_iter()
+        .map(|(kind, budget, server)| {
+            let server = server.unwrap_or_else(|error| panic!("no server {kind:?}: {error}"));
+            let load = Load::new(&server).unwrap_or_else(|error| panic!("no load {kind:?}: {error}"));
+            (kind, budget, server, load, Vec::new(), Vec::new())
+        })
+        .collect();
+    for round in 0..=ROUNDS {
+        for (kind, budget, server, load, rates, costs) in &mut loads {
+            let ran_before = machine::ran(server.process.id());
+            let slow = (*kind, *budget) == (Kind::TowerGovernor, Budget::Spent);
+            let requests = if slow { FEW_REQUESTS } else { REQUESTS };
+            let want: &[u8] = match (*kind, *budget) {
+                (Kind::Inner, _) | (_, Budget::Never) => b"HTTP/1.1 200",
+                _ => b"HTTP/1.1 429",
+            };
+            // in the first round every tenant becomes known
+            let check = (round > 0).then_some(want);
+            match load.run(requests, check) {
+                Ok(took) if round > 0 => {
+                    let ran = machine::ran(server.process.id()) - ran_before;
+                    rates.push(requests as f64 / took.as_secs_f64());
+                    costs.push(ran as f64 / 1e3 / requests as f64);
+                }
+                Ok(_) => {}
+                Err(error) => panic!("{kind:?} {budget:?}: {error}"),
+            }
+        }
+    }
+    machine::unpin();
+    let (bare, bare_costs) = loads.first().map(|load| (load.4.clone(), load.5.clone())).unwrap_or_default();
+    let mut table =
+        Table::new(["subject", "", "requests a second", "÷ no limiter", "processor, µs a request", "no limiter ÷"]);
+    for (kind, budget, _, _, rates, costs) in &loads {
+        table.row([
+            kind.name().to_owned(),
+            if *kind == Kind::Inner { "" } else { budget.name() }.to_owned(),
+            format!("{:.0}", median(rates)),
+            ratio(by_round(rates, &bare, |a, b| a / b)),
+            format!("{:.2}", median(costs)),
+            ratio(by_round(costs, &bare_costs, |a, b| b / a)),
+        ]);
+    }
+    table.print();
+}
+
+/// A server in a process of its own, ended when dropped.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn start(one: &Path, kind: Kind, budget: Budget) -> io::Result<Server> {
+    let mut process = Command::new(one)
+        .args(["serve", &kind.tag(), &format!("{budget:?}")])
+        .stdout(Stdio::piped())
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let mut address = String::new();
+    if let Some(output) = process.stdout.take() {
+        BufReader::new(output).read_line(&mut address)?;
+    }
+    Ok(Server { process, address: address.trim().to_owned() })
+}
+
+struct Load {
+    connections: Vec<Connection>,
+    next: u64,
+}
+
+struct Connection {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Load {
+    fn new(server: &Server) -> io::Result<Self> {
+        let connect = || {
+            let stream = TcpStream::connect(&server.address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(DEADLINE))?;
+            stream.set_write_timeout(Some(DEADLINE))?;
+            Ok(Connection { stream, read: Vec::with_capacity(4096) })
+        };
+        let connections = (0..CONNECTIONS).map(|_| connect()).collect::<io::Result<_>>()?;
+        Ok(Self { connections, next: 0 })
+    }
+
+    /// Sends so many requests, one at a time on each connection.
+    fn run(&mut self, requests: u64, want: Option<&[u8]>) -> io::Result<Duration> {
+        let began = Instant::now();
+        let (mut sent, mut answered) = (0, 0);
+        while answered < requests {
+            if began.elapsed() > DEADLINE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            for connection in &mut self.connections {
+                if sent >= CONNECTIONS as u64 {
+                    if answered == requests {
+                        break;
+                    }
+                    connection.receive(want)?;
+                    answered += 1;
+                }
+                if sent < requests {
+                    connection.send(self.next % TENANTS)?;
+                    self.next += 1;
+                    sent += 1;
+                }
+            }
+        }
+        Ok(began.elapsed())
+    }
+}
+
+impl Connection {
+    fn send(&mut self, tenant: u64) -> io::Result<()> {
+        let mut request = *b"GET / HTTP/1.1\r\nhost: bench\r\nx-tenant: 0123456789abcdef\r\n\r\n";
+        let place = request.len() - 20;
+        request[place..place + 16].copy_from_slice(&tenant_id(tenant));
+        self.stream.write_all(&request)
+    }
+
+    /// Reads one answer to its end.
+    fn receive(&mut self, want: Option<&[u8]>) -> io::Result<()> {
+        self.read.clear();
+        let mut chunk = [0; 4096];
+        loop {
+            let count = self.stream.read(&mut chunk)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.read.extend_from_slice(&chunk[..count]);
+            let Some(head) = self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+                continue;
+            };
+            if self.read.len() >= head + 4 + content_length(&self.read[..head]) {
+                break;
+            }
+        }
+        match want {
+            Some(want) if !self.read.starts_with(want) => Err(io::Error::other("another status")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn content_length(head: &[u8]) -> usize {
+    const NAME: &[u8] = b"content-length: ";
+    let Some(at) = head.windows(NAME.len()).position(|bytes| bytes == NAME) else { return 0 };
+    let digits = head[at + NAME.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
+}
+
+/// In the child: serves on a free port of the loopback, which it prints, until it is ended.
+pub fn serve(kind: Kind, budget: Budget) {
+    struct Serve;
+    impl Visit for Serve {
+        type Output = ();
+
+        fn visit<S: Limited>(self, service: S, _: Option<Limiter>) {
+            thread::spawn(|| {
+                // it holds the other end for as long as it lives
+                let _ = io::stdin().read_to_end(&mut Vec::new());
+                process::exit(0);
+            });
+            machine::pin(0);
+            let runtime = runtime::Builder::new_current_thread().enable_io().build();
+            let local = task::LocalSet::new();
+            let served = runtime.map(|runtime| local.block_on(&runtime, accept(service)));
+            served.expect("the runtime starts").expect("the port opens");
+        }
+    }
+    with_service(kind, budget, Inner::default(), Serve);
+}
+
+async fn accept<S: Limited>(service: S) -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let service = service.clone();
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let call = service.clone().call(request.map(|_| Empty::new()));
+            async move { Ok::<_, Infallible>(call.await.unwrap_or_else(|never| match never {})) }
+        });
+        task::spawn_local(async move {
+            // a client that hangs up is none of our business
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! The worst single call while tenants come and go.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tollgate::{Limiter, Quota, Quotas, testing::ManualClock};
+use tower_governor::GovernorLayer;
+use tower_layer::Layer;
+
+use crate::{
+    machine::scheduled,
+    random::tenant_id,
+    rivals,
+    service::{Inner, Limited, call},
+    stats::Table,
+    subject::{Budget, Kind, Visit, with_limiter, with_service},
+};
+
+const MANY: u64 = 1_000_000;
+const ROUNDS: usize = 3;
+/// Tenants that go on calling while the others leave.
+const STAYING: u64 = 100;
+
+pub fn run() {
+    println!("### The worst single call while tenants come and go, in microseconds\n");
+    println!(
+        "Each call is timed by itself. `worst` is the worst call of each of {ROUNDS} runs by the clock; `less waiting` \
+         takes off what the scheduler says that the thread waited for a core around it.\n"
+    );
+    let mut table = Table::new(["subject", "", "calls", "p99.99", "worst", "less waiting"]);
+    for kind in [Kind::Tollgate, Kind::TowerGovernor, Kind::Governor] {
+        row(&mut table, kind.name(), "1M arrive", || arrive(kind));
+    }
+    row(&mut table, "axum_gcra, collecting", "300k arrive", axum_gcra_arrive);
+    row(&mut table, Kind::Tollgate.name(), "1M idle leave", leave);
+    row(&mut table, "tower_governor, retain_recent elsewhere", "1M idle leave", tower_governor_leave);
+    table.print();
+}
+
+fn row(table: &mut Table, name: &str, what: &str, run: impl Fn() -> Calls) {
+    let runs: Vec<Calls> = (0..ROUNDS).map(|_| run()).collect();
+    let micros = |time: Duration| format!("{:.0}", time.as_nanos() as f64 / 1e3);
+    let all = |of: fn(&Calls) -> Duration| {
+        let each: Vec<String> = runs.iter().map(|calls| micros(of(calls))).collect();
+        each.join(", ")
+    };
+    let mut tails: Vec<Duration> = runs.iter().map(Calls::tail).collect();
+    tails.sort();
+    let count = runs.first().map_or(0, |calls| calls.took.len());
+    table.row([
+        name.to_owned(),
+        what.to_owned(),
+        count.to_string(),
+        micros(tails[ROUNDS / 2]),
+        all(|calls| calls.worst),
+        all(|calls| calls.worst_less_waiting),
+    ]);
+}
+
+#[derive(Default)]
+struct Calls {
+    took: Vec<u32>,
+    worst: Duration,
+    worst_less_waiting: Duration,
+}
+
+impl Calls {
+    /// Times so many calls, and takes off what was spent waiting for a core.
+    fn lot(&mut self, count: u64, mut one: impl FnMut(u64)) {
+        let (_, waited_before) = scheduled();
+        let mut worst = Duration::ZERO;
+        for number in 0..count {
+            let began = Instant::now();
+            one(number);
+            let took = began.elapsed();
+            worst = worst.max(took);
+            self.took.push(u32::try_from(took.as_nanos()).unwrap_or(u32::MAX));
+        }
+        let (_, waited) = scheduled();
+        let waited = Duration::from_nanos(waited - waited_before);
+        self.worst = self.worst.max(worst);
+        self.worst_less_waiting = self.worst_less_waiting.max(worst.saturating_sub(waited));
+    }
+
+    fn tail(&self) -> Duration {
+        let mut sorted = self.took.clone();
+        sorted.sort_unstable();
+        let place = sorted.len().saturating_sub(1 + sorted.len() / 10_000);
+        Duration::from_nanos(sorted.get(place).copied().unwrap_or(0).into())
+    }
+}
+
+const LOT: u64 = 64;
+
+struct Arrive(u64);
+
+impl Visit for Arrive {
+    type Output = Calls;
+
+    fn visit<S: Limited>(self, mut service: S, _: Option<Limiter>) -> Calls {
+        let mut calls = Calls { took: Vec::with_capacity(self.0 as usize), ..Calls::default() };
+        for first in (0..self.0).step_by(LOT as usize) {
+            calls.lot(LOT, |number| _ = call(&mut service, &tenant_id(first + number)));
+        }
+        calls
+    }
+}
+
+fn arrive(kind: Kind) -> Calls {
+    with_service(kind, Budget::Never, Inner::default(), Arrive(MANY))
+}
+
+fn axum_gcra_arrive() -> Calls {
+    Arrive(300_000).visit(rivals::axum_gcra(Inner::default(), Budget::Spent, true), None)
+}
+
+/// All tenants become idle at once; then the clock goes on as 1,000 requests a second would see it, while a few call,
+/// until the others are forgotten.
+fn leave() -> Calls {
+    struct Leave(ManualClock);
+    impl Visit for Leave {
+        type Output = Calls;
+
+        fn visit<S: Limited>(self, mut service: S, limiter: Option<Limiter>) -> Calls {
+            let limiter = limiter.expect("it is tollgate");
+            for tenant in 0..MANY {
+                call(&mut service, &tenant_id(tenant));
+            }
+            self.0.advance(Duration::from_secs(61));
+            let mut calls = Calls::default();
+            while limiter.tenants() > STAYING as usize {
+                calls.lot(LOT, |number| {
+                    self.0.advance(Duration::from_millis(1));
+                    call(&mut service, &tenant_id(number % STAYING));
+                });
+            }
+            calls
+        }
+    }
+    let clock = ManualClock::new();
+    let quota = Quota::per_minute(9_999).expect("the limit is not zero");
+    let limiter = Limiter::memory(Quotas::new(quota)).clock(clock.clone()).expect("it is alone");
+    with_limiter(Kind::Tollgate, Budget::Never, Inner::default(), limiter, Leave(clock))
+}
+
+/// As its manual says: another thread forgets the idle, here once.
+fn tower_governor_leave() -> Calls {
+    let config = rivals::tower_governor_config(Budget::Never);
+    let mut service = GovernorLayer::new(Arc::clone(&config)).layer(Inner::default());
+    for tenant in 0..MANY {
+        call(&mut service, &tenant_id(tenant));
+    }
+    let sweeper = thread::spawn(move || config.limiter().retain_recent());
+    let (mut calls, mut next) = (Calls::default(), 0);
+    while !sweeper.is_finished() {
+        calls.lot(1, |_| _ = call(&mut service, &tenant_id(next % STAYING)));
+        next += 1;
+    }
+    sweeper.join().expect("the sweeper panicked");
+    calls
+}

@@ -1,0 +1,310 @@
+//! The examples, run as a user runs them. Cargo builds them before it runs the tests.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
+mod wire;
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Output, Stdio},
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    net::TcpListener,
+    process::{Child, ChildStdout, Command},
+};
+use wire::{Wire, body, header, status};
+
+/// An example that runs until this value is dropped.
+struct Example {
+    child: Child,
+    /// Kept open, so that it can go on printing.
+    lines: Lines<BufReader<ChildStdout>>,
+    address: SocketAddr,
+}
+
+fn command(name: &str, arguments: &[&str]) -> Command {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples");
+    path.push(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(path.exists(), "{} is not built: run `cargo build --examples` first", path.display());
+    let mut command = Command::new(path);
+    command.args(arguments).kill_on_drop(true);
+    command
+}
+
+impl Example {
+    /// Starts it, and waits until it says where it listens.
+    async fn start(name: &str, arguments: &[&str]) -> Self {
+        let mut child = command(name, arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next_line().await.unwrap().unwrap();
+        let (_, rest) = first.split_once("http://").unwrap();
+        let address = rest.split(|c: char| !(c.is_ascii_hexdigit() || ".:[]".contains(c))).next().unwrap();
+        let address = address.trim_end_matches('.').parse().unwrap();
+        Self { child, lines, address }
+    }
+
+    async fn wire(&self) -> Wire {
+        Wire::to(self.address).await
+    }
+
+    /// What it says next.
+    async fn line(&mut self) -> String {
+        self.lines.next_line().await.unwrap().unwrap()
+    }
+}
+
+/// Runs it to its end.
+async fn run(name: &str, arguments: &[&str]) -> Output {
+    command(name, arguments).output().await.unwrap()
+}
+
+fn json(answer: &str) -> Value {
+    serde_json::from_str(body(answer)).unwrap()
+}
+
+// ---- the server
+
+const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
+const GLOBEX: &str = "GET /api/hello HTTP/1.1\nx-api-key: demo-globex-key";
+
+#[tokio::test]
+async fn the_server_says_where_to_click_and_what_to_try() {
+    let mut server = Example::start("server", &FREE_PORT).await;
+    let at = format!("http://{}/", server.address);
+    assert_eq!(server.line().await, "");
+    let click = server.line().await;
+    assert!(click.starts_with(&format!("Click:  {at}events/ ")), "{click}");
+    assert_eq!((server.line().await, server.line().await), (String::new(), String::from("Try:")));
+    for _ in 0..3 {
+        let line = server.line().await;
+        assert!(line.contains("curl ") && line.contains(&at), "{line}");
+    }
+
+    let mut wire = server.wire().await;
+    let page = wire.ask("GET /events/ HTTP/1.1").await;
+    assert_eq!((status(&page), header(&page, "content-type")), (200, Some("text/html; charset=utf-8")));
+    for part in ["/events/page.js", "/events/page.css", "/healthz"] {
+        assert_eq!(status(&wire.ask(&format!("GET {part} HTTP/1.1")).await), 200, "{part}");
+    }
+    let without_slash = wire.ask("GET /events HTTP/1.1").await;
+    assert_eq!((status(&without_slash), header(&without_slash, "location")), (308, Some("/events/")));
+}
+
+#[tokio::test]
+async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let mut wire = server.wire().await;
+
+    let hello = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: demo-acme-key").await;
+    assert_eq!((status(&hello), header(&hello, "x-ratelimit")), (200, Some("600")));
+    assert_eq!(body(&hello), r#"{"hello":"acme","remaining":599}"#);
+    let unknown = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: guessed").await;
+    assert_eq!((status(&unknown), header(&unknown, "www-authenticate")), (401, Some("ApiKey")));
+    assert_eq!(status(&wire.ask("GET /api/hello HTTP/1.1").await), 400);
+
+    let log = |key: &str| format!("GET /events/log HTTP/1.1\n{key}");
+    let (as_globex, as_acme) = (log("x-api-key: demo-globex-key"), log("x-api-key: demo-acme-key"));
+    let as_operator = log("x-operator-key: demo-operator-key");
+    for left in (0..60).rev() {
+        let answer = wire.ask(GLOBEX).await;
+        assert_eq!((status(&answer), header(&answer, "x-ratelimit-remaining")), (200, Some(&*left.to_string())));
+    }
+    assert_eq!(json(&wire.ask(&as_globex).await)["events"], Value::Array(Vec::new()));
+
+    let refused = wire.ask(GLOBEX).await;
+    assert_eq!((status(&refused), header(&refused, "content-type")), (429, Some("application/problem+json")));
+    assert_eq!(json(&refused)["violated-policies"][0], "per-minute");
+
+    // the first refusal is there at once
+    let seen = json(&wire.ask(&as_globex).await)["events"].clone();
+    assert_eq!(seen.as_array().unwrap().len(), 1);
+    for (field, value) in [("kind", "rate_limited"), ("tenant", "globex"), ("policy", "per-minute")] {
+        assert_eq!(seen[0][field], value);
+    }
+    assert_eq!((&seen[0]["x-ratelimit"], &seen[0]["x-ratelimit-remaining"]), (&60.into(), &0.into()));
+    let reset: u64 = header(&refused, "x-ratelimit-reset").unwrap().parse().unwrap();
+    assert_eq!(seen[0]["x-ratelimit-reset"], reset);
+    assert_eq!(json(&wire.ask(&as_operator).await)["events"], seen);
+
+    // and nobody else's business
+    assert_eq!(json(&wire.ask(&as_acme).await)["events"], Value::Array(Vec::new()));
+    for (request, expected) in [
+        ("GET /events/log?tenant=globex HTTP/1.1\nx-api-key: demo-acme-key", 403),
+        ("GET /events/log HTTP/1.1\nx-api-key: guessed", 401),
+        ("GET /events/log HTTP/1.1\nx-operator-key: guessed", 401),
+        ("GET /events/log HTTP/1.1", 401),
+        ("GET /events/stream HTTP/1.1", 401),
+    ] {
+        let answer = wire.ask(request).await;
+        assert_eq!(status(&answer), expected, "{request}");
+        assert_eq!(header(&answer, "www-authenticate").is_some(), expected == 401, "{request}");
+    }
+
+    // acme has lost nothing by it
+    let hello = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: demo-acme-key").await;
+    assert_eq!(header(&hello, "x-ratelimit-remaining"), Some("598"));
+}
+
+#[tokio::test]
+async fn the_server_streams_a_refusal_while_it_happens() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let (mut wire, mut stream) = (server.wire().await, server.wire().await);
+    stream.send("GET /events/stream HTTP/1.1\r\nhost: x\r\nx-api-key: demo-globex-key\r\n\r\n").await;
+    assert!(stream.until("\r\n\r\n").await.contains("content-type: text/event-stream"));
+    for _ in 0..61 {
+        wire.ask(GLOBEX).await;
+    }
+    let event = stream.until("\"count\":1}").await;
+    assert!(event.contains("event: rate_limited") && event.contains("\"tenant\":\"globex\""), "{event}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_signal_ends_the_server_and_the_file_has_every_event() {
+    let path = temporary("event-log.jsonl");
+    let mut server = Example::start("server", &["--listen=127.0.0.1:0", "--event-log", path.to_str().unwrap()]).await;
+    let mut wire = server.wire().await;
+    for _ in 0..61 {
+        wire.ask(GLOBEX).await;
+    }
+    drop(wire);
+    let pid = server.child.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    assert!(server.child.wait().await.unwrap().success());
+    let written = fs::read_to_string(&path).unwrap();
+    fs::remove_file(path).unwrap();
+    let line: Value = serde_json::from_str(written.trim_end()).unwrap();
+    assert_eq!((&line["kind"], &line["tenant"]), (&"rate_limited".into(), &"globex".into()));
+}
+
+#[cfg(unix)]
+fn temporary(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("tollgate-{}-{name}", std::process::id()))
+}
+
+#[tokio::test]
+async fn the_server_says_what_is_wrong_with_its_arguments() {
+    for (arguments, code, says) in [
+        (
+            &["--listen", "0.0.0.0:0"][..],
+            2,
+            "the keys of the demo are public, so it listens only on a loopback address",
+        ),
+        (&["--listen=[::]:0"], 2, "only on a loopback address"),
+        (&["--listen", "192.0.2.1:80"], 2, "only on a loopback address"),
+        (&["--listen", "somewhere"], 2, "--listen somewhere: must be an address and a port"),
+        (&["--listen"], 2, "--listen needs a value"),
+        (&["--listen="], 2, "--listen needs a value"),
+        (&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], 2, "--listen is given twice"),
+        (&["--frobnicate"], 2, "--frobnicate: there is no such flag"),
+        (&["--event-log", "/nowhere/at/all/log.jsonl"], 1, "its directory does not exist"),
+    ] {
+        let output = run("server", arguments).await;
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(says), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty());
+    }
+    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    let output = run("server", &["--listen", &taken]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with(&format!("{taken} is in use by another program.")), "{error}");
+
+    let help = run("server", &["--help"]).await;
+    assert!(help.status.success() && String::from_utf8(help.stdout).unwrap().contains("--listen ADDR"));
+}
+
+// ---- the small ones
+
+#[tokio::test]
+async fn tonic_calls_itself_until_its_budget_is_spent() {
+    let output = run("tonic", &[]).await;
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(lines.len(), 7, "{text}");
+    for (line, left) in lines.iter().zip((0..5).rev()) {
+        assert_eq!(*line, format!("acme, call {}: OK, {left} left", 5 - left));
+    }
+    let retry =
+        lines[5].strip_prefix("acme, call 6: RESOURCE_EXHAUSTED, the quota is spent for now; retry in ").unwrap();
+    assert!((1..=60_000).contains(&retry.strip_suffix(" ms").unwrap().parse::<u32>().unwrap()), "{retry}");
+    assert_eq!(lines[6], "globex, call 1: OK, 4 left");
+}
+
+#[tokio::test]
+async fn axum_refuses_by_the_quota_that_is_spent_first() {
+    let example = Example::start("axum", &["127.0.0.1:0"]).await;
+    let mut wire = example.wire().await;
+    let acme = wire.ask("GET /hello HTTP/1.1\nx-api-key: demo-acme-key").await;
+    assert_eq!(body(&acme), r#"{"hello":"acme","remaining":49,"tightest":"per-second"}"#);
+    assert_eq!(status(&wire.ask("GET /hello HTTP/1.1\nx-api-key: guessed").await), 401);
+    assert_eq!(status(&wire.ask("GET /hello HTTP/1.1").await), 400);
+    assert_eq!(body(&wire.ask("GET /healthz HTTP/1.1").await), "ok");
+    let mut sent = 0;
+    let refused = loop {
+        let answer = wire.ask("GET /hello HTTP/1.1\nx-api-key: demo-globex-key").await;
+        sent += 1;
+        if status(&answer) != 200 {
+            break answer;
+        }
+        assert!(sent <= 60, "nothing was refused");
+    };
+    // on a machine that is slow enough, the seconds go by and the minute refuses
+    let policy = if sent == 61 { "per-minute" } else { "per-second" };
+    assert_eq!((status(&refused), &json(&refused)["violated-policies"][0]), (429, &policy.into()));
+    assert!(sent >= 4);
+}
+
+#[tokio::test]
+async fn hyper_limits_each_client_behind_its_proxy() {
+    let example = Example::start("hyper", &["127.0.0.1:0"]).await;
+    let mut wire = example.wire().await;
+    let from = |hops: &str| format!("GET / HTTP/1.1\nx-forwarded-for: {hops}");
+    assert_eq!(body(&wire.ask("GET / HTTP/1.1").await), "hello ip:127.0.0.1\n");
+    for left in (0..5).rev() {
+        let answer = wire.ask(&from("203.0.113.9, 198.51.100.7")).await;
+        assert_eq!(body(&answer), "hello ip:198.51.100.7\n");
+        assert_eq!(header(&answer, "x-ratelimit-remaining"), Some(&*left.to_string()));
+    }
+    // a made-up address further left is no way round; another client is untouched
+    assert_eq!(status(&wire.ask(&from("203.0.113.10, 198.51.100.7")).await), 429);
+    assert_eq!(status(&wire.ask(&from("198.51.100.8")).await), 200);
+}
+
+#[tokio::test]
+async fn own_gate_refuses_writes_and_marks_reads() {
+    let example = Example::start("own_gate", &["127.0.0.1:0"]).await;
+    let mut wire = example.wire().await;
+    let read = wire.ask("GET / HTTP/1.1").await;
+    assert_eq!((body(&read), header(&read, "x-read-only")), ("Read\n", Some("true")));
+    let write = wire.ask("POST / HTTP/1.1\ncontent-length: 0").await;
+    assert_eq!((status(&write), header(&write, "retry-after")), (503, Some("60")));
+    assert_eq!(json(&write)["detail"], "the service is read-only for now");
+    let forced = wire.ask("POST / HTTP/1.1\ncontent-length: 0\nx-force: 1").await;
+    assert_eq!(body(&forced), "ForcedWrite\n");
+}
+
+#[tokio::test]
+async fn own_tenant_source_upgrades_a_customer_without_forgiving() {
+    let example = Example::start("own_tenant_source", &["127.0.0.1:0"]).await;
+    let mut wire = example.wire().await;
+    let with = |token: &str| format!("GET / HTTP/1.1\nauthorization: Bearer {token}");
+    assert_eq!(body(&wire.ask(&with("acme.free.demo")).await), "hello acme: 4 of 5 left, plan free\n");
+    assert_eq!(body(&wire.ask(&with("acme.gold.demo")).await), "hello acme: 48 of 50 left, plan gold\n");
+    let forged = wire.ask(&with("acme.gold.forged")).await;
+    assert_eq!(status(&forged), 401);
+    assert_eq!(header(&forged, "www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    assert_eq!(status(&wire.ask(&with("~anonymous.free.demo")).await), 400);
+    assert_eq!(status(&wire.ask("GET / HTTP/1.1").await), 400);
+}

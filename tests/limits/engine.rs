@@ -1,0 +1,104 @@
+//! What the suite asks of an engine.
+
+use std::time::Duration;
+
+use tollgate::{
+    Clock, Limiter, Moment, Plan, Quotas, RateLimit, Tenant,
+    limit::{Decision, Spend},
+    testing::ManualClock,
+};
+
+/// A limiter under test, and the clock that it takes the time from.
+pub(crate) trait Engine {
+    fn clock(&self) -> &ManualClock;
+    fn check(&self, tenant: &Tenant, units: u32) -> Decision;
+    fn peek(&self, tenant: &Tenant) -> Option<RateLimit>;
+    fn refund(&self, spend: Spend);
+    fn reset(&self, tenant: &Tenant);
+    fn set_plan(&self, tenant: &Tenant, plan: Plan);
+    fn remove_plan(&self, tenant: &Tenant);
+    fn set_default_plan(&self, plan: Plan);
+}
+
+/// What an engine guarantees beside the bound, which all do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claims {
+    /// No refusal unless what was admitted in the last window and one grain before it leaves no room.
+    pub(crate) lower_bound: bool,
+    /// At `reset` a retry is admitted, a nanosecond before it is refused.
+    pub(crate) exact_reset: bool,
+}
+
+impl Claims {
+    pub(crate) const ALL: Self = Self { lower_bound: true, exact_reset: true };
+    pub(crate) const BOUND_AND_RESET: Self = Self { lower_bound: false, exact_reset: true };
+}
+
+/// The engine in memory.
+pub(crate) struct InMemory {
+    pub(crate) limiter: Limiter,
+    clock: ManualClock,
+}
+
+impl InMemory {
+    pub(crate) fn new(clock: ManualClock, plan: impl Into<Plan>) -> Self {
+        Self::of(Limiter::memory(Quotas::new(plan)), clock)
+    }
+
+    pub(crate) fn of(limiter: Limiter, clock: ManualClock) -> Self {
+        Self { limiter: limiter.clock(clock.clone()).unwrap(), clock }
+    }
+
+    /// An engine that has no byte to give: logs of more than two entries get coarser.
+    pub(crate) fn without_memory(clock: ManualClock, plan: impl Into<Plan>) -> Self {
+        let Self { limiter, clock } = Self::new(clock, plan);
+        Self { limiter: limiter.max_bytes(1).unwrap(), clock }
+    }
+}
+
+impl Engine for InMemory {
+    fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    fn check(&self, tenant: &Tenant, units: u32) -> Decision {
+        self.limiter.check(tenant, units)
+    }
+
+    fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
+        self.limiter.peek(tenant)
+    }
+
+    fn refund(&self, spend: Spend) {
+        self.limiter.refund(spend);
+    }
+
+    fn reset(&self, tenant: &Tenant) {
+        self.limiter.reset(tenant);
+    }
+
+    fn set_plan(&self, tenant: &Tenant, plan: Plan) {
+        self.limiter.quotas().set(tenant.clone(), plan);
+    }
+
+    fn remove_plan(&self, tenant: &Tenant) {
+        self.limiter.quotas().remove(tenant);
+    }
+
+    fn set_default_plan(&self, plan: Plan) {
+        self.limiter.quotas().set_default(plan);
+    }
+}
+
+pub(crate) fn tenant(name: &str) -> Tenant {
+    Tenant::parse(name).unwrap()
+}
+
+/// Moves the clock to a moment that lies ahead.
+pub(crate) fn advance_to(clock: &ManualClock, moment: Moment) {
+    clock.advance(moment.since(clock.now()));
+}
+
+pub(crate) const fn nanos(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}

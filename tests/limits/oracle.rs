@@ -1,0 +1,132 @@
+//! The exact log of what was admitted: slow and obviously right.
+
+use tollgate::Moment;
+
+use crate::schedule::{PlanSpec, QuotaSpec, RuleSpec};
+
+/// Two kinds of time: `clock` is what the engine is shown, `real` only ever grows, so a step back of the clock is no
+/// progress of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub(crate) struct Now {
+    pub(crate) clock: u64,
+    pub(crate) real: u64,
+}
+
+/// Everything one tenant was admitted.
+#[derive(Debug)]
+pub(crate) struct Log {
+    admitted: Vec<Admitted>,
+    /// The latest plan that limits.
+    limits: Vec<QuotaSpec>,
+    changes: u64,
+    /// The longest grain of any plan so far, with what a long window may add to it by rounding.
+    slack: u64,
+    /// What was spent up to here may count as spent up to here.
+    blurred_until: u64,
+}
+
+#[derive(Debug)]
+struct Admitted {
+    at: Now,
+    /// Units that must count, and in the quotas of which names.
+    must: u32,
+    names: [bool; 3],
+    /// Units that may count.
+    may: u32,
+    changes_before: u64,
+}
+
+impl Log {
+    pub(crate) fn new(plan: &PlanSpec) -> Self {
+        let mut log = Self { admitted: Vec::new(), limits: Vec::new(), changes: 0, slack: 0, blurred_until: 0 };
+        log.limits = plan.quotas().to_vec();
+        log.widen_slack();
+        log
+    }
+
+    /// Adds what was admitted, and returns its place in the log.
+    pub(crate) fn add(&mut self, now: Now, units: u32) -> usize {
+        let mut names = [false; 3];
+        for quota in self.limits.iter().filter(|quota| !quota.shadow) {
+            names[quota.name] = true;
+        }
+        let (must, may, changes_before) = (units, units, self.changes);
+        self.admitted.push(Admitted { at: now, must, names, may, changes_before });
+        self.admitted.len() - 1
+    }
+
+    /// What was refunded was never admitted. The engine may still count it if the plan has changed since.
+    pub(crate) fn refund(&mut self, place: usize) {
+        let entry = &mut self.admitted[place];
+        entry.must = 0;
+        if entry.changes_before == self.changes {
+            entry.may = 0;
+        }
+    }
+
+    pub(crate) fn void(&mut self) {
+        for entry in &mut self.admitted {
+            (entry.must, entry.may) = (0, 0);
+        }
+    }
+
+    /// From here on moments may be counted as late as `clock`.
+    pub(crate) fn blur(&mut self, clock: u64) {
+        self.blurred_until = self.blurred_until.max(clock);
+    }
+
+    /// Another plan. A quota goes on with what the quota of its name counts, or where one quota replaces one; what
+    /// has left under the old plan is not remembered, and another rule starts from what counts.
+    pub(crate) fn change_plan(&mut self, now: Now, latest_clock: u64, plan: &PlanSpec) {
+        self.changes += 1;
+        let PlanSpec::Limited(new) = plan else { return };
+        let old = std::mem::replace(&mut self.limits, new.clone());
+        self.widen_slack();
+        for entry in &mut self.admitted {
+            let names = std::mem::take(&mut entry.names);
+            for is in new {
+                let was = match (&*old, &**new) {
+                    ([was], [_]) => Some(was),
+                    _ => old.iter().find(|was| was.name == is.name),
+                };
+                if let Some(was) = was
+                    && matches!((was.rule, is.rule), (RuleSpec::Window { .. }, RuleSpec::Window { .. }))
+                {
+                    entry.names[is.name] = names[was.name] && now.real - entry.at.real < was.window;
+                }
+            }
+        }
+        if old.iter().chain(new).any(|quota| quota.grain().is_none()) {
+            self.blur(latest_clock);
+        }
+    }
+
+    /// Units that must count against this quota: spent less than a window ago.
+    pub(crate) fn must_count(&self, quota: &QuotaSpec, now: Now) -> u64 {
+        let counts = |entry: &&Admitted| entry.names[quota.name] && now.real - entry.at.real < quota.window;
+        self.admitted.iter().filter(counts).map(|entry| u64::from(entry.must)).sum()
+    }
+
+    /// Units that may count: an entry of the engine's log lives for a window after its last unit, and spans less than
+    /// a grain, so a unit counts for less than a window and a grain. `None` where the past is blurred.
+    pub(crate) fn may_count(&self, quota: &QuotaSpec, now: Now) -> Option<u64> {
+        let lives = quota.window.saturating_add(self.slack);
+        if self.blurred_until > 0 && now.clock < self.blurred_until.saturating_add(lives) {
+            return None;
+        }
+        let counts = |entry: &&Admitted| entry.at.clock.saturating_add(lives) > now.clock;
+        Some(self.admitted.iter().filter(counts).map(|entry| u64::from(entry.may)).sum())
+    }
+
+    pub(crate) fn admissions(&self) -> impl ExactSizeIterator<Item = Moment> {
+        self.admitted.iter().map(|entry| Moment::from_nanos(entry.at.clock))
+    }
+
+    fn widen_slack(&mut self) {
+        for grain in self.limits.iter().filter_map(QuotaSpec::grain) {
+            // the length of an entry is kept in 32 bits, rounded up: at most one more of these for each new plan
+            let tick = if grain >> 32 == 0 { 0 } else { grain >> 31 };
+            self.slack = self.slack.max(grain) + tick;
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! What bends the promise, and how: the rows of the table in the docs, one by one.
+//!
+//! Two of them belong to other engines: the engine in memory forgets with its process, and cannot lose its data
+//! otherwise.
+
+use std::{convert::Infallible, time::Duration};
+
+use http::{HeaderMap, Request, Response, StatusCode};
+use tollgate::{
+    Clock, EventLog, Limiter, Plan, Quota, Quotas, RateLimitLayer,
+    event::{Event, EventKind, Mode, Query},
+    limit::{Decision, RefusalReason, Spend},
+    tenant::HeaderTenant,
+    testing::ManualClock,
+};
+use tower::{Layer, Service, ServiceExt};
+
+use crate::engine::{Engine, InMemory, nanos, tenant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn per_minute(limit: u32) -> Quota {
+    Quota::per_minute(limit).unwrap()
+}
+
+fn spend(engine: &impl Engine, name: &str, units: u32) -> Option<Spend> {
+    match engine.check(&tenant(name), units) {
+        Decision::Admitted(admission) => Some(admission.spend),
+        Decision::Refused(_) => None,
+    }
+}
+
+fn remaining(engine: &impl Engine, name: &str) -> u32 {
+    engine.peek(&tenant(name)).unwrap().remaining()
+}
+
+/// A limiter on a clock of its own, and its log.
+fn logged(quotas: impl Into<Plan>) -> (InMemory, EventLog) {
+    let log = EventLog::new();
+    let limiter = Limiter::memory(Quotas::new(quotas)).events(log.clone()).unwrap();
+    (InMemory::of(limiter, ManualClock::new()), log)
+}
+
+fn events(log: &EventLog, kind: EventKind) -> Vec<Event> {
+    log.read(&Query::new().kind(kind)).events
+}
+
+fn layer(limiter: &Limiter) -> RateLimitLayer {
+    RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone())
+}
+
+/// One request of acme through `layers`, to a service that answers with `status`.
+async fn send<L>(layer: &L, status: u16) -> (StatusCode, HeaderMap)
+where
+    L: Layer<Answering>,
+    L::Service: Service<Request<()>, Response = Response<String>, Error = Infallible>,
+{
+    let request = Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+    let answer = layer.layer(Answering(status)).oneshot(request).await.unwrap();
+    (answer.status(), answer.headers().clone())
+}
+
+#[derive(Clone)]
+struct Answering(u16);
+
+impl Service<Request<()>> for Answering {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let mut response = Response::new(String::new());
+        *response.status_mut() = StatusCode::from_u16(self.0).unwrap();
+        std::future::ready(Ok(response))
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap())
+}
+
+#[test]
+fn a_quota_lowered_live_admits_nothing_until_there_is_room_under_it() {
+    let (engine, _) = logged(per_minute(10));
+    for _ in 0..8 {
+        assert!(spend(&engine, "acme", 1).is_some());
+        engine.clock().advance(SECOND);
+    }
+    engine.set_default_plan(per_minute(5).into());
+    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 1) else { panic!("admitted") };
+    // 8 are spent: four of them must have come back, the last of which was spent in the third second
+    let reset = refusal.rate_limit.unwrap().reset();
+    assert_eq!(reset.as_nanos(), 63_000_000_000);
+    engine.clock().set(reset - nanos(1));
+    assert!(spend(&engine, "acme", 1).is_none());
+    engine.clock().set(reset);
+    assert!(spend(&engine, "acme", 1).is_some());
+    assert!(spend(&engine, "acme", 1).is_none());
+    engine.set_default_plan(per_minute(20).into());
+    assert_eq!(remaining(&engine, "acme"), 15, "raised: at once more");
+}
+
+#[test]
+fn a_tenant_denied_or_unlimited_for_a_while_has_spent_what_it_has_spent() {
+    for meanwhile in [Plan::denied(), Plan::unlimited()] {
+        let (engine, _) = logged(per_minute(3));
+        let acme = tenant("acme");
+        spend(&engine, "acme", 3).unwrap();
+        engine.set_plan(&acme, meanwhile.clone());
+        _ = engine.check(&acme, 1);
+        engine.set_plan(&acme, Plan::denied());
+        _ = engine.check(&acme, 1);
+        engine.remove_plan(&acme);
+        assert!(spend(&engine, "acme", 1).is_none(), "after {meanwhile:?}");
+        engine.clock().advance(60 * SECOND);
+        assert!(spend(&engine, "acme", 3).is_some());
+    }
+}
+
+#[test]
+fn a_refusal_that_has_passed_does_not_come_back_when_the_clock_steps_back() {
+    let (engine, _) = logged(per_minute(3));
+    spend(&engine, "acme", 3).unwrap();
+    assert!(spend(&engine, "acme", 1).is_none());
+    engine.clock().advance(60 * SECOND);
+    spend(&engine, "acme", 3).unwrap();
+    engine.clock().set(engine.clock().now() - nanos(1));
+    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 1) else { panic!("admitted") };
+    assert_eq!(refusal.rate_limit.unwrap().reset().as_nanos(), 120_000_000_000);
+}
+
+#[test]
+fn another_rule_starts_from_what_counts() {
+    let plans: [Plan; 3] = [
+        per_minute(10).into(),
+        Quota::fixed(10, 60 * SECOND).unwrap().into(),
+        Quota::smooth(10, 60 * SECOND, 10).unwrap().into(),
+    ];
+    for (from, to) in plans.iter().flat_map(|from| plans.iter().map(move |to| (from, to))) {
+        let (engine, _) = logged(from.clone());
+        spend(&engine, "acme", 7).unwrap();
+        engine.set_default_plan(to.clone());
+        assert_eq!(remaining(&engine, "acme"), 3, "from {from:?} to {to:?}");
+    }
+}
+
+#[test]
+fn a_smooth_quota_lowered_below_what_is_spent_rises_when_a_unit_fits() {
+    let (engine, _) = logged(Quota::smooth(1, SECOND, 20).unwrap());
+    spend(&engine, "acme", 20).unwrap();
+    engine.set_default_plan(Quota::smooth(1, SECOND, 5).unwrap().into());
+    let told = engine.peek(&tenant("acme")).unwrap();
+    assert_eq!((told.remaining(), told.wait()), (0, 16 * SECOND));
+    engine.clock().set(told.reset());
+    assert_eq!(remaining(&engine, "acme"), 1);
+}
+
+#[test]
+fn a_refund_takes_from_the_spends_own_entry_or_an_older_one() {
+    let (engine, _) = logged(per_minute(3));
+    let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
+    let first = spend(&engine, "acme", 1).unwrap();
+    at(10);
+    let second = spend(&engine, "acme", 1).unwrap();
+    at(20);
+    spend(&engine, "acme", 1).unwrap();
+    at(30);
+    engine.refund(first);
+    assert!(spend(&engine, "acme", 1).is_some(), "a refund makes room at once");
+    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 1) else { panic!("admitted") };
+    assert_eq!(refusal.rate_limit.unwrap().wait(), 40 * SECOND, "newer entries stay whole");
+    at(75);
+    assert_eq!(remaining(&engine, "acme"), 1);
+    engine.refund(second);
+    assert_eq!(remaining(&engine, "acme"), 1, "what is gone already is not given back again");
+}
+
+#[test]
+fn a_refund_of_what_was_voided_gives_nothing() {
+    let plans: [Plan; 3] = [
+        per_minute(10).into(),
+        Quota::fixed(10, 60 * SECOND).unwrap().into(),
+        Quota::smooth(10, 60 * SECOND, 10).unwrap().into(),
+    ];
+    for plan in plans {
+        let (engine, _) = logged(plan.clone());
+        let voided = spend(&engine, "acme", 10).unwrap();
+        engine.reset(&tenant("acme"));
+        let newer = spend(&engine, "acme", 10).unwrap();
+        engine.refund(voided);
+        assert!(spend(&engine, "acme", 1).is_none(), "{plan:?}");
+        engine.refund(newer);
+        assert_eq!(remaining(&engine, "acme"), 10);
+    }
+}
+
+#[tokio::test]
+async fn a_rule_on_the_response_reserves_first_and_settles_then() {
+    let (InMemory { limiter, .. }, _) = logged(per_minute(2));
+    let failures = layer(&limiter).charge_if(|status, _| status.is_client_error());
+    let left = |headers: &HeaderMap| header(headers, "x-ratelimit-remaining").unwrap().to_owned();
+    let (_, headers) = send(&failures, 200).await;
+    assert_eq!(left(&headers), "2", "the headers show what was given back");
+    let (_, headers) = send(&failures, 404).await;
+    assert_eq!(left(&headers), "1");
+    let but_server_errors = layer(&limiter).refund_if(|status, _| status.is_server_error());
+    assert_eq!(left(&send(&but_server_errors, 500).await.1), "1");
+
+    // a request in flight holds its unit, so none can slip past it
+    let request = || Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+    let in_flight = failures.layer(Answering(200)).call(request());
+    assert_eq!(send(&failures, 200).await.0, StatusCode::TOO_MANY_REQUESTS);
+    drop(in_flight);
+    assert_eq!(send(&failures, 200).await.0, StatusCode::TOO_MANY_REQUESTS, "it stays spent");
+}
+
+#[test]
+fn a_reset_by_an_operator_voids_the_past_and_is_logged() {
+    let (engine, log) = logged(per_minute(2));
+    spend(&engine, "acme", 2).unwrap();
+    assert!(spend(&engine, "acme", 1).is_none());
+    engine.reset(&tenant("acme"));
+    assert!(spend(&engine, "acme", 2).is_some());
+    let logged = events(&log, EventKind::TenantReset);
+    assert_eq!(logged.iter().map(|event| event.tenant.clone()).collect::<Vec<_>>(), [Some(tenant("acme"))]);
+}
+
+#[tokio::test]
+async fn a_shadow_quota_logs_and_marks_what_it_would_refuse() {
+    let shadow = per_minute(1).named("trial").unwrap().shadow();
+    for (plan, shown) in
+        [(Plan::from(shadow), [None, None]), (Plan::new([shadow, per_minute(5)]).unwrap(), [Some("5"), Some("3")])]
+    {
+        let (engine, log) = logged(plan);
+        let layer = layer(&engine.limiter);
+        assert_eq!(header(&send(&layer, 200).await.1, "x-ratelimit-would-refuse"), None);
+        let (status, headers) = send(&layer, 200).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(header(&headers, "x-ratelimit-would-refuse"), Some("trial"));
+        assert_eq!(["x-ratelimit-limit", "x-ratelimit-remaining"].map(|n| header(&headers, n)), shown);
+        let events = events(&log, EventKind::RateLimited);
+        assert_eq!(
+            events.iter().map(|event| (event.mode, event.policy)).collect::<Vec<_>>(),
+            [(Mode::Shadow, Some("trial"))]
+        );
+        // what it would have refused is not spent there: only the first counts
+        engine.clock().advance(30 * SECOND);
+        send(&layer, 200).await;
+        engine.clock().advance(30 * SECOND);
+        assert_eq!(header(&send(&layer, 200).await.1, "x-ratelimit-would-refuse"), None);
+    }
+}
+
+#[test]
+fn at_the_cap_named_tenants_have_room_and_others_share_buckets() {
+    const BUCKETS: usize = 4096;
+    let (engine, log) = logged(per_minute(1));
+    let InMemory { limiter, .. } = engine;
+    let engine = InMemory::of(limiter.max_tenants(3).unwrap(), ManualClock::new());
+    engine.set_plan(&tenant("named"), per_minute(2).into());
+    let early = ["early-1", "early-2"];
+    assert!(early.iter().all(|name| spend(&engine, name, 1).is_some()));
+    assert!(events(&log, EventKind::OverflowBegan).is_empty());
+
+    let strangers = || (0..3 * BUCKETS).map(|number| format!("stranger-{number}"));
+    let admitted = strangers().filter(|name| spend(&engine, name, 1).is_some()).count();
+    assert!((BUCKETS / 2..=BUCKETS).contains(&admitted), "{admitted}");
+    assert_eq!(engine.limiter.tenants(), 2 + admitted);
+    assert_eq!(events(&log, EventKind::OverflowBegan).len(), 1);
+    assert!(spend(&engine, "named", 2).is_some(), "room is kept for it");
+    assert!(early.iter().all(|name| spend(&engine, name, 1).is_none()), "nothing is forgotten");
+    assert!(strangers().all(|name| spend(&engine, &name, 1).is_none()));
+}
+
+#[test]
+fn a_tenant_leaves_its_bucket_only_when_nothing_is_spent_there() {
+    let (engine, _) = logged(Quota::per_hour(1).unwrap());
+    let InMemory { limiter, .. } = engine;
+    let engine = InMemory::of(limiter.max_tenants(1).unwrap(), ManualClock::new());
+    let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
+    spend(&engine, "early", 1).unwrap();
+    at(1_800);
+    spend(&engine, "late", 1).unwrap();
+    assert_eq!(engine.limiter.tenants(), 2);
+    // the early one is idle after an hour and is swept, so there is room
+    for step in 0..300 {
+        at(3_600 + 5 * step);
+        assert!(spend(&engine, "late", 1).is_none(), "it still counts in the bucket");
+    }
+    assert_eq!(engine.limiter.tenants(), 1);
+    at(5_400);
+    assert!(spend(&engine, "late", 1).is_some());
+    assert!(spend(&engine, "late", 1).is_none());
+}
+
+#[tokio::test]
+async fn a_request_that_costs_more_than_the_quota_is_told_that_no_retry_helps() {
+    let (engine, log) =
+        logged(Plan::new([per_minute(5), Quota::per_day(100).unwrap().named("daily").unwrap()]).unwrap());
+    let (status, headers) = send(&layer(&engine.limiter).cost(|_| 6), 200).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&headers, "x-ratelimit-limit"), Some("5"));
+    assert_eq!(header(&headers, "x-ratelimit-remaining"), Some("5"));
+    assert_eq!(header(&headers, "x-ratelimit-reset"), None);
+    assert_eq!(header(&headers, "retry-after"), None);
+    assert_eq!(events(&log, EventKind::QuotaImpossible).len(), 1);
+    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 6) else { panic!("admitted") };
+    assert_eq!(refusal.reason, RefusalReason::Impossible);
+    assert_eq!(remaining(&engine, "acme"), 5);
+}
+
+#[tokio::test]
+async fn a_request_through_two_layers_of_one_limiter_is_charged_once() {
+    let (engine, _) = logged(per_minute(10));
+    let twice = tower::layer::util::Stack::new(layer(&engine.limiter), layer(&engine.limiter));
+    let (_, headers) = send(&twice, 200).await;
+    assert_eq!(header(&headers, "x-ratelimit-remaining"), Some("9"));
+    assert_eq!(remaining(&engine, "acme"), 9);
+    // another limiter is another budget
+    let (other, _) = logged(per_minute(10));
+    let both = tower::layer::util::Stack::new(layer(&engine.limiter), layer(&other.limiter));
+    send(&both, 200).await;
+    assert_eq!((remaining(&engine, "acme"), remaining(&other, "acme")), (8, 9));
+}
+
+#[tokio::test]
+async fn with_several_quotas_headers_speak_of_the_one_that_refused_else_of_the_tightest() {
+    let burst = Quota::new(3, 10 * SECOND).unwrap().named("burst").unwrap();
+    let (engine, _) = logged(Plan::new([burst, per_minute(4).named("minute").unwrap()]).unwrap());
+    let layer = layer(&engine.limiter);
+    let shown = |headers: &HeaderMap| {
+        let shown = ["limit", "remaining", "reset"].map(|n| format!("x-ratelimit-{n}"));
+        shown.map(|name| header(headers, &name).unwrap().to_owned())
+    };
+    engine.clock().advance(Duration::from_millis(500));
+    for remaining in ["2", "1", "0"] {
+        let (_, headers) = send(&layer, 200).await;
+        assert_eq!(shown(&headers), ["3", remaining, "1000000011"]);
+    }
+    let (status, headers) = send(&layer, 200).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(shown(&headers), ["3", "0", "1000000011"]);
+    assert_eq!(header(&headers, "retry-after"), Some("10"));
+    engine.clock().advance(10 * SECOND);
+    let (_, headers) = send(&layer, 200).await;
+    assert_eq!(shown(&headers), ["4", "0", "1000000061"]);
+    let (status, headers) = send(&layer, 200).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(shown(&headers), ["4", "0", "1000000061"]);
+    assert_eq!(header(&headers, "retry-after"), Some("50"));
+}
+
+#[test]
+fn of_quotas_with_as_much_left_the_reset_is_the_one_that_helps() {
+    let burst = Quota::new(4, 10 * SECOND).unwrap().named("burst").unwrap();
+    let (engine, _) = logged(Plan::new([burst, per_minute(4)]).unwrap());
+    spend(&engine, "acme", 1).unwrap();
+    let told = engine.peek(&tenant("acme")).unwrap();
+    assert_eq!((told.remaining(), told.wait()), (3, 60 * SECOND));
+}
+
+/// A retry that waits for the whole seconds of the header is admitted; one a second earlier is not.
+#[tokio::test]
+async fn the_headers_round_the_reset_up_and_retry_after_is_never_0() {
+    let (engine, _) = logged(per_minute(1));
+    let layer = layer(&engine.limiter);
+    let clock = engine.clock();
+    clock.advance(Duration::from_millis(250));
+    send(&layer, 200).await;
+    for (wait, after) in [(60_000_000_000_u64, "60"), (59_000_000_001, "60"), (1_000_000, "1"), (1, "1")] {
+        clock.set(tollgate::Moment::from_nanos(60_250_000_000 - wait));
+        let (status, headers) = send(&layer, 200).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(header(&headers, "retry-after"), Some(after), "{wait} ns before");
+        assert_eq!(header(&headers, "x-ratelimit-reset"), Some("1000000061"));
+    }
+    clock.set(tollgate::Moment::from_nanos(60_250_000_000));
+    assert_eq!(send(&layer, 200).await.0, StatusCode::OK);
+}

@@ -1,0 +1,443 @@
+//! The rate limit mounted in real servers, seen from the other end of a socket.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
+mod wire;
+
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
+
+use axum::{Router, http::StatusCode, routing::get};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tollgate::{
+    ApiKeys, HeaderStyle, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimitLayer, StatusOnly, Tenant,
+    tenant::HeaderTenant, testing::ManualClock,
+};
+use tonic::{
+    Code,
+    metadata::AsciiMetadataValue,
+    transport::{Endpoint, Server, server::TcpIncoming},
+};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tower::{Layer, service_fn};
+use wire::{Wire, body, header, sorted, status};
+
+// ---- servers
+
+/// A server on a port of its own, which ends with this value.
+struct Running {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn hyper(limit: RateLimitLayer<ProblemJson>) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = limit.layer(service_fn(async |_: Request<Incoming>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    }));
+    let task = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(service.clone());
+            tokio::spawn(async move {
+                let server = auto::Builder::new(TokioExecutor::new());
+                let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    Running { address, task }
+}
+
+async fn axum(app: Router) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    Running { address, task: tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }) }
+}
+
+async fn tonic(limit: RateLimitLayer) -> Running {
+    let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = incoming.local_addr().unwrap();
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().layer(limit).add_service(health).serve_with_incoming(incoming);
+    Running { address, task: tokio::spawn(async move { server.await.unwrap() }) }
+}
+
+fn router() -> Router {
+    Router::new().route("/", get(async || "hello").post(async |body: String| body))
+}
+
+// ---- limits
+
+fn limiter(plan: impl Into<Plan>) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new();
+    (Limiter::memory(Quotas::new(plan)).clock(clock.clone()).unwrap(), clock)
+}
+
+fn per_minute(limit: u32) -> Quota {
+    Quota::per_minute(limit).unwrap().named("per-minute").unwrap()
+}
+
+fn by_header(limiter: &Limiter) -> RateLimitLayer {
+    RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone())
+}
+
+/// A whole answer that is written with indentation.
+fn whole(text: &str) -> String {
+    let lines: Vec<&str> = text.trim().lines().map(str::trim).collect();
+    let text = lines.join("\n");
+    sorted(&if text.contains("\n\n") { text } else { format!("{text}\n\n") })
+}
+
+const ACME: &str = "GET / HTTP/1.1\nx-tenant: acme";
+
+async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock, content_type: &str) {
+    // so that no reset falls on a whole second
+    clock.advance(Duration::from_millis(250));
+    let mut wire = Wire::to(server.address).await;
+    let first = wire.ask(ACME).await;
+    let content_type = format!("content-type: {content_type}\n");
+    let content_type = if content_type.contains("none") { "" } else { &content_type };
+    assert_eq!(
+        first,
+        whole(&format!(
+            "HTTP/1.1 200 OK
+            {content_type}x-ratelimit-remaining: 599
+            x-ratelimit: 600
+            x-ratelimit-limit: 600
+            x-ratelimit-reset: 1000000061
+            content-length: 5
+
+            hello"
+        ))
+    );
+    for left in (300..599).rev() {
+        assert_eq!(header(&wire.ask(ACME).await, "x-ratelimit-remaining").unwrap(), left.to_string());
+    }
+    clock.advance(Duration::from_millis(30_500));
+    for _ in 0..300 {
+        assert_eq!(status(&wire.ask(ACME).await), 200);
+    }
+
+    let refused = whole(
+        r#"HTTP/1.1 429 Too Many Requests
+        content-type: application/problem+json
+        x-ratelimit-remaining: 0
+        x-ratelimit: 600
+        x-ratelimit-limit: 600
+        x-ratelimit-reset: 1000000061
+        retry-after: 30
+        content-length: 206
+
+        {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"the quota is spent for now","kind":"rate_limited","violated-policies":["per-minute"]}"#,
+    );
+    for _ in 0..3 {
+        assert_eq!(wire.ask(ACME).await, refused);
+    }
+
+    // another tenant, on the same connection, is untouched
+    let other = wire.ask("GET / HTTP/1.1\nx-tenant: globex").await;
+    assert_eq!((status(&other), header(&other, "x-ratelimit-remaining")), (200, Some("599")));
+
+    // HEAD is told the same, without the body
+    let head = wire.ask("HEAD / HTTP/1.1\nx-tenant: acme").await;
+    assert_eq!(head, refused.split_inclusive("\n\n").next().unwrap());
+
+    // one millisecond before the reset; at it
+    clock.advance(Duration::from_millis(29_499));
+    let before = wire.ask(ACME).await;
+    assert_eq!((status(&before), header(&before, "retry-after")), (429, Some("1")));
+    clock.advance(Duration::from_millis(1));
+    let after = wire.ask(ACME).await;
+    assert_eq!((status(&after), header(&after, "x-ratelimit-remaining")), (200, Some("299")));
+}
+
+#[tokio::test]
+async fn hyper_refuses_the_601st_request_in_a_minute() {
+    let (limiter, clock) = limiter(per_minute(600));
+    let server = hyper(by_header(&limiter).respond_with(ProblemJson)).await;
+    the_601st_in_a_minute_is_refused(&server, &clock, "none").await;
+}
+
+#[tokio::test]
+async fn axum_refuses_the_601st_request_in_a_minute() {
+    let (limiter, clock) = limiter(per_minute(600));
+    let server = axum(router().layer(by_header(&limiter).respond_with(ProblemJson))).await;
+    the_601st_in_a_minute_is_refused(&server, &clock, "text/plain; charset=utf-8").await;
+}
+
+#[tokio::test]
+async fn a_real_grpc_client_sees_resource_exhausted_and_when_to_come_back() {
+    let (limiter, clock) = limiter(per_minute(600));
+    let server = tonic(by_header(&limiter)).await;
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+    let mut client = HealthClient::new(endpoint.connect().await.unwrap());
+    let call = |tenant| {
+        let mut request = tonic::Request::new(HealthCheckRequest::default());
+        request.metadata_mut().insert("x-tenant", AsciiMetadataValue::from_static(tenant));
+        request
+    };
+    for left in (0..600).rev() {
+        let reply = client.check(call("acme")).await.unwrap();
+        assert_eq!(reply.metadata().get("x-ratelimit-remaining").unwrap(), &left.to_string());
+    }
+    clock.advance(Duration::from_micros(29_999_500));
+    for _ in 0..3 {
+        let refused = client.check(call("acme")).await.unwrap_err();
+        assert_eq!((refused.code(), refused.message()), (Code::ResourceExhausted, "the quota is spent for now"));
+        for (name, value) in [
+            ("grpc-retry-pushback-ms", "30001"),
+            ("retry-after", "31"),
+            ("x-ratelimit", "600"),
+            ("x-ratelimit-limit", "600"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1000000060"),
+        ] {
+            assert_eq!(refused.metadata().get(name).unwrap(), value, "{name}");
+        }
+    }
+    assert!(client.check(call("globex")).await.is_ok());
+    assert_eq!(client.check(call("no good name")).await.unwrap_err().code(), Code::InvalidArgument);
+    clock.advance(Duration::from_micros(30_000_500));
+    assert!(client.check(call("acme")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_grpc_refusal_is_trailers_only() {
+    let (limiter, _clock) = limiter(per_minute(1));
+    let server = tonic(by_header(&limiter)).await;
+    let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
+    let call = || {
+        Request::post(format!("http://{}/grpc.health.v1.Health/Check", server.address))
+            .header("content-type", "application/grpc")
+            .header("x-tenant", "acme")
+            .body(Empty::new())
+            .unwrap()
+    };
+    client.request(call()).await.unwrap();
+    let refused = client.request(call()).await.unwrap();
+    let fields = refused.headers().iter().map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()));
+    assert_eq!(
+        sorted(&format!("{}\n{}\n", refused.status().as_u16(), fields.collect::<String>())),
+        whole(
+            "200
+            content-type: application/grpc
+            grpc-status: 8
+            grpc-message: the quota is spent for now
+            x-ratelimit-remaining: 0
+            x-ratelimit: 1
+            x-ratelimit-limit: 1
+            x-ratelimit-reset: 1000000060
+            retry-after: 60
+            grpc-retry-pushback-ms: 60000"
+        )
+    );
+    assert!(refused.body().is_end_stream(), "nothing follows the headers");
+    let rest = refused.into_body().collect().await.unwrap();
+    assert!(rest.trailers().is_none(), "all of it stands in the headers");
+    assert_eq!(rest.to_bytes(), "");
+}
+
+// ---- one budget
+
+#[tokio::test]
+async fn two_routes_with_a_layer_each_share_the_budget_of_one_limiter() {
+    let (limiter, _clock) = limiter(per_minute(600));
+    let app = Router::new()
+        .route("/a", get(async || "a").layer(by_header(&limiter)))
+        .route("/b", get(async || "b").layer(by_header(&limiter)));
+    let server = axum(app).await;
+    let mut wire = Wire::to(server.address).await;
+    let (a, b) = ("GET /a HTTP/1.1\nx-tenant: acme", "GET /b HTTP/1.1\nx-tenant: acme");
+    for pair in 0..300 {
+        assert_eq!(header(&wire.ask(a).await, "x-ratelimit-remaining").unwrap(), (599 - 2 * pair).to_string());
+        assert_eq!(header(&wire.ask(b).await, "x-ratelimit-remaining").unwrap(), (598 - 2 * pair).to_string());
+    }
+    assert_eq!(status(&wire.ask(a).await), 429);
+    assert_eq!(status(&wire.ask(b).await), 429);
+}
+
+#[tokio::test]
+async fn a_request_through_two_layers_of_one_limiter_is_charged_once() {
+    let (limiter, _clock) = limiter(per_minute(600));
+    let app = router().layer(by_header(&limiter)).layer(by_header(&limiter));
+    let server = axum(app).await;
+    let mut wire = Wire::to(server.address).await;
+    assert_eq!(header(&wire.ask(ACME).await, "x-ratelimit-remaining"), Some("599"));
+    assert_eq!(header(&wire.ask(ACME).await, "x-ratelimit-remaining"), Some("598"));
+    assert_eq!(limiter.peek(&Tenant::parse("acme").unwrap()).unwrap().remaining(), 598);
+}
+
+#[tokio::test]
+async fn connections_at_once_get_no_more_than_the_budget() {
+    let (limiter, _clock) = limiter(per_minute(100));
+    let server = axum(router().layer(by_header(&limiter))).await;
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let address = server.address;
+            tokio::spawn(async move {
+                let mut wire = Wire::to(address).await;
+                let mut admitted = 0;
+                for _ in 0..40 {
+                    admitted += u32::from(status(&wire.ask(ACME).await) == 200);
+                }
+                admitted
+            })
+        })
+        .collect();
+    let mut admitted = 0;
+    for client in clients {
+        admitted += client.await.unwrap();
+    }
+    assert_eq!(admitted, 100);
+}
+
+// ---- whose request it is
+
+#[tokio::test]
+async fn a_request_that_names_no_usable_tenant_is_a_400_and_takes_no_room() {
+    let (limiter, _clock) = limiter(per_minute(600));
+    let server = axum(router().layer(by_header(&limiter).respond_with(ProblemJson))).await;
+    let mut wire = Wire::to(server.address).await;
+    assert_eq!(
+        wire.ask("GET / HTTP/1.1").await,
+        whole(
+            r#"HTTP/1.1 400 Bad Request
+            content-type: application/problem+json
+            content-length: 130
+
+            {"type":"about:blank","title":"Bad Request","status":400,"detail":"the request does not say whose it is","kind":"invalid_request"}"#
+        )
+    );
+    let huge = "x".repeat(10_000);
+    for spoofed in ["ip:192.0.2.1", "~anonymous", "~bucket-1", "acme, globex", "a b", "<script>", "", &huge] {
+        let answer = wire.ask(&format!("GET / HTTP/1.1\nx-tenant: {spoofed}")).await;
+        assert_eq!(status(&answer), 400, "{spoofed}");
+        assert!(spoofed.is_empty() || !answer.contains(spoofed), "nothing of the request is echoed");
+    }
+    let twice = wire.ask("GET / HTTP/1.1\nx-tenant: acme\nx-tenant: globex").await;
+    assert_eq!(status(&twice), 400);
+    assert_eq!(limiter.tenants(), 0);
+    assert_eq!(status(&wire.ask(ACME).await), 200);
+    assert_eq!(limiter.tenants(), 1);
+}
+
+#[tokio::test]
+async fn an_unknown_api_key_is_a_401_with_a_challenge_and_takes_no_room() {
+    let (limiter, _clock) = limiter(per_minute(600));
+    let keys = ApiKeys::new("x-api-key").unwrap().key("demo-acme-key", "acme").unwrap();
+    let limit = RateLimitLayer::new(keys, limiter.clone());
+    let server = axum(router().layer(limit.respond_with(ProblemJson))).await;
+    let mut wire = Wire::to(server.address).await;
+    for guess in 0..50 {
+        assert_eq!(
+            wire.ask(&format!("GET / HTTP/1.1\nx-api-key: guess-{guess}")).await,
+            whole(
+                r#"HTTP/1.1 401 Unauthorized
+                content-type: application/problem+json
+                www-authenticate: ApiKey
+                content-length: 119
+
+                {"type":"about:blank","title":"Unauthorized","status":401,"detail":"the API key is not known","kind":"unauthenticated"}"#
+            )
+        );
+    }
+    assert_eq!(limiter.tenants(), 0);
+    assert_eq!(status(&wire.ask("GET / HTTP/1.1\nx-api-key: demo-acme-key").await), 200);
+}
+
+#[tokio::test]
+async fn a_denied_tenant_is_a_403() {
+    let quotas = Quotas::new(per_minute(600));
+    quotas.set(Tenant::parse("acme").unwrap(), Plan::denied());
+    let layer = by_header(&Limiter::memory(quotas));
+    let server = axum(router().layer(layer)).await;
+    let mut wire = Wire::to(server.address).await;
+    assert_eq!(wire.ask(ACME).await, "HTTP/1.1 403 Forbidden\ncontent-length: 0\n\n");
+}
+
+// ---- methods, bodies, headers
+
+#[tokio::test]
+async fn a_preflight_is_free_where_that_is_chosen_and_any_other_options_is_not() {
+    let (limiter, _clock) = limiter(per_minute(1));
+    let app = router().fallback(async || StatusCode::NO_CONTENT).layer(by_header(&limiter).exempt_preflight());
+    let server = axum(app).await;
+    let mut wire = Wire::to(server.address).await;
+    let preflight = "OPTIONS /x HTTP/1.1\norigin: https://app.example\naccess-control-request-method: PUT";
+    for _ in 0..3 {
+        let answer = wire.ask(preflight).await;
+        assert_eq!((status(&answer), header(&answer, "x-ratelimit")), (204, None));
+    }
+    assert_eq!(limiter.tenants(), 0);
+    for status_then in [204, 429] {
+        assert_eq!(status(&wire.ask("OPTIONS /x HTTP/1.1\nx-tenant: acme").await), status_then);
+    }
+    assert_eq!(status(&wire.ask(preflight).await), 204, "also when the budget is spent");
+
+    let server = axum(router().layer(by_header(&limiter))).await;
+    let mut wire = Wire::to(server.address).await;
+    assert_eq!(status(&wire.ask(&format!("{preflight}\nx-tenant: acme")).await), 429);
+}
+
+#[tokio::test]
+async fn a_refused_upload_leaves_the_connection_usable() {
+    let (limiter, clock) = limiter(per_minute(1));
+    let server = axum(router().layer(by_header(&limiter))).await;
+    let mut wire = Wire::to(server.address).await;
+    let upload = "POST / HTTP/1.1\r\nhost: localhost\r\nx-tenant: acme\r\ncontent-length: 5\r\n\r\nhello";
+    for status_then in [200, 429, 429] {
+        wire.send(upload).await;
+        assert_eq!(status(&wire.answer(false).await), status_then);
+    }
+    clock.advance(Duration::from_secs(60));
+    wire.send(upload).await;
+    assert_eq!(body(&wire.answer(false).await), "hello");
+}
+
+#[tokio::test]
+async fn the_tightest_of_several_quotas_speaks_in_every_family_of_headers() {
+    let plan = Plan::new([
+        Quota::per_second(2).unwrap().named("burst").unwrap(),
+        Quota::per_minute(3).unwrap().named("per-minute").unwrap(),
+    ])
+    .unwrap();
+    let (limiter, clock) = limiter(plan);
+    let layer = by_header(&limiter).headers(HeaderStyle::new().delta_seconds().ietf_draft_10());
+    let server = axum(router().layer(layer.respond_with(StatusOnly))).await;
+    let mut wire = Wire::to(server.address).await;
+    let mut seen = Vec::new();
+    for step in [0, 0, 0, 1_000, 0] {
+        clock.advance(Duration::from_millis(step));
+        let answer = wire.ask(ACME).await;
+        let fields = ["x-ratelimit", "x-ratelimit-reset", "retry-after", "ratelimit"];
+        let fields = fields.map(|name| header(&answer, name).unwrap_or("-").to_owned());
+        assert_eq!(header(&answer, "ratelimit-policy"), Some(r#""burst";q=2;w=1, "per-minute";q=3;w=60"#));
+        seen.push(format!("{} {}", status(&answer), fields.join(" ")));
+    }
+    assert_eq!(
+        seen,
+        [
+            r#"200 2 1 - "burst";r=1;t=1"#,
+            r#"200 2 1 - "burst";r=0;t=1"#,
+            r#"429 2 1 1 "burst";r=0;t=1"#,
+            r#"200 3 59 - "per-minute";r=0;t=59"#,
+            r#"429 3 59 59 "per-minute";r=0;t=59"#,
+        ]
+    );
+}
