@@ -108,17 +108,19 @@ mod journal;
 mod layer;
 mod lifecycle;
 mod lookup;
+#[cfg(test)]
+mod model;
 mod new;
 mod origin;
 mod presented;
+#[cfg(test)]
+mod races;
 mod record;
 mod refusal;
 #[expect(clippy::module_inception, reason = "it is what the module is about")]
 mod session;
 mod sessions;
 mod tenant;
-#[cfg(test)]
-mod tests;
 mod user;
 
 #[cfg(feature = "axum")]

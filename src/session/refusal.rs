@@ -1,10 +1,10 @@
 //! What a request without a session is answered.
 
 use http::{HeaderName, HeaderValue, Method, header};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     error::ConfigError,
+    form,
     head::Head,
     reject::{Kind, Rejection},
 };
@@ -16,9 +16,6 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const LONGEST_TARGET: usize = 2048;
 /// The most media types of an `Accept` header that are looked at.
 const MOST_TYPES: usize = 32;
-
-/// The unreserved characters of RFC 3986.
-const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The answer to a request without a session, where one is required.
 #[derive(Clone, Debug)]
@@ -63,8 +60,7 @@ impl Refusal {
     }
 
     pub(super) fn set_parameter(&mut self, name: &str) -> Result<(), ConfigError> {
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-        if name.is_empty() || !name.bytes().all(is_name) {
+        if name.is_empty() || !name.bytes().all(is_unreserved) {
             return Err(ConfigError::new("return parameter", name, "must be made of letters, digits, and -._~"));
         }
         self.parameter = Some(name.to_owned());
@@ -92,8 +88,7 @@ impl Refusal {
             return login.location.clone();
         };
         let separator = if login.url.contains('?') { '&' } else { '?' };
-        let target = utf8_percent_encode(target, IN_QUERY);
-        let location = format!("{}{separator}{parameter}={target}", login.url);
+        let location = format!("{}{separator}{parameter}={}", login.url, form::encode(target));
         HeaderValue::from_str(&location).unwrap_or_else(|_| login.location.clone())
     }
 }
@@ -111,6 +106,11 @@ fn target_to_return_to(head: Head<'_>) -> Option<&str> {
     let target = head.uri().path_and_query()?.as_str();
     let reads = matches!(*head.method(), Method::GET | Method::HEAD);
     (reads && is_local(target) && target.len() <= LONGEST_TARGET).then_some(target)
+}
+
+/// The unreserved characters of RFC 3986.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
 /// Whether this is a path, and no browser takes it for another host.

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*};
 
-use super::present;
 use crate::{
     clock::{Clock, UnixTime},
     handle::Handle,
     secret::{Digest, Secret},
-    session::{NewSession, Session, Sessions, UserId},
-    store::Memory,
+    session::{NewSession, Session, Sessions, UserId, presented::Presented},
+    store::{Memory, StoreError},
     tenant::Tenant,
     testing::{ManualClock, block_on},
 };
+
+/// A request that presents this secret.
+pub(super) fn present(sessions: &Sessions, digest: Digest) -> Result<Option<Session>, StoreError> {
+    block_on(sessions.find(Presented::One(digest), None).wait())
+}
 
 #[derive(Clone, Debug)]
 enum Operation {

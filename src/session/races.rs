@@ -16,7 +16,7 @@ use std::{
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
-use super::present;
+use super::model::present;
 use crate::{
     gate::MaybeReady,
     secret::Digest,
