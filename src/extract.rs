@@ -6,9 +6,14 @@ use axum_core::{
     extract::{FromRequestParts, OptionalFromRequestParts},
     response::{IntoResponse, Response},
 };
-use http::{StatusCode, request::Parts};
+use http::{HeaderValue, StatusCode, header, request::Parts};
 
-use crate::{limit::RateLimit, pkce::CodeChallenge, tenant::Tenant};
+use crate::{
+    limit::RateLimit,
+    pkce::CodeChallenge,
+    session::{Session, Slot},
+    tenant::Tenant,
+};
 
 /// A handler asks for what only a layer can give, and that layer is not before
 /// it: the server's bug, so 500.
@@ -58,3 +63,50 @@ left_by_a_layer!(
     RateLimit,
     "no RateLimitLayer with a quota is before this route, or it was told to leave no extensions"
 );
+
+/// Why a handler gets no [`Session`].
+#[derive(Clone, Debug)]
+pub enum SessionRejection {
+    /// No `SessionLayer` is before the route: 500.
+    MissingLayer(MissingLayer),
+    /// The request has no session: 401, with what its `WWW-Authenticate` asks for.
+    NoSession(HeaderValue),
+}
+
+impl IntoResponse for SessionRejection {
+    fn into_response(self) -> Response {
+        match self {
+            Self::MissingLayer(missing) => missing.into_response(),
+            Self::NoSession(challenge) => {
+                (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
+            }
+        }
+    }
+}
+
+const NO_SESSION_LAYER: MissingLayer = MissingLayer { detail: "no SessionLayer is before this route" };
+
+impl<S: Sync> FromRequestParts<S> for Session {
+    type Rejection = SessionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, SessionRejection> {
+        match parts.extensions.get() {
+            Some(Slot::Taken(session)) => Ok(session.clone()),
+            Some(Slot::Empty(challenge)) => Err(SessionRejection::NoSession(challenge.clone())),
+            None => Err(SessionRejection::MissingLayer(NO_SESSION_LAYER)),
+        }
+    }
+}
+
+/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+impl<S: Sync> OptionalFromRequestParts<S> for Session {
+    type Rejection = MissingLayer;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, MissingLayer> {
+        match parts.extensions.get() {
+            Some(Slot::Taken(session)) => Ok(Some(session.clone())),
+            Some(Slot::Empty(_)) => Ok(None),
+            None => Err(NO_SESSION_LAYER),
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod clock;
 mod trace;
 mod encoding;
 mod secret;
+mod handle;
 mod form;
 mod json;
 mod number;
@@ -20,6 +21,7 @@ pub mod reject;
 pub mod gate;
 pub mod limit;
 pub mod store;
+pub mod session;
 pub mod pkce;
 #[cfg(feature = "axum")]
 mod extract;
@@ -27,17 +29,19 @@ mod extract;
 pub mod testing;
 
 #[cfg(feature = "axum")]
-pub use crate::extract::MissingLayer;
+pub use crate::extract::{MissingLayer, SessionRejection};
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},
     error::ConfigError,
     event::{EventLog, EventService},
     gate::{Gate, GateLayer, MaybeReady, Pass},
+    handle::Handle,
     head::Head,
     limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
     pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer},
     reject::{Kind, OAuthJson, ProblemJson, Rejection, Respond, StatusOnly},
     replay::Replay,
     secret::{Digest, Secret},
+    session::{NewSession, Session, SessionLayer, Sessions, UserId},
     tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
 };

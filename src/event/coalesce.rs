@@ -162,7 +162,8 @@ impl Table {
 
     /// Keeps of an event what is not its tenant's: kind, mode and count.
     fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
-        (event.tenant, event.policy, event.limit, event.remaining, event.reset) = (None, None, 0, 0, None);
+        (event.tenant, event.session, event.policy) = (None, None, None);
+        (event.limit, event.remaining, event.reset) = (0, 0, None);
         match self.merged.iter_mut().find(|merged| merged.kind == event.kind && merged.mode == event.mode) {
             Some(merged) if merged.at.as_secs() == event.at.as_secs() => add(merged, &event),
             Some(merged) => append(std::mem::replace(merged, event)),
@@ -202,6 +203,9 @@ fn oldest(ways: &[Option<Slot>]) -> usize {
 /// Counts `event` in `sum`, which then shows the newer of the two.
 fn add(sum: &mut Event, event: &Event) {
     sum.count = sum.count.saturating_add(event.count);
+    if sum.session != event.session {
+        sum.session = None;
+    }
     if event.at >= sum.at {
         sum.at = event.at;
         sum.limit = event.limit;

@@ -13,6 +13,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'static str>,
     mode: &'static str,
     #[serde(rename = "x-ratelimit", skip_serializing_if = "Option::is_none")]
@@ -26,7 +28,7 @@ struct Line<'a> {
 
 impl Event {
     /// The event as a JSON object, on one line: `id`, `at` (Unix
-    /// milliseconds), `kind`, `mode`, `count`; `tenant` where it concerns one;
+    /// milliseconds), `kind`, `mode`, `count`; `tenant` and `session` where it concerns one;
     /// and where a policy decided, `policy`, `x-ratelimit`,
     /// `x-ratelimit-remaining` and `x-ratelimit-reset` (Unix seconds).
     pub fn to_json(&self) -> String {
@@ -54,6 +56,7 @@ fn line(event: &Event) -> Line<'_> {
         at: event.at.as_millis(),
         kind: event.kind.as_str(),
         tenant: event.tenant.as_ref().map(Tenant::as_str),
+        session: event.session.map(|session| session.to_string()),
         policy,
         mode: event.mode.as_str(),
         limit: policy.map(|_| event.limit),

@@ -1,4 +1,4 @@
-use crate::{clock::UnixTime, tenant::Tenant};
+use crate::{clock::UnixTime, handle::Handle, tenant::Tenant};
 
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,17 +16,29 @@ pub enum EventKind {
     OverflowBegan,
     /// The limiter has room again: new tenants have a budget of their own.
     OverflowEnded,
+    /// Somebody signed in: a session began.
+    SessionCreated,
+    /// A session got a new secret, and the old one ended.
+    SessionRenewed,
+    /// A session was ended: by its user, by an operator, or because the user has too many.
+    SessionRevoked,
+    /// A cookie was presented whose session had ended before. Its owner's browser may have slept, or it was stolen.
+    SessionUseAfterExpire,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::RateLimited,
         Self::QuotaImpossible,
         Self::TenantDenied,
         Self::TenantReset,
         Self::OverflowBegan,
         Self::OverflowEnded,
+        Self::SessionCreated,
+        Self::SessionRenewed,
+        Self::SessionRevoked,
+        Self::SessionUseAfterExpire,
     ];
 
     /// A stable name, as it stands in the log and in queries.
@@ -38,6 +50,10 @@ impl EventKind {
             Self::TenantReset => "tenant_reset",
             Self::OverflowBegan => "overflow_began",
             Self::OverflowEnded => "overflow_ended",
+            Self::SessionCreated => "session_created",
+            Self::SessionRenewed => "session_renewed",
+            Self::SessionRevoked => "session_revoked",
+            Self::SessionUseAfterExpire => "session_use_after_expire",
         }
     }
 
@@ -78,6 +94,8 @@ pub struct Event {
     pub kind: EventKind,
     /// Whose, where it concerns one tenant.
     pub tenant: Option<Tenant>,
+    /// The session, where it concerns one; coalesced events of several show none.
+    pub session: Option<Handle>,
     /// The policy, where one decided.
     pub policy: Option<&'static str>,
     /// Whether that policy is enforced.
@@ -100,6 +118,7 @@ impl Event {
             at,
             kind,
             tenant: None,
+            session: None,
             policy: None,
             mode: Mode::Enforced,
             limit: 0,
@@ -112,6 +131,12 @@ impl Event {
     /// Says whose it is.
     pub fn tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = Some(tenant);
+        self
+    }
+
+    /// Says which session it concerns.
+    pub fn session(mut self, session: Handle) -> Self {
+        self.session = Some(session);
         self
     }
 }

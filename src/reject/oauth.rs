@@ -10,6 +10,8 @@ use super::{
 /// Answers as OAuth endpoints do: `{"error":…,"error_description":…}` as in RFC
 /// 6749 §5.2, not to be cached; to a gRPC client with trailers.
 ///
+/// A redirect has no body.
+///
 /// It works with every body that comes from `Bytes`: `Full`, axum's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OAuthJson;
@@ -18,6 +20,9 @@ impl<B: From<Bytes>> Respond<B> for OAuthJson {
     fn respond(&self, rejection: &Rejection) -> Response<B> {
         if rejection.is_grpc() {
             return grpc(rejection, B::from(Bytes::new()));
+        }
+        if rejection.kind() == Kind::Redirect {
+            return with_status(rejection.status(), B::from(Bytes::new()));
         }
         let mut response = with_status(rejection.status(), B::from(document(rejection)));
         let headers = response.headers_mut();
@@ -47,7 +52,7 @@ fn document(rejection: &Rejection) -> Bytes {
 fn error_code(kind: Kind) -> &'static str {
     match kind {
         Kind::InvalidRequest | Kind::TooLarge | Kind::UnsupportedMediaType => "invalid_request",
-        Kind::Unauthenticated => "login_required",
+        Kind::Unauthenticated | Kind::Redirect => "login_required",
         Kind::Forbidden => "access_denied",
         Kind::RateLimited | Kind::QuotaImpossible => "rate_limit_exceeded",
         Kind::Unavailable => "temporarily_unavailable",

@@ -11,6 +11,8 @@ const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-p
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
+    /// The caller is sent elsewhere, such as to a login page: 303.
+    Redirect,
     /// The request is malformed, or can't be told to belong to a tenant: 400.
     InvalidRequest,
     /// The caller did not prove who it is: 401. Say with
@@ -35,6 +37,7 @@ impl Kind {
     /// A stable name, as it stands in logs and problem documents.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Redirect => "redirect",
             Self::InvalidRequest => "invalid_request",
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
@@ -49,6 +52,7 @@ impl Kind {
     /// The HTTP status.
     pub const fn status(self) -> StatusCode {
         match self {
+            Self::Redirect => StatusCode::SEE_OTHER,
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
@@ -66,7 +70,8 @@ impl Kind {
             Self::Forbidden => "7",
             Self::TooLarge | Self::RateLimited | Self::QuotaImpossible => "8",
             Self::Unavailable => "14",
-            Self::Unauthenticated => "16",
+            // a gRPC client follows no redirect
+            Self::Unauthenticated | Self::Redirect => "16",
         }
     }
 }
@@ -89,6 +94,11 @@ impl Rejection {
     /// A refusal of this kind; `detail` is shown to the caller.
     pub fn new(kind: Kind, detail: &'static str) -> Self {
         Self { kind, detail, violated: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
+    }
+
+    /// A refusal that sends the caller to `location`.
+    pub fn redirect(location: HeaderValue) -> Self {
+        Self::new(Kind::Redirect, "go on elsewhere").header(header::LOCATION, location)
     }
 
     /// Names the policy that refused.

@@ -59,6 +59,7 @@ impl<B: Default> Respond<B> for StatusOnly {
 }
 
 /// Answers with a problem document (RFC 9457); to a gRPC client with trailers.
+/// A redirect is no problem and has no body.
 ///
 /// It works with every body that comes from `Bytes`: `Full`, axum's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +69,9 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
     fn respond(&self, rejection: &Rejection) -> Response<B> {
         if rejection.is_grpc() {
             return grpc(rejection, B::from(Bytes::new()));
+        }
+        if rejection.kind() == Kind::Redirect {
+            return with_status(rejection.status(), B::from(Bytes::new()));
         }
         let mut response = with_status(rejection.status(), B::from(problem(rejection)));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

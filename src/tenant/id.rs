@@ -75,6 +75,14 @@ impl Tenant {
         Ok(Self::trusted(name))
     }
 
+    /// Reads a name that was stored: any that a tenant can have, also one that
+    /// can't be parsed because it is this crate's own.
+    pub(crate) fn restore(name: &str) -> Option<Self> {
+        let allowed = |byte: u8| ALLOWED.get(usize::from(byte)) == Some(&true);
+        let valid = (1..=Self::MAX_LEN).contains(&name.len()) && name.bytes().all(allowed);
+        valid.then(|| Self::trusted(name.as_bytes()))
+    }
+
     /// The tenant that all requests without one share, where that is the policy.
     pub fn anonymous() -> Self {
         Self::trusted(b"~anonymous")

@@ -17,6 +17,7 @@ impl Sink for TracingSink {
                 at = event.at.as_millis(),
                 kind = event.kind.as_str(),
                 tenant = event.tenant.as_ref().map(Tenant::as_str),
+                session = event.session.map(tracing::field::display),
                 policy = event.policy,
                 mode = event.mode.as_str(),
                 limit = event.policy.map(|_| event.limit),

@@ -1,0 +1,193 @@
+//! Whether a request comes from the site's own pages.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+
+use crate::{error::ConfigError, head::Head};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The origins whose pages may act in a session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origins {
+    /// As browsers write them: lower case, no default port.
+    trusted: Vec<String>,
+}
+
+impl Origins {
+    pub(super) fn trust(&mut self, origin: &str) -> Result<(), ConfigError> {
+        let error = |reason| ConfigError::new("trusted origin", origin, reason);
+        let normal = origin.to_ascii_lowercase();
+        let (scheme, host) = normal.split_once("://").ok_or_else(|| error("must begin with https://"))?;
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']');
+        if host.is_empty() || !host.bytes().all(is_host) {
+            return Err(error("must be a scheme and a host, with nothing behind"));
+        }
+        match scheme {
+            "https" => self.trusted.push(format!("https://{}", without_port(host, "443"))),
+            "http" if is_loopback(host) => self.trusted.push(format!("http://{}", without_port(host, "80"))),
+            _ => return Err(error("must begin with https://, or be on a loopback address")),
+        }
+        Ok(())
+    }
+
+    /// Whether the request may act in the session whose cookie it carries.
+    pub(super) fn allow(&self, head: Head<'_>, loopback: bool) -> bool {
+        if is_safe(head) {
+            return true;
+        }
+        let Ok(origin) = at_most_one(head.headers(), &header::ORIGIN) else { return false };
+        if origin.is_some_and(|origin| self.trusted.iter().any(|trusted| trusted == origin)) {
+            return true;
+        }
+        match (at_most_one(head.headers(), &SEC_FETCH_SITE), origin) {
+            (Ok(Some(site)), _) => matches!(site, "same-origin" | "none"),
+            (Ok(None), Some(origin)) => host(head).is_some_and(|host| is_of(origin, host, loopback)),
+            // what browsers can't send to another site without asking first
+            (Ok(None), None) => head.is_grpc(),
+            (Err(Malformed), _) => false,
+        }
+    }
+}
+
+/// Whether this is a request that only reads. The handshake of a `WebSocket` is
+/// none, though a GET: what comes through acts in the session as long as it is
+/// open.
+fn is_safe(head: Head<'_>) -> bool {
+    let upgrades =
+        |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(9).any(|part| part == b"websocket");
+    matches!(*head.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+        && !head.headers().get_all(header::UPGRADE).iter().any(upgrades)
+}
+
+/// Whether `origin` is that of pages on `host`. They come by https, for a secure
+/// cookie goes nowhere else, whatever a proxy in front makes of it.
+fn is_of(origin: &str, host: &str, loopback: bool) -> bool {
+    let is_host = |own: &str, port| without_port(own, port).eq_ignore_ascii_case(without_port(host, port));
+    match origin.split_once("://") {
+        Some(("https", own)) => is_host(own, "443"),
+        Some(("http", own)) => loopback && is_host(own, "80"),
+        _ => false,
+    }
+}
+
+/// The host that the request is for.
+fn host(head: Head<'_>) -> Option<&str> {
+    match head.uri().authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => at_most_one(head.headers(), &header::HOST).ok()?,
+    }
+}
+
+struct Malformed;
+
+fn at_most_one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Malformed> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next().map(|value| value.to_str().map_err(|_| Malformed)).transpose()?;
+    if values.next().is_some() { Err(Malformed) } else { Ok(first) }
+}
+
+fn without_port<'a>(host: &'a str, port: &str) -> &'a str {
+    host.strip_suffix(port).and_then(|rest| rest.strip_suffix(':')).unwrap_or(host)
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    const OWN: &str = "https://app.example";
+
+    fn allows(origins: &Origins, method: &str, headers: &[(&str, &str)]) -> bool {
+        let mut request = Request::builder().method(method).uri("/").header("host", "App.example:443");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        origins.allow(Head::of(&request.body(()).unwrap()), false)
+    }
+
+    #[test]
+    fn only_pages_of_the_site_may_write() {
+        let none = Origins::default();
+        for (headers, allowed) in [
+            (&[][..], false),
+            (&[("sec-fetch-site", "same-origin")], true),
+            (&[("sec-fetch-site", "none")], true),
+            (&[("sec-fetch-site", "same-site")], false),
+            (&[("sec-fetch-site", "cross-site")], false),
+            (&[("sec-fetch-site", "SAME-ORIGIN")], false),
+            (&[("sec-fetch-site", "")], false),
+            (&[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], false),
+            // what the browser says about the site comes first
+            (&[("sec-fetch-site", "cross-site"), ("origin", OWN)], false),
+            (&[("sec-fetch-site", "same-origin"), ("origin", "https://evil.example")], true),
+            (&[("origin", OWN)], true),
+            (&[("origin", "https://app.example:443")], true),
+            (&[("origin", "https://app.example:8443")], false),
+            (&[("origin", "http://app.example")], false),
+            (&[("origin", "https://evil.example")], false),
+            (&[("origin", "https://app.example.evil.example")], false),
+            (&[("origin", "https://evil-app.example")], false),
+            (&[("origin", "null")], false),
+            (&[("origin", "")], false),
+            (&[("origin", "app.example")], false),
+            (&[("origin", OWN), ("origin", OWN)], false),
+            (&[("content-type", "application/grpc")], true),
+            (&[("content-type", "application/grpc"), ("sec-fetch-site", "cross-site")], false),
+            (&[("content-type", "application/grpc"), ("origin", "https://evil.example")], false),
+            (&[("content-type", "application/grpc-web")], false),
+        ] {
+            for method in ["POST", "PUT", "PATCH", "DELETE", "CONNECT", "WHATEVER"] {
+                assert_eq!(allows(&none, method, headers), allowed, "{method} {headers:?}");
+            }
+            for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+                assert!(allows(&none, method, headers), "{method} {headers:?}");
+            }
+            let handshake = [headers, &[("upgrade", "WebSocket")]].concat();
+            assert_eq!(allows(&none, "GET", &handshake), allowed, "{handshake:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_on_the_list_may_write_and_no_other() {
+        let mut origins = Origins::default();
+        origins.trust("https://Admin.example:443").unwrap();
+        origins.trust("http://localhost:3000").unwrap();
+        let post = |origin| allows(&origins, "POST", &[("sec-fetch-site", "cross-site"), ("origin", origin)]);
+        assert!(post("https://admin.example"));
+        assert!(post("http://localhost:3000"));
+        for other in ["http://admin.example", "https://admin.example.evil", "http://localhost", "null"] {
+            assert!(!post(other), "{other}");
+        }
+        for bad in [
+            "",
+            "admin.example",
+            "*",
+            "https://*.example",
+            "https://",
+            "https://a/",
+            "https://a@b",
+            "null",
+            "http://admin.example",
+            "http://localhost.evil.example",
+        ] {
+            assert!(Origins::default().trust(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn plain_http_is_only_for_loopback() {
+        let request = Request::post("/").header("host", "127.0.0.1:8080").header("origin", "http://127.0.0.1:8080");
+        let request = request.body(()).unwrap();
+        assert!(Origins::default().allow(Head::of(&request), true));
+        assert!(!Origins::default().allow(Head::of(&request), false));
+    }
+}

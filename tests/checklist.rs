@@ -1,0 +1,66 @@
+//! Every line of the checklist of login, tokens and sessions is proved by a
+//! test that bears its number, as in `c045`, or `checklist.md` says why it does
+//! not apply yet.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "these are tests")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+const LINES: u32 = 114;
+
+/// The numbers that stand in a text as `cNNN`.
+fn numbers(text: &str) -> BTreeSet<u32> {
+    let bytes = text.as_bytes();
+    let word = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphanumeric);
+    let begins = |at: usize| bytes[at] == b'c' && (at == 0 || !word(at - 1));
+    let number = |at: usize| text.get(at + 1..at + 4)?.parse::<u32>().ok().filter(|line| *line > 0 && !word(at + 4));
+    (0..bytes.len()).filter(|at| begins(*at)).filter_map(number).collect()
+}
+
+fn read_all(folder: &Path, found: &mut BTreeMap<u32, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests/checklist.rs") {
+            let names = numbers(&fs::read_to_string(&path).unwrap());
+            found.extend(names.into_iter().map(|number| (number, path.display().to_string())));
+        }
+    }
+}
+
+/// The numbers that `checklist.md` explains: `- c001–c009: why`, or `- c024: why`.
+fn explained(text: &str) -> BTreeSet<u32> {
+    let mut explained = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with("- c")) {
+        let (range, why) = line.split_once(": ").unwrap_or_else(|| panic!("no reason: {line}"));
+        assert!(!why.trim().is_empty(), "no reason: {line}");
+        let ends = numbers(range);
+        let (first, last) = (ends.first().unwrap(), ends.last().unwrap());
+        explained.extend(*first..=*last);
+    }
+    explained
+}
+
+#[test]
+fn every_line_is_proved_or_explained() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut proved = BTreeMap::new();
+    read_all(&root.join("src"), &mut proved);
+    read_all(&root.join("tests"), &mut proved);
+    let explained = explained(&fs::read_to_string(root.join("tests/checklist.md")).unwrap());
+    let missing: Vec<_> = (1..=LINES).filter(|line| !proved.contains_key(line) && !explained.contains(line)).collect();
+    assert!(missing.is_empty(), "neither proved nor explained: {missing:?}");
+    let needless: Vec<_> = explained.iter().filter_map(|line| Some((line, proved.get(line)?))).collect();
+    assert!(needless.is_empty(), "proved, so no longer to be explained: {needless:?}");
+    assert!(proved.keys().chain(&explained).all(|line| (1..=LINES).contains(line)), "there are {LINES} lines");
+}
+
+#[test]
+fn numbers_are_found_as_words() {
+    assert_eq!(numbers("fn c012_c013_x() // c114: abc999 c1 c0145 xc001"), BTreeSet::from([12, 13, 114]));
+}

@@ -1,0 +1,546 @@
+//! Sessions over real sockets, in axum, plain hyper and tonic.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "these are tests")]
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tollgate::{
+    EventLog, MaybeReady, NewSession, ProblemJson, Session, SessionLayer, Sessions, Tenant, UserId,
+    cookie::SetCookie,
+    event::{EventKind, Query},
+    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    tenant::HostTenant,
+    testing::ManualClock,
+};
+use tower::{ServiceBuilder, service_fn};
+
+/// A store that can be taken down.
+#[derive(Clone, Default)]
+struct Shaky {
+    memory: Arc<Memory>,
+    down: Arc<AtomicBool>,
+    /// Whether reads take a while.
+    slow: bool,
+}
+
+impl Shaky {
+    fn check(&self) -> Result<(), StoreError> {
+        match self.down.load(SeqCst) {
+            true => Err(StoreError::new(StoreErrorKind::Unavailable, "the secret name of a host")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store for Shaky {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        let (store, key, slow) = (self.clone(), key.clone(), self.slow);
+        let read = async move {
+            if slow {
+                tokio::task::yield_now().await;
+            }
+            store.check()?;
+            store.memory.get(&key).wait().await
+        };
+        MaybeReady::Pending(read)
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+        self.check()?;
+        self.memory.insert(key, record).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+        self.check()?;
+        self.memory.swap(key, expected, record).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        self.check()?;
+        self.memory.take(key).await
+    }
+}
+
+/// A server with its sessions. It serves `/` to those who have one and `/open`
+/// to everyone, and says who they are.
+struct Site {
+    address: SocketAddr,
+    sessions: Sessions,
+    clock: ManualClock,
+    down: Arc<AtomicBool>,
+}
+
+fn new(tenant: &str) -> NewSession {
+    NewSession::new(Tenant::parse(tenant).unwrap(), UserId::parse("ada").unwrap())
+}
+
+/// `name=value`, as a browser sends it back.
+fn pair(cookie: &SetCookie) -> String {
+    cookie.header_value().to_str().unwrap().split(';').next().unwrap().to_owned()
+}
+
+fn sessions() -> (Sessions, ManualClock, Arc<AtomicBool>) {
+    let (store, clock) = (Shaky { slow: true, ..Shaky::default() }, ManualClock::new());
+    let down = Arc::clone(&store.down);
+    (Sessions::new(store).clock(clock.clone()), clock, down)
+}
+
+fn optional(sessions: &Sessions) -> SessionLayer<ProblemJson> {
+    let layer = SessionLayer::new(sessions.clone()).tenant(HostTenant::subdomain_of("example").unwrap());
+    layer.trusted_origin("https://admin.test").unwrap().respond_with(ProblemJson)
+}
+
+fn required(sessions: &Sessions) -> SessionLayer<ProblemJson> {
+    optional(sessions).required().login_url("/login").unwrap().return_parameter("return_to").unwrap()
+}
+
+fn name(session: Option<&Session>) -> String {
+    session.map_or_else(|| String::from("nobody"), |session| format!("{} of {}", session.user(), session.tenant()))
+}
+
+async fn hyper_site() -> Site {
+    let (sessions, clock, down) = sessions();
+    let say = service_fn(async |request: Request<Incoming>| {
+        let name = name(Session::from_extensions(request.extensions()));
+        Ok::<_, hyper::Error>(Response::new(Full::<Bytes>::from(name)))
+    });
+    let open = ServiceBuilder::new().layer(optional(&sessions)).service(say);
+    let closed = ServiceBuilder::new().layer(required(&sessions)).service(say);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (open, closed) = (open.clone(), closed.clone());
+            let route = service_fn(move |request: Request<Incoming>| {
+                use tower::ServiceExt;
+                let (open, closed) = (open.clone(), closed.clone());
+                async move {
+                    match request.uri().path() {
+                        "/open" => open.oneshot(request).await,
+                        _ => closed.oneshot(request).await,
+                    }
+                }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(route));
+            tokio::spawn(connection);
+        }
+    });
+    Site { address, sessions, clock, down }
+}
+
+#[cfg(feature = "axum")]
+async fn axum_site() -> Site {
+    use axum::{Router, routing::any};
+    let (sessions, clock, down) = sessions();
+    let open = any(async |session: Option<Session>| name(session.as_ref()));
+    let router = Router::new()
+        .route("/", any(async |session: Session| name(Some(&session))).layer(required(&sessions)))
+        .route("/open", open.layer(optional(&sessions)))
+        .route("/optional", any(async |session: Session| name(Some(&session))).layer(optional(&sessions)))
+        .route("/bare", any(async |session: Session| name(Some(&session))))
+        .route("/bare/optional", any(async |session: Option<Session>| name(session.as_ref())));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    Site { address, sessions, clock, down }
+}
+
+async fn sites() -> Vec<Site> {
+    vec![
+        hyper_site().await,
+        #[cfg(feature = "axum")]
+        axum_site().await,
+    ]
+}
+
+impl Site {
+    /// The whole answer but for its date, with its headers sorted.
+    async fn send(&self, line: &str, headers: &[&str]) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let mut request = format!("{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: 0\r\n");
+        let hosts = headers.iter().any(|header| header.starts_with("host:"));
+        for header in headers.iter().chain((!hosts).then_some(&"host: acme.example")) {
+            request.push_str(header);
+            request.push_str("\r\n");
+        }
+        stream.write_all(format!("{request}\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let (status, headers) = head.split_once("\r\n").unwrap();
+        let passed_over = ["date: ", "connection: ", "content-length: "];
+        let kept = |line: &&str| !passed_over.iter().any(|name| line.starts_with(name));
+        let mut headers: Vec<_> = headers.split("\r\n").filter(kept).collect();
+        headers.sort_unstable();
+        format!("{status}\r\n{}\r\n\r\n{body}", headers.join("\r\n"))
+    }
+
+    /// The status and the body alone.
+    async fn brief(&self, line: &str, headers: &[&str]) -> String {
+        let answer = self.send(line, headers).await;
+        let body = answer.rsplit_once("\r\n\r\n").unwrap().1;
+        format!("{} {}", &answer[9..12], if body.starts_with('{') { "" } else { body })
+    }
+
+    /// Signs in; the `cookie` header.
+    async fn sign_in(&self, tenant: &str) -> (String, Session) {
+        let (cookie, session) = self.sessions.create(new(tenant)).await.unwrap();
+        (format!("cookie: {}", pair(&cookie)), session)
+    }
+}
+
+const UNAUTHENTICATED: &str = concat!(
+    "HTTP/1.1 401 Unauthorized\r\ncache-control: no-store\r\ncontent-type: application/problem+json\r\n",
+    "www-authenticate: Session realm=\"app\"\r\n\r\n",
+    r#"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"sign in first","kind":"unauthenticated"}"#
+);
+
+#[tokio::test]
+async fn c113_a_session_comes_through_and_all_else_gets_one_and_the_same_401() {
+    for site in sites().await {
+        let (ada, session) = site.sign_in("acme").await;
+        assert_eq!(site.brief("GET /", &[&ada]).await, "200 ada of acme");
+        assert_eq!(site.brief("GET /open", &[&ada]).await, "200 ada of acme");
+
+        let (globex, _) = site.sign_in("globex").await;
+        let (revoked, gone) = site.sign_in("acme").await;
+        site.sessions.revoke(&gone).await.unwrap();
+        let (rotated, old) = site.sign_in("acme").await;
+        let (renewed, _) = site.sessions.rotate(&old).await.unwrap().unwrap();
+        assert_eq!(site.brief("GET /", &[&format!("cookie: {}", pair(&renewed))]).await, "200 ada of acme");
+        let wrong = format!("cookie: __Host-session={}", "A".repeat(43));
+        let prefix = ada.replace("__Host-", "");
+        let case = ada.replace("__Host-", "__host-");
+        let huge = format!("cookie: __Host-session={}", "A".repeat(20_000));
+        let many = format!("{}; __Host-session=x", vec![wrong.clone(); 3].join("; ").replace("cookie: ", ""));
+        let many = format!("cookie: {many}");
+        let nobodies: [&[&str]; 13] = [
+            &[],
+            &[&wrong],
+            &["cookie: __Host-session="],
+            &["cookie: ;;;=;__Host-session;\"__Host-session\"=x"],
+            &[&huge],
+            &[&many],
+            &[&prefix],
+            &[&case],
+            &[&globex],
+            &[&revoked],
+            &[&rotated],
+            // the right one, where another tenant is spoken to, or none
+            &[&ada, "host: globex.example"],
+            &[&ada, "host: elsewhere.test"],
+        ];
+        for headers in nobodies {
+            assert_eq!(site.send("GET /", headers).await, UNAUTHENTICATED, "{headers:?}");
+            assert_eq!(site.brief("GET /open", headers).await, "200 nobody", "{headers:?}");
+        }
+
+        // c105: at the last moment, and at the first that is too late
+        site.clock.advance(Duration::from_secs(3600) - Duration::from_nanos(1));
+        assert_eq!(site.brief("GET /", &[&ada]).await, "200 ada of acme");
+        site.clock.advance(Duration::from_secs(3600));
+        assert_eq!(site.send("GET /", &[&ada]).await, UNAUTHENTICATED);
+        assert_eq!(site.brief("GET /open", &[&ada]).await, "200 nobody");
+        assert!(site.sessions.rotate(&session).await.unwrap().is_none(), "c106 no way back");
+    }
+}
+
+#[tokio::test]
+async fn c107_of_two_cookies_of_the_name_the_one_that_lives_counts_and_of_two_that_live_none() {
+    for site in sites().await {
+        let (ada, _) = site.sign_in("acme").await;
+        let (other, second) = site.sign_in("acme").await;
+        let (foreign, _) = site.sign_in("globex").await;
+        let value = |cookie: &str| cookie.strip_prefix("cookie: ").unwrap().to_owned();
+        let wrong = format!("__Host-session={}", "A".repeat(43));
+        for line in [
+            format!("cookie: {wrong}; {}", value(&ada)),
+            format!("cookie: {}; {wrong}", value(&ada)),
+            format!("cookie: {}; {}", value(&ada), value(&ada)),
+            format!("cookie: __Host-session=; a=b; {}", value(&ada)),
+            format!("cookie: {}; {}", value(&foreign), value(&ada)),
+            format!("{ada}\r\ncookie: {wrong}"),
+        ] {
+            assert_eq!(site.brief("GET /", &[&line]).await, "200 ada of acme", "{line}");
+        }
+        let both = format!("cookie: {}; {}", value(&ada), value(&other));
+        assert_eq!(site.send("GET /", &[&both]).await, UNAUTHENTICATED);
+        assert_eq!(site.brief("GET /open", &[&both]).await, "200 nobody");
+        site.sessions.revoke(&second).await.unwrap();
+        assert_eq!(site.brief("GET /", &[&both]).await, "200 ada of acme");
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_sent_to_the_login_page_and_a_program_gets_a_401() {
+    for site in sites().await {
+        let redirect =
+            "HTTP/1.1 303 See Other\r\ncache-control: no-store\r\nlocation: /login?return_to=%2F%3Fa%3Db\r\n\r\n";
+        let browser = "accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        assert_eq!(site.send("GET /?a=b", &["sec-fetch-mode: navigate"]).await, redirect);
+        assert_eq!(site.send("GET /?a=b", &[browser]).await, redirect);
+        assert_eq!(site.send("GET /?a=b", &["accept: */*"]).await, UNAUTHENTICATED);
+        assert_eq!(site.send("GET /?a=b", &["accept: application/json"]).await, UNAUTHENTICATED);
+        assert_eq!(site.send("GET /?a=b", &["sec-fetch-mode: cors", browser]).await, UNAUTHENTICATED);
+        let form = site.send("POST /?a=b", &["sec-fetch-mode: navigate"]).await;
+        assert!(form.contains("\r\nlocation: /login\r\n"), "{form}");
+        // where a session is optional, a person comes through
+        assert_eq!(site.brief("GET /open", &["sec-fetch-mode: navigate"]).await, "200 nobody");
+    }
+}
+
+#[tokio::test]
+async fn another_site_can_not_write_in_a_session() {
+    let forbidden = concat!(
+        "HTTP/1.1 403 Forbidden\r\ncontent-type: application/problem+json\r\n\r\n",
+        r#"{"type":"about:blank","title":"Forbidden","status":403,"#,
+        r#""detail":"the request comes from another site","kind":"forbidden"}"#
+    );
+    for site in sites().await {
+        let (ada, _) = site.sign_in("acme").await;
+        // before any work: the store is not asked
+        site.down.store(true, SeqCst);
+        for target in ["/", "/open"] {
+            for sent in [
+                &["sec-fetch-site: cross-site"][..],
+                &["sec-fetch-site: same-site"],
+                &["origin: https://evil.test"],
+                &["origin: null"],
+                &["origin: http://acme.example"],
+                &[],
+            ] {
+                let headers = [&[ada.as_str()], sent].concat();
+                assert_eq!(site.send(&format!("POST {target}"), &headers).await, forbidden, "{sent:?}");
+            }
+        }
+        site.down.store(false, SeqCst);
+        for sent in [
+            &["sec-fetch-site: same-origin"][..],
+            &["sec-fetch-site: none"],
+            &["origin: https://acme.example"],
+            &["sec-fetch-site: cross-site", "origin: https://admin.test"],
+        ] {
+            let headers = [&[ada.as_str()], sent].concat();
+            assert_eq!(site.brief("POST /", &headers).await, "200 ada of acme", "{sent:?}");
+        }
+        assert_eq!(site.brief("GET /", &[&ada, "sec-fetch-site: cross-site"]).await, "200 ada of acme");
+        // nothing to protect without the cookie
+        assert_eq!(site.brief("POST /open", &["sec-fetch-site: cross-site"]).await, "200 nobody");
+    }
+}
+
+#[tokio::test]
+async fn c114_a_store_that_is_down_lets_nobody_through_and_says_nothing_of_itself() {
+    let unavailable = concat!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\r\n",
+        r#"{"type":"about:blank","title":"Service Unavailable","status":503,"#,
+        r#""detail":"sessions can't be read right now","kind":"unavailable"}"#
+    );
+    for site in sites().await {
+        let (ada, _) = site.sign_in("acme").await;
+        site.down.store(true, SeqCst);
+        assert_eq!(site.send("GET /", &[&ada]).await, unavailable);
+        assert_eq!(site.send("GET /open", &[&ada]).await, unavailable);
+        assert_eq!(site.send("GET /", &["sec-fetch-mode: navigate", &ada]).await, unavailable);
+        // who has no cookie needs no store
+        assert_eq!(site.brief("GET /open", &[]).await, "200 nobody");
+        assert_eq!(site.send("GET /", &[]).await, UNAUTHENTICATED);
+        site.down.store(false, SeqCst);
+        assert_eq!(site.brief("GET /", &[&ada]).await, "200 ada of acme");
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_handler_without_the_layer_is_told_from_a_request_without_a_session() {
+    let site = axum_site().await;
+    let (ada, _) = site.sign_in("acme").await;
+    let missing = concat!(
+        "HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\n\r\n",
+        "no SessionLayer is before this route"
+    );
+    for cookies in [&[][..], &[ada.as_str()]] {
+        assert_eq!(site.send("GET /bare", cookies).await, missing);
+        assert_eq!(site.send("GET /bare/optional", cookies).await, missing);
+    }
+    let nobody = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Session realm=\"app\"\r\n\r\n";
+    assert_eq!(site.send("GET /optional", &[]).await, nobody);
+    assert_eq!(site.brief("GET /optional", &[&ada]).await, "200 ada of acme");
+}
+
+#[tokio::test]
+async fn c113_in_tonic_a_session_comes_through_and_all_else_is_unauthenticated() {
+    use tonic::{
+        Code, Request, Status,
+        metadata::AsciiMetadataValue,
+        service::interceptor::InterceptedService,
+        transport::{Endpoint, Server, server::TcpIncoming},
+    };
+    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+    let clock = ManualClock::new();
+    let sessions = Sessions::new(Memory::new()).clock(clock.clone());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&seen);
+    let see = move |request: Request<()>| {
+        writer.lock().unwrap().push(name(Session::from_extensions(request.extensions())));
+        Ok::<_, Status>(request)
+    };
+    let layer = SessionLayer::new(sessions.clone()).required().login_url("/login").unwrap();
+    let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = incoming.local_addr().unwrap();
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    let health = InterceptedService::new(health, see);
+    tokio::spawn(Server::builder().layer(layer).add_service(health).serve_with_incoming(incoming));
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+
+    let call = async |metadata: &[(&'static str, &str)]| {
+        let mut request = Request::new(HealthCheckRequest::default());
+        for (name, value) in metadata {
+            request.metadata_mut().insert(*name, AsciiMetadataValue::try_from(*value).unwrap());
+        }
+        HealthClient::new(channel.clone()).check(request).await.map(drop)
+    };
+    let (cookie, session) = sessions.create(new("acme")).await.unwrap();
+    let cookie = pair(&cookie);
+    let wrong = format!("__Host-session={}", "A".repeat(43));
+
+    call(&[("cookie", &cookie)]).await.unwrap();
+    call(&[("cookie", &format!("{wrong}; {cookie}"))]).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["ada of acme", "ada of acme"]);
+    // a browser's gRPC call from another site
+    let forbidden = call(&[("cookie", &cookie), ("origin", "https://evil.test")]).await.unwrap_err();
+    assert_eq!(forbidden.code(), Code::PermissionDenied);
+
+    let refused = async |metadata: &[(&'static str, &str)]| {
+        let status = call(metadata).await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "sign in first"));
+        assert_eq!(status.metadata().get("www-authenticate").unwrap(), "Session realm=\"app\"");
+    };
+    refused(&[]).await;
+    refused(&[("accept", "text/html"), ("sec-fetch-mode", "navigate")]).await;
+    refused(&[("cookie", &wrong)]).await;
+    let (second, _) = sessions.create(new("acme")).await.unwrap();
+    refused(&[("cookie", &format!("{cookie}; {}", pair(&second)))]).await;
+    clock.advance(Duration::from_secs(3600));
+    refused(&[("cookie", &pair(&second))]).await;
+    sessions.revoke(&session).await.unwrap();
+    refused(&[("cookie", &cookie)]).await;
+    assert_eq!(seen.lock().unwrap().len(), 2, "nobody else came through");
+}
+
+#[tokio::test]
+async fn c103_the_cookie_is_bound_to_the_host_and_as_short_as_can_be() {
+    let sessions = Sessions::new(Memory::new());
+    let (one, session) = sessions.create(new("acme")).await.unwrap();
+    let (two, _) = sessions.create(new("acme")).await.unwrap();
+    let text = one.header_value().to_str().unwrap().to_owned();
+    let (value, rest) = text.strip_prefix("__Host-session=").unwrap().split_at(43);
+    assert_eq!(rest, "; Path=/; Secure; HttpOnly; SameSite=Lax");
+    // c104: base64url of 256 bits, another each time, and not to be had from the session
+    assert!(value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')));
+    assert_ne!(pair(&one), pair(&two));
+    assert!(!format!("{session:?}{one:?}{sessions:?}").contains(value));
+    let removal = sessions.removal();
+    let removed = "__Host-session=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Lax";
+    assert_eq!(removal.header_value(), removed);
+
+    let own = Sessions::new(Memory::new()).cookie_name("app").unwrap();
+    assert!(pair(&own.create(new("acme")).await.unwrap().0).starts_with("__Host-app="));
+    let (loopback, _) = own.insecure_loopback().create(new("acme")).await.unwrap();
+    let text = loopback.header_value().to_str().unwrap().to_owned();
+    assert!(text.starts_with("app=") && text.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{text}");
+    for bad in ["", "a b", "a;b", "__Host-app", "__Secure-app", &"a".repeat(5000)] {
+        assert!(Sessions::new(Memory::new()).cookie_name(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn c105_lifetimes_that_make_no_sense_are_refused_at_the_setter() {
+    let sessions = || Sessions::new(Memory::new());
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    for idle in [Duration::ZERO, Duration::from_secs(119), hours(25), Duration::MAX] {
+        assert_eq!(sessions().idle(idle).unwrap_err().setting(), "session idle lifetime");
+    }
+    for absolute in [Duration::ZERO, Duration::from_secs(3599), hours(24 * 401), Duration::MAX] {
+        assert_eq!(sessions().absolute(absolute).unwrap_err().setting(), "session absolute lifetime");
+    }
+    assert!(sessions().idle(hours(24)).is_ok());
+    assert!(sessions().absolute(hours(24 * 30)).unwrap().idle(hours(24 * 30)).is_ok());
+}
+
+#[tokio::test]
+async fn c105_a_lifetime_that_was_made_shorter_holds_for_sessions_that_began_before() {
+    let (store, clock) = (Shaky::default(), ManualClock::new());
+    let before = Sessions::new(store.clone()).clock(clock.clone());
+    let (_, session) = before.create(new("acme")).await.unwrap();
+    let after = Sessions::new(store).clock(clock.clone()).idle(Duration::from_secs(600)).unwrap();
+    let alive = async |sessions: &Sessions| !sessions.list(session.tenant(), session.user()).await.unwrap().is_empty();
+    clock.advance(Duration::from_secs(599));
+    assert!(alive(&after).await);
+    clock.advance(Duration::from_secs(1));
+    assert!(!alive(&after).await && alive(&before).await);
+}
+
+#[tokio::test]
+async fn c106_c108_the_log_tells_what_happens_by_handles() {
+    use tower::ServiceExt;
+    let (clock, log) = (ManualClock::new(), EventLog::new());
+    let sessions = Sessions::new(Memory::new()).clock(clock.clone()).events(log.clone());
+    let service = ServiceBuilder::new().layer(SessionLayer::new(sessions.clone()).required()).service(service_fn(
+        async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
+    ));
+    let knock = async |cookie: &SetCookie| {
+        let request = Request::get("/").header("cookie", pair(cookie)).body(String::new()).unwrap();
+        service.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    let (old, first) = sessions.create(new("acme")).await.unwrap();
+    let (cookie, second) = sessions.rotate(&first).await.unwrap().unwrap();
+    assert_eq!((knock(&cookie).await, knock(&old).await), (200, 401));
+    sessions.revoke(&second).await.unwrap();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(knock(&cookie).await, 401);
+    let (idle, third) = sessions.create(new("acme")).await.unwrap();
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(knock(&idle).await, 401);
+    let guessed = SetCookie::new("__Host-session", &"A".repeat(43)).unwrap();
+    assert_eq!(knock(&guessed).await, 401);
+
+    let page = log.read(&Query::new());
+    let told: Vec<_> = page.events.iter().map(|event| (event.kind, event.session)).collect();
+    let expected = [
+        (EventKind::SessionCreated, &first),
+        (EventKind::SessionRenewed, &second),
+        (EventKind::SessionUseAfterExpire, &first),
+        (EventKind::SessionRevoked, &second),
+        (EventKind::SessionUseAfterExpire, &second),
+        (EventKind::SessionCreated, &third),
+        (EventKind::SessionUseAfterExpire, &third),
+    ];
+    assert_eq!(told, expected.map(|(kind, session)| (kind, Some(session.handle()))));
+    assert!(page.events.iter().all(|event| event.tenant == Some(first.tenant().clone())));
+    let json: String = page.events.iter().map(tollgate::event::Event::to_json).collect();
+    assert!(json.contains(&format!(r#""session":"{}""#, first.handle())), "{json}");
+    for cookie in [old, cookie, idle] {
+        assert!(!json.contains(pair(&cookie).split('=').nth(1).unwrap()), "{json}");
+    }
+}
