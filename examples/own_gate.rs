@@ -42,7 +42,7 @@ impl Gate for ReadOnly {
             match force {
                 Some(force) if may_force(&force).await => Ok(Access::ForcedWrite),
                 _ => Err(Rejection::new(Kind::Unavailable, "the service is read-only for now")
-                    .retry_after(Duration::from_secs(60))),
+                    .retry_in(Duration::from_secs(60))),
             }
         }))
     }

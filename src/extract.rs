@@ -59,10 +59,7 @@ macro_rules! left_by_a_layer {
 
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer guards this route");
 left_by_a_layer!(Tenant, "no RateLimitLayer is before this route, or it was told to leave no extensions");
-left_by_a_layer!(
-    RateLimit,
-    "no RateLimitLayer with a quota is before this route, or it was told to leave no extensions"
-);
+left_by_a_layer!(RateLimit, "no RateLimitLayer is before this route, or it was told to leave no extensions");
 
 /// Why a handler gets no [`Session`].
 #[derive(Clone, Debug)]

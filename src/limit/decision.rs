@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::Extensions;
+
 use super::row::{Marks, NEVER, Past, Standing};
 use crate::{
     clock::{Moment, UnixTime},
@@ -11,7 +13,9 @@ use crate::{
 /// How a tenant stands with the quota that matters: the one that refused, else
 /// the one with the least left.
 ///
-/// The layer puts it in the extensions of the request.
+/// Layers put it in the extensions of the request; of several, the one with the
+/// least left stays. Where no enforced quota applies, [`limit`](Self::limit) and
+/// [`remaining`](Self::remaining) are `u32::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     facts: Facts,
@@ -61,6 +65,16 @@ impl Facts {
         }
     }
 
+    /// Of a tenant that no enforced quota limits.
+    pub(super) const UNLIMITED: Self = Self {
+        policy: "unlimited",
+        limit: u32::MAX,
+        remaining: u32::MAX,
+        reset: Moment::from_nanos(0),
+        reset_unix: UnixTime::from_nanos(0),
+        wait: 0,
+    };
+
     pub(super) fn reset_unix(&self) -> Option<UnixTime> {
         (self.reset != NEVER).then_some(self.reset_unix)
     }
@@ -75,7 +89,12 @@ impl RateLimit {
         Self { facts, would_refuse, charged }
     }
 
-    /// The name of the quota.
+    /// What the layers before a handler have left of it, outside axum.
+    pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+
+    /// The name of the quota; `unlimited` where none applies.
     pub fn policy(&self) -> &'static str {
         self.facts.policy
     }
@@ -114,6 +133,12 @@ impl RateLimit {
 
     pub(super) fn charged(&self) -> Charged {
         self.charged
+    }
+
+    /// Adds what a layer further in found.
+    pub(super) fn narrowed(self, facts: Facts, would_refuse: Option<&'static str>, mark: u64) -> Self {
+        let facts = if self.facts.remaining < facts.remaining { self.facts } else { facts };
+        Self { facts, would_refuse: would_refuse.or(self.would_refuse), charged: self.charged.and(mark) }
     }
 }
 
@@ -216,6 +241,7 @@ pub struct Spend(pub(super) Option<Box<Charge>>);
 
 #[derive(Debug)]
 pub(super) struct Charge {
+    pub(super) limiter: u64,
     pub(super) tenant: Tenant,
     pub(super) past: Past,
     pub(super) units: u32,

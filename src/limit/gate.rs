@@ -13,7 +13,7 @@ use crate::{
     gate::{Gate, MaybeReady, Pass},
     head::Head,
     reject::{Kind, Rejection},
-    tenant::{Tenant, TenantError, TenantSource},
+    tenant::{ClientIp, Tenant, TenantError, TenantSource},
 };
 
 type Cost = dyn Fn(Head<'_>) -> u32 + Send + Sync;
@@ -21,13 +21,16 @@ type Keep = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
 /// What happens to a request that names no tenant. There is no way past: each
 /// of them is limited or refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum NoTenant {
     /// It is refused with a 400.
     #[default]
     Reject,
     /// All of them share the budget of one tenant, [`Tenant::anonymous`].
     Shared,
+    /// Each client address has a budget, [`Tenant::address`]; a request without one is refused with a 400.
+    ByIp(ClientIp),
 }
 
 #[derive(Clone)]
@@ -77,13 +80,16 @@ impl RateLimitGate {
     }
 
     fn tenant(&self, head: Head<'_>) -> Result<Tenant, Rejection> {
-        match (self.source.find(head), self.no_tenant) {
-            (Ok(Some(tenant)), _) => Ok(tenant),
-            (Ok(None), NoTenant::Shared) => Ok(Tenant::anonymous()),
-            (Ok(None), NoTenant::Reject) => {
-                Err(Rejection::new(Kind::InvalidRequest, "the request does not say whose it is"))
-            }
-            (Err(error), _) => Err(no_such_tenant(error)),
+        let found = match (self.source.find(head), &self.no_tenant) {
+            (Ok(None), NoTenant::Reject) => Ok(None),
+            (Ok(None), NoTenant::Shared) => Ok(Some(Tenant::anonymous())),
+            (Ok(None), NoTenant::ByIp(address)) => address.find(head),
+            (found, _) => found,
+        };
+        match found {
+            Ok(Some(tenant)) => Ok(tenant),
+            Ok(None) => Err(Rejection::new(Kind::InvalidRequest, "the request does not say whose it is")),
+            Err(error) => Err(no_such_tenant(error)),
         }
     }
 
@@ -177,12 +183,15 @@ impl RateLimitPass {
 impl Pass for RateLimitPass {
     fn admit(&mut self, extensions: &mut Extensions) {
         let Some((tenant, mark)) = self.marks.take() else { return };
-        extensions.insert(tenant);
-        if let Some(facts) = self.facts {
-            let charged = extensions.get::<RateLimit>().map(RateLimit::charged).unwrap_or_default();
-            let would_refuse = self.rare.as_ref().and_then(|rare| rare.would_refuse);
-            extensions.insert(RateLimit::new(facts, would_refuse, charged.and(mark)));
+        let facts = self.facts.unwrap_or(Facts::UNLIMITED);
+        let would_refuse = self.rare.as_ref().and_then(|rare| rare.would_refuse);
+        let outer = extensions.get::<RateLimit>().copied();
+        // a tenant that is there before any limit was proved by somebody else, and is not ours to replace
+        if outer.is_some() || extensions.get::<Tenant>().is_none() {
+            extensions.insert(tenant);
         }
+        let outer = outer.unwrap_or(RateLimit::from(Facts::UNLIMITED));
+        extensions.insert(outer.narrowed(facts, would_refuse, mark));
     }
 
     fn finish(mut self, status: StatusCode, headers: &mut HeaderMap) {

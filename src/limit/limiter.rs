@@ -104,8 +104,12 @@ impl Limiter {
 
     /// Takes it apart, if nobody shares it yet.
     fn alone(self, setting: &'static str) -> Result<Inner, ConfigError> {
-        Arc::try_unwrap(self.0)
-            .map_err(|_| ConfigError::new("limiter", setting, "must be set before the limiter is cloned"))
+        let inner = Arc::try_unwrap(self.0)
+            .map_err(|_| ConfigError::new("limiter", setting, "must be set before the limiter is cloned"))?;
+        if inner.memory.tenants() > 0 {
+            return Err(ConfigError::new("limiter", setting, "must be set before the limiter is used"));
+        }
+        Ok(inner)
     }
 
     /// Decides whether the tenant may spend so many units now, and charges them if so.
@@ -125,7 +129,8 @@ impl Limiter {
             let past = row.past();
             let verdict = row.decide(context, units, &mut marks)?;
             if keep_spend && units > 0 && matches!(verdict, Verdict::Admitted { .. }) {
-                charge = Some(Box::new(Charge { tenant: charged.clone(), past, units, marks }));
+                let (limiter, tenant) = (self.0.id, charged.clone());
+                charge = Some(Box::new(Charge { limiter, tenant, past, units, marks }));
             }
             Some(verdict)
         });
@@ -165,13 +170,16 @@ impl Limiter {
     /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
     ///
     /// Only what this spend still holds is taken back: nothing once its window
-    /// has passed, and nothing if the tenant was [`reset`](Self::reset) or its plan has changed since.
+    /// has passed, nothing of another limiter's, and nothing if the tenant was [`reset`](Self::reset) or its plan has changed since.
     pub fn refund(&self, spend: Spend) -> Option<RateLimit> {
         self.take_back(spend).map(RateLimit::from)
     }
 
     pub(super) fn take_back(&self, spend: Spend) -> Option<Facts> {
-        let Charge { tenant, past, units, marks } = *spend.0?;
+        let Charge { limiter, tenant, past, units, marks } = *spend.0?;
+        if limiter != self.0.id {
+            return None;
+        }
         let context = self.context();
         let verdict = self.0.memory.on_own_row(&tenant, context, |row| {
             row.refund(context, past, &marks, units);

@@ -6,7 +6,7 @@ use std::{
     mem, slice,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -86,12 +86,34 @@ pub(super) struct Row {
     pub(super) place: Place,
     /// The epoch of the quotas in which the plan was last found to be the tenant's.
     epoch: AtomicU32,
-    /// Until when one unit is refused, and by which quota: so a refusal takes no lock and writes nothing.
-    refused_until: AtomicU64,
-    refused_by: AtomicU8,
+    /// The refusal of one unit that was found last: so the next takes no lock and writes nothing.
+    refusal: AtomicU64,
     /// The reset after which all of this was spent.
     reset: AtomicU16,
     slots: Mutex<Slots>,
+}
+
+/// Until when one unit is refused, and by which quota of the plan; in one word, so that no reader sees half of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Remembered {
+    until: Moment,
+    by: usize,
+}
+
+impl Remembered {
+    /// Enough for [`Plan::MAX_QUOTAS`]; the other 61 bits last 73 years.
+    const BY_BITS: u32 = 3;
+
+    fn packed(self) -> Option<u64> {
+        let until = self.until.as_nanos();
+        let packed = until << Self::BY_BITS;
+        (packed >> Self::BY_BITS == until).then_some(packed | self.by as u64)
+    }
+
+    fn unpacked(packed: u64) -> Self {
+        let by = packed & ((1 << Self::BY_BITS) - 1);
+        Self { until: Moment::from_nanos(packed >> Self::BY_BITS), by: by as usize }
+    }
 }
 
 enum Slots {
@@ -115,8 +137,7 @@ impl Row {
             plan,
             place,
             epoch: AtomicU32::new(epoch),
-            refused_until: AtomicU64::new(0),
-            refused_by: AtomicU8::new(0),
+            refusal: AtomicU64::new(0),
             reset: AtomicU16::new(RESETS.load(Ordering::Relaxed)),
             slots: Mutex::new(slots),
         }
@@ -160,9 +181,7 @@ impl Row {
             && let Verdict::Refused(standing) = &verdict
         {
             self.remember_refusal(standing);
-        } else if matches!(verdict, Verdict::Admitted { .. })
-            && units > 0
-            && self.refused_until.load(Ordering::Relaxed) != 0
+        } else if matches!(verdict, Verdict::Admitted { .. }) && units > 0 && self.refusal.load(Ordering::Relaxed) != 0
         {
             // it has passed; it must not come back with a clock that steps back
             self.forget_refusal();
@@ -177,20 +196,19 @@ impl Row {
 
     fn remember_refusal(&self, standing: &Standing) {
         let by = self.plan.measured().iter().position(|measured| measured.quota.name() == standing.policy);
-        self.refused_by.store(by.and_then(|by| u8::try_from(by).ok()).unwrap_or(0), Ordering::Relaxed);
-        self.refused_until.store(standing.reset.as_nanos(), Ordering::Release);
+        let packed = by.and_then(|by| Remembered { until: standing.reset, by }.packed());
+        self.refusal.store(packed.unwrap_or(0), Ordering::Release);
     }
 
     /// The refusal of one unit that was found before and still holds.
     #[inline]
     fn known_refusal(&self, now: Moment) -> Option<Standing> {
-        let until = Moment::from_nanos(self.refused_until.load(Ordering::Acquire));
-        if until <= now {
+        let known = Remembered::unpacked(self.refusal.load(Ordering::Acquire));
+        if known.until <= now {
             return None;
         }
-        let by = usize::from(self.refused_by.load(Ordering::Relaxed));
-        let quota = &self.plan.measured().get(by)?.quota;
-        Some(Standing { policy: quota.name(), limit: quota.limit(), remaining: 0, reset: until })
+        let quota = &self.plan.measured().get(known.by)?.quota;
+        Some(Standing { policy: quota.name(), limit: quota.limit(), remaining: 0, reset: known.until })
     }
 
     /// Takes back what was spent under these marks, as far as it still counts.
@@ -264,7 +282,7 @@ impl Row {
     }
 
     fn forget_refusal(&self) {
-        self.refused_until.store(0, Ordering::Release);
+        self.refusal.store(0, Ordering::Release);
     }
 
     #[inline]
@@ -416,6 +434,16 @@ fn carry(old: &[Measured], meters: Vec<Meter>, new: &[Measured], context: Contex
 mod tests {
     use super::*;
     use crate::limit::{budget::Budget, quota::Quota};
+
+    #[test]
+    fn a_refusal_is_remembered_whole_or_not_at_all() {
+        for (until, by) in [(1, 0), (5, 5), ((1 << 61) - 1, 5)] {
+            let known = Remembered { until: Moment::from_nanos(until), by };
+            assert_eq!(known.packed().map(Remembered::unpacked), Some(known));
+        }
+        assert_eq!(Remembered { until: Moment::from_nanos(1 << 61), by: 0 }.packed(), None);
+        const { assert!(Plan::MAX_QUOTAS <= 1 << Remembered::BY_BITS) };
+    }
 
     #[test]
     fn a_row_that_was_replaced_is_not_idle_so_no_sweep_removes_its_successor() {

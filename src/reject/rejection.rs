@@ -109,13 +109,13 @@ impl Rejection {
 
     /// Says when a retry may succeed, in seconds rounded up and never 0: a retry at the header's value must not come
     /// early.
-    pub fn retry_after(mut self, wait: Duration) -> Self {
+    pub fn retry_in(mut self, wait: Duration) -> Self {
         self.headers.insert(header::RETRY_AFTER, number(ceil_seconds(wait).max(1)));
         self.retry_after = Some(wait);
         self
     }
 
-    /// As [`retry_after`](Self::retry_after), with headers in which the seconds stand already.
+    /// As [`retry_in`](Self::retry_in), with headers in which the seconds stand already.
     pub(crate) fn with_headers(mut self, headers: HeaderMap, retry_after: Option<Duration>) -> Self {
         self.headers = headers;
         self.retry_after = retry_after;
@@ -146,6 +146,16 @@ impl Rejection {
     /// The policy that refused, where one did.
     pub fn violated_policy(&self) -> Option<&'static str> {
         self.violated
+    }
+
+    /// When a retry may succeed, where one helps.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The headers that the response will have.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
     }
 
     /// Whether the caller speaks gRPC and so wants trailers, not a body.
