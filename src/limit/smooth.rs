@@ -20,6 +20,9 @@ use crate::clock::Moment;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Smooth {
     whole_at: u64,
+    /// By how much refunds have brought forward what was spent after the units that they gave back: the marks of those
+    /// spends are that much too late.
+    brought_forward: u64,
 }
 
 /// The measures of one smooth quota.
@@ -40,6 +43,11 @@ impl Smooth {
         let (Some(units), Some(burst)) = (NonZeroU32::new(units), NonZeroU32::new(pace.burst)) else {
             return Ok(self);
         };
+        // governor adds without a look; no clock but a broken one comes near
+        let longest = pace.interval.saturating_mul(u64::from(pace.burst));
+        if self.whole_at.max(now.as_nanos()).checked_add(longest).is_none() {
+            return Err(Moment::from_nanos(u64::MAX));
+        }
         let Some(quota) = governor::Quota::with_period(Duration::from_nanos(pace.interval)) else {
             return Ok(self);
         };
@@ -47,7 +55,7 @@ impl Smooth {
             RateLimiter::new(quota.allow_burst(burst), One(Cell::new(self.whole_at)), Hand(Cell::new(0)));
         decider.clock().0.set(now.as_nanos());
         match decider.check_n(units) {
-            Ok(Ok(())) => Ok(Self { whole_at: decider.into_state_store().0.get() }),
+            Ok(Ok(())) => Ok(Self { whole_at: decider.into_state_store().0.get(), ..self }),
             Ok(Err(not_until)) => Err(Moment::from_nanos(not_until.earliest_possible().as_u64())),
             Err(_more_than_the_burst) => Err(Moment::from_nanos(u64::MAX)),
         }
@@ -61,18 +69,23 @@ impl Smooth {
         }
     }
 
-    /// Spends units that were found to fit, or were spent under another rule, and says when the last comes back.
+    /// Spends units that were found to fit, and gives the mark of the spend.
     pub(super) fn charge(&mut self, pace: Pace, now: Moment, units: u32) -> Moment {
         let owed = pace.interval.saturating_mul(u64::from(units));
         self.whole_at = self.whole_at.max(now.as_nanos()).saturating_add(owed);
-        self.whole()
+        Moment::from_nanos(self.whole_at.saturating_add(self.brought_forward))
     }
 
-    /// Takes units back of a spend that comes back whole at `whole_at`: none that have come back by now.
-    pub(super) fn refund(&mut self, pace: Pace, whole_at: Moment, now: Moment, units: u32) {
-        let own_or_older = whole_at.as_nanos().saturating_sub(now.as_nanos());
-        let asked = pace.interval.saturating_mul(u64::from(units));
-        self.whole_at = self.whole_at.saturating_sub(asked.min(own_or_older));
+    /// Takes units back of the spend with this mark: none that have come back by now. After refunds out of order it may
+    /// give back less than it could, never more.
+    pub(super) fn refund(&mut self, pace: Pace, mark: Moment, now: Moment, units: u32) {
+        let own_end = mark.as_nanos().saturating_sub(self.brought_forward);
+        let own_or_older = own_end.saturating_sub(now.as_nanos());
+        let back = pace.interval.saturating_mul(u64::from(units)).min(own_or_older);
+        if own_end < self.whole_at {
+            self.brought_forward = self.brought_forward.saturating_add(back);
+        }
+        self.whole_at = self.whole_at.saturating_sub(back);
     }
 
     pub(super) fn whole(self) -> Moment {
