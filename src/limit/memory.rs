@@ -4,7 +4,10 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, Hash, Hasher},
     sync::{
         Arc, LazyLock, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread,
     time::Duration,
@@ -17,7 +20,7 @@ use super::{
     budget::Budget,
     journal::Journal,
     meter::Context,
-    plan::Terms,
+    plan::{Plan, Terms},
     quotas::Quotas,
     row::{Place, Row},
 };
@@ -29,7 +32,7 @@ use crate::{
 /// So many maps, so that growing or sweeping one is a short stop.
 const SHARDS: usize = 1024;
 
-/// So many buckets that tenants share for whom there is no room.
+/// So many buckets that tenants of one plan share for whom there is no room.
 const BUCKETS: u64 = 4096;
 
 /// How long a sweep takes to visit every shard.
@@ -47,7 +50,7 @@ pub(super) struct Memory {
     pub(super) budget: Budget,
     shards: Box<[Shard]>,
     strangers: AtomicUsize,
-    buckets: AtomicUsize,
+    overflow: Overflow,
     sweep_at: AtomicU64,
     sweep_next: AtomicUsize,
 }
@@ -75,7 +78,7 @@ impl Memory {
             budget: Budget::new(max_bytes),
             shards: (0..SHARDS).map(|_| shard()).collect(),
             strangers: AtomicUsize::new(0),
-            buckets: AtomicUsize::new(0),
+            overflow: Overflow(AtomicU64::new(0)),
             sweep_at: AtomicU64::new(0),
             sweep_next: AtomicUsize::new(0),
         }
@@ -110,24 +113,24 @@ impl Memory {
             }
             // read before the plan: a change in between is seen at the next use
             let epoch = self.quotas.epoch();
-            let plan = self.quotas.plan(tenant);
+            let (plan, named_since) = self.quotas.find(tenant);
             if !matches!(plan.terms(), Terms::Limited { .. }) {
                 // nothing to remember
                 if let Some(found) = use_row(tenant, &Row::new(plan, Place::Named, epoch)) {
                     return found;
                 }
-            } else if self.quotas.is_named(tenant) {
-                self.insert_new(&key, Row::new(plan, Place::Named, epoch));
-            } else {
-                let _door = self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
-                if self.has_row(&key) {
-                    // another thread made it, and took the room for it
-                    continue;
-                }
-                if self.bucket_in_use(&key, context.now).is_some() || !self.take_room() {
-                    return self.spend_from_bucket(&key, context, journal, use_row);
-                }
-                self.insert_new(&key, Row::new(plan, Place::Stranger, epoch));
+                continue;
+            }
+            let unnamed = named_since.map(|_| self.quotas.unnamed(tenant));
+            let _door = self.shard(key.hash).door.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.has_row(&key) {
+                // another thread made it, and took the room for it
+            } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
+                self.insert_new(&key, self.named_row(&key, &plan, &unnamed, since, epoch, context), context);
+            } else if self.bucket_in_use(&key, &plan, context.now).is_none() && self.take_room() {
+                self.insert_new(&key, Row::new(plan, Place::Stranger, epoch), context);
+            } else if let Some(found) = self.spend_from_bucket(&key, &plan, epoch, context, journal, &mut use_row) {
+                return found;
             }
         }
     }
@@ -146,12 +149,27 @@ impl Memory {
     pub(super) fn look<T>(&self, tenant: &Tenant, context: Context<'_>, use_row: impl Fn(&Row) -> Option<T>) -> T {
         let key = Lookup { hash: hash(tenant), tenant };
         loop {
-            let found = self.on_row(&key, context, &use_row).or_else(|| {
-                let bucket = self.bucket_in_use(&key, context.now)?;
-                self.on_own_row(&bucket, context, &use_row)
-            });
-            let fresh = || use_row(&Row::new(self.quotas.plan(tenant), Place::Stranger, 0));
-            if let Some(found) = found.or_else(fresh) {
+            if let Some(found) = self.on_row(&key, context, &use_row) {
+                return found;
+            }
+            let epoch = self.quotas.epoch();
+            let (plan, named_since) = self.quotas.find(tenant);
+            let is_limited = matches!(plan.terms(), Terms::Limited { .. });
+            let (bucket, _) = self.bucket(&key, &plan);
+            let found = match named_since {
+                Some(since) if is_limited => {
+                    let unnamed = self.quotas.unnamed(tenant);
+                    let row = self.named_row(&key, &plan, &unnamed, since, epoch, context);
+                    let found = use_row(&row);
+                    row.discard(context);
+                    found
+                }
+                None if is_limited && self.is_in_use(&bucket, context.now) => {
+                    self.on_own_row(&bucket, context, &use_row)
+                }
+                _ => use_row(&Row::new(plan, Place::Stranger, epoch)),
+            };
+            if let Some(found) = found {
                 return found;
             }
         }
@@ -188,6 +206,7 @@ impl Memory {
             return true;
         }
         let (plan, place) = match row.place {
+            Place::PlanBucket => return true,
             Place::Bucket => (self.quotas.default(), Place::Bucket),
             _ if self.quotas.is_named(key.tenant) => (self.quotas.plan(key.tenant), Place::Named),
             _ => (self.quotas.plan(key.tenant), Place::Stranger),
@@ -200,7 +219,7 @@ impl Memory {
             self.shard(key.hash).rows.pin().insert(key.owned(), new);
             match (row.place, place) {
                 (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),
-                (Place::Stranger, Place::Named) => _ = self.strangers.fetch_sub(1, Relaxed),
+                (Place::Stranger, Place::Named) => self.one_stranger_less(),
                 _ => {}
             }
         });
@@ -208,15 +227,22 @@ impl Memory {
     }
 
     /// Adds a row whose room is taken, unless there is one by now; says whether it did.
-    fn insert_new(&self, key: &Lookup<'_>, row: Row) -> bool {
-        let (place, rows) = (row.place, self.shard(key.hash).rows.pin());
-        let inserted = rows.try_insert(key.owned(), row).is_ok();
-        match inserted {
-            true => self.budget.force(key.row_bytes()),
-            false if place == Place::Stranger => _ = self.strangers.fetch_sub(1, Relaxed),
-            false => {}
+    fn insert_new(&self, key: &Lookup<'_>, row: Row, context: Context<'_>) -> bool {
+        let (place, bytes) = (row.place, key.row_bytes() + row.boxed_bytes());
+        let rows = self.shard(key.hash).rows.pin();
+        match rows.try_insert(key.owned(), row) {
+            Ok(_) => {
+                self.budget.force(bytes);
+                true
+            }
+            Err(there_is_one) => {
+                there_is_one.not_inserted.discard(context);
+                if place == Place::Stranger {
+                    self.one_stranger_less();
+                }
+                false
+            }
         }
-        inserted
     }
 
     /// Takes the room for one more stranger, if there is any.
@@ -226,34 +252,89 @@ impl Memory {
             && self.strangers.fetch_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1)).is_ok()
     }
 
-    /// This tenant's bucket, if what was spent from it still counts, so that the tenant can't leave it.
-    fn bucket_in_use(&self, key: &Lookup<'_>, now: Moment) -> Option<Tenant> {
-        if self.buckets.load(Relaxed) == 0 {
-            return None;
-        }
-        let bucket = Tenant::bucket(key.hash % BUCKETS);
-        let key = Lookup { hash: hash(&bucket), tenant: &bucket };
-        let idle = self.shard(key.hash).rows.pin().get(&key).is_none_or(|row| row.is_idle(now));
-        (!idle).then_some(bucket)
+    fn one_stranger_less(&self) {
+        _ = self.strangers.fetch_update(Relaxed, Relaxed, |now| now.checked_sub(1));
     }
 
+    /// The row of a named tenant that has none: it counts what the tenant may have spent in a bucket before.
+    fn named_row(
+        &self,
+        key: &Lookup<'_>,
+        plan: &Plan,
+        unnamed: &Plan,
+        since: u32,
+        epoch: u32,
+        context: Context<'_>,
+    ) -> Row {
+        if self.overflow.began().is_some_and(|began| began < since) {
+            while let Some(bucket) = self.bucket_in_use(key, unnamed, context.now) {
+                let copied = |row: &Row| row.copied(plan, Place::Named, epoch, context);
+                if let Some(row) = self.on_own_row(&bucket, context, copied) {
+                    return row;
+                }
+            }
+        }
+        Row::new(plan.clone(), Place::Named, epoch)
+    }
+
+    /// The bucket of this tenant, if it has this plan.
+    fn bucket(&self, key: &Lookup<'_>, plan: &Plan) -> (Tenant, Place) {
+        let number = key.hash % BUCKETS;
+        if *plan == self.quotas.default() {
+            return (Tenant::bucket(number, None), Place::Bucket);
+        }
+        (Tenant::bucket(number, Some(plan.fingerprint(&*SEED))), Place::PlanBucket)
+    }
+
+    /// The bucket that this tenant may have spent from, if that still counts, so that the tenant can't leave it.
+    fn bucket_in_use(&self, key: &Lookup<'_>, plan: &Plan, now: Moment) -> Option<Tenant> {
+        self.overflow.began()?;
+        let buckets = [self.bucket(key, plan).0, Tenant::bucket(key.hash % BUCKETS, None)];
+        buckets.into_iter().find(|bucket| self.is_in_use(bucket, now))
+    }
+
+    fn is_in_use(&self, bucket: &Tenant, now: Moment) -> bool {
+        let key = Lookup { hash: hash(bucket), tenant: bucket };
+        self.shard(key.hash).rows.pin().get(&key).is_some_and(|row| !row.is_idle(now))
+    }
+
+    /// `None` if the quotas are not those of this epoch any more.
     fn spend_from_bucket<T>(
         &self,
         key: &Lookup<'_>,
+        plan: &Plan,
+        epoch: u32,
         context: Context<'_>,
         journal: &Journal,
         mut use_row: impl FnMut(&Tenant, &Row) -> Option<T>,
-    ) -> T {
-        let bucket = Tenant::bucket(key.hash % BUCKETS);
+    ) -> Option<T> {
+        let (bucket, place) = self.bucket(key, plan);
         let key = Lookup { hash: hash(&bucket), tenant: &bucket };
         loop {
-            if let Some(found) = self.on_row(&key, context, |row| use_row(&bucket, row)) {
+            let found = self.on_row(&key, context, |row| {
+                // the tenant may be named by now, and be taken for one that never spent from a bucket
+                let is_late = self.overflow.began().is_some_and(|began| began > epoch);
+                if is_late || (place == Place::Bucket && row.plan() != plan) {
+                    return Some(None);
+                }
+                use_row(&bucket, row).map(Some)
+            });
+            if let Some(found) = found {
                 return found;
             }
-            let fresh = Row::new(self.quotas.default(), Place::Bucket, self.quotas.epoch());
-            if self.insert_new(&key, fresh) && self.buckets.fetch_add(1, Relaxed) == 0 {
+            // counted before it is there to be swept
+            if self.overflow.one_more(epoch) {
                 journal.overflow_began(context.now);
             }
+            if !self.insert_new(&key, Row::new(plan.clone(), place, epoch), context) {
+                self.one_bucket_less(context, journal);
+            }
+        }
+    }
+
+    fn one_bucket_less(&self, context: Context<'_>, journal: &Journal) {
+        if self.overflow.one_less() {
+            journal.overflow_ended(context.now);
         }
     }
 
@@ -288,23 +369,56 @@ impl Memory {
         let mut rows_seen = 0;
         for (key, row) in shard.rows.iter(&guard) {
             rows_seen += 1;
-            if row.retire_if_idle(context) {
+            if self.may_retire(key, row) && row.retire_if_idle(context) {
                 shard.rows.remove(key, &guard);
-                self.budget.give_back(key.row_bytes());
+                self.budget.give_back(key.row_bytes() + row.boxed_bytes());
                 match row.place {
-                    Place::Stranger => _ = self.strangers.fetch_sub(1, Relaxed),
-                    Place::Bucket if self.buckets.fetch_sub(1, Relaxed) == 1 => journal.overflow_ended(context.now),
-                    Place::Bucket | Place::Named => {}
+                    Place::Stranger => self.one_stranger_less(),
+                    Place::Bucket | Place::PlanBucket => self.one_bucket_less(context, journal),
+                    Place::Named => {}
                 }
             }
         }
         rows_seen
     }
 
+    /// Not a tenant that was named while there were buckets: its next row would count what others spent in its bucket
+    /// since.
+    fn may_retire(&self, key: &Key, row: &Row) -> bool {
+        let Some(began) = self.overflow.began() else { return true };
+        row.place != Place::Named || self.quotas.named_since(&key.0).is_none_or(|since| since <= began)
+    }
+
     fn shard(&self, hash: u64) -> &Shard {
         // the map itself uses the lowest and the highest bits
         #[expect(clippy::indexing_slicing, reason = "the remainder is a valid index")]
         &self.shards[(hash >> 32) as usize % SHARDS]
+    }
+}
+
+/// How many buckets there are, and in which epoch the first of them was made: both in one word, so that they agree.
+struct Overflow(AtomicU64);
+
+impl Overflow {
+    /// The epoch in which it began: a tenant that was named by then has never spent from a bucket of now.
+    fn began(&self) -> Option<u32> {
+        let word = self.0.load(SeqCst);
+        (word as u32 > 0).then_some((word >> 32) as u32)
+    }
+
+    /// Says whether it is the first.
+    fn one_more(&self, epoch: u32) -> bool {
+        let more = |word: u64| match word as u32 {
+            0 => u64::from(epoch) << 32 | 1,
+            _ => word + 1,
+        };
+        self.0.fetch_update(SeqCst, SeqCst, |word| Some(more(word))).is_ok_and(|before| before as u32 == 0)
+    }
+
+    /// Says whether it was the last.
+    fn one_less(&self) -> bool {
+        let less = |word: u64| (word as u32 > 0).then(|| word - 1);
+        self.0.fetch_update(SeqCst, SeqCst, less).is_ok_and(|before| before as u32 == 1)
     }
 }
 
@@ -335,9 +449,10 @@ impl Key {
     }
 }
 
-/// With a seed of this process, for callers choose the names.
+/// Hashes get a seed of this process, for callers choose the names.
+static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+
 pub(super) fn hash(tenant: &Tenant) -> u64 {
-    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
     SEED.hash_one(tenant)
 }
 

@@ -164,6 +164,16 @@ impl Meter {
         }
     }
 
+    /// Another meter that counts the same.
+    pub(super) fn copied(&self, gauge: Gauge, context: Context<'_>) -> Self {
+        match (self, gauge) {
+            (Self::Window(log), Gauge::Window(measure)) => Self::Window(log.copied(measure, context.budget)),
+            (Self::Smooth(smooth), _) => Self::Smooth(*smooth),
+            (Self::Fixed(fixed), _) => Self::Fixed(*fixed),
+            (Self::Window(_), _) => Self::new(gauge),
+        }
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Window(log) => log.heap_bytes(),

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fmt,
+    hash::{BuildHasher, Hash, Hasher},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -116,6 +117,13 @@ impl Plan {
             Terms::Limited { id, .. } => *id,
             Terms::Unlimited { .. } | Terms::Denied { .. } => 0,
         }
+    }
+
+    /// A number that stands for what the plan says, whoever made it and when.
+    pub(super) fn fingerprint(&self, hasher: &impl BuildHasher) -> u64 {
+        let mut state = hasher.build_hasher();
+        self.quotas().for_each(|quota| quota.hash(&mut state));
+        state.finish()
     }
 
     /// The field `RateLimit-Policy` for all quotas that are enforced.

@@ -30,7 +30,7 @@ const DEFAULT_GRAINS: u16 = 240;
 /// let daily = Quota::fixed(10_000, Duration::from_secs(86_400))?.named("daily")?.shadow();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Quota {
     name: &'static str,
@@ -41,7 +41,7 @@ pub struct Quota {
 }
 
 /// By which rule units come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
     /// One window after they were spent, told apart by `grains` per window.
     Window { grains: u16 },
@@ -108,7 +108,8 @@ impl Quota {
     /// A tenant that spends late in one window and early in the next spends up
     /// to twice the limit in one period. The boundaries are fixed against the
     /// forward-only clock when the limiter is made; a step of the wall clock
-    /// after that does not move them.
+    /// after that does not move them. A [`Clock`](crate::Clock) that steps back, as
+    /// none should, may begin a window anew that it has left.
     pub fn fixed(limit: u32, period: Duration) -> Result<Self, ConfigError> {
         Self::checked(limit, period, Rule::Fixed)
     }

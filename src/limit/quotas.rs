@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
 };
@@ -33,10 +33,18 @@ pub struct Quotas(Arc<Inner>);
 
 struct Inner {
     default: RwLock<Plan>,
-    named: papaya::HashMap<Tenant, Plan, foldhash::fast::RandomState>,
+    named: papaya::HashMap<Tenant, Named, foldhash::fast::RandomState>,
     function: Option<Box<PlanOf>>,
+    /// Held by a change, so that each has an epoch of its own.
+    changes: Mutex<()>,
     /// Rises with each change, so that a row knows when to look again.
     epoch: AtomicU32,
+}
+
+struct Named {
+    plan: Plan,
+    /// The first epoch in which the tenant has a plan of its own.
+    since: u32,
 }
 
 impl Quotas {
@@ -48,7 +56,10 @@ impl Quotas {
     /// A function decides: it is asked at each request, for tenants that are not
     /// [`set`](Self::set); where it gives `None` the default applies.
     ///
-    /// Make each plan once and hand out clones: they are compared by identity first.
+    /// Make each plan once and hand out clones: they are compared by identity
+    /// first. Keep them few: when the limiter is full, each has buckets of its own.
+    /// A tenant that shares a bucket then, and is given another plan, starts anew
+    /// in the bucket of that plan.
     pub fn by(default: impl Into<Plan>, function: impl Fn(&Tenant) -> Option<Plan> + Send + Sync + 'static) -> Self {
         Self::with(default.into(), Some(Box::new(function)))
     }
@@ -58,37 +69,52 @@ impl Quotas {
             default: RwLock::new(default),
             named: papaya::HashMap::default(),
             function,
+            changes: Mutex::new(()),
             epoch: AtomicU32::new(0),
         }))
     }
 
-    /// Gives a tenant a plan of its own.
+    /// Gives a tenant a plan of its own. If it shared a bucket until now, all that
+    /// counts there counts for it, until its window has passed.
     pub fn set(&self, tenant: Tenant, plan: impl Into<Plan>) {
-        self.0.named.pin().insert(tenant, plan.into());
-        self.changed();
+        let plan = plan.into();
+        self.change(|next_epoch| {
+            let named = self.0.named.pin();
+            let since = named.get(&tenant).map_or(next_epoch, |named| named.since);
+            named.insert(tenant, Named { plan, since });
+        });
     }
 
     /// Takes a tenant's own plan away.
     pub fn remove(&self, tenant: &Tenant) {
-        self.0.named.pin().remove(tenant);
-        self.changed();
+        self.change(|_| {
+            self.0.named.pin().remove(tenant);
+        });
     }
 
     /// Changes the plan of all tenants that have none of their own.
     pub fn set_default(&self, plan: impl Into<Plan>) {
-        *self.0.default.write().unwrap_or_else(PoisonError::into_inner) = plan.into();
-        self.changed();
+        let plan = plan.into();
+        self.change(|_| *self.0.default.write().unwrap_or_else(PoisonError::into_inner) = plan);
     }
 
     /// The plan of this tenant.
     pub fn plan(&self, tenant: &Tenant) -> Plan {
-        if let Some(plan) = self.0.named.pin().get(tenant) {
-            return plan.clone();
+        self.find(tenant).0
+    }
+
+    /// The plan of this tenant; and since which epoch it is named, if it is.
+    pub(super) fn find(&self, tenant: &Tenant) -> (Plan, Option<u32>) {
+        if let Some(named) = self.0.named.pin().get(tenant) {
+            return (named.plan.clone(), Some(named.since));
         }
-        if let Some(plan) = self.0.function.as_ref().and_then(|function| function(tenant)) {
-            return plan;
-        }
-        self.default()
+        (self.unnamed(tenant), None)
+    }
+
+    /// The plan that the tenant has where it is not named.
+    pub(super) fn unnamed(&self, tenant: &Tenant) -> Plan {
+        let chosen = self.0.function.as_ref().and_then(|function| function(tenant));
+        chosen.unwrap_or_else(|| self.default())
     }
 
     pub(super) fn default(&self) -> Plan {
@@ -97,6 +123,10 @@ impl Quotas {
 
     pub(super) fn is_named(&self, tenant: &Tenant) -> bool {
         self.0.named.pin().contains_key(tenant)
+    }
+
+    pub(super) fn named_since(&self, tenant: &Tenant) -> Option<u32> {
+        self.0.named.pin().get(tenant).map(|named| named.since)
     }
 
     pub(super) fn named_count(&self) -> usize {
@@ -112,8 +142,11 @@ impl Quotas {
         self.0.epoch.load(SeqCst)
     }
 
-    fn changed(&self) {
-        self.0.epoch.fetch_add(1, SeqCst);
+    fn change(&self, apply: impl FnOnce(u32)) {
+        let _one_at_a_time = self.0.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let next_epoch = self.epoch().wrapping_add(1);
+        apply(next_epoch);
+        self.0.epoch.store(next_epoch, SeqCst);
     }
 }
 

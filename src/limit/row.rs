@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    meter::{Context, Meter},
+    meter::{Context, Gauge, Meter},
     plan::{Measured, Plan, Terms},
 };
 use crate::clock::Moment;
@@ -67,8 +67,10 @@ pub(super) enum Place {
     Named,
     /// Any other tenant: room under the cap.
     Stranger,
-    /// A bucket that tenants share for whom there was no room.
+    /// A bucket that tenants with the default plan share for whom there was no room.
     Bucket,
+    /// A bucket that tenants with another plan share for whom there was no room; that plan is in its name.
+    PlanBucket,
 }
 
 /// Which past a spend belongs to: under which plan, and after which reset. A refund reaches no other.
@@ -269,9 +271,36 @@ impl Row {
         let Some(old) = slots.take_meters() else { return };
         self.forget_refusal();
         let carried = carry(self.plan.measured(), old, plan.measured(), context);
+        context.budget.give_back(self.boxed_bytes());
         let mut new = Self::with_slots(plan, place, epoch, Slots::from_meters(carried));
         *new.reset.get_mut() = self.reset.load(Ordering::Relaxed);
+        context.budget.force(new.boxed_bytes());
         publish(new);
+    }
+
+    /// A row with another plan that counts all that this one counts; `None` if this one is gone.
+    pub(super) fn copied(&self, plan: &Plan, place: Place, epoch: u32, context: Context<'_>) -> Option<Self> {
+        let mut slots = self.lock();
+        let old = self.plan.measured();
+        let copies = zip(slots.meters()?, old).map(|(meter, was)| {
+            meter.refresh(was.gauge, context);
+            meter.copied(was.gauge, context)
+        });
+        let carried = carry(old, copies.collect(), plan.measured(), context);
+        Some(Self::with_slots(plan.clone(), place, epoch, Slots::from_meters(carried)))
+    }
+
+    /// Ends a row that nobody else has seen.
+    pub(super) fn discard(self, context: Context<'_>) {
+        self.end(&mut self.lock(), context);
+    }
+
+    /// What the meters take beside the row, without what they take themselves.
+    pub(super) fn boxed_bytes(&self) -> usize {
+        match self.plan.measured() {
+            [_] => 0,
+            several => several.len() * size_of::<Meter>(),
+        }
     }
 
     fn end(&self, slots: &mut Slots, context: Context<'_>) {
@@ -402,32 +431,48 @@ impl Measured {
     }
 }
 
-/// The meters of a new plan, with what was spent under the old one: each takes
-/// over from the quota of its name, else of its window; and where one quota
-/// replaces one, it takes over whatever it is called.
-fn carry(old: &[Measured], meters: Vec<Meter>, new: &[Measured], context: Context<'_>) -> Vec<Meter> {
-    let mut left: Vec<Option<(&Measured, Meter)>> = zip(old, meters).map(Some).collect();
-    let mut take = |wanted: &dyn Fn(&Measured) -> bool| {
-        left.iter_mut().find(|item| item.as_ref().is_some_and(|(was, _)| wanted(was))).and_then(Option::take)
-    };
-    let mut taken: Vec<_> = new.iter().map(|is| take(&|was| was.quota.name() == is.quota.name())).collect();
-    for (slot, is) in zip(&mut taken, new) {
-        if slot.is_none() {
-            *slot = take(&|was| was.quota.window() == is.quota.window());
-        }
+/// The meters of a new plan, with what was spent under the old one: each takes over from the quota of its name, else
+/// from the one that knows most.
+fn carry(old: &[Measured], mut meters: Vec<Meter>, new: &[Measured], context: Context<'_>) -> Vec<Meter> {
+    for (meter, was) in zip(&mut meters, old) {
+        meter.refresh(was.gauge, context);
     }
-    if let ([slot @ None], [_]) = (taken.as_mut_slice(), old) {
-        *slot = take(&|_| true);
-    }
-    let carried = zip(taken, new).map(|(slot, is)| match slot {
-        Some((was, meter)) => meter.carried(was.gauge, is.gauge, context),
-        None => Meter::new(is.gauge),
+    let sources: Vec<Option<usize>> = new
+        .iter()
+        .map(|is| {
+            let named = old.iter().position(|was| was.quota.name() == is.quota.name());
+            named.or_else(|| most_telling(old, &meters, is, context.now))
+        })
+        .collect();
+    let mut left: Vec<_> = zip(old, meters).map(|(was, meter)| (was.gauge, Some(meter))).collect();
+    let carried = zip(new, 1..).map(|(is, next)| {
+        let source = sources.get(next - 1).copied().flatten();
+        let Some((was, meter)) = source.and_then(|source| left.get_mut(source)) else { return Meter::new(is.gauge) };
+        let needed_again = sources.iter().skip(next).any(|other| *other == source);
+        let taken = match needed_again {
+            true => meter.as_ref().map(|meter| meter.copied(*was, context)),
+            false => meter.take(),
+        };
+        taken.map_or_else(|| Meter::new(is.gauge), |meter| meter.carried(*was, is.gauge, context))
     });
     let carried = carried.collect();
-    for (_, dropped) in left.into_iter().flatten() {
+    for dropped in left.into_iter().filter_map(|(_, meter)| meter) {
         context.budget.give_back(dropped.heap_bytes());
     }
     carried
+}
+
+/// Whose meter a new quota starts from: an enforced one, for a shadow does not count what it would refuse; the longest
+/// log that holds all of the new window, else whatever counts most.
+fn most_telling(old: &[Measured], meters: &[Meter], is: &Measured, now: Moment) -> Option<usize> {
+    let knows = |was: &Measured, meter: &Meter| {
+        let window = was.quota.window();
+        let is_whole = matches!(was.gauge, Gauge::Window(_)) && window >= is.quota.window();
+        let counts = if is_whole { 0 } else { meter.used(was.gauge, now) };
+        (!was.quota.is_shadow(), is_whole, counts, window)
+    };
+    let known = zip(old, meters).map(|(was, meter)| knows(was, meter));
+    known.enumerate().max_by_key(|(_, knows)| *knows).map(|(place, _)| place)
 }
 
 #[cfg(test)]

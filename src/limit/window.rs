@@ -166,11 +166,24 @@ impl Log {
         self.used -= units - owed;
     }
 
-    /// Fits the entries to another measure; none ends earlier for it.
+    /// Fits the entries to another measure; none ends earlier for it, or before an older one.
     pub(super) fn remeasure(&mut self, from: Measure, to: Measure) {
+        let (mut opened, mut last) = (0, 0);
         for entry in self.entries_mut() {
-            *entry = Entry::spanning(entry.opened, entry.last(from), entry.count, to);
+            *entry = Entry::spanning(entry.opened.max(opened), entry.last(from).max(last), entry.count, to);
+            (opened, last) = (entry.opened, entry.last(to));
         }
+    }
+
+    /// Another log that counts the same; a coarser one, without memory for all of it.
+    pub(super) fn copied(&self, measure: Measure, budget: &Budget) -> Self {
+        let &Self { used, held, oldest, newest, ref between } = self;
+        let Some(between) = between.clone() else { return Self { used, held, oldest, newest, between: None } };
+        if budget.take(heap_bytes_of(between.capacity())) {
+            return Self { used, held, oldest, newest, between: Some(between) };
+        }
+        let all = Entry::spanning(oldest.opened, newest.last(measure), used, measure);
+        Self { used, held: Held::Newest, oldest: Entry::EMPTY, newest: all, between: None }
     }
 
     /// Whether nothing counts any more at this moment.
@@ -276,6 +289,8 @@ fn room_for_one<'a>(between: &'a mut Option<Between>, budget: &Budget) -> Option
 mod tests {
     use std::time::Duration;
 
+    use proptest::{collection::vec, prelude::*, sample::select};
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -350,6 +365,50 @@ mod tests {
         log.expire(measure, at(60 * SECOND), &budget);
         log.refund(measure, first, 2);
         assert_eq!(log.used(), 4, "what has left already is not given back twice");
+    }
+
+    #[test]
+    fn a_copy_without_memory_counts_the_same_and_comes_back_late_but_never_early() {
+        let (measure, budget, mut log) = (measure(60, 240), Budget::new(usize::MAX), Log::EMPTY);
+        for second in [0, 10, 20, 30] {
+            log.add(measure, at(second * SECOND), 2, &budget);
+        }
+        let whole = log.copied(measure, &budget);
+        assert_eq!((whole.used(), whole.freed_at(measure, 2)), (8, at(60 * SECOND)));
+        assert_eq!(budget.used(), log.heap_bytes() + whole.heap_bytes());
+        let coarse = log.copied(measure, &Budget::new(0));
+        assert_eq!((coarse.used(), coarse.heap_bytes()), (8, 0));
+        assert!((90 * SECOND..91 * SECOND).contains(&coarse.freed_at(measure, 2).as_nanos()));
+    }
+
+    proptest! {
+        #[test]
+        fn however_often_it_is_measured_anew_no_entry_overtakes_another(
+            gaps in vec((0..3_000_000_u64, prop_oneof![Just(0), 0..3_000_000_u64]), 1..12),
+            measures in vec((select(vec![1, 60, 86_400, 366 * 86_400]), select(vec![1, 7, 240, 1000])), 2..5),
+        ) {
+            let (budget, mut log, mut now) = (Budget::new(usize::MAX), Log::EMPTY, 0);
+            let mut measures = measures.into_iter().map(|(seconds, grains)| measure(seconds, grains));
+            let mut from = measures.next().unwrap();
+            for (pause, length) in gaps {
+                let opened = now + pause;
+                now = opened + length;
+                log.push(Entry::spanning(opened, now, 1, from), &budget);
+                log.used += 1;
+                now = log.newest.last(from);
+            }
+            for to in measures {
+                let before: Vec<_> = log.entries().map(|entry| entry.last(from)).collect();
+                log.remeasure(from, to);
+                let order = |key: &dyn Fn(&Entry) -> u64| log.entries().map(key).is_sorted();
+                prop_assert!(order(&|entry| entry.opened), "{:?}", log);
+                prop_assert!(order(&|entry| entry.leaves(to)), "{:?}", log);
+                for (entry, last) in log.entries().zip(before) {
+                    prop_assert!((last..=last + (1 << to.shift)).contains(&entry.last(to)));
+                }
+                from = to;
+            }
+        }
     }
 
     #[test]

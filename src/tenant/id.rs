@@ -88,9 +88,16 @@ impl Tenant {
         Self::trusted(b"~anonymous")
     }
 
-    /// One of the buckets that tenants share when a limiter is full.
-    pub(crate) fn bucket(number: u64) -> Self {
-        Self::trusted(format!("~bucket-{number}").as_bytes())
+    /// One of the buckets that tenants share when a limiter is full: of those with the default plan, else of those
+    /// whose plan has this fingerprint.
+    pub(crate) fn bucket(number: u64, fingerprint: Option<u64>) -> Self {
+        Self::trusted(
+            match fingerprint {
+                None => format!("~bucket-{number}"),
+                Some(fingerprint) => format!("~bucket-{number}-{fingerprint:016x}"),
+            }
+            .as_bytes(),
+        )
     }
 
     /// The tenant that stands for a network address: an IPv4 address (however

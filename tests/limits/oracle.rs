@@ -2,7 +2,7 @@
 
 use tollgate::Moment;
 
-use crate::schedule::{PlanSpec, QuotaSpec, RuleSpec};
+use crate::schedule::{PlanSpec, QuotaSpec};
 
 /// Two kinds of time: `clock` is what the engine is shown, `real` only ever grows, so a step back of the clock is no
 /// progress of it.
@@ -75,8 +75,9 @@ impl Log {
         self.blurred_until = self.blurred_until.max(clock);
     }
 
-    /// Another plan. A quota goes on with what the quota of its name counts, or where one quota replaces one; what
-    /// has left under the old plan is not remembered, and another rule starts from what counts.
+    /// Another plan. A quota goes on with what the quota of its name counts, else with the longest that holds all of
+    /// its window, else with any; what has left under the old plan is not remembered, and another rule starts from
+    /// what counts.
     pub(crate) fn change_plan(&mut self, now: Now, latest_clock: u64, plan: &PlanSpec) {
         self.changes += 1;
         let PlanSpec::Limited(new) = plan else { return };
@@ -85,15 +86,18 @@ impl Log {
         for entry in &mut self.admitted {
             let names = std::mem::take(&mut entry.names);
             for is in new {
-                let was = match (&*old, &**new) {
-                    ([was], [_]) => Some(was),
-                    _ => old.iter().find(|was| was.name == is.name),
+                let counts =
+                    |was: &QuotaSpec| was.grain().is_some() && names[was.name] && now.real - entry.at.real < was.window;
+                let enforced: Vec<_> = old.iter().filter(|was| !was.shadow).collect();
+                let whole = enforced.iter().filter(|was| was.grain().is_some() && was.window >= is.window);
+                let counted = match old.iter().find(|was| was.name == is.name) {
+                    Some(was) => counts(was),
+                    None => match whole.max_by_key(|was| was.window) {
+                        Some(was) => counts(was),
+                        None => !enforced.is_empty() && enforced.iter().all(|was| counts(was)),
+                    },
                 };
-                if let Some(was) = was
-                    && matches!((was.rule, is.rule), (RuleSpec::Window { .. }, RuleSpec::Window { .. }))
-                {
-                    entry.names[is.name] = names[was.name] && now.real - entry.at.real < was.window;
-                }
+                entry.names[is.name] = is.grain().is_some() && counted;
             }
         }
         if old.iter().chain(new).any(|quota| quota.grain().is_none()) {

@@ -239,7 +239,7 @@ impl<E: Engine> Drive<E> {
                 subject.plan = plan.clone();
                 subject.log.change_plan(now, self.latest_clock, plan);
             }
-            self.engine.peek(&subject.tenant);
+            _ = self.engine.check(&subject.tenant, 0);
         }
     }
 }
