@@ -11,7 +11,8 @@ use std::{
 use super::{
     decision::{Charge, Decision, Facts, Outcome, RateLimit, RefusalReason, Spend},
     journal::Journal,
-    memory::{Memory, hash},
+    key::hash,
+    memory::Memory,
     meter::Context,
     quotas::Quotas,
     row::{NEVER, NO_MARKS, Standing, Verdict},
@@ -80,7 +81,8 @@ impl Limiter {
     /// The most tenants that have a budget of their own, 1,000,000 otherwise.
     ///
     /// Beyond it, tenants that [`Quotas`] names still get one; others share 4096
-    /// buckets, and a tenant leaves its bucket only when nothing is spent there.
+    /// buckets. When there is room again a tenant leaves its bucket, and takes
+    /// along what is spent there.
     pub fn max_tenants(self, most: usize) -> Result<Self, ConfigError> {
         if most == 0 {
             return Err(ConfigError::new("limiter max_tenants", most, "must be at least 1"));

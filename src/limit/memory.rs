@@ -1,25 +1,23 @@
 //! The engine in memory: all rows, found without a lock, forgotten when idle.
 
 use std::{
-    hash::{BuildHasher, BuildHasherDefault, Hash, Hasher},
+    hash::BuildHasherDefault,
     sync::{
-        Arc, LazyLock, Mutex, PoisonError,
-        atomic::{
-            AtomicU64, AtomicUsize,
-            Ordering::{Relaxed, SeqCst},
-        },
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::Duration,
 };
 
-use foldhash::fast::RandomState;
-use papaya::{Equivalent, ResizeMode};
+use papaya::ResizeMode;
 
 use super::{
     budget::Budget,
     journal::Journal,
+    key::{Key, Lookup, Ready, SEED},
     meter::Context,
+    overflow::Overflow,
     plan::{Plan, Terms},
     quotas::Quotas,
     row::{Place, Row},
@@ -78,7 +76,7 @@ impl Memory {
             budget: Budget::new(max_bytes),
             shards: (0..SHARDS).map(|_| shard()).collect(),
             strangers: AtomicUsize::new(0),
-            overflow: Overflow(AtomicU64::new(0)),
+            overflow: Overflow::default(),
             sweep_at: AtomicU64::new(0),
             sweep_next: AtomicUsize::new(0),
         }
@@ -106,7 +104,7 @@ impl Memory {
         journal: &Journal,
         mut use_row: impl FnMut(&Tenant, &Row) -> Option<T>,
     ) -> T {
-        let key = Lookup { hash: hash(tenant), tenant };
+        let key = Lookup::of(tenant);
         loop {
             if let Some(found) = self.on_row(&key, context, |row| use_row(tenant, row)) {
                 return found;
@@ -127,8 +125,8 @@ impl Memory {
                 // another thread made it, and took the room for it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
                 self.insert_new(&key, self.named_row(&key, &plan, &unnamed, since, epoch, context), context);
-            } else if self.bucket_in_use(&key, &plan, context.now).is_none() && self.take_room() {
-                self.insert_new(&key, Row::new(plan, Place::Stranger, epoch), context);
+            } else if self.take_room() {
+                self.insert_new(&key, self.own_row(&key, &plan, &plan, Place::Stranger, epoch, context), context);
             } else if let Some(found) = self.spend_from_bucket(&key, &plan, epoch, context, journal, &mut use_row) {
                 return found;
             }
@@ -142,12 +140,12 @@ impl Memory {
         context: Context<'_>,
         use_row: impl FnMut(&Row) -> Option<T>,
     ) -> Option<T> {
-        self.on_row(&Lookup { hash: hash(tenant), tenant }, context, use_row)
+        self.on_row(&Lookup::of(tenant), context, use_row)
     }
 
     /// Runs `use_row` on the row that the tenant would spend from next, without making one.
     pub(super) fn look<T>(&self, tenant: &Tenant, context: Context<'_>, use_row: impl Fn(&Row) -> Option<T>) -> T {
-        let key = Lookup { hash: hash(tenant), tenant };
+        let key = Lookup::of(tenant);
         loop {
             if let Some(found) = self.on_row(&key, context, &use_row) {
                 return found;
@@ -183,13 +181,16 @@ impl Memory {
     ) -> Option<T> {
         let rows = &self.shard(key.hash).rows;
         let guard = rows.guard();
+        let mut asked = false;
         loop {
             let row = rows.get(key, &guard)?;
-            if self.is_current(key, row, context)
+            // once is enough: a function that answers differently each time would keep us here for ever
+            if (asked || self.is_current(key, row, context))
                 && let Some(found) = use_row(row)
             {
                 return Some(found);
             }
+            asked = true;
             // swept or replaced under our hands
             thread::yield_now();
         }
@@ -228,14 +229,14 @@ impl Memory {
 
     /// Adds a row whose room is taken, unless there is one by now; says whether it did.
     fn insert_new(&self, key: &Lookup<'_>, row: Row, context: Context<'_>) -> bool {
-        let (place, bytes) = (row.place, key.row_bytes() + row.boxed_bytes());
+        let (place, bytes) = (row.place, row_bytes(key.tenant) + row.boxed_bytes());
         let rows = self.shard(key.hash).rows.pin();
+        // counted first: a sweep may find the row at once
+        self.budget.force(bytes);
         match rows.try_insert(key.owned(), row) {
-            Ok(_) => {
-                self.budget.force(bytes);
-                true
-            }
+            Ok(_) => true,
             Err(there_is_one) => {
+                self.budget.give_back(bytes);
                 there_is_one.not_inserted.discard(context);
                 if place == Place::Stranger {
                     self.one_stranger_less();
@@ -266,15 +267,30 @@ impl Memory {
         epoch: u32,
         context: Context<'_>,
     ) -> Row {
-        if self.overflow.began().is_some_and(|began| began < since) {
-            while let Some(bucket) = self.bucket_in_use(key, unnamed, context.now) {
-                let copied = |row: &Row| row.copied(plan, Place::Named, epoch, context);
-                if let Some(row) = self.on_own_row(&bucket, context, copied) {
-                    return row;
-                }
+        match self.overflow.began() {
+            Some(began) if began < since => self.own_row(key, plan, unnamed, Place::Named, epoch, context),
+            _ => Row::new(plan.clone(), Place::Named, epoch),
+        }
+    }
+
+    /// A row for a tenant that may have spent from the bucket of tenants with another plan, or this one: it counts what
+    /// that bucket counts, so that leaving it forgives nothing, and nobody has to stay in it.
+    fn own_row(
+        &self,
+        key: &Lookup<'_>,
+        plan: &Plan,
+        shared_under: &Plan,
+        place: Place,
+        epoch: u32,
+        context: Context<'_>,
+    ) -> Row {
+        while let Some(bucket) = self.bucket_in_use(key, shared_under, context.now) {
+            let copied = |row: &Row| row.copied(plan, place, epoch, context);
+            if let Some(row) = self.on_own_row(&bucket, context, copied) {
+                return row;
             }
         }
-        Row::new(plan.clone(), Place::Named, epoch)
+        Row::new(plan.clone(), place, epoch)
     }
 
     /// The bucket of this tenant, if it has this plan.
@@ -294,7 +310,7 @@ impl Memory {
     }
 
     fn is_in_use(&self, bucket: &Tenant, now: Moment) -> bool {
-        let key = Lookup { hash: hash(bucket), tenant: bucket };
+        let key = Lookup::of(bucket);
         self.shard(key.hash).rows.pin().get(&key).is_some_and(|row| !row.is_idle(now))
     }
 
@@ -309,7 +325,7 @@ impl Memory {
         mut use_row: impl FnMut(&Tenant, &Row) -> Option<T>,
     ) -> Option<T> {
         let (bucket, place) = self.bucket(key, plan);
-        let key = Lookup { hash: hash(&bucket), tenant: &bucket };
+        let key = Lookup::of(&bucket);
         loop {
             let found = self.on_row(&key, context, |row| {
                 // the tenant may be named by now, and be taken for one that never spent from a bucket
@@ -371,7 +387,7 @@ impl Memory {
             rows_seen += 1;
             if self.may_retire(key, row) && row.retire_if_idle(context) {
                 shard.rows.remove(key, &guard);
-                self.budget.give_back(key.row_bytes() + row.boxed_bytes());
+                self.budget.give_back(row_bytes(&key.0) + row.boxed_bytes());
                 match row.place {
                     Place::Stranger => self.one_stranger_less(),
                     Place::Bucket | Place::PlanBucket => self.one_bucket_less(context, journal),
@@ -396,103 +412,8 @@ impl Memory {
     }
 }
 
-/// How many buckets there are, and in which epoch the first of them was made: both in one word, so that they agree.
-struct Overflow(AtomicU64);
-
-impl Overflow {
-    /// The epoch in which it began: a tenant that was named by then has never spent from a bucket of now.
-    fn began(&self) -> Option<u32> {
-        let word = self.0.load(SeqCst);
-        (word as u32 > 0).then_some((word >> 32) as u32)
-    }
-
-    /// Says whether it is the first.
-    fn one_more(&self, epoch: u32) -> bool {
-        let more = |word: u64| match word as u32 {
-            0 => u64::from(epoch) << 32 | 1,
-            _ => word + 1,
-        };
-        self.0.fetch_update(SeqCst, SeqCst, |word| Some(more(word))).is_ok_and(|before| before as u32 == 0)
-    }
-
-    /// Says whether it was the last.
-    fn one_less(&self) -> bool {
-        let less = |word: u64| (word as u32 > 0).then(|| word - 1);
-        self.0.fetch_update(SeqCst, SeqCst, less).is_ok_and(|before| before as u32 == 1)
-    }
-}
-
-/// The tenant whose row it is.
-#[derive(Debug, PartialEq, Eq)]
-struct Key(Tenant);
-
-/// A tenant and its hash, so that it is hashed once in a request.
-#[derive(Debug)]
-struct Lookup<'a> {
-    hash: u64,
-    tenant: &'a Tenant,
-}
-
-impl Lookup<'_> {
-    fn owned(&self) -> Key {
-        Key(self.tenant.clone())
-    }
-
-    fn row_bytes(&self) -> usize {
-        row_bytes(self.tenant)
-    }
-}
-
-impl Key {
-    fn row_bytes(&self) -> usize {
-        row_bytes(&self.0)
-    }
-}
-
-/// Hashes get a seed of this process, for callers choose the names.
-static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
-
-pub(super) fn hash(tenant: &Tenant) -> u64 {
-    SEED.hash_one(tenant)
-}
-
 /// What a row takes in all: itself, the slack of the map and of the allocator, and a long name.
 fn row_bytes(tenant: &Tenant) -> usize {
     const SLACK: usize = 32;
     size_of::<(Key, Row)>() + SLACK + tenant.heap_bytes()
-}
-
-impl Equivalent<Key> for Lookup<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
-        *self.tenant == key.0
-    }
-}
-
-/// Only when a map grows.
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(hash(&self.0));
-    }
-}
-
-impl Hash for Lookup<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
-/// Passes on the hash that the key brings.
-#[derive(Debug, Default)]
-struct Ready(u64);
-
-impl Hasher for Ready {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {}
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }

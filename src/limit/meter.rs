@@ -152,7 +152,9 @@ impl Meter {
             }
             // another rule: what counts now is spent now
             (meter, from, to) => {
-                let used = meter.used(from, context.now);
+                // a burst that is spent is spent: more would keep the tenant out for longer than it takes to come back
+                let most = if let Gauge::Smooth(pace) = to { pace.burst } else { u32::MAX };
+                let used = meter.used(from, context.now).min(most);
                 context.budget.give_back(meter.heap_bytes());
                 let mut carried = Self::new(to);
                 if used > 0 {

@@ -35,7 +35,7 @@
 //! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | reserved first, settled with the response; a dropped future stays spent |
 //! | [`Limiter::reset`] | voids the past of that tenant, and is logged |
 //! | a [shadow](Quota::shadow) quota | what it would refuse is logged and marked (`x-ratelimit-would-refuse`), spends nothing there, is charged to the others, and shows in no standard header |
-//! | more tenants than [`max_tenants`](Limiter::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan and leave one only when it is empty; one that is named meanwhile takes along what counts there |
+//! | more tenants than [`max_tenants`](Limiter::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan; when there is room again, or one is named, it takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](Limiter::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
 //! | a request that costs more than the quota | refused, without `retry-after` |
 //! | one request through two layers of one limiter | charged once |
@@ -58,10 +58,12 @@ mod fixed;
 mod gate;
 mod headers;
 mod journal;
+mod key;
 mod layer;
 mod limiter;
 mod memory;
 mod meter;
+mod overflow;
 mod plan;
 mod quota;
 mod quotas;

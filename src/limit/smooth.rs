@@ -121,3 +121,67 @@ impl Clock for Hand {
         Nanos::new(self.0.get())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PACE: Pace = Pace { interval: 1_000_000_000, burst: 20 };
+
+    fn second(seconds: u64) -> Moment {
+        Moment::default() + Duration::from_secs(seconds)
+    }
+
+    fn spend(smooth: &mut Smooth, at: u64, units: u32) -> Moment {
+        assert!(smooth.plan(PACE, second(at), units).is_ok());
+        smooth.charge(PACE, second(at), units)
+    }
+
+    #[test]
+    fn what_governor_would_keep_is_what_is_kept() {
+        let mut smooth = Smooth::default();
+        for (at, units) in [(5, 20), (9, 3), (40, 1), (41, 20)] {
+            let planned = smooth.plan(PACE, second(at), units);
+            if let Ok(planned) = planned {
+                smooth.charge(PACE, second(at), units);
+                assert_eq!(planned.whole(), smooth.whole());
+            }
+        }
+    }
+
+    #[test]
+    fn a_refund_after_another_reaches_no_newer_spend() {
+        let mut smooth = Smooth::default();
+        let (first, second_spend) = (spend(&mut smooth, 0, 10), spend(&mut smooth, 0, 10));
+        smooth.refund(PACE, first, second(0), 10);
+        assert_eq!(smooth.used(PACE, second(10)), 0, "the second has come back by then");
+        spend(&mut smooth, 10, 20);
+        smooth.refund(PACE, second_spend, second(10), 10);
+        assert_eq!(smooth.used(PACE, second(10)), 20);
+    }
+
+    #[test]
+    fn refunds_in_order_and_from_the_newest_back_give_everything_back() {
+        for newest_first in [false, true] {
+            let mut smooth = Smooth::default();
+            let mut marks: Vec<_> = (0..20).map(|_| spend(&mut smooth, 0, 1)).collect();
+            if newest_first {
+                marks.reverse();
+            }
+            marks.into_iter().for_each(|mark| smooth.refund(PACE, mark, second(0), 1));
+            assert_eq!(smooth.used(PACE, second(0)), 0, "newest first: {newest_first}");
+        }
+    }
+
+    #[test]
+    fn no_state_and_no_clock_overflow() {
+        let mut smooth = Smooth::default();
+        let end = Moment::from_nanos(u64::MAX - 1);
+        assert!(smooth.plan(PACE, end, 1).is_err());
+        smooth.charge(PACE, end, u32::MAX);
+        assert!(smooth.plan(PACE, end, 20).is_err());
+        assert!(smooth.plan(PACE, second(1), 1).is_err());
+    }
+}

@@ -277,7 +277,7 @@ fn at_the_cap_named_tenants_have_room_and_others_share_buckets() {
 }
 
 #[test]
-fn a_tenant_leaves_its_bucket_only_when_nothing_is_spent_there() {
+fn a_tenant_leaves_its_bucket_with_what_is_spent_there() {
     let (engine, _) = logged(Quota::per_hour(1).unwrap());
     let InMemory { limiter, .. } = engine;
     let engine = InMemory::of(limiter.max_tenants(1).unwrap(), ManualClock::new());
@@ -286,12 +286,12 @@ fn a_tenant_leaves_its_bucket_only_when_nothing_is_spent_there() {
     at(1_800);
     spend(&engine, "late", 1).unwrap();
     assert_eq!(engine.limiter.tenants(), 2);
-    // the early one is idle after an hour and is swept, so there is room
+    // the early one is idle after an hour and is swept, so there is room: the late one has a row of its own, and nobody
+    // can keep its bucket alive for it
     for step in 0..300 {
         at(3_600 + 5 * step);
-        assert!(spend(&engine, "late", 1).is_none(), "it still counts in the bucket");
+        assert!(spend(&engine, "late", 1).is_none(), "it still counts, wherever");
     }
-    assert_eq!(engine.limiter.tenants(), 1);
     at(5_400);
     assert!(spend(&engine, "late", 1).is_some());
     assert!(spend(&engine, "late", 1).is_none());
