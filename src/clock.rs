@@ -7,7 +7,10 @@
 use std::{
     fmt,
     ops::{Add, Sub},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -20,6 +23,16 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
     /// What the wall clock shows at `moment`, which lies near now.
     fn unix(&self, moment: Moment) -> UnixTime;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Moment {
+        (**self).now()
+    }
+
+    fn unix(&self, moment: Moment) -> UnixTime {
+        (**self).unix(moment)
+    }
 }
 
 /// A point on a clock that only moves forward: nanoseconds since the clock

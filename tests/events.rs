@@ -383,3 +383,24 @@ fn long_names_are_no_matter() {
     (0..10).for_each(|_| log.tally(&refusal(&name, 5)));
     assert_eq!(sum(&log.read(&Query::new().tenant(name.parse().unwrap())).events), 10);
 }
+
+#[test]
+fn looking_at_the_figures_beside_a_flood_never_stops_it() {
+    let log = EventLog::new();
+    let flood = |name: &str| {
+        for second in 0..2_000 {
+            log.tally(&refusal(name, second));
+            log.tally(&refusal(name, second));
+        }
+    };
+    thread::scope(|scope| {
+        for name in ["acme", "globex", "initech"] {
+            scope.spawn(move || flood(name));
+        }
+        for _ in 0..2_000 {
+            assert!(!format!("{log:?}").is_empty());
+        }
+    });
+    log.read(&Query::new());
+    assert_eq!(log.stats().lost, 0);
+}

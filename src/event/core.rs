@@ -1,4 +1,6 @@
 //! The state of a log, shared by those who record, read, and carry on.
+//!
+//! Who holds a stripe may take `state`; who holds `state` takes no other lock.
 
 use std::{
     mem,
@@ -147,8 +149,9 @@ impl Core {
     }
 
     pub(super) fn stats(&self) -> Stats {
+        let recorded = self.state().ring.newest();
         Stats {
-            recorded: self.state().ring.newest(),
+            recorded,
             coalesced: self.stripes.coalesced(),
             lost: self.lost.load(Relaxed),
             dropped: self.dropped.load(Relaxed),

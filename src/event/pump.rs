@@ -14,10 +14,10 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) fn ensure(core: &Arc<Core>) -> bool {
     let mut state = core.state();
     if state.pump.is_none() {
-        let pump =
-            Pump { core: Arc::clone(core), sinks: Vec::new(), drained: core.clock.now(), beat: core.clock.now() };
-        // it can't begin before this lock is given back
-        let thread = thread::Builder::new().name(String::from("tollgate-events")).spawn(move || pump.run());
+        let core = Arc::clone(core);
+        // made by its own thread: one that can't be started must not be dropped here, for its drop takes this lock
+        let run = move || Pump::new(core).run();
+        let thread = thread::Builder::new().name(String::from("tollgate-events")).spawn(run);
         state.pump = thread.ok().map(|thread| thread.thread().id());
     }
     state.pump.is_some()
@@ -52,6 +52,11 @@ struct Pump {
 }
 
 impl Pump {
+    fn new(core: Arc<Core>) -> Self {
+        let now = core.clock.now();
+        Self { core, sinks: Vec::new(), drained: now, beat: now }
+    }
+
     fn run(mut self) {
         let mut shown = 0;
         loop {

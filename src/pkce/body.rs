@@ -123,6 +123,8 @@ where
         }
         let Some(format) = Format::of(head.headers()) else {
             let rejection = Rejection::new(Kind::UnsupportedMediaType, "the body must be a form or JSON");
+            // what the ready service has reserved, such as a permit, is another's now
+            self.inner = self.inner.clone();
             return PkceBodyFuture::rejected(rejection.into_response(head, &self.respond));
         };
         // The service that was polled ready is the one to call; its clone may not be ready.

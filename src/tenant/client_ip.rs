@@ -1,4 +1,8 @@
-use std::net::IpAddr;
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use super::{Cidr, PeerAddr, Tenant, TenantError, TenantSource, forwarded, x_forwarded_for};
 use crate::{error::ConfigError, head::Head};
@@ -16,7 +20,8 @@ use crate::{error::ConfigError, head::Head};
 ///   the walk: the answer is the last proxy before it.
 /// * If all entries are your proxies, the answer is the leftmost.
 /// * The walk ends after 32 entries or 8 KiB.
-/// * A request without [`PeerAddr`] names no tenant.
+/// * A request without [`PeerAddr`] names no tenant; where a framework keeps the
+///   peer elsewhere, [`peer_by`](Self::peer_by) finds it.
 ///
 /// All requests of an IPv4 address are one tenant, and all of an IPv6 network
 /// of 64 bits; see [`ipv6_prefix`](Self::ipv6_prefix).
@@ -33,12 +38,15 @@ use crate::{error::ConfigError, head::Head};
 /// assert_eq!(client_ip.address(Head::of(&request)), Some([198, 51, 100, 7].into()));
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientIp {
+    peer: Option<Arc<Peer>>,
     proxies: Box<[Cidr]>,
     header: Header,
     ipv6_prefix: u8,
 }
+
+type Peer = dyn Fn(Head<'_>) -> Option<SocketAddr> + Send + Sync;
 
 #[derive(Clone, Copy, Debug)]
 enum Header {
@@ -49,7 +57,7 @@ enum Header {
 impl ClientIp {
     /// The peer of the connection; no header is read.
     pub fn peer() -> Self {
-        Self { proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
+        Self { peer: None, proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
     }
 
     /// The client behind these proxies, given as addresses and ranges, by
@@ -74,6 +82,28 @@ impl ClientIp {
         self
     }
 
+    /// Finds the other end of the connection by this function instead of in
+    /// [`PeerAddr`]: where a framework keeps it elsewhere.
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    /// use axum::extract::ConnectInfo;
+    /// use tollgate::{ClientIp, Head};
+    ///
+    /// // axum, served by `into_make_service_with_connect_info::<SocketAddr>()`
+    /// let axum = ClientIp::peer()
+    ///     .peer_by(|head: Head<'_>| head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
+    ///
+    /// // tonic, served by its own transport
+    /// use tonic::transport::server::TcpConnectInfo;
+    /// let tonic = ClientIp::peer()
+    ///     .peer_by(|head: Head<'_>| head.extensions().get::<TcpConnectInfo>()?.remote_addr());
+    /// ```
+    pub fn peer_by(mut self, peer: impl Fn(Head<'_>) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
+        self.peer = Some(Arc::new(peer));
+        self
+    }
+
     /// How many leading bits of an IPv6 address tell tenants apart: 32 to 128,
     /// 64 by default. Providers hand whole networks to one customer, often of
     /// 56 or 48 bits.
@@ -87,7 +117,10 @@ impl ClientIp {
 
     /// The address of the client; an IPv4 address is never written as IPv6.
     pub fn address(&self, head: Head<'_>) -> Option<IpAddr> {
-        let PeerAddr(peer) = head.extensions().get::<PeerAddr>()?;
+        let peer = match &self.peer {
+            Some(peer) => peer(head)?,
+            None => head.extensions().get::<PeerAddr>()?.0,
+        };
         let peer = peer.ip().to_canonical();
         Some(match self.header {
             Header::XForwardedFor => self.walk(peer, x_forwarded_for::hops(head.headers())),
@@ -107,6 +140,16 @@ impl ClientIp {
 
     fn trusts(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|range| range.contains(address))
+    }
+}
+
+impl fmt::Debug for ClientIp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientIp")
+            .field("proxies", &self.proxies)
+            .field("header", &self.header)
+            .field("ipv6_prefix", &self.ipv6_prefix)
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,13 @@ use crate::{form::FormError, head::Head};
 
 /// Finds the tenant of a request.
 ///
-/// A closure is one too; return `Ok(None)` where the request names no tenant,
+/// It answers at once: what must be asked of a database first is loaded into
+/// [`ApiKeys`](super::ApiKeys), or found by an asynchronous layer outside, which
+/// leaves the [`Tenant`] in the extensions for
+/// [`ExtensionTenant`](super::ExtensionTenant).
+///
+/// A closure is one too, so a source that is chosen at run time is
+/// `move |head: Head<'_>| chosen.find(head)` over an `Arc<dyn TenantSource>`. Return `Ok(None)` where the request names no tenant,
 /// so that the next source of a chain is asked.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` finds no tenant in a request",
@@ -68,7 +74,9 @@ impl TenantError {
 
     /// What a 401 has to ask for.
     pub(crate) fn asks_for(&self) -> Option<HeaderValue> {
-        self.unknown.then(|| HeaderValue::from_str(self.challenge).ok()).flatten()
+        // every 401 has a challenge, even where the given one is none
+        let given = || HeaderValue::from_str(self.challenge).unwrap_or(HeaderValue::from_static("ApiKey"));
+        self.unknown.then(given)
     }
 
     /// The reason in words, fit for the caller: nothing of the request is in it.
