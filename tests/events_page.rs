@@ -1,6 +1,7 @@
 //! The page of the event log, in a real browser.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![expect(clippy::print_stderr, reason = "a skip is said")]
 
 use std::{
     env, fs,
