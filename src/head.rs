@@ -60,11 +60,13 @@ impl<'a> Head<'a> {
         self.extensions
     }
 
-    /// Whether the caller speaks gRPC, by its content type.
+    /// Whether the caller speaks gRPC, by its content type in any case.
     pub fn is_grpc(&self) -> bool {
         const GRPC: &[u8] = b"application/grpc";
         self.headers.get(header::CONTENT_TYPE).is_some_and(|value| {
-            value.as_bytes().strip_prefix(GRPC).is_some_and(|rest| matches!(rest, [] | [b'+' | b';' | b' ', ..]))
+            value.as_bytes().split_at_checked(GRPC.len()).is_some_and(|(start, rest)| {
+                start.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';' | b' ', ..])
+            })
         })
     }
 
@@ -102,7 +104,10 @@ mod tests {
         assert!(is_grpc("application/grpc"));
         assert!(is_grpc("application/grpc+proto"));
         assert!(is_grpc("application/grpc; charset=utf-8"));
+        assert!(is_grpc("Application/gRPC"));
+        assert!(is_grpc("APPLICATION/GRPC+proto"));
         assert!(!is_grpc("application/grpc-web"));
+        assert!(!is_grpc("Application/gRPC-Web"));
         assert!(!is_grpc("application/json"));
         assert!(!Head::of(&Request::new(())).is_grpc());
     }

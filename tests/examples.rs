@@ -82,6 +82,8 @@ async fn the_server_says_where_to_click_and_what_to_try() {
     assert_eq!(server.line().await, "");
     let click = server.line().await;
     assert!(click.starts_with(&format!("Click:  {at}events/ ")), "{click}");
+    let operator = server.line().await;
+    assert!(operator.contains("header x-operator-key, key demo-operator-key"), "{operator}");
     assert_eq!((server.line().await, server.line().await), (String::new(), String::from("Try:")));
     for _ in 0..3 {
         let line = server.line().await;
@@ -109,6 +111,11 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
     let unknown = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: guessed").await;
     assert_eq!((status(&unknown), header(&unknown, "www-authenticate")), (401, Some("ApiKey")));
     assert_eq!(status(&wire.ask("GET /api/hello HTTP/1.1").await), 400);
+    // what nobody serves is limited too
+    for (path, left) in [("/api", "598"), ("/api/", "597"), ("/api/none", "596"), ("/api/hello/", "595")] {
+        let answer = wire.ask(&format!("GET {path} HTTP/1.1\nx-api-key: demo-acme-key")).await;
+        assert_eq!((status(&answer), header(&answer, "x-ratelimit-remaining")), (404, Some(left)), "{path}");
+    }
 
     let log = |key: &str| format!("GET /events/log HTTP/1.1\n{key}");
     let (as_globex, as_acme) = (log("x-api-key: demo-globex-key"), log("x-api-key: demo-acme-key"));
@@ -150,7 +157,7 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
 
     // acme has lost nothing by it
     let hello = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: demo-acme-key").await;
-    assert_eq!(header(&hello, "x-ratelimit-remaining"), Some("598"));
+    assert_eq!(header(&hello, "x-ratelimit-remaining"), Some("594"));
 }
 
 #[tokio::test]

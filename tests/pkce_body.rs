@@ -150,6 +150,7 @@ async fn a_form_and_a_json_body_come_through_with_their_challenge() {
         "Application/X-WWW-Form-Urlencoded",
         "application/x-www-form-urlencoded; charset=UTF-8",
         "application/x-www-form-urlencoded;charset=\"utf-8\"",
+        "application/x-www-form-urlencoded; charset = utf-8",
     ] {
         let (response, seen) = send(layer(), post(content_type, Steps::data(FORM))).await;
         assert_eq!(response.status(), StatusCode::OK, "{content_type}");
@@ -220,6 +221,11 @@ async fn c028_a_body_that_a_reader_could_see_otherwise_is_answered_415() {
         "application/problem+json",
         "application/json, text/plain",
         "application/json; charset=utf-16",
+        "application/json; charset =utf-16",
+        "application/json; charset\t= utf-16",
+        "application/json; charset*=utf-16",
+        "application/json; charset*=utf-8''utf-16",
+        "application/x-www-form-urlencoded; Charset *0=\"utf-\"; charset*1=16",
         "application/x-www-form-urlencoded; CHARSET=latin1",
         "x",
     ] {

@@ -15,7 +15,7 @@ pub(crate) fn router(log: &EventLog) -> Result<Router, Box<dyn Error>> {
     let limiter = Limiter::memory(demo::quotas()?).events(log.clone())?;
     let limit = RateLimitLayer::new(keys.clone(), limiter).respond_with(ProblemJson).exempt_preflight();
 
-    // the whole API stands behind the limit, paths that nobody serves too
+    // the whole API stands behind the limit, paths that nobody serves too: `nest` would leave out `/api/`
     let api = Router::new().route("/hello", get(hello)).fallback(not_found).layer(limit);
 
     // a tenant reads its own events with its key, an operator all
@@ -23,7 +23,7 @@ pub(crate) fn router(log: &EventLog) -> Result<Router, Box<dyn Error>> {
     let events = EventService::new(log.clone(), access).base_path("/events")?;
 
     Ok(Router::new()
-        .nest("/api", api)
+        .nest_service("/api", api)
         .route_service("/events", events.clone())
         .route_service("/events/{*rest}", events.clone())
         .route_service("/events/", events)

@@ -33,7 +33,8 @@ pub(crate) fn welcome(listening: SocketAddr) -> String {
         "\
 Listening on http://{listening}. Ctrl-C ends it.
 
-Click:  http://{listening}/events/   the event log, live; header {KEY_HEADER}, key {globex}
+Click:  http://{listening}/events/   the event log, live: of globex with header {KEY_HEADER}, key {globex};
+        of all with header x-operator-key, key {OPERATOR_KEY}
 
 Try:
   curl -i -H '{KEY_HEADER}: {acme}' http://{listening}/api/hello

@@ -17,6 +17,8 @@ use crate::error::ConfigError;
 /// returns; what follows in that second is counted and shows as one event with
 /// a `count`, once the log is read, a sink or a stream runs, or a later second
 /// begins. Each thread counts by itself, so the first of each thread may show.
+/// Under a flood over more tenants in a second than the log records one by
+/// one, even the first event of a further tenant is merged, without its name:
 ///
 /// At most 1,000 tallied events of a second are recorded one by one
 /// ([`max_per_second`](Self::max_per_second)). Beyond that, events of one kind

@@ -10,8 +10,30 @@ byId("form").addEventListener("submit", (submit) => {
   if (watch) watch.abort();
   watch = new AbortController();
   byId("rows").replaceChildren();
-  run(watch.signal, byId("header").value.trim(), byId("key").value);
+  const [header, key] = [byId("header").value.trim(), byId("key").value];
+  const wrong = whatIsWrong(header, key);
+  if (wrong) {
+    say(wrong);
+  } else {
+    run(watch.signal, header, key);
+  }
 });
+
+// Why the browser would not send this. It tells by the same error as for a server that can't be reached.
+function whatIsWrong(header, key) {
+  const takes = (name, value) => {
+    try {
+      return new Headers([[name, value]]);
+    } catch (error) {
+      return null;
+    }
+  };
+  if (!takes(header, "")) return "That is not the name of a header.";
+  const headers = takes(header, key);
+  if (!headers) return "A header can't carry that key: it has characters that are not Latin-1.";
+  if (!new Request("stream", { headers }).headers.has(header)) return "A browser does not let a page send that header.";
+  return null;
+}
 
 function say(text) {
   byId("state").textContent = text;
@@ -36,8 +58,8 @@ function showEvent(name, data) {
     return;
   }
   const reset = event["x-ratelimit-reset"];
-  show([event.id, time(event.at), event.kind, event.tenant, event.policy, event.mode, event["x-ratelimit"],
-    event["x-ratelimit-remaining"], reset === undefined ? "" : time(reset * 1000), event.count]);
+  show([event.id, time(event.at), event.kind, event.tenant, event.session, event.policy, event.mode,
+    event["x-ratelimit"], event["x-ratelimit-remaining"], reset === undefined ? "" : time(reset * 1000), event.count]);
 }
 
 async function run(signal, header, key) {

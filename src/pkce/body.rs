@@ -172,11 +172,12 @@ impl Format {
         }
         let mut pieces = media_type.to_str().ok()?.split(';').map(str::trim);
         let essence = pieces.next()?;
+        let is_charset = |name: &str| name.trim().eq_ignore_ascii_case("charset");
         let is_utf8 = |parameter: &str| match parameter.split_once('=') {
-            Some((name, charset)) if name.eq_ignore_ascii_case("charset") => {
-                charset.trim_matches('"').eq_ignore_ascii_case("utf-8")
-            }
-            _ => true,
+            Some((name, charset)) if is_charset(name) => charset.trim().trim_matches('"').eq_ignore_ascii_case("utf-8"),
+            // `charset*` and `charset*0` say it in other ways (RFC 2231), which few read
+            Some((name, _)) => !name.split_once('*').is_some_and(|(name, _)| is_charset(name)),
+            None => true,
         };
         if !pieces.all(is_utf8) {
             return None;

@@ -6,8 +6,10 @@ use crate::{form::decode_path, head::Head};
 /// It proves nothing: a caller asks for the path that it likes. The path is
 /// the one that this layer sees; a router outside may have stripped a prefix.
 ///
-/// A path with `.` or `..` for a segment is refused: where something behind
-/// resolves them, another tenant would be served than the one that pays.
+/// A path is refused where something behind may see other segments in it, and so
+/// serve another tenant than the one that pays: one with `.` or `..` for a
+/// segment, with a backslash, or with a slash that is escaped, in any segment.
+/// So no tenant found here has a slash in its name.
 ///
 /// ```
 /// use tollgate::{Head, TenantSource, tenant::PathTenant};
@@ -35,6 +37,9 @@ impl TenantSource for PathTenant {
         if path.split('/').any(is_dots) {
             return Err(TenantError::invalid("the path has a dot segment"));
         }
+        if has_hidden_slash(path) {
+            return Err(TenantError::invalid("the path has a backslash or an escaped slash"));
+        }
         let mut segments = path.split('/').skip(self.segment);
         match segments.next() {
             None => Ok(None),
@@ -47,6 +52,12 @@ impl TenantSource for PathTenant {
 
 fn is_dots(segment: &str) -> bool {
     [".", "..", "%2e", ".%2e", "%2e.", "%2e%2e"].iter().any(|dots| segment.eq_ignore_ascii_case(dots))
+}
+
+/// Whether there is what others may take for a slash: browsers and proxies do so with `\`, raw or escaped.
+fn has_hidden_slash(path: &str) -> bool {
+    let escaped = |bytes: &[u8]| matches!(bytes, [b'%', b'2', b'f' | b'F'] | [b'%', b'5', b'c' | b'C']);
+    path.contains('\\') || path.as_bytes().windows(3).any(escaped)
 }
 
 #[cfg(test)]
@@ -71,7 +82,7 @@ mod tests {
         ] {
             assert_eq!(find(segment, uri).unwrap().unwrap().as_str(), "acme", "{uri}");
         }
-        assert_eq!(find(0, "/a+b%2Fc").unwrap().unwrap().as_str(), "a+b/c");
+        assert_eq!(find(0, "/a+b%252Fc").unwrap().unwrap().as_str(), "a+b%2Fc");
     }
 
     #[test]
@@ -86,5 +97,23 @@ mod tests {
         for uri in ["//acme", "/acme/../globex", "/./acme", "/acme/%2E%2e/globex", "/acme/.%2e", "/..", "/%zz"] {
             assert!(find(0, uri).is_err(), "{uri}");
         }
+        for uri in [
+            r"/tenants/acme/..\..\tenants\globex/orders",
+            "/tenants/acme/..%5c..%5Ctenants%5cglobex/orders",
+            "/tenants/..%2fglobex",
+            "/tenants/acme/..%2F..%2Ftenants%2Fglobex/orders",
+            "/tenants/acme%2F..%2Fglobex",
+            "/tenants/acme%2fglobex",
+            r"/tenants/acme\globex",
+            r"/\/tenants/acme",
+            "/tenants/acme/%%2f",
+        ] {
+            assert!(find(1, uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_slash_in_the_query_is_no_part_of_the_path() {
+        assert_eq!(find(0, r"/acme?back=%2F..%5c\").unwrap().unwrap().as_str(), "acme");
     }
 }

@@ -1,3 +1,5 @@
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt;
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
@@ -14,6 +16,9 @@ use crate::{error::ConfigError, event::Event};
 /// than 64 MiB ([`rotate_at`](Self::rotate_at)); `log.jsonl.1` becomes
 /// `log.jsonl.2`, and so on; 5 old files are kept ([`keep`](Self::keep)).
 /// After a restart it goes on at the end of the file.
+///
+/// On Unix a file that it makes has the mode 0600: its owner alone may read it.
+/// One that is there already keeps its mode.
 ///
 /// Each line is whole: what a failed write has left is cut off before the next
 /// one. When the disk fails, the events wait in the log and are offered again.
@@ -62,7 +67,12 @@ impl JsonLines {
     /// The open file, whole lines only, at its end.
     fn open(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
-            let mut file = OpenOptions::new().create(true).append(true).read(true).open(&self.path)?;
+            let mut options = OpenOptions::new();
+            options.create(true).append(true).read(true);
+            // who was refused and when is nobody else's business
+            #[cfg(unix)]
+            options.mode(0o600);
+            let mut file = options.open(&self.path)?;
             self.whole = mend(&mut file)?;
             self.torn = false;
             self.file = Some(file);
@@ -183,5 +193,22 @@ mod tests {
         sink.put(b"{\"id\":2}\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"id\":1}\n{\"id\":2}\n");
         fs::remove_file(&path).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_but_the_owner_may_read_a_file_that_it_makes() {
+        use std::os::unix::fs::PermissionsExt;
+
+        use crate::{clock::UnixTime, event::EventKind};
+
+        let path = std::env::temp_dir().join(format!("tollgate-mode-{}", std::process::id()));
+        let mut sink = JsonLines::create(&path).unwrap().rotate_at(1).unwrap();
+        let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
+        assert_eq!(sink.write(&[event.clone(), event.clone(), event]), 3);
+        for path in [path, sink.numbered(1), sink.numbered(2)] {
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
+            fs::remove_file(path).unwrap();
+        }
     }
 }

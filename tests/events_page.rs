@@ -1,0 +1,155 @@
+//! The page of the event log, in a real browser.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![expect(clippy::print_stderr, reason = "a skip is said")]
+
+use std::{
+    env, fs,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    response::Html,
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tollgate::{
+    Digest, EventLog, EventService, Handle, Head, TenantError, UnixTime,
+    event::{Event, EventKind, TenantsAndOperator},
+};
+
+/// Fills in the form, and tells the test whenever what the page shows has changed.
+const DRIVER: &str = r#"<script>
+addEventListener("DOMContentLoaded", () => {
+  const text = (cells) => Array.from(cells, (cell) => cell.textContent);
+  const tell = () => fetch("/seen", { method: "POST", body: JSON.stringify({
+    state: document.getElementById("state").textContent,
+    head: text(document.querySelectorAll("th")),
+    rows: Array.from(document.getElementById("rows").rows, (row) => text(row.cells)),
+  }) });
+  new MutationObserver(tell).observe(document.body, { childList: true, subtree: true, characterData: true });
+  const [header, key] = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+  document.getElementById("header").value = header;
+  document.getElementById("key").value = key;
+  document.getElementById("form").requestSubmit();
+});
+</script>"#;
+
+struct Browser {
+    child: Child,
+    profile: PathBuf,
+    seen: mpsc::UnboundedReceiver<Value>,
+}
+
+impl Browser {
+    /// Shows the log with this header and key; `None` where there is no browser.
+    async fn watch(log: &EventLog, header: &str, key: &str) -> Option<Self> {
+        let Some(program) = browser() else {
+            assert!(env::var_os("TOLLGATE_REQUIRE_SERVICES").is_none(), "chromium is not on PATH");
+            eprintln!("skipped: chromium is not on PATH");
+            return None;
+        };
+        let (address, seen) = serve(log).await;
+        let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{}", address.port()));
+        let entry = serde_json::to_string(&[header, key]).unwrap();
+        let entry = percent_encoding::utf8_percent_encode(&entry, percent_encoding::NON_ALPHANUMERIC);
+        let child = Command::new(program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+            .args(["--no-first-run", "--remote-debugging-port=0"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(format!("http://{address}/events/driven#{entry}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Some(Self { child, profile, seen })
+    }
+
+    /// What the page shows once this holds.
+    async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        loop {
+            let Ok(seen) = timeout(Duration::from_secs(60), self.seen.recv()).await else {
+                panic!("the page shows {last} and then nothing new");
+            };
+            last = seen.unwrap();
+            if holds(&last) {
+                return last;
+            }
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // its own children end after it, and may still write there
+        let _ = fs::remove_dir_all(&self.profile);
+    }
+}
+
+fn browser() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    env::split_paths(&path)
+        .flat_map(|directory| names.map(|name| directory.join(name)))
+        .find(|program| program.is_file())
+}
+
+/// Serves the page as it is, and once more with the driver.
+async fn serve(log: &EventLog) -> (SocketAddr, mpsc::UnboundedReceiver<Value>) {
+    let nobody = |_: Head<'_>| Err(TenantError::unknown("the key is not known"));
+    let access = TenantsAndOperator::new(nobody).operator_key("an-operator-s-secret").unwrap();
+    let page = format!("{}{DRIVER}", include_str!("../src/event/page.html"));
+    let (tell, seen) = mpsc::unbounded_channel();
+    let app = Router::new()
+        .route("/events/driven", get(async move || Html(page)))
+        .route("/seen", post(async move |body: String| drop(tell.send(serde_json::from_str(&body).unwrap()))))
+        .nest_service("/events", EventService::new(log.clone(), access));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    (address, seen)
+}
+
+#[tokio::test]
+async fn each_event_is_shown_with_its_session() {
+    let log = EventLog::new();
+    let Some(mut browser) = Browser::watch(&log, "x-operator-key", "an-operator-s-secret").await else { return };
+    let session = Handle::of(&Digest::of("a secret"));
+    let mut event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse().unwrap());
+    event.policy = Some("per-minute");
+    log.record(event.clone());
+    event.session = Some(session);
+    log.record(event);
+    let seen = browser.until(|seen| seen["rows"][0][0] == "2").await;
+    assert_eq!(seen["state"], "Watching.");
+    let column = |name: &str| seen["head"].as_array().unwrap().iter().position(|head| head == name).unwrap();
+    assert_eq!(seen["rows"][0][column("Tenant")], "acme");
+    assert_eq!(seen["rows"][0][column("Session")], session.to_string());
+    assert_eq!(seen["rows"][1][column("Session")], "");
+    assert_eq!(seen["rows"][0][column("Policy")], "per-minute");
+    assert_eq!(seen["rows"][0].as_array().unwrap().len(), seen["head"].as_array().unwrap().len());
+}
+
+#[tokio::test]
+async fn what_a_browser_can_t_send_is_said_before_it_is_tried() {
+    let no_name = "That is not the name of a header.";
+    for (header, key, says) in [
+        ("x api key", "k", no_name),
+        ("x-schlüssel", "k", no_name),
+        (" ", "k", no_name),
+        ("x-api-key", "ключ", "A header can't carry that key: it has characters that are not Latin-1."),
+        ("cookie", "k", "A browser does not let a page send that header."),
+    ] {
+        let Some(mut browser) = Browser::watch(&EventLog::new(), header, key).await else { return };
+        let seen = browser.until(|seen| seen["state"] != json!("Enter a key to watch the log.")).await;
+        assert_eq!(seen["state"], says, "{header}: {key}");
+    }
+}
