@@ -116,7 +116,7 @@ impl Limiter {
 
     /// Decides whether the tenant may spend so many units now, and charges them if so.
     ///
-    /// Units are spent all or nothing. Zero units are always admitted.
+    /// Units are spent all or nothing. Zero units are admitted, unless the tenant is denied.
     pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
         self.decide(tenant, units, true).into()
     }

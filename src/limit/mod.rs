@@ -38,7 +38,7 @@
 //! | more tenants than [`max_tenants`](Limiter::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan; when there is room again, or one is named, it takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](Limiter::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
 //! | a request that costs more than the quota | refused, without `retry-after` |
-//! | one request through two layers of one limiter | charged once |
+//! | one request through two layers of one limiter | charged once (the marks of four limiters are kept) |
 //! | the process ends | everything is forgotten |
 //!
 //! # Three rules

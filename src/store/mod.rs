@@ -2,8 +2,8 @@
 //! logins, codes, refresh families, throttles, passkeys.
 //!
 //! A [`Store`] keeps bytes under a [`Key`] (table, tenant, id), each write with
-//! a [`Version`] of its own, and knows five things: read, insert if absent,
-//! compare and swap, take, and forget what expired. [`Memory`] is the default;
+//! a [`Version`] of its own, and knows four things: read, insert if absent,
+//! compare and swap, and take. Each record brings the time until which it lives. [`Memory`] is the default;
 //! [`Disk`] (feature `store-disk`) survives a crash; yours passes the suite
 //! `testing::store_conformance` (feature `test-util`).
 //!

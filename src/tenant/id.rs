@@ -138,6 +138,11 @@ impl Tenant {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
+    /// The tenant that a layer outside has left, outside axum.
+    pub fn from_extensions(extensions: &http::Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+
     /// The name, as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
