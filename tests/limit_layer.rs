@@ -1,4 +1,5 @@
 //! What a mounted limit leaves for handlers, for requests without a tenant, and for those who count.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::convert::Infallible;
 
