@@ -273,8 +273,8 @@ impl Memory {
         }
     }
 
-    /// A row for a tenant that may have spent from the bucket of tenants with another plan, or this one: it counts what
-    /// that bucket counts, so that leaving it forgives nothing, and nobody has to stay in it.
+    /// A row for a tenant that may have shared a bucket, as one with the plan `shared_under`: it counts what that bucket
+    /// counts, so that leaving it forgives nothing, and nobody has to stay in it.
     fn own_row(
         &self,
         key: &Lookup<'_>,
@@ -302,7 +302,7 @@ impl Memory {
         (Tenant::bucket(number, Some(plan.fingerprint(&*SEED))), Place::PlanBucket)
     }
 
-    /// The bucket that this tenant may have spent from, if that still counts, so that the tenant can't leave it.
+    /// The bucket that this tenant may have spent from, if anything there still counts.
     fn bucket_in_use(&self, key: &Lookup<'_>, plan: &Plan, now: Moment) -> Option<Tenant> {
         self.overflow.began()?;
         let buckets = [self.bucket(key, plan).0, Tenant::bucket(key.hash % BUCKETS, None)];
