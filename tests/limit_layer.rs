@@ -116,6 +116,21 @@ async fn of_two_limits_in_a_row_the_handler_sees_the_tighter() {
     }
 }
 
+#[tokio::test]
+async fn of_two_limits_with_as_much_left_the_client_sees_the_longer_wait() {
+    let daily = by_header(limiter(Quota::per_day(1).unwrap()));
+    let brief = by_header(limiter(Quota::per_second(1).unwrap()));
+    for (outer, inner) in [(&daily, &brief), (&brief, &daily)] {
+        let served = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(String::new())));
+        let stack = outer.layer(inner.layer(served));
+        let other = format!("tenant-{}", std::ptr::eq(outer, &daily));
+        let response = stack.oneshot(request(Some(&other))).await.unwrap();
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let reset: u64 = response.headers()["x-ratelimit-reset"].to_str().unwrap().parse().unwrap();
+        assert!(reset > now + 80_000, "{reset} at {now}");
+    }
+}
+
 #[cfg(feature = "metrics")]
 #[test]
 fn what_is_decided_is_counted() {

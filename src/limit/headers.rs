@@ -1,6 +1,6 @@
 //! [`HeaderStyle`]: which headers tell a client how it stands.
 
-use std::{iter::zip, sync::LazyLock};
+use std::{cmp::Reverse, iter::zip, sync::LazyLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
@@ -98,17 +98,21 @@ impl HeaderStyle {
         headers
     }
 
+    /// Into an answer that has headers: those of a limiter further in stay where they tell the client more.
     fn insert(self, facts: &Facts, status: StatusCode, headers: &mut HeaderMap) {
-        let remaining = u64::from(facts.remaining);
-        if let Some(inner) = headers.insert(REMAINING, number(remaining))
-            && says_more(&inner, remaining, status)
-        {
-            headers.insert(REMAINING, inner);
-            return;
+        let reset = self.value(Field::Reset, facts);
+        if let Some(inner) = headers.insert(REMAINING, number(u64::from(facts.remaining))) {
+            let (left, back) = (read(Some(&inner)), read(headers.get(RESET)));
+            let ours = (Some(u64::from(facts.remaining)), Reverse(read(Some(&reset))));
+            // it refused, or less is left there, or as much and for longer
+            if status == StatusCode::TOO_MANY_REQUESTS || left.is_some() && (left, Reverse(back)) <= ours {
+                headers.insert(REMAINING, inner);
+                return;
+            }
         }
         headers.insert(LIMIT_SEED, self.value(Field::Limit, facts));
         headers.insert(LIMIT, self.value(Field::Limit, facts));
-        headers.insert(RESET, self.value(Field::Reset, facts));
+        headers.insert(RESET, reset);
     }
 
     fn value(self, field: Field, facts: &Facts) -> HeaderValue {
@@ -199,11 +203,9 @@ pub(super) fn mark_would_refuse(policy: &'static str, headers: &mut HeaderMap) {
     headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
 }
 
-/// Whether what a limiter further in has written tells the client more: that
-/// one refused, or it has less left.
-fn says_more(inner_remaining: &HeaderValue, remaining: u64, status: StatusCode) -> bool {
-    let inner = || inner_remaining.to_str().ok()?.parse::<u64>().ok();
-    status == StatusCode::TOO_MANY_REQUESTS || inner().is_some_and(|inner| inner <= remaining)
+/// A number that another limiter has written.
+fn read(value: Option<&HeaderValue>) -> Option<u64> {
+    value?.to_str().ok()?.parse().ok()
 }
 
 impl Default for HeaderStyle {
