@@ -26,7 +26,7 @@ use tollgate::{
 const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
 const FAR: UnixTime = UnixTime::from_secs(3_000_000_000);
 const LASTS: Duration = Duration::from_secs(2);
-/// A session as JSON is about this long.
+/// Longer than the row of most sessions.
 const VALUE: [u8; 200] = [b'v'; 200];
 
 fn main() {

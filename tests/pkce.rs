@@ -142,6 +142,46 @@ async fn c028_the_whole_answer_to_a_bad_body_in_hyper() {
     assert_eq!(exchange(server, &request).await, refusal("413 Payload Too Large", too_long));
 }
 
+#[tokio::test]
+async fn in_tonic_the_guarded_path_is_refused_trailers_only_and_others_come_through() {
+    use tonic::{
+        Code,
+        transport::{Server, server::TcpIncoming},
+    };
+
+    const GUARDED: &str = "/grpc.health.v1.Health/Check";
+    let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = incoming.local_addr().unwrap();
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    let layer = PkceLayer::new(GUARDED).unwrap();
+    tokio::spawn(Server::builder().layer(layer).add_service(health).serve_with_incoming(incoming));
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (client, connection) =
+        hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+
+    // an empty message
+    let message = Bytes::from_static(&[0; 5]);
+    let call = async |target: &str| {
+        let request = Request::post(format!("http://{address}{target}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(Full::new(message.clone()));
+        let (head, body) = client.clone().send_request(request.unwrap()).await.unwrap().into_parts();
+        assert_eq!((head.status.as_u16(), &head.headers["content-type"]), (200, &"application/grpc".parse().unwrap()));
+        let code = |headers: &http::HeaderMap| headers.get("grpc-status").map(|code| Code::from_bytes(code.as_bytes()));
+        let whole = body.collect().await.unwrap();
+        (code(&head.headers), whole.trailers().and_then(code), whole.to_bytes().is_empty())
+    };
+    // the status stands in the head, and nothing follows
+    assert_eq!(call(GUARDED).await, (Some(Code::InvalidArgument), None, true));
+    assert_eq!(call(&format!("{GUARDED}?{QUERY}")).await, (None, Some(Code::Ok), false));
+    let unimplemented = call("/grpc.health.v1.Health/Other").await;
+    assert_eq!(unimplemented.0.or(unimplemented.1), Some(Code::Unimplemented), "another path reaches the service");
+}
+
 #[cfg(feature = "axum")]
 mod axum_server {
     use axum::{Json, Router, routing};

@@ -13,7 +13,7 @@ fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
-    let sections: [(&str, &dyn Fn()); 8] = [
+    let sections: [(&str, &dyn Fn()); 9] = [
         ("layer", &sections::layer::run),
         ("threads", &sections::threads::run),
         ("memory", &|| sections::memory::run(one)),
@@ -21,6 +21,7 @@ fn main() {
         ("stalls", &sections::stalls::run),
         ("server", &|| sections::server::run(one)),
         ("callgrind", &|| sections::instructions::run(one)),
+        ("sessions", &sections::sessions::run),
         ("maps", &sections::maps::run),
     ];
     for (name, section) in sections {

@@ -65,12 +65,26 @@ pub fn respond<S: Limited>(service: &mut S, tenant: &[u8; 16]) -> Res {
     let mut request = Request::new(Empty::new());
     let name = HeaderValue::from_bytes(tenant).unwrap_or(HeaderValue::from_static("-"));
     request.headers_mut().insert(TENANT, name);
+    answer(service, request)
+}
+
+/// The whole answer to a request.
+#[inline]
+pub fn answer<S: Limited>(service: &mut S, request: Req) -> Res {
     let mut context = Context::from_waker(Waker::noop());
     assert!(service.poll_ready(&mut context).is_ready(), "nothing here makes a service wait");
-    let mut future = pin!(service.call(std::hint::black_box(request)));
+    let Ok(response) = finish(service.call(std::hint::black_box(request)));
+    response
+}
+
+/// What comes of something that waits for nothing but this thread, or for a lock.
+#[inline]
+pub fn finish<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future = pin!(future);
     loop {
         match future.as_mut().poll(&mut context) {
-            Poll::Ready(Ok(response)) => return response,
+            Poll::Ready(output) => return output,
             // a limiter whose map is locked waits asynchronously
             Poll::Pending => std::thread::yield_now(),
         }

@@ -17,7 +17,24 @@ use crate::{
 /// is a write of theirs, so this is reached only where hundreds write one key.
 const TRIES: usize = 256;
 
-/// The values of type `T` in a named table, as JSON.
+/// How a value is written down: as JSON, unless it says otherwise.
+pub(crate) trait Value: Sized + Send + Sync + 'static {
+    fn write(&self) -> Result<Vec<u8>, StoreError>;
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError>;
+}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Value for T {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        serde_json::to_vec(self).map_err(|error| not_json(&error))
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        serde_json::from_slice(bytes).map_err(|error| not_json(&error))
+    }
+}
+
+/// The values of type `T` in a named table.
 ///
 /// A value is there until just before its `expires_at`, by the [`Clock`], and
 /// from then on it is not: not to be read, taken or swapped, and no hindrance
@@ -45,7 +62,7 @@ pub(crate) enum Change<T, R> {
     Put(T, UnixTime, R),
 }
 
-impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Table<T> {
+impl<T: Value> Table<T> {
     pub(crate) fn new(store: AnyStore, name: &'static str, clock: Arc<dyn Clock>) -> Self {
         Self { store, name, clock, of: PhantomData }
     }
@@ -196,15 +213,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Table<T> {
     }
 
     fn record(&self, value: &T, expires_at: UnixTime) -> Result<Record, StoreError> {
-        let json = serde_json::to_vec(value).map_err(|error| not_json(&error))?;
-        Record::new(Bytes::from(json), self.now(), expires_at)
+        Record::new(Bytes::from(value.write()?), self.now(), expires_at)
     }
 
     fn read(&self, found: Option<Entry>) -> Result<Option<Stored<T>>, StoreError> {
         let Some(entry) = found.filter(|entry| self.lives(entry.expires_at)) else {
             return Ok(None);
         };
-        let value = serde_json::from_slice(&entry.value).map_err(|error| not_json(&error))?;
+        let value = T::read(&entry.value)?;
         Ok(Some(Stored { value, version: entry.version, expires_at: entry.expires_at }))
     }
 }

@@ -1,12 +1,12 @@
 //! One subject in a process of its own: what the sections start as a child, and a profiler likes.
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
-//! `one serve <subject> <budget>`
+//! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
-    sections::{memory, server},
+    sections::{memory, server, sessions},
     service::Inner,
     subject::{Budget, Kind, subject},
 };
@@ -41,6 +41,10 @@ fn run(arguments: &[&str]) -> Option<()> {
         }
         ["serve", kind, budget] => {
             server::serve(Kind::by_tag(kind)?, budget_of(budget)?);
+            Some(())
+        }
+        ["sessions", kind, count, calls] => {
+            sessions::subject(sessions::Kind::by_tag(kind)?, count.parse().ok()?)(calls.parse().ok()?);
             Some(())
         }
         _ => None,

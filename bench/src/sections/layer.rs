@@ -42,7 +42,7 @@ fn table(count: u64) {
                 continue;
             }
             let mut subject = subject(kind, budget, count, Inner::default());
-            let calls = calls_in(subject.as_mut(), ROUND);
+            let calls = calls_in(|calls| subject.run(calls), ROUND);
             all.push(Measured { kind, budget, calls, subject, nanos: Vec::new() });
         }
     }

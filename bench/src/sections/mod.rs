@@ -6,18 +6,17 @@ pub mod layer;
 pub mod maps;
 pub mod memory;
 pub mod server;
+pub mod sessions;
 pub mod stalls;
 pub mod threads;
 
 use std::time::Duration;
 
-use crate::subject::Subject;
-
 /// How many calls take about so long.
-fn calls_in(subject: &mut dyn Subject, time: Duration) -> u64 {
+fn calls_in(mut run: impl FnMut(u64) -> Duration, time: Duration) -> u64 {
     let mut calls = 32;
     loop {
-        let took = subject.run(calls);
+        let took = run(calls);
         if took * 8 >= time || calls >= 1 << 24 {
             let wanted = calls as f64 * time.as_secs_f64() / took.as_secs_f64().max(1e-9);
             return (wanted as u64).max(16);

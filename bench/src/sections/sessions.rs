@@ -1,0 +1,209 @@
+//! A request in a session.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::body::Body;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Empty;
+use tollgate::{NewSession, Session, SessionLayer, Sessions, Tenant, UserId, store::Memory};
+use tower::service_fn;
+use tower_layer::Layer;
+use tower_sessions::SessionManagerLayer;
+use tower_sessions_memory_store::MemoryStore;
+
+use super::calls_in;
+use crate::{
+    heap,
+    random::{Random, tenant_id},
+    service::{Limited, Req, Res, answer, finish},
+    stats::{Table, by_round, least, median, nanos, ratio, tenants},
+};
+
+const ROUNDS: usize = 25;
+const ROUND: Duration = Duration::from_millis(15);
+const COUNTED: u64 = 10_000;
+
+pub fn run() {
+    println!("### Sessions: nanoseconds and heap allocations of a whole call, one thread\n");
+    println!(
+        "Each request brings the cookie of a live session; the service reads the id of the user, 16 bytes, from the \
+         session. `SessionLayer` is required and on `Memory`; tower-sessions is on its `MemoryStore`, with one \
+         `session.get::<String>(\"user\")`. Nothing is written: no use is old enough to be noted. `call` is the \
+         median of {ROUNDS} interleaved rounds, `layer` the call less the service alone; ratios are medians of the \
+         ratios round by round, against tower-sessions.\n"
+    );
+    for count in [1, 10_000] {
+        println!("#### {} live session(s), uniform\n", tenants(count));
+        table(count);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The service alone.
+    Inner,
+    Tollgate,
+    TowerSessions,
+}
+
+const ALL: [Kind; 3] = [Kind::Inner, Kind::Tollgate, Kind::TowerSessions];
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Inner => "service alone",
+            Self::Tollgate => "tollgate, SessionLayer",
+            Self::TowerSessions => "tower-sessions",
+        }
+    }
+
+    pub fn by_tag(tag: &str) -> Option<Self> {
+        ALL.into_iter().find(|kind| format!("{kind:?}") == tag)
+    }
+}
+
+/// Makes so many calls and says how long they took together.
+pub type Run = Box<dyn FnMut(u64) -> Duration>;
+
+struct Measured {
+    kind: Kind,
+    calls: u64,
+    run: Run,
+    nanos: Vec<f64>,
+    allocations: f64,
+}
+
+fn table(count: u64) {
+    let mut all: Vec<Measured> = ALL
+        .into_iter()
+        .map(|kind| {
+            let mut run = subject(kind, count);
+            let calls = calls_in(&mut run, ROUND);
+            let (_, counts) = heap::count(|| run(COUNTED));
+            Measured { kind, calls, run, nanos: Vec::new(), allocations: counts.allocations as f64 / COUNTED as f64 }
+        })
+        .collect();
+    for _ in 0..ROUNDS {
+        for one in &mut all {
+            one.nanos.push((one.run)(one.calls).as_nanos() as f64 / one.calls as f64);
+        }
+    }
+    let figures = |kind| all.iter().find(|one| one.kind == kind).map_or(&[][..], |one| one.nanos.as_slice());
+    let net = |values: &[f64]| -> Vec<f64> {
+        values.iter().zip(figures(Kind::Inner)).map(|(value, inner)| value - inner).collect()
+    };
+    let rival = figures(Kind::TowerSessions);
+    let mut table = Table::new([
+        "subject",
+        "call",
+        "min",
+        "layer",
+        "call ÷ tower-sessions",
+        "layer ÷ tower-sessions",
+        "allocations",
+    ]);
+    for one in &all {
+        let (layer, layer_ratio) = match one.kind {
+            Kind::Inner => (f64::NAN, f64::NAN),
+            _ => {
+                let layer = net(&one.nanos);
+                (median(&layer), by_round(&layer, &net(rival), |a, b| a / b))
+            }
+        };
+        table.row([
+            one.kind.name().to_owned(),
+            nanos(median(&one.nanos)),
+            nanos(least(&one.nanos)),
+            nanos(layer),
+            ratio(by_round(&one.nanos, rival, |a, b| a / b)),
+            ratio(layer_ratio),
+            ratio(one.allocations),
+        ]);
+    }
+    table.print();
+}
+
+/// The service behind this layer, with so many live sessions that are chosen at random.
+pub fn subject(kind: Kind, count: u64) -> Run {
+    match kind {
+        Kind::Inner => {
+            let cookies = cookies(count, |user| format!("__Host-session={user:a<43}"));
+            driven(service_fn(async |_: Req| answered(Some("0123456789abcdef"))), cookies)
+        }
+        Kind::Tollgate => {
+            let sessions = Sessions::new(Memory::new());
+            let cookies = cookies(count, |user| ours(&sessions, user));
+            let inner = service_fn(async |request: Req| {
+                answered(Session::from_extensions(request.extensions()).map(|session| session.user().as_str()))
+            });
+            driven(SessionLayer::new(sessions).required().layer(inner), cookies)
+        }
+        Kind::TowerSessions => {
+            let store = MemoryStore::default();
+            let cookies = cookies(count, |user| theirs(&store, user));
+            let inner = service_fn(|request: Req| async move {
+                let session = request.extensions().get::<tower_sessions::Session>();
+                let session = session.expect("the layer puts one into each request");
+                answered(session.get::<String>("user").await.ok().flatten().as_deref())
+            });
+            driven(SessionManagerLayer::new(store).layer(inner), cookies)
+        }
+    }
+}
+
+/// An empty 200 to a user.
+#[inline]
+fn answered(user: Option<&str>) -> Result<Res, Infallible> {
+    let mut response = Response::new(Body::empty());
+    if std::hint::black_box(user).is_none_or(|user| user.len() != 16) {
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    Ok(response)
+}
+
+fn cookies(count: u64, begin: impl Fn(&str) -> String) -> Vec<HeaderValue> {
+    let cookie = |user| {
+        let id = tenant_id(user);
+        let cookie = begin(str::from_utf8(&id).expect("it is ASCII"));
+        HeaderValue::from_str(&cookie).expect("it is a cookie")
+    };
+    (0..count).map(cookie).collect()
+}
+
+fn ours(sessions: &Sessions, user: &str) -> String {
+    let tenant = Tenant::parse("acme").expect("it is a name of a tenant");
+    let new = NewSession::new(tenant, UserId::parse(user).expect("it is an id of a user"));
+    let (cookie, _) = finish(sessions.create(new)).expect("there is room");
+    let cookie = cookie.header_value();
+    let pair = cookie.to_str().ok().and_then(|text| text.split(';').next());
+    pair.expect("it is a cookie").to_owned()
+}
+
+fn theirs(store: &MemoryStore, user: &str) -> String {
+    let session = tower_sessions::Session::new(None, Arc::new(store.clone()), None);
+    finish(session.insert("user", user)).expect("it is JSON");
+    finish(session.save()).expect("there is room");
+    format!("id={}", session.id().expect("it was saved"))
+}
+
+fn driven<S: Limited>(mut service: S, cookies: Vec<HeaderValue>) -> Run {
+    let mut random = Random(1);
+    Box::new(move |calls| {
+        let mut good = 0;
+        let began = Instant::now();
+        for _ in 0..calls {
+            let mut request = Request::new(Empty::new());
+            let cookie = &cookies[random.below(cookies.len() as u64) as usize];
+            request.headers_mut().insert(header::COOKIE, cookie.clone());
+            let response = answer(&mut service, request);
+            good += u64::from(std::hint::black_box(&response).status() == StatusCode::OK);
+        }
+        let took = began.elapsed();
+        assert_eq!(good, calls, "each session lives");
+        took
+    })
+}
