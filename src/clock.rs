@@ -118,6 +118,19 @@ impl Add<Duration> for UnixTime {
     }
 }
 
+/// What lies before 1970 counts as 1970, and what lies 584 years after it and more as 584 years after it.
+impl From<SystemTime> for UnixTime {
+    fn from(time: SystemTime) -> Self {
+        Self(time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, saturating_nanos))
+    }
+}
+
+impl From<UnixTime> for SystemTime {
+    fn from(time: UnixTime) -> Self {
+        Self::UNIX_EPOCH + Duration::from_nanos(time.0)
+    }
+}
+
 /// A duration in nanoseconds; 584 years and more count as 584 years.
 pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -174,7 +187,7 @@ impl Clock for SystemClock {
 
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 fn wall_nanos() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, saturating_nanos)
+    UnixTime::from(SystemTime::now()).as_nanos()
 }
 
 #[cfg(test)]
@@ -188,6 +201,24 @@ mod tests {
         let wall = clock.unix(first);
         assert!(clock.now() >= first);
         assert!(wall.as_nanos().abs_diff(wall_nanos()) < NANOS_PER_SECOND);
+    }
+
+    #[test]
+    fn the_time_of_the_standard_library_comes_back_the_same() {
+        for time in [UnixTime(0), UnixTime(1), UnixTime(1_700_000_000_123_456_700), UnixTime(u64::MAX)] {
+            // Windows counts in steps of 100 ns
+            assert!(UnixTime::from(SystemTime::from(time)).as_nanos().abs_diff(time.as_nanos()) < 100);
+        }
+        assert_eq!(SystemTime::from(UnixTime::from_secs(7)), SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+        assert_eq!(UnixTime::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), UnixTime(0));
+    }
+
+    #[test]
+    fn a_clock_that_is_shared_or_chosen_at_run_time_is_a_clock() {
+        fn is_clock(_: impl Clock) {}
+        let chosen: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        is_clock(Arc::clone(&chosen));
+        is_clock(chosen);
     }
 
     #[test]

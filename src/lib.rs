@@ -6,6 +6,7 @@ mod error;
 mod clock;
 mod trace;
 mod encoding;
+mod scan;
 mod secret;
 mod handle;
 mod form;

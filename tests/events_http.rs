@@ -350,6 +350,23 @@ async fn there_are_so_many_streams_and_no_tenant_takes_them_all() {
 }
 
 #[tokio::test]
+async fn tenants_leave_one_stream_to_operators_whatever_those_ask_for() {
+    let log = EventLog::new();
+    let address = serve(service(&log).max_streams(3).unwrap()).await;
+    let first = Stream::open(address, "/stream", &[ACME]).await;
+    let second = Stream::open(address, "/stream", &[("x-api-key", "key-of-globex")]).await;
+    let third = [("x-api-key", "key-of-initech")];
+    assert_eq!(get(address, "/stream", &third).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    // an operator who looks at a tenant sits in no place of that tenant
+    let operator = Stream::open(address, "/stream?tenant=acme", &[OPERATOR]).await;
+    drop((first, second, operator));
+    wait_for_streams(&log, 0).await;
+
+    let alone = serve(service(&log).max_streams(1).unwrap()).await;
+    Stream::open(alone, "/stream", &third).await;
+}
+
+#[tokio::test]
 async fn a_stream_ends_with_its_log_after_the_last_event() {
     let log = EventLog::new();
     let request = Request::get("/stream").header(ACME.0, ACME.1).body(()).unwrap();

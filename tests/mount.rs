@@ -6,7 +6,7 @@ mod wire;
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
-use axum::{Router, http::StatusCode, routing::get};
+use axum::{Router, extract::ConnectInfo, http::StatusCode, routing::get};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as _;
@@ -20,13 +20,16 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
-    ApiKeys, HeaderStyle, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimitLayer, StatusOnly, Tenant,
-    tenant::HeaderTenant, testing::ManualClock,
+    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer,
+    StatusOnly, Tenant, tenant::HeaderTenant, testing::ManualClock,
 };
 use tonic::{
     Code,
     metadata::AsciiMetadataValue,
-    transport::{Endpoint, Server, server::TcpIncoming},
+    transport::{
+        Endpoint, Server,
+        server::{TcpConnectInfo, TcpIncoming},
+    },
 };
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tower::{Layer, service_fn};
@@ -359,6 +362,66 @@ async fn an_unknown_api_key_is_a_401_with_a_challenge_and_takes_no_room() {
     }
     assert_eq!(limiter.tenants(), 0);
     assert_eq!(status(&wire.ask("GET / HTTP/1.1\nx-api-key: demo-acme-key").await), 200);
+}
+
+#[tokio::test]
+async fn axum_tells_the_address_of_the_peer() {
+    let peer = |head: Head<'_>| head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
+    for (source, forwarded, answer) in [
+        (ClientIp::peer().peer_by(peer), "203.0.113.9", (200, "ip:127.0.0.1")),
+        (ClientIp::behind(["127.0.0.1"]).unwrap().peer_by(peer), "203.0.113.9", (200, "ip:203.0.113.9")),
+        (ClientIp::behind(["10.0.0.0/8"]).unwrap().peer_by(peer), "203.0.113.9", (200, "ip:127.0.0.1")),
+        // where nobody says whose connection it is, a header never does
+        (ClientIp::behind(["127.0.0.1"]).unwrap(), "203.0.113.9", (400, "")),
+    ] {
+        let (limiter, _clock) = limiter(per_minute(600));
+        let app = Router::new()
+            .route("/", get(async |tenant: Tenant| tenant.to_string()))
+            .layer(RateLimitLayer::new(source, limiter))
+            .into_make_service_with_connect_info::<SocketAddr>();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Running { address, task: tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }) };
+        let mut wire = Wire::to(server.address).await;
+        let found = wire.ask(&format!("GET / HTTP/1.1\nx-forwarded-for: {forwarded}")).await;
+        assert_eq!((status(&found), body(&found)), answer);
+    }
+}
+
+#[tokio::test]
+async fn tonic_tells_the_address_of_the_peer() {
+    let (limiter, _clock) = limiter(per_minute(600));
+    let peer = |head: Head<'_>| head.extensions().get::<TcpConnectInfo>()?.remote_addr();
+    let server = tonic(RateLimitLayer::new(ClientIp::peer().peer_by(peer), limiter.clone())).await;
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+    let mut client = HealthClient::new(endpoint.connect().await.unwrap());
+    client.check(HealthCheckRequest::default()).await.unwrap();
+    assert_eq!(limiter.peek(&Tenant::address([127, 0, 0, 1].into())).unwrap().remaining(), 599);
+}
+
+#[tokio::test]
+async fn a_handler_behind_no_layer_gets_a_500_that_says_so_or_none() {
+    let ask = async |app: Router| {
+        let server = axum(app).await;
+        Wire::to(server.address).await.ask(ACME).await
+    };
+    let missing = "no RateLimitLayer is before this route, or it was told to leave no extensions";
+    for app in [
+        Router::new().route("/", get(async |tenant: Tenant| tenant.to_string())),
+        Router::new().route("/", get(async |limit: RateLimit| limit.remaining().to_string())),
+    ] {
+        let answer = ask(app.clone()).await;
+        assert_eq!((status(&answer), body(&answer)), (500, missing));
+        let (limiter, _clock) = limiter(per_minute(600));
+        assert_eq!(status(&ask(app.layer(by_header(&limiter))).await), 200);
+    }
+    let optional = async |tenant: Option<Tenant>, limit: Option<RateLimit>| {
+        format!("{:?} {:?}", tenant.map(|it| it.to_string()), limit.map(|it| it.remaining()))
+    };
+    let app = Router::new().route("/", get(optional));
+    assert_eq!(body(&ask(app.clone()).await), "None None");
+    let (limiter, _clock) = limiter(per_minute(600));
+    assert_eq!(body(&ask(app.layer(by_header(&limiter))).await), r#"Some("acme") Some(599)"#);
 }
 
 #[tokio::test]

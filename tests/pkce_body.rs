@@ -21,7 +21,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use proptest::prelude::*;
 use tollgate::{CodeChallenge, OAuthJson, PkceBodyLayer, Rejection, Replay};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_test::mock::{self, Mock};
 
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -137,6 +137,29 @@ async fn refused(request: Request<Steps>) -> (u16, String) {
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.into()).unwrap())
+}
+
+#[tokio::test]
+async fn a_refusal_holds_no_permit_of_a_concurrency_limit() {
+    let inner =
+        service_fn(async |_: Request<Replay<Steps>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let one_at_a_time = ConcurrencyLimit::new(inner, 1);
+    let mut first = layer().layer(one_at_a_time.clone());
+    let mut second = layer().layer(one_at_a_time);
+    let too_long = vec![b'a'; 64 * 1024 + 1];
+    for (content_type, body, status) in [
+        ("text/plain", Steps::data(FORM), 415),
+        (FORM_TYPE, Steps::data("x=1"), 400),
+        (FORM_TYPE, Steps::of([Step::Wait, Step::Break]), 400),
+        (FORM_TYPE, Steps::data(too_long), 413),
+    ] {
+        let refused = first.ready().await.unwrap().call(post(content_type, body)).await.unwrap();
+        assert_eq!(refused.status().as_u16(), status);
+        // the first is still there, and idle
+        let is_free = pin!(second.ready()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(is_free, "after a {status}");
+        assert_eq!(second.call(post(FORM_TYPE, Steps::data(FORM))).await.unwrap().status(), StatusCode::OK);
+    }
 }
 
 fn invalid(detail: &str) -> (u16, String) {

@@ -310,6 +310,32 @@ fn write_redb(path: &Path, table: redb::TableDefinition<'_, &str, u64>, format: 
     transaction.commit().unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_is_made_through_no_link_and_what_a_crash_has_left_of_it_is_removed() {
+    let directory = Directory::new();
+    let (path, victim) = (directory.file(), directory.0.join("victim"));
+    fs::write(&victim, "precious").unwrap();
+    let others = ["state.new", "state.1.new", "state.1.x.new", "state.1.2.3.new", "other.1.0.new"];
+    for other in others {
+        fs::write(directory.0.join(other), "").unwrap();
+    }
+    // every name that this process might take next
+    for number in 0..64 {
+        let name = format!("state.{}.{number}.new", std::process::id());
+        std::os::unix::fs::symlink(&victim, directory.0.join(name)).unwrap();
+    }
+    fs::write(directory.0.join("state.1.0.new"), "torn").unwrap();
+    drop(Disk::open(&path).unwrap());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    let names = fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    let mut expected: Vec<&str> = others.into_iter().chain(["state", "victim"]).collect();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+}
+
 #[test]
 fn a_second_process_is_told_that_the_file_is_locked() {
     let directory = Directory::new();

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, header};
 use zeroize::Zeroizing;
 
 use super::is_value;
-use crate::error::ConfigError;
+use crate::{clock::ceil_seconds, error::ConfigError, scan::is_token};
 
 /// The most bytes that the name and the value of a cookie may have together:
 /// browsers drop what is longer.
@@ -119,7 +119,7 @@ impl SetCookie {
     /// How long the browser keeps the cookie, rounded up to seconds; zero takes
     /// it away.
     pub fn max_age(mut self, age: Duration) -> Self {
-        self.max_age = Some(age.as_secs().saturating_add(u64::from(age.subsec_nanos() > 0)));
+        self.max_age = Some(ceil_seconds(age));
         self
     }
 
@@ -208,11 +208,6 @@ impl fmt::Debug for SetCookie {
 /// Browsers look at prefixes without regard to case.
 fn has_prefix(name: &str, prefix: &str) -> bool {
     name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-}
-
-fn is_token(name: &[u8]) -> bool {
-    let is_tchar = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !name.is_empty() && name.iter().all(is_tchar)
 }
 
 fn is_attribute(value: &str) -> bool {

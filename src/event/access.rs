@@ -13,6 +13,7 @@ use crate::{
 
 /// Who asks for events, and so which of them it may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Viewer {
     /// Somebody unknown, who may read nothing.
     Nobody,

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use super::{Event, Page, Query, Sink, Stats, core::Core, pump};
+use super::{Event, Page, Query, Sink, Stats, pump, shared::Shared};
 use crate::error::ConfigError;
 
 /// What happened, newest last: a bounded log in memory, read in process,
@@ -42,15 +42,15 @@ use crate::error::ConfigError;
 #[derive(Clone)]
 pub struct EventLog(Arc<Owner>);
 
-/// Held by those who record; the pump and the streams hold only the core, so
-/// that they end with the last of these.
+/// Held by those who record; the pump and the streams hold only what is
+/// shared, so that they end with the last of these.
 struct Owner {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.core.close();
+        self.shared.close();
     }
 }
 
@@ -69,7 +69,7 @@ impl EventLog {
     }
 
     fn of(capacity: usize) -> Self {
-        Self(Arc::new(Owner { core: Arc::new(Core::new(capacity)) }))
+        Self(Arc::new(Owner { shared: Arc::new(Shared::new(capacity)) }))
     }
 
     /// How many tallied events of one second are recorded one by one: 1,000 by
@@ -78,27 +78,27 @@ impl EventLog {
         if events == 0 || events > super::budget::Budget::MOST {
             return Err(ConfigError::new("events per second", events, "must be from 1 to 16777215"));
         }
-        self.0.core.stripes.budget.set(events);
+        self.0.shared.stripes.budget.set(events);
         Ok(self)
     }
 
     /// Hands everything that is recorded from now on to `sink`, on a thread of
     /// the log's own that all sinks share.
     pub fn sink(self, sink: impl Sink) -> Self {
-        self.0.core.add_sink(Box::new(sink));
-        pump::ensure(&self.0.core);
+        self.0.shared.add_sink(Box::new(sink));
+        pump::ensure(&self.0.shared);
         self
     }
 
     /// Records an event now, and answers with the number that it got.
     pub fn record(&self, event: Event) -> u64 {
-        self.0.core.append(event)
+        self.0.shared.append(event)
     }
 
     /// Records an event that may be one of a flood: see [Floods](Self#floods).
     /// Where it only counts, it allocates nothing and takes no lock that all threads share.
     pub fn tally(&self, event: &Event) {
-        self.0.core.tally(event);
+        self.0.shared.tally(event);
     }
 
     /// The events that `query` asks for, oldest first.
@@ -106,25 +106,25 @@ impl EventLog {
     /// What was tallied before is in it. Only if the log is read more than 20
     /// times a second do counts show up to a second late.
     pub fn read(&self, query: &Query) -> Page {
-        self.0.core.drain_for_reader();
-        self.0.core.page(query)
+        self.0.shared.drain_for_reader();
+        self.0.shared.page(query)
     }
 
     /// Waits until every sink has been offered all that was recorded and
     /// tallied before, and says whether all of it was taken. For the end of
     /// the program: the log does not wait for its sinks when it is dropped.
     pub fn flush(&self) -> bool {
-        self.0.core.drain();
-        pump::flush(&self.0.core)
+        self.0.shared.drain();
+        pump::flush(&self.0.shared)
     }
 
     /// What the log has done so far.
     pub fn stats(&self) -> Stats {
-        self.0.core.stats()
+        self.0.shared.stats()
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
-        &self.0.core
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
     }
 }
 

@@ -1,8 +1,13 @@
 //! The pump: one thread of a log that carries events to its sinks and wakes its streams.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
-use super::{core::Core, lock, sink::SinkSeat};
+use super::{lock, shared::Shared, sink_seat::SinkSeat};
 use crate::clock::{Clock, Moment};
 
 /// How late a count may show in a sink or a stream.
@@ -11,27 +16,30 @@ const TICK: Duration = Duration::from_millis(250);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Starts the pump where it does not run. Whether it runs.
-pub(super) fn ensure(core: &Arc<Core>) -> bool {
-    let mut state = core.state();
+pub(super) fn ensure(shared: &Arc<Shared>) -> bool {
+    ensure_by(shared, |run| thread::Builder::new().name(String::from("tollgate-events")).spawn(run))
+}
+
+fn ensure_by(shared: &Arc<Shared>, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>) -> bool {
+    let mut state = shared.state();
     if state.pump.is_none() {
-        let core = Arc::clone(core);
+        let shared = Arc::clone(shared);
         // made by its own thread: one that can't be started must not be dropped here, for its drop takes this lock
-        let run = move || Pump::new(core).run();
-        let thread = thread::Builder::new().name(String::from("tollgate-events")).spawn(run);
+        let thread = spawn(Box::new(move || Pump::new(shared).run()));
         state.pump = thread.ok().map(|thread| thread.thread().id());
     }
     state.pump.is_some()
 }
 
 /// Waits for one whole round of the pump. Whether every sink has taken everything.
-pub(super) fn flush(core: &Arc<Core>) -> bool {
-    if lock(&core.arrivals).is_empty() && core.state().pump.is_none() {
+pub(super) fn flush(shared: &Arc<Shared>) -> bool {
+    if lock(&shared.arrivals).is_empty() && shared.state().pump.is_none() {
         return true;
     }
-    if !ensure(core) {
+    if !ensure(shared) {
         return false;
     }
-    let mut state = core.state();
+    let mut state = shared.state();
     if state.pump == Some(thread::current().id()) {
         // a sink can't wait for itself
         return false;
@@ -39,42 +47,46 @@ pub(super) fn flush(core: &Arc<Core>) -> bool {
     state.flushes_asked += 1;
     let asked = state.flushes_asked;
     state.asleep = false;
-    core.work.notify_one();
-    let state = core.done.wait_while(state, |state| state.flushes_done < asked);
+    shared.work.notify_one();
+    let state = shared.done.wait_while(state, |state| state.flushes_done < asked);
     state.unwrap_or_else(std::sync::PoisonError::into_inner).flushed_all
 }
 
 struct Pump {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
     sinks: Vec<SinkSeat>,
     drained: Moment,
     beat: Moment,
 }
 
 impl Pump {
-    fn new(core: Arc<Core>) -> Self {
-        let now = core.clock.now();
-        Self { core, sinks: Vec::new(), drained: now, beat: now }
+    fn new(shared: Arc<Shared>) -> Self {
+        let now = shared.clock.now();
+        Self { shared, sinks: Vec::new(), drained: now, beat: now }
     }
 
     fn run(mut self) {
         let mut shown = 0;
         loop {
             let round = self.wait(shown);
-            let now = self.core.clock.now();
+            let now = self.shared.clock.now();
             if round.closed || now.since(self.drained) >= TICK {
                 self.drained = now;
-                self.core.drain();
+                self.shared.drain();
             }
             let beat = now.since(self.beat) >= HEARTBEAT;
             if beat {
                 self.beat = now;
-                self.core.streams.beat();
+                self.shared.streams.beat();
             }
-            let newest = self.core.state().ring.newest();
+            let newest = {
+                let mut state = self.shared.state();
+                state.complete = round.closed;
+                state.ring.newest()
+            };
             if beat || round.closed || newest != shown {
                 shown = newest;
-                self.core.streams.wake();
+                self.shared.streams.wake();
             }
             let all = self.deliver();
             self.answer_flushes(round.flushes, all);
@@ -85,12 +97,12 @@ impl Pump {
     }
 
     fn wait(&self, shown: u64) -> Round {
-        let mut state = self.core.state();
+        let mut state = self.shared.state();
         state.asleep = true;
-        let idle = |state: &mut super::core::State| {
+        let idle = |state: &mut super::shared::State| {
             state.ring.newest() == shown && state.flushes_asked == state.flushes_done && !state.closed
         };
-        let waited = self.core.work.wait_timeout_while(state, TICK, idle);
+        let waited = self.shared.work.wait_timeout_while(state, TICK, idle);
         let mut state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         state.asleep = false;
         Round { closed: state.closed, flushes: state.flushes_asked }
@@ -98,22 +110,22 @@ impl Pump {
 
     /// Offers each sink what it has not taken. Whether all of it was taken.
     fn deliver(&mut self) -> bool {
-        self.sinks.append(&mut lock(&self.core.arrivals));
+        self.sinks.extend(lock(&self.shared.arrivals).drain(..).map(|(sink, next)| SinkSeat::new(sink, next)));
         let mut all = true;
         self.sinks.retain_mut(|seat| {
-            all &= seat.deliver(&self.core);
+            all &= seat.deliver(&self.shared);
             seat.is_alive()
         });
         all
     }
 
     fn answer_flushes(&self, flushes: u64, all: bool) {
-        let mut state = self.core.state();
+        let mut state = self.shared.state();
         if state.flushes_done < flushes {
             state.flushes_done = flushes;
             state.flushed_all = all;
             drop(state);
-            self.core.done.notify_all();
+            self.shared.done.notify_all();
         }
     }
 }
@@ -121,18 +133,43 @@ impl Pump {
 impl Drop for Pump {
     /// Should a sink have torn the thread down: nobody waits for it, and the next who needs it starts another.
     fn drop(&mut self) {
-        let mut state = self.core.state();
+        let mut state = self.shared.state();
         state.pump = None;
         if state.flushes_done < state.flushes_asked {
             state.flushes_done = state.flushes_asked;
             state.flushed_all = false;
         }
         drop(state);
-        self.core.done.notify_all();
+        self.shared.done.notify_all();
     }
 }
 
 struct Round {
     closed: bool,
     flushes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_started_hangs_nothing_and_the_next_try_starts_it() {
+        let (sender, tried) = mpsc::channel();
+        // on a thread of its own, so that a hang is a failure
+        thread::spawn(move || {
+            let shared = Arc::new(Shared::new(10));
+            let refused = ensure_by(&shared, |run| {
+                drop(run);
+                Err(io::ErrorKind::WouldBlock.into())
+            });
+            let started = ensure(&shared);
+            let flushed = flush(&shared);
+            shared.close();
+            sender.send((refused, started, flushed)).unwrap();
+        });
+        assert_eq!(tried.recv_timeout(Duration::from_secs(30)), Ok((false, true, true)));
+    }
 }

@@ -9,8 +9,8 @@ use std::{
 use http::{Method, Request, Response, StatusCode};
 use tower_service::Service;
 
-use super::{Access, EventLog, Query, Viewer, answer, json, pump, query, stream::Live, streams::StreamSeat};
-use crate::{body::Body, error::ConfigError, head::Head};
+use super::{Access, EventLog, Query, Viewer, answer, json, pump, query, stream::Live, stream_seat::StreamSeat};
+use crate::{body::Body, error::ConfigError, head::Head, tenant::Tenant};
 
 /// Serves an [`EventLog`] over HTTP.
 ///
@@ -61,7 +61,8 @@ impl EventService {
     }
 
     /// How many streams may be open at once on this log: 64 by default. One
-    /// tenant gets at most a quarter of them; who comes later gets a 503.
+    /// tenant gets at most a quarter of them, and all tenants together leave one
+    /// to operators, unless there is only one; who comes later gets a 503.
     pub fn max_streams(self, streams: usize) -> Result<Self, ConfigError> {
         if streams == 0 {
             return Err(ConfigError::new("event streams", streams, "must be at least 1"));
@@ -85,8 +86,8 @@ impl Inner {
             Route::Script => answer::asset("text/javascript; charset=utf-8", include_str!("page.js")),
             Route::Style => answer::asset("text/css; charset=utf-8", include_str!("page.css")),
             Route::Log | Route::Stream => match self.authorized(head) {
-                Ok(query) if route == Route::Log => answer::json(json::page(&self.log.read(&query))),
-                Ok(query) => self.stream(head, query),
+                Ok((_, query)) if route == Route::Log => answer::json(json::page(&self.log.read(&query))),
+                Ok((own, query)) => self.stream(head, own, query),
                 Err((status, name)) => answer::error(status, name),
             },
         };
@@ -96,8 +97,8 @@ impl Inner {
         }
     }
 
-    /// The query of the request, cut down to what its sender may read.
-    fn authorized(&self, head: Head<'_>) -> Result<Query, (StatusCode, &'static str)> {
+    /// Which tenant asks (none for an operator), and the query cut down to what it may read.
+    fn authorized(&self, head: Head<'_>) -> Result<(Option<Tenant>, Query), (StatusCode, &'static str)> {
         let own = match self.access.viewer(head) {
             Viewer::Nobody => return Err((StatusCode::UNAUTHORIZED, "unauthenticated")),
             Viewer::Tenant(own) => Some(own),
@@ -106,13 +107,15 @@ impl Inner {
         let query = Query::parse(head.uri().query().unwrap_or_default());
         let query = query.map_err(|_| (StatusCode::BAD_REQUEST, "invalid_request"))?;
         match own {
-            None => Ok(query),
-            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => Ok(query.tenant(own)),
+            None => Ok((None, query)),
+            Some(own) if query.tenant.as_ref().is_none_or(|asked| *asked == own) => {
+                Ok((Some(own.clone()), query.tenant(own)))
+            }
             Some(_) => Err((StatusCode::FORBIDDEN, "forbidden")),
         }
     }
 
-    fn stream(&self, head: Head<'_>, mut query: Query) -> Response<Body> {
+    fn stream(&self, head: Head<'_>, own: Option<Tenant>, mut query: Query) -> Response<Body> {
         if let Some(id) = head.headers().get("last-event-id") {
             let Some(id) = id.to_str().ok().and_then(|id| query::number(id).ok()) else {
                 return answer::error(StatusCode::BAD_REQUEST, "invalid_request");
@@ -122,9 +125,9 @@ impl Inner {
         if head.method() == Method::HEAD {
             return answer::stream(Body::empty());
         }
-        let core = self.log.core();
-        match StreamSeat::take(core, query.tenant.clone(), self.max_streams) {
-            Some(seat) if pump::ensure(core) => answer::stream(Body::stream(Live::new(seat, query))),
+        let shared = self.log.shared();
+        match StreamSeat::take(shared, own, self.max_streams) {
+            Some(seat) if pump::ensure(shared) => answer::stream(Body::stream(Live::new(seat, query))),
             _ => answer::too_many(),
         }
     }

@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Waker,
 };
 
-use super::{core::Core, lock};
+use super::lock;
 use crate::tenant::Tenant;
 
 #[derive(Debug, Default)]
@@ -25,13 +25,38 @@ struct Listener {
     waker: Option<Waker>,
 }
 
-/// One stream's place. It is given back when this is dropped.
-pub(super) struct StreamSeat {
-    core: Arc<Core>,
-    number: u64,
-}
-
 impl Streams {
+    /// The number of a place, if there is one among `max` for this tenant, or
+    /// for an operator. A tenant gets at most a quarter of them, so that none
+    /// can shut the others out, and all tenants together leave one to operators.
+    pub(super) fn enter(&self, tenant: Option<Tenant>, max: usize) -> Option<u64> {
+        let mut seats = lock(&self.seats);
+        let tenants = seats.iter().filter(|seat| seat.tenant.is_some()).count();
+        let own = seats.iter().filter(|seat| seat.tenant == tenant).count();
+        // of a single place nothing can be kept back
+        let for_tenants = max.saturating_sub(1).max(1);
+        if seats.len() >= max || (tenant.is_some() && (own >= max.div_ceil(4) || tenants >= for_tenants)) {
+            return None;
+        }
+        let number = self.numbers.fetch_add(1, Relaxed);
+        seats.push(Listener { number, tenant, waker: None });
+        Some(number)
+    }
+
+    /// Wakes this stream once there is something new.
+    pub(super) fn wait(&self, number: u64, waker: &Waker) {
+        if let Some(seat) = lock(&self.seats).iter_mut().find(|seat| seat.number == number) {
+            match &mut seat.waker {
+                Some(old) => old.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
+        }
+    }
+
+    pub(super) fn leave(&self, number: u64) {
+        lock(&self.seats).retain(|seat| seat.number != number);
+    }
+
     pub(super) fn len(&self) -> usize {
         lock(&self.seats).len()
     }
@@ -48,41 +73,5 @@ impl Streams {
     pub(super) fn wake(&self) {
         let wakers: Vec<Waker> = lock(&self.seats).iter_mut().filter_map(|seat| seat.waker.take()).collect();
         wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl StreamSeat {
-    /// A place, if fewer than `max` are taken, and by this tenant fewer than a
-    /// quarter of them: no tenant can shut the others out.
-    pub(super) fn take(core: &Arc<Core>, tenant: Option<Tenant>, max: usize) -> Option<Self> {
-        let mut seats = lock(&core.streams.seats);
-        let own = seats.iter().filter(|seat| seat.tenant == tenant).count();
-        if seats.len() >= max || (tenant.is_some() && own >= max.div_ceil(4)) {
-            return None;
-        }
-        let number = core.streams.numbers.fetch_add(1, Relaxed);
-        seats.push(Listener { number, tenant, waker: None });
-        drop(seats);
-        Some(Self { core: Arc::clone(core), number })
-    }
-
-    pub(super) fn core(&self) -> &Core {
-        &self.core
-    }
-
-    pub(super) fn wake_me(&self, waker: &Waker) {
-        let mut seats = lock(&self.core.streams.seats);
-        if let Some(seat) = seats.iter_mut().find(|seat| seat.number == self.number) {
-            match &mut seat.waker {
-                Some(old) => old.clone_from(waker),
-                none => *none = Some(waker.clone()),
-            }
-        }
-    }
-}
-
-impl Drop for StreamSeat {
-    fn drop(&mut self) {
-        lock(&self.core.streams.seats).retain(|seat| seat.number != self.number);
     }
 }

@@ -76,7 +76,8 @@ impl ClientIp {
     }
 
     /// Reads `Forwarded` (RFC 7239) in place of `X-Forwarded-For`. It is one or
-    /// the other: the one that your proxies don't write is the caller's.
+    /// the other: the one that your proxies don't write is the caller's. After
+    /// [`peer`](Self::peer) it changes nothing: without proxies no header is read.
     pub fn forwarded(mut self) -> Self {
         self.header = Header::Forwarded;
         self

@@ -3,6 +3,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, header};
 
 use super::{hops::Hops, node};
+use crate::scan::{is_token, split_before};
 
 /// The hops of `Forwarded` (RFC 7239), the nearest first; `None` for one that names no address.
 pub(super) fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
@@ -47,14 +48,14 @@ fn address(element: &[u8]) -> Option<IpAddr> {
 
 /// The name and the value of the pair in front, and what follows: nothing, or `;` and more.
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let (name, rest) = split_before(text, |byte| byte == b'=')?;
+    let (name, rest) = split_before(text, b'=');
     let value = rest.get(1..)?;
     let (value, next) = match value.strip_prefix(b"\"") {
         Some(quoted) => {
             let end = end_of_quote(quoted)?;
             (quoted.get(..end)?, quoted.get(end + 1..)?.trim_ascii_start())
         }
-        None => split_before(value, |byte| byte == b';')?,
+        None => split_before(value, b';'),
     };
     let is_whole = next.is_empty() || next.starts_with(b";");
     (is_token(name) && is_whole).then_some((name, value.trim_ascii_end(), next))
@@ -67,15 +68,6 @@ fn end_of_quote(text: &[u8]) -> Option<usize> {
         is_escaped = *byte == b'\\' && !is_escaped;
         is_end
     })
-}
-
-fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
-}
-
-/// Splits in front of the first of these bytes, else at the end.
-fn split_before(text: &[u8], is_end: impl Fn(u8) -> bool) -> Option<(&[u8], &[u8])> {
-    text.split_at_checked(text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::{fmt::Write, net::Ipv6Addr};
 use http::{HeaderValue, header};
 
 use super::{Tenant, TenantError, TenantSource, buffer::Buffer, header::only};
-use crate::{error::ConfigError, head::Head};
+use crate::{error::ConfigError, head::Head, scan::split_before};
 
 /// The tenant that the host names: of the target, else of the `host` header.
 ///
@@ -75,9 +75,13 @@ impl<'a> Host<'a> {
         }
         let parsed = match authority.strip_prefix(b"[") {
             Some(literal) => {
-                split_before(literal, b']').and_then(|(address, rest)| Some((Self::ipv6(address)?, rest.get(1..)?)))
+                let (address, rest) = split_before(literal, b']');
+                Self::ipv6(address).zip(rest.get(1..))
             }
-            None => split_before(authority, b':').and_then(|(name, rest)| Some((Self::name(name)?, rest))),
+            None => {
+                let (name, rest) = split_before(authority, b':');
+                Self::name(name).map(|host| (host, rest))
+            }
         };
         match parsed {
             Some((host, [])) => Ok(Some(host)),
@@ -124,11 +128,6 @@ impl PartialEq for Host<'_> {
             _ => false,
         }
     }
-}
-
-/// Splits in front of the first of these bytes, else at the end.
-fn split_before(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
-    text.split_at_checked(text.iter().position(|other| *other == byte).unwrap_or(text.len()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use std::{
+    cmp::Ordering,
     fmt::{self, Write},
     hash::{Hash, Hasher},
     net::{IpAddr, Ipv6Addr},
@@ -181,6 +182,25 @@ impl Hash for Tenant {
     }
 }
 
+/// By name, byte by byte.
+impl Ord for Tenant {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl PartialOrd for Tenant {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl AsRef<str> for Tenant {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
 impl fmt::Display for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -261,6 +281,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn tenants_stand_in_the_order_of_their_names(one in "[a-c]{1,60}", other in "[a-c]{1,60}") {
+            let (a, b) = (Tenant::parse(&one).unwrap(), Tenant::parse(&other).unwrap());
+            prop_assert_eq!(a.cmp(&b), one.cmp(&other));
+            prop_assert_eq!(a.cmp(&b).is_eq(), a == b);
+            prop_assert_eq!(AsRef::<str>::as_ref(&a), one);
+        }
+
         #[test]
         fn exactly_the_allowed_names_are_tenants_and_stay_as_they_are(
             name in prop_oneof![

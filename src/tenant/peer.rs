@@ -11,6 +11,9 @@ use std::net::SocketAddr;
 /// request.extensions_mut().insert(PeerAddr(peer));
 /// ```
 ///
+/// Frameworks that accept connections themselves keep the address elsewhere;
+/// [`ClientIp::peer_by`](super::ClientIp::peer_by) finds it there.
+///
 /// Never fill it from a header: [`ClientIp`](super::ClientIp) reads those, and
 /// decides by the peer whether to believe them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

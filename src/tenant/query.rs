@@ -6,7 +6,9 @@ use crate::{error::ConfigError, form::Form, head::Head};
 ///
 /// It proves nothing: a caller writes there what it likes. A parameter that
 /// is given twice, however it is spelled, is refused, for frameworks disagree
-/// about which one counts.
+/// about which one counts. So is a query with a percent sign that begins no
+/// byte, or with bytes that are not UTF-8, in any of its parameters: what one
+/// reader takes for a parameter, another may not.
 ///
 /// ```
 /// use tollgate::{Head, TenantSource, tenant::QueryTenant};
@@ -77,6 +79,13 @@ mod tests {
     #[test]
     fn a_malformed_value_is_refused_and_does_not_count_as_absent() {
         for uri in ["/?tenant", "/?tenant=", "/?tenant=a+b", "/?tenant=a%20b", "/?tenant=%zz", "/?tenant=~anonymous"] {
+            assert!(find(uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_query_that_is_broken_anywhere_is_refused() {
+        for uri in ["/?tenant=acme&page=%zz", "/?page=%2&tenant=acme", "/?%=1&tenant=acme", "/?q=100%"] {
             assert!(find(uri).is_err(), "{uri}");
         }
     }

@@ -12,9 +12,21 @@ use crate::{form::FormError, head::Head};
 /// leaves the [`Tenant`] in the extensions for
 /// [`ExtensionTenant`](super::ExtensionTenant).
 ///
-/// A closure is one too, so a source that is chosen at run time is
-/// `move |head: Head<'_>| chosen.find(head)` over an `Arc<dyn TenantSource>`. Return `Ok(None)` where the request names no tenant,
-/// so that the next source of a chain is asked.
+/// A closure is one too. Return `Ok(None)` where the request names no tenant,
+/// so that the next source of a chain is asked. So a source that is chosen at
+/// run time is a closure over it:
+///
+/// ```
+/// use std::sync::Arc;
+/// use tollgate::{ApiKeys, ClientIp, Head, Limiter, Quota, Quotas, RateLimitLayer, TenantSource};
+///
+/// # let by_address = true;
+/// let chosen: Arc<dyn TenantSource> =
+///     if by_address { Arc::new(ClientIp::peer()) } else { Arc::new(ApiKeys::new("x-api-key")?) };
+/// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
+/// let layer: RateLimitLayer = RateLimitLayer::new(move |head: Head<'_>| chosen.find(head), limiter);
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` finds no tenant in a request",
     note = "a closure needs its argument annotated: `|head: Head<'_>| -> Result<Option<Tenant>, TenantError>`"
@@ -75,7 +87,10 @@ impl TenantError {
     /// What a 401 has to ask for.
     pub(crate) fn asks_for(&self) -> Option<HeaderValue> {
         // every 401 has a challenge, even where the given one is none
-        let given = || HeaderValue::from_str(self.challenge).unwrap_or(HeaderValue::from_static("ApiKey"));
+        let given = || match HeaderValue::from_str(self.challenge.trim_ascii()) {
+            Ok(given) if !given.is_empty() => given,
+            _ => HeaderValue::from_static("ApiKey"),
+        };
         self.unknown.then(given)
     }
 
@@ -98,3 +113,19 @@ impl fmt::Display for TenantError {
 }
 
 impl std::error::Error for TenantError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_401_has_a_challenge_whatever_was_given_and_a_400_has_none() {
+        let asks_for = |challenge| TenantError::unknown("no").challenge(challenge).asks_for().unwrap();
+        assert_eq!(asks_for("Bearer error=\"invalid_token\""), "Bearer error=\"invalid_token\"");
+        for bad in ["", " ", "Bearer\nx: y", "Bearer\rx", "\0", "\t"] {
+            assert_eq!(asks_for(bad), "ApiKey", "{bad:?}");
+        }
+        assert_eq!(TenantError::unknown("no").asks_for().unwrap(), "ApiKey");
+        assert_eq!(TenantError::invalid("no").challenge("Bearer").asks_for(), None);
+    }
+}

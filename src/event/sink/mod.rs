@@ -2,11 +2,9 @@
 
 mod channel;
 mod file;
-mod seat;
 #[cfg(feature = "tracing")]
 mod tracing;
 
-pub(super) use self::seat::SinkSeat;
 #[cfg(feature = "tracing")]
 pub use self::tracing::TracingSink;
 pub use self::{channel::Channel, file::JsonLines};

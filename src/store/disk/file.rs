@@ -30,7 +30,8 @@ pub(super) const BY_EXPIRY: TableDefinition<'_, &[u8], ()> = TableDefinition::ne
 /// Opens the file, or creates it, and verifies every page of it.
 pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
     guard(|| {
-        if !path.try_exists()? {
+        let is_new = !path.try_exists()?;
+        if is_new {
             create(path)?;
         }
         let mut database = Database::builder().set_cache_size(cache_bytes).open(path)?;
@@ -41,6 +42,10 @@ pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreErr
             crate::trace::warning!("the store's file had lost track of its free pages; they are found again");
         }
         check_format(&database.begin_read()?)?;
+        if is_new {
+            // what can't be removed is no reason not to start
+            let _left = remove_unfinished(path);
+        }
         Ok(database)
     })
 }
@@ -48,11 +53,8 @@ pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreErr
 /// Makes a new file beside `path` and then puts it there whole, so that a file
 /// that is there but has no content is always damage.
 fn create(path: &Path) -> Result<(), Failed> {
-    static UNFINISHED: AtomicU64 = AtomicU64::new(0);
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}.{}.new", std::process::id(), UNFINISHED.fetch_add(1, Relaxed)));
-    let unfinished = PathBuf::from(unfinished);
-    let database = Database::builder().create_file(private_file(&unfinished)?)?;
+    let (unfinished, file) = unfinished(path)?;
+    let database = Database::builder().create_file(file)?;
     let transaction = begin_write(&database)?;
     {
         let mut meta = transaction.open_table(META)?;
@@ -65,25 +67,69 @@ fn create(path: &Path) -> Result<(), Failed> {
     drop(database);
     // a link, for a rename would replace the file of a process that was faster
     match fs::hard_link(&unfinished, path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&unfinished, path)?,
-        _ => fs::remove_file(&unfinished)?,
+        Ok(()) => remove(&unfinished)?,
+        // a process that was faster may have removed ours too
+        Err(_) if path.try_exists()? => remove(&unfinished)?,
+        Err(_) => fs::rename(&unfinished, path)?,
     }
     Ok(sync_directory(path)?)
+}
+
+/// A file beside `path` that nobody has made before: what stands under its
+/// name, be it a link, is neither followed nor changed.
+fn unfinished(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}.{}.new", std::process::id(), NUMBERS.fetch_add(1, Relaxed)));
+        let name = PathBuf::from(name);
+        match private_file(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            file => return Ok((name, file?)),
+        }
+    }
 }
 
 /// A new file that only this user can read.
 fn private_file(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(true);
+    options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
 }
 
+/// Removes what crashes have left of attempts to make the file. The file is
+/// open and so locked: whoever still makes one would come too late with it.
+fn remove_unfinished(path: &Path) -> io::Result<()> {
+    let Some(own) = path.file_name() else { return Ok(()) };
+    for entry in fs::read_dir(directory_of(path))? {
+        let name = entry?.file_name();
+        let rest = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes());
+        let middle = rest.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"));
+        let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let numbers = middle.map(|middle| middle.split(|byte| *byte == b'.'));
+        if numbers.is_some_and(|mut numbers| numbers.clone().count() == 2 && numbers.all(is_number)) {
+            remove(&directory_of(path).join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// So that a power cut does not take the name of the new file away.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if cfg!(unix) { fs::File::open(parent)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) { fs::File::open(directory_of(path))?.sync_all() } else { Ok(()) }
 }
 
 fn check_format(transaction: &ReadTransaction) -> Result<(), Failed> {

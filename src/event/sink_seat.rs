@@ -3,11 +3,10 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use super::Sink;
-use crate::event::{core::Core, query::Query};
+use super::{Query, Sink, shared::Shared};
 
 /// A sink, and how far it has come.
-pub(in crate::event) struct SinkSeat {
+pub(super) struct SinkSeat {
     /// `None` once it has panicked.
     sink: Option<Box<dyn Sink>>,
     next: u64,
@@ -18,22 +17,22 @@ pub(in crate::event) struct SinkSeat {
 const BATCH: usize = 256;
 
 impl SinkSeat {
-    pub(in crate::event) fn new(sink: Box<dyn Sink>, next: u64) -> Self {
+    pub(super) fn new(sink: Box<dyn Sink>, next: u64) -> Self {
         Self { sink: Some(sink), next, dropped: 0 }
     }
 
-    pub(in crate::event) fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         self.sink.is_some()
     }
 
     /// Offers the sink what it has not taken. Whether it took all of it.
-    pub(in crate::event) fn deliver(&mut self, core: &Core) -> bool {
+    pub(super) fn deliver(&mut self, shared: &Shared) -> bool {
         loop {
             let mut query = Query::new().since(self.next);
             query.limit = BATCH;
-            let page = core.page(&query);
+            let page = shared.page(&query);
             if page.lost > 0 {
-                count_lost(core, page.lost);
+                count_lost(shared, page.lost);
             }
             let Some(first) = page.events.first() else { return true };
             self.next = first.id - 1;
@@ -41,25 +40,25 @@ impl SinkSeat {
             let taken = catch_unwind(AssertUnwindSafe(|| (sink.write(&page.events), sink.dropped())));
             let Ok((taken, dropped)) = taken else {
                 self.sink = None;
-                core.failures.fetch_add(1, Relaxed);
+                shared.failures.fetch_add(1, Relaxed);
                 crate::trace::warning!("a sink of the event log has panicked and is let go");
                 return false;
             };
-            core.dropped.fetch_add(dropped.saturating_sub(self.dropped), Relaxed);
+            shared.dropped.fetch_add(dropped.saturating_sub(self.dropped), Relaxed);
             self.dropped = dropped;
             if let Some(last) = page.events.iter().take(taken).next_back() {
                 self.next = last.id;
             }
             if taken < page.events.len() {
-                core.failures.fetch_add(1, Relaxed);
+                shared.failures.fetch_add(1, Relaxed);
                 return false;
             }
         }
     }
 }
 
-fn count_lost(core: &Core, lost: u64) {
-    core.lost.fetch_add(lost, Relaxed);
+fn count_lost(shared: &Shared, lost: u64) {
+    shared.lost.fetch_add(lost, Relaxed);
     #[cfg(feature = "metrics")]
     metrics::counter!("tollgate_events_lost_total").increment(lost);
 }

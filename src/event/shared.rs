@@ -1,6 +1,8 @@
 //! The state of a log, shared by those who record, read, and carry on.
 //!
-//! Who holds a stripe may take `state`; who holds `state` takes no other lock.
+//! The order of the locks: who holds a stripe or `arrivals` may take `state`; who
+//! holds `state` takes no other lock. The places of the streams and `pace` are
+//! held beside none.
 
 use std::{
     mem,
@@ -11,13 +13,10 @@ use std::{
     thread::ThreadId,
 };
 
-use super::{
-    Event, Page, Query, Sink, Stats, budget::Pace, coalesce::Stripes, lock, ring::Ring, sink::SinkSeat,
-    streams::Streams,
-};
+use super::{Event, Page, Query, Sink, Stats, budget::Pace, coalesce::Stripes, lock, ring::Ring, streams::Streams};
 use crate::clock::{Clock, SystemClock};
 
-pub(super) struct Core {
+pub(super) struct Shared {
     state: Mutex<State>,
     /// Wakes the pump.
     pub(super) work: Condvar,
@@ -27,8 +26,8 @@ pub(super) struct Core {
     pub(super) streams: Streams,
     pub(super) clock: SystemClock,
     pace: Mutex<Pace>,
-    /// Sinks that the pump has not taken over yet.
-    pub(super) arrivals: Mutex<Vec<SinkSeat>>,
+    /// Sinks that the pump has not taken over yet, each with the event before its first.
+    pub(super) arrivals: Mutex<Vec<(Box<dyn Sink>, u64)>>,
     pub(super) lost: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) failures: AtomicU64,
@@ -37,6 +36,8 @@ pub(super) struct Core {
 pub(super) struct State {
     pub(super) ring: Ring,
     pub(super) closed: bool,
+    /// It is closed, and every count is in the ring.
+    pub(super) complete: bool,
     /// The pump, once it runs.
     pub(super) pump: Option<ThreadId>,
     /// The pump sleeps, and whoever has work for it must wake it.
@@ -47,14 +48,22 @@ pub(super) struct State {
     pub(super) flushed_all: bool,
 }
 
+impl State {
+    /// Nothing will be added any more; without a pump there is nobody who would.
+    pub(super) fn is_over(&self) -> bool {
+        self.closed && (self.complete || self.pump.is_none())
+    }
+}
+
 /// Events that are looked at under one lock.
 const CHUNK: usize = 256;
 
-impl Core {
+impl Shared {
     pub(super) fn new(capacity: usize) -> Self {
         let state = State {
             ring: Ring::new(capacity),
             closed: false,
+            complete: false,
             pump: None,
             asleep: false,
             flushes_asked: 0,
@@ -139,7 +148,7 @@ impl Core {
 
     pub(super) fn add_sink(&self, sink: Box<dyn Sink>) {
         let next = self.state().ring.newest();
-        lock(&self.arrivals).push(SinkSeat::new(sink, next));
+        lock(&self.arrivals).push((sink, next));
     }
 
     pub(super) fn close(&self) {
