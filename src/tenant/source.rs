@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use http::HeaderValue;
 
@@ -13,18 +13,18 @@ use crate::{form::FormError, head::Head};
 /// [`ExtensionTenant`](super::ExtensionTenant).
 ///
 /// A closure is one too. Return `Ok(None)` where the request names no tenant,
-/// so that the next source of a chain is asked. So a source that is chosen at
-/// run time is a closure over it:
+/// so that the next source of a chain is asked. A source that is chosen at run
+/// time stands in an `Arc` (not in a `Box`, for a closure may stand there too):
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tollgate::{ApiKeys, ClientIp, Head, Limiter, Quota, Quotas, RateLimitLayer, TenantSource};
+/// use tollgate::{ApiKeys, ClientIp, Limiter, Quota, Quotas, RateLimitLayer, TenantSource};
 ///
 /// # let by_address = true;
 /// let chosen: Arc<dyn TenantSource> =
 ///     if by_address { Arc::new(ClientIp::peer()) } else { Arc::new(ApiKeys::new("x-api-key")?) };
 /// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
-/// let layer: RateLimitLayer = RateLimitLayer::new(move |head: Head<'_>| chosen.find(head), limiter);
+/// let layer: RateLimitLayer = RateLimitLayer::new(chosen, limiter);
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[diagnostic::on_unimplemented(
@@ -50,6 +50,12 @@ where
 {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         self(head)
+    }
+}
+
+impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        (**self).find(head)
     }
 }
 
