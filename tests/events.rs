@@ -16,6 +16,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use tollgate::{
@@ -352,7 +353,7 @@ fn when_the_log_is_dropped_its_sinks_get_the_rest_and_are_dropped() {
     drop(log);
     (0..10).for_each(|_| clone.tally(&refusal("acme", 5)));
     drop(clone);
-    let next = || receiver.recv_timeout(std::time::Duration::from_secs(30));
+    let next = || receiver.recv_timeout(Duration::from_secs(30));
     let mut seen = 0;
     let end = loop {
         match next() {
@@ -370,7 +371,7 @@ fn counts_reach_a_sink_though_nobody_reads_or_flushes() {
     (0..10).for_each(|_| log.tally(&refusal("acme", 5)));
     let mut seen = 0;
     while seen < 10 {
-        seen += receiver.recv_timeout(std::time::Duration::from_secs(30)).unwrap().count;
+        seen += receiver.recv_timeout(Duration::from_secs(30)).unwrap().count;
     }
     assert_eq!(seen, 10);
     assert_eq!(log.stats().coalesced, 9);
@@ -387,20 +388,28 @@ fn long_names_are_no_matter() {
 #[test]
 fn looking_at_the_figures_beside_a_flood_never_stops_it() {
     let log = EventLog::new();
-    let flood = |name: &str| {
-        for second in 0..2_000 {
-            log.tally(&refusal(name, second));
-            log.tally(&refusal(name, second));
-        }
-    };
-    thread::scope(|scope| {
-        for name in ["acme", "globex", "initech"] {
-            scope.spawn(move || flood(name));
-        }
+    let (done, ended) = mpsc::channel();
+    // on threads that nobody joins, so that one that hangs is a failure
+    for name in ["acme", "globex", "initech"] {
+        let (log, done) = (log.clone(), done.clone());
+        thread::spawn(move || {
+            for second in 0..2_000 {
+                log.tally(&refusal(name, second));
+                log.tally(&refusal(name, second));
+            }
+            let _ = done.send(());
+        });
+    }
+    let seen = log.clone();
+    thread::spawn(move || {
         for _ in 0..2_000 {
-            assert!(!format!("{log:?}").is_empty());
+            assert!(!format!("{seen:?}").is_empty());
         }
+        let _ = done.send(());
     });
+    for _ in 0..4 {
+        ended.recv_timeout(Duration::from_secs(30)).expect("somebody waits for ever");
+    }
     log.read(&Query::new());
     assert_eq!(log.stats().lost, 0);
 }
