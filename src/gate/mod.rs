@@ -1,9 +1,9 @@
 //! The one middleware engine: a [`Gate`] decides about a request, a [`Pass`]
 //! marks what it let through.
 //!
-//! All `poll` code of this crate stands here. A rate limit, a session check, a
-//! PKCE check and a bearer-token check are each a gate of their own on top; so
-//! is yours:
+//! A rate limit, a session check and a PKCE check of the query are each a gate of
+//! their own on top, and have no `poll` code; so is yours. What must read a body
+//! first, as PKCE in forms does, is a service of its own.
 //!
 //! ```
 //! use std::{convert::Infallible, future::Ready};
