@@ -24,6 +24,20 @@ pub mod limit;
 pub mod store;
 pub mod session;
 pub mod pkce;
+#[cfg(feature = "login")]
+pub mod policy;
+#[cfg(feature = "login")]
+pub mod user;
+#[cfg(feature = "login")]
+pub mod password;
+#[cfg(feature = "login")]
+pub mod client;
+#[cfg(feature = "login")]
+pub mod delivery;
+#[cfg(feature = "login")]
+mod login;
+#[cfg(feature = "login")]
+pub mod auth;
 #[cfg(feature = "axum")]
 mod extract;
 #[cfg(any(test, feature = "test-util"))]

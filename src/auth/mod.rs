@@ -1,0 +1,1 @@
+//! `AuthService`: the endpoints of a login, as a tower service.

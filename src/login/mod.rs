@@ -1,0 +1,1 @@
+//! The login state machine: pure, without I/O.
