@@ -1,6 +1,6 @@
 //! [`Handle`]: what a log or a page shows in place of a secret.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
@@ -34,6 +34,26 @@ impl Handle {
 impl fmt::Display for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+/// What [`parse`](Handle::parse) refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandleError;
+
+impl fmt::Display for HandleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a handle is 22 characters of base64url")
+    }
+}
+
+impl std::error::Error for HandleError {}
+
+impl FromStr for Handle {
+    type Err = HandleError;
+
+    fn from_str(text: &str) -> Result<Self, HandleError> {
+        Self::parse(text).ok_or(HandleError)
     }
 }
 

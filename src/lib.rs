@@ -13,6 +13,7 @@ mod form;
 mod json;
 mod number;
 mod head;
+mod accept;
 pub mod cookie;
 pub mod body;
 mod replay;
@@ -50,7 +51,7 @@ pub use crate::{
     error::ConfigError,
     event::{EventLog, EventService},
     gate::{Gate, GateLayer, MaybeReady, Pass},
-    handle::Handle,
+    handle::{Handle, HandleError},
     head::Head,
     limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
     pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer},

@@ -29,6 +29,11 @@ pub const MAX_COOKIES: usize = 200;
 /// assert!(cookie::read(&headers, "__Host-session").eq(["abc"]));
 /// ```
 pub fn read<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pairs(headers).filter_map(move |(found, value)| (found == name).then_some(value))
+}
+
+/// Names and values of all cookies, within the same bounds and by the same rules.
+pub(crate) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let mut budget = MAX_HEADER_BYTES;
     headers
         .get_all(header::COOKIE)
@@ -40,18 +45,18 @@ pub fn read<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &
             budget = budget.checked_sub(pair.len() + 1)?;
             Some(pair)
         })
-        .filter_map(move |pair| value_of(pair, name))
+        .filter_map(named)
 }
 
-/// The value of a `name=value` pair, if that is its name and the value is well formed.
-fn value_of<'a>(pair: &'a [u8], name: &str) -> Option<&'a str> {
+/// A `name=value` pair, if it has a name and its value is well formed.
+fn named(pair: &[u8]) -> Option<(&str, &str)> {
     let mut halves = pair.splitn(2, |byte| *byte == b'=');
-    let found = trim(halves.next()?);
+    let name = trim(halves.next()?);
     let value = trim(halves.next()?);
-    if found.is_empty() || found != name.as_bytes() || !is_value(value) {
+    if name.is_empty() || !is_value(value) {
         return None;
     }
-    std::str::from_utf8(value).ok()
+    Some((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?))
 }
 
 /// Without the blanks at both ends.

@@ -163,6 +163,7 @@ impl Table {
     /// Keeps of an event what is not its tenant's: kind, mode and count.
     fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
         (event.tenant, event.session, event.policy) = (None, None, None);
+        (event.subject, event.method) = (None, None);
         (event.limit, event.remaining, event.reset) = (0, 0, None);
         match self.merged.iter_mut().find(|merged| merged.kind == event.kind && merged.mode == event.mode) {
             Some(merged) if merged.at.as_secs() == event.at.as_secs() => add(merged, &event),
@@ -205,6 +206,12 @@ fn add(sum: &mut Event, event: &Event) {
     sum.count = sum.count.saturating_add(event.count);
     if sum.session != event.session {
         sum.session = None;
+    }
+    if sum.subject != event.subject {
+        sum.subject = None;
+    }
+    if sum.method != event.method {
+        sum.method = None;
     }
     if event.at >= sum.at {
         sum.at = event.at;

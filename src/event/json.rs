@@ -15,6 +15,10 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'static str>,
     mode: &'static str,
     #[serde(rename = "x-ratelimit", skip_serializing_if = "Option::is_none")]
@@ -28,7 +32,7 @@ struct Line<'a> {
 
 impl Event {
     /// The event as a JSON object, on one line: `id`, `at` (Unix
-    /// milliseconds), `kind`, `mode`, `count`; `tenant` and `session` where it concerns one;
+    /// milliseconds), `kind`, `mode`, `count`; `tenant`, `session`, `subject` and `method` where it concerns one;
     /// and where a policy decided, `policy`, `x-ratelimit`,
     /// `x-ratelimit-remaining` and `x-ratelimit-reset` (Unix seconds).
     pub fn to_json(&self) -> String {
@@ -57,6 +61,8 @@ fn line(event: &Event) -> Line<'_> {
         kind: event.kind.as_str(),
         tenant: event.tenant.as_ref().map(Tenant::as_str),
         session: event.session.map(|session| session.to_string()),
+        subject: event.subject.map(|subject| subject.to_string()),
+        method: event.method,
         policy,
         mode: event.mode.as_str(),
         limit: policy.map(|_| event.limit),

@@ -24,6 +24,31 @@ pub enum EventKind {
     SessionRevoked,
     /// A cookie was presented whose session had ended before. Its owner's browser may have slept, or it was stolen.
     SessionUseAfterExpire,
+    /// A login began.
+    LoginStarted,
+    /// A step of a login was proved.
+    LoginStepProved,
+    /// All steps were proved, and the code was issued.
+    LoginSucceeded,
+    /// A step of a login was tried, and was wrong.
+    LoginFailed,
+    /// A login ended after too many failures.
+    LoginFailedMost,
+    /// A try was refused, for there were too many failures before.
+    LoginLocked,
+    /// What was right, or would have been sent, was not taken: an account or an address had more than its share. The
+    /// caller does not see it.
+    LoginCeiling,
+    /// An authorization code was issued.
+    CodeIssued,
+    /// A one-time code was handed to its sender.
+    OtpSent,
+    /// A one-time code could not be delivered.
+    OtpUndelivered,
+    /// A call came before its turn, or with other parameters than the login began with.
+    SequenceFailed,
+    /// A call came from a page that may not make it.
+    ForeignOrigin,
 }
 
 impl EventKind {
@@ -39,9 +64,21 @@ impl EventKind {
         Self::SessionRenewed,
         Self::SessionRevoked,
         Self::SessionUseAfterExpire,
+        Self::LoginStarted,
+        Self::LoginStepProved,
+        Self::LoginSucceeded,
+        Self::LoginFailed,
+        Self::LoginFailedMost,
+        Self::LoginLocked,
+        Self::LoginCeiling,
+        Self::CodeIssued,
+        Self::OtpSent,
+        Self::OtpUndelivered,
+        Self::SequenceFailed,
+        Self::ForeignOrigin,
     ];
 
-    /// A stable name, as it stands in the log and in queries.
+    /// A stable name, as it stands in the log and in queries. Those of logins follow the logging vocabulary of OWASP.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RateLimited => "rate_limited",
@@ -54,6 +91,18 @@ impl EventKind {
             Self::SessionRenewed => "session_renewed",
             Self::SessionRevoked => "session_revoked",
             Self::SessionUseAfterExpire => "session_use_after_expire",
+            Self::LoginStarted => "authn_login_start",
+            Self::LoginStepProved => "authn_login_step",
+            Self::LoginSucceeded => "authn_login_success",
+            Self::LoginFailed => "authn_login_fail",
+            Self::LoginFailedMost => "authn_login_fail_max",
+            Self::LoginLocked => "authn_login_lock",
+            Self::LoginCeiling => "authn_login_ceiling",
+            Self::CodeIssued => "authn_code_created",
+            Self::OtpSent => "authn_otp_sent",
+            Self::OtpUndelivered => "authn_otp_undelivered",
+            Self::SequenceFailed => "sequence_fail",
+            Self::ForeignOrigin => "malicious_csrf",
         }
     }
 
@@ -97,6 +146,10 @@ pub struct Event {
     pub tenant: Option<Tenant>,
     /// The session, where it concerns one; coalesced events of several show none.
     pub session: Option<Handle>,
+    /// Whom it is about, as a keyed hash of what they typed; coalesced events of several show none.
+    pub subject: Option<Handle>,
+    /// The method of a step of a login, or the channel of a one-time code.
+    pub method: Option<&'static str>,
     /// The policy, where one decided.
     pub policy: Option<&'static str>,
     /// Whether that policy is enforced.
@@ -120,6 +173,8 @@ impl Event {
             kind,
             tenant: None,
             session: None,
+            subject: None,
+            method: None,
             policy: None,
             mode: Mode::Enforced,
             limit: 0,
@@ -138,6 +193,18 @@ impl Event {
     /// Says which session it concerns.
     pub fn session(mut self, session: Handle) -> Self {
         self.session = Some(session);
+        self
+    }
+
+    /// Says whom it is about, by a keyed hash.
+    pub fn subject(mut self, subject: Handle) -> Self {
+        self.subject = Some(subject);
+        self
+    }
+
+    /// Says by which method.
+    pub fn method(mut self, method: &'static str) -> Self {
+        self.method = Some(method);
         self
     }
 }

@@ -33,8 +33,8 @@ pub enum NoTenant {
     ByIp(ClientIp),
 }
 
-#[derive(Clone)]
 /// The gate of a [`RateLimitLayer`](super::RateLimitLayer).
+#[derive(Clone)]
 pub struct RateLimitGate {
     pub(super) source: Arc<dyn TenantSource>,
     pub(super) limiter: Limiter,
@@ -56,11 +56,28 @@ impl Gate for RateLimitGate {
 }
 
 impl RateLimitGate {
+    pub(crate) fn new(source: impl TenantSource, limiter: Limiter) -> Self {
+        Self {
+            source: Arc::new(source),
+            limiter,
+            no_tenant: NoTenant::default(),
+            style: HeaderStyle::new(),
+            cost: None,
+            keep: None,
+            exempt_preflight: false,
+            extensions: true,
+        }
+    }
+
     fn decide(&self, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
         if self.exempt_preflight && head.is_preflight() {
             return Ok(RateLimitPass::through());
         }
-        let tenant = self.tenant(head)?;
+        self.charge(self.tenant(head)?, head)
+    }
+
+    /// Charges a request to this tenant, once: not again where an outer layer of the same limiter has done so.
+    pub(crate) fn charge(&self, tenant: Tenant, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
         let mark = self.extensions.then(|| self.limiter.mark(&tenant));
         if let Some(mark) = mark
             && head.extensions().get::<RateLimit>().is_some_and(|outer| outer.charged().contains(mark))

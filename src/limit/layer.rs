@@ -29,17 +29,7 @@ pub type RateLimited<S, R = StatusOnly> = Gated<S, RateLimitGate, R>;
 impl RateLimitLayer {
     /// Charges each request one unit of the budget of the tenant that `source` finds.
     pub fn new(source: impl TenantSource, limiter: Limiter) -> Self {
-        let gate = RateLimitGate {
-            source: Arc::new(source),
-            limiter,
-            no_tenant: NoTenant::default(),
-            style: HeaderStyle::new(),
-            cost: None,
-            keep: None,
-            exempt_preflight: false,
-            extensions: true,
-        };
-        Self { gate, respond: StatusOnly }
+        Self { gate: RateLimitGate::new(source, limiter), respond: StatusOnly }
     }
 }
 

@@ -1,1 +1,19 @@
-//! The login state machine: pure, without I/O.
+//! The login state machine and its parts: pure, without I/O. What is stored, asked and sent stands in `auth`.
+
+mod code;
+mod keyed;
+mod machine;
+mod parameters;
+mod sends;
+mod state;
+mod throttle;
+
+pub(crate) use self::{
+    code::{DIGITS, OneTimeCode},
+    keyed::Keyed,
+    machine::{Call, Denied, Step, step},
+    parameters::{Binding, ClientParameters},
+    sends::{Allowance, COOL_DOWN, Sends, TooSoon},
+    state::{CODE_LIVES, Login, LoginId, OpenCode, Status, View},
+    throttle::{MOST, Throttle},
+};

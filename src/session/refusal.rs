@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue, Method, header};
 
 use crate::{
+    accept,
     error::ConfigError,
     form,
     head::Head,
@@ -14,8 +15,6 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Targets that are longer are not returned to.
 const LONGEST_TARGET: usize = 2048;
-/// The most media types of an `Accept` header that are looked at.
-const MOST_TYPES: usize = 32;
 
 /// The answer to a request without a session, where one is required.
 #[derive(Clone, Debug)]
@@ -122,32 +121,7 @@ fn is_local(url: &str) -> bool {
 fn is_navigation(head: Head<'_>) -> bool {
     match head.headers().get(SEC_FETCH_MODE) {
         Some(mode) => mode == "navigate",
-        None => prefers_html(head),
-    }
-}
-
-/// Whether the first media type of the highest quality in `Accept` is HTML.
-fn prefers_html(head: Head<'_>) -> bool {
-    let lines = head.headers().get_all(header::ACCEPT).iter();
-    let types = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).take(MOST_TYPES);
-    let best = types.map(media_type).reduce(|best, next| if next.1 > best.1 { next } else { best });
-    best.is_some_and(|(name, quality)| {
-        quality > 0 && ["text/html", "application/xhtml+xml"].iter().any(|html| name.eq_ignore_ascii_case(html))
-    })
-}
-
-/// A media type and its quality in thousandths; a malformed quality counts as none.
-fn media_type(text: &str) -> (&str, u16) {
-    let mut parts = text.split(';').map(str::trim);
-    let name = parts.next().unwrap_or_default();
-    let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    (name, quality.map_or(1000, thousandths))
-}
-
-fn thousandths(quality: &str) -> u16 {
-    match quality.parse::<f32>() {
-        Ok(quality) if (0.0..=1.0).contains(&quality) => (quality * 1000.0) as u16,
-        _ => 0,
+        None => accept::prefers_html(head.headers()),
     }
 }
 

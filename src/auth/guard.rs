@@ -1,0 +1,120 @@
+//! Who was wrong too often: counts of tries and of messages, in the store.
+//!
+//! What is refused aloud is counted under what the caller submitted, so that it shows nothing of who exists. What is
+//! counted under real accounts and addresses is silent. Every path writes as many rows, whoever is asked for.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::Clock,
+    login::{Allowance, Keyed, Sends, Throttle, TooSoon},
+    policy::Method,
+    secret::Digest,
+    session::UserId,
+    store::{
+        AnyStore, StoreError,
+        table::{Change, Table},
+    },
+    tenant::Tenant,
+};
+
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    throttles: Table<Throttle>,
+    sends: Table<Sends>,
+}
+
+/// Where the tries of one login step are counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tried<'a> {
+    pub(super) tenant: &'a Tenant,
+    pub(super) method: Method,
+    /// What was submitted: a keyed hash of a name or an address.
+    pub(super) submitted: &'a Digest,
+    /// The account that it leads to, if there is one.
+    pub(super) account: Option<&'a UserId>,
+}
+
+impl Guard {
+    pub(super) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            throttles: Table::new(store.clone(), "throttles", Arc::clone(&clock)),
+            sends: Table::new(store, "sends", clock),
+        }
+    }
+
+    /// Counts a try of what was submitted; or says how long to wait.
+    pub(super) async fn count(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<Result<(), Duration>, StoreError> {
+        self.throttles
+            .update(Some(tried.tenant), tried.visible(keyed).as_bytes(), |row, now| {
+                match row.copied().unwrap_or_default().counted(now) {
+                    Ok(next) => Change::Put(next, Throttle::forgotten_at(now), Ok(())),
+                    Err(wait) => Change::Keep(Err(wait)),
+                }
+            })
+            .await
+    }
+
+    /// Counts a try of the account, and says whether it may still be right.
+    pub(super) async fn count_silently(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
+        self.throttles
+            .update(Some(tried.tenant), tried.silent(keyed).as_bytes(), |row, now| {
+                let (next, open) = row.copied().unwrap_or_default().counted_silently();
+                Change::Put(next, Throttle::forgotten_at(now), open)
+            })
+            .await
+    }
+
+    /// Forgets the failures, for the try was right.
+    pub(super) async fn clear(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<(), StoreError> {
+        self.throttles.remove(Some(tried.tenant), tried.visible(keyed).as_bytes()).await?;
+        self.throttles.remove(Some(tried.tenant), tried.silent(keyed).as_bytes()).await
+    }
+
+    /// Counts a message that was asked for by this identifier to this address; or says why not, which the caller sees.
+    pub(super) async fn count_request(
+        &self,
+        tried: Tried<'_>,
+        identifier: &[u8],
+        keyed: &Keyed,
+    ) -> Result<Result<(), TooSoon>, StoreError> {
+        let pair = keyed.hash("requested", [identifier, tried.submitted.as_bytes()]);
+        self.one_more(tried, &pair).await
+    }
+
+    /// Counts a message that really goes out to this address, and says whether it may: which the caller does not see.
+    pub(super) async fn count_message(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
+        let row = match tried.account {
+            Some(_) => keyed.hash("sent", [tried.submitted.as_bytes()]),
+            None => keyed.hash("not sent", [tried.submitted.as_bytes()]),
+        };
+        Ok(!matches!(self.one_more(tried, &row).await?, Err(TooSoon::Spent(_))))
+    }
+
+    async fn one_more(&self, tried: Tried<'_>, id: &Digest) -> Result<Result<(), TooSoon>, StoreError> {
+        let allowance = Allowance::of(tried.method);
+        self.sends
+            .update(Some(tried.tenant), id.as_bytes(), |row, now| {
+                let sends = row.cloned().unwrap_or_default();
+                match sends.one_more(tried.method, allowance, now) {
+                    Ok(next) => Change::Put(next, Sends::forgotten_at(allowance, now), Ok(())),
+                    Err(too_soon) => Change::Keep(Err(too_soon)),
+                }
+            })
+            .await
+    }
+}
+
+impl Tried<'_> {
+    fn visible(&self, keyed: &Keyed) -> Digest {
+        keyed.hash("submitted", [self.method.as_str().as_bytes(), self.submitted.as_bytes()])
+    }
+
+    fn silent(&self, keyed: &Keyed) -> Digest {
+        match self.account {
+            Some(account) => keyed.hash("account", [self.method.as_str().as_bytes(), account.as_str().as_bytes()]),
+            None => keyed.hash("nobody", [self.method.as_str().as_bytes(), self.submitted.as_bytes()]),
+        }
+    }
+}
+

@@ -1,0 +1,83 @@
+//! Which path is what, and which methods it takes.
+
+use http::Method;
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Route {
+    Authorize,
+    StartPage,
+    Start,
+    Status,
+    Authenticate,
+    VerifyOtp,
+    Complete,
+    Script,
+    Style,
+    OpenApi,
+}
+
+/// A path that is served, and what it is for by each method.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) path: &'static str,
+    get: Option<Route>,
+    post: Option<Route>,
+}
+
+pub(super) const PATHS: &[Path] = &[
+    Path::get("/authorize", Route::Authorize),
+    Path { path: "/authentication/start", get: Some(Route::StartPage), post: Some(Route::Start) },
+    Path::get("/authentication/status", Route::Status),
+    Path::post("/authentication/authenticate", Route::Authenticate),
+    Path::post("/authentication/verify-otp", Route::VerifyOtp),
+    Path::post("/authentication/complete", Route::Complete),
+    Path::get("/authentication/page.js", Route::Script),
+    Path::get("/authentication/page.css", Route::Style),
+    Path::get("/openapi.json", Route::OpenApi),
+];
+
+impl Path {
+    const fn get(path: &'static str, route: Route) -> Self {
+        Self { path, get: Some(route), post: None }
+    }
+
+    const fn post(path: &'static str, route: Route) -> Self {
+        Self { path, get: None, post: Some(route) }
+    }
+
+    /// The path that a request names, below the base path.
+    pub(super) fn of(path: &str) -> Option<&'static Self> {
+        PATHS.iter().find(|known| known.path == path)
+    }
+
+    /// What a request by this method is for. HEAD asks what GET would.
+    pub(super) fn route(&self, method: &Method) -> Option<Route> {
+        match *method {
+            Method::GET | Method::HEAD => self.get,
+            Method::POST => self.post,
+            _ => None,
+        }
+    }
+
+    /// The methods that the path takes, as `Allow` lists them.
+    pub(super) const fn allow(&self) -> &'static str {
+        match (self.get, self.post) {
+            (Some(_), Some(_)) => "GET, HEAD, POST, OPTIONS",
+            (Some(_), None) => "GET, HEAD, OPTIONS",
+            _ => "POST, OPTIONS",
+        }
+    }
+
+    /// Whether scripts of other origins may call it, where a client allows them.
+    pub(super) fn is_for_scripts(&self) -> bool {
+        [self.get, self.post].into_iter().flatten().any(Route::is_for_scripts)
+    }
+}
+
+impl Route {
+    /// What a page calls, as opposed to what a person opens.
+    pub(super) const fn is_for_scripts(self) -> bool {
+        matches!(self, Self::Start | Self::Status | Self::Authenticate | Self::VerifyOtp | Self::Complete | Self::OpenApi)
+    }
+}

@@ -1,0 +1,45 @@
+//! What a client sends with each call, and what of it a login is bound to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{client::Scopes, pkce::CodeChallenge};
+
+/// The six parameters of a client, as they came.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct ClientParameters {
+    pub(crate) client_id: Option<String>,
+    pub(crate) redirect_uri: Option<String>,
+    pub(crate) response_type: Option<String>,
+    pub(crate) scope: Option<String>,
+    pub(crate) code_challenge: Option<String>,
+    pub(crate) code_challenge_method: Option<String>,
+}
+
+/// The same once they are known to be good: what a login is for, from its start to its code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Binding {
+    pub(crate) client_id: String,
+    pub(crate) redirect_uri: String,
+    pub(crate) scope: Scopes,
+    #[serde(with = "crate::store::text")]
+    pub(crate) code_challenge: CodeChallenge,
+}
+
+impl Binding {
+    /// The name of the first parameter that is not the one that the login began with. Scopes are compared as sets, all
+    /// else byte by byte.
+    pub(crate) fn mismatch(&self, sent: &ClientParameters) -> Option<&'static str> {
+        let is = |sent: &Option<String>, own: &str| sent.as_deref() == Some(own);
+        let scope = sent.scope.as_deref().and_then(|scope| Scopes::parse(scope).ok());
+        [
+            ("client_id", is(&sent.client_id, &self.client_id)),
+            ("redirect_uri", is(&sent.redirect_uri, &self.redirect_uri)),
+            ("response_type", is(&sent.response_type, "code")),
+            ("scope", scope.is_some_and(|scope| scope == self.scope)),
+            ("code_challenge", is(&sent.code_challenge, self.code_challenge.as_str())),
+            ("code_challenge_method", is(&sent.code_challenge_method, "S256")),
+        ]
+        .into_iter()
+        .find_map(|(name, same)| (!same).then_some(name))
+    }
+}
