@@ -13,6 +13,7 @@ mod form;
 mod json;
 mod number;
 mod head;
+mod origin;
 pub mod cookie;
 pub mod body;
 mod replay;
