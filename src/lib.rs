@@ -50,6 +50,7 @@ pub mod testing;
 pub use crate::extract::{MissingLayer, SessionRejection};
 #[cfg(feature = "login")]
 pub use crate::{
+    client::{Client, ClientTable, Clients},
     policy::{Method, Policies, Policy},
 };
 pub use crate::{
