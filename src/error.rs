@@ -1,6 +1,6 @@
 //! [`ConfigError`]: what is wrong with a setting, said at the setter.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// A setting that can't be used.
 ///
@@ -16,12 +16,18 @@ use std::fmt;
 pub struct ConfigError {
     setting: &'static str,
     value: String,
-    reason: &'static str,
+    reason: Cow<'static, str>,
 }
 
 impl ConfigError {
-    pub(crate) fn new(setting: &'static str, value: impl fmt::Display, reason: &'static str) -> Self {
-        Self { setting, value: value.to_string(), reason }
+    pub(crate) fn new(setting: &'static str, value: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { setting, value: value.to_string(), reason: reason.into() }
+    }
+
+    /// Says where in a document the value stands.
+    #[cfg(feature = "login")]
+    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
+        Self { value: format!("{place}: {}", self.value), ..self }
     }
 
     /// The setting, such as `quota limit`.
@@ -36,7 +42,7 @@ impl ConfigError {
 
     /// Why it can't be used.
     pub fn reason(&self) -> &str {
-        self.reason
+        &self.reason
     }
 }
 

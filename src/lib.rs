@@ -14,6 +14,9 @@ mod json;
 mod number;
 mod head;
 mod accept;
+mod origin;
+#[cfg(feature = "login")]
+mod document;
 pub mod cookie;
 pub mod body;
 mod replay;
@@ -46,6 +49,11 @@ pub mod testing;
 
 #[cfg(feature = "axum")]
 pub use crate::extract::{MissingLayer, SessionRejection};
+#[cfg(feature = "login")]
+pub use crate::{
+    client::{Client, ClientTable, Clients},
+    policy::{Method, Policies, Policy},
+};
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},
     error::ConfigError,

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
-use crate::{error::ConfigError, head::Head};
+use crate::{error::ConfigError, head::Head, origin};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -15,18 +15,7 @@ pub(super) struct Origins {
 
 impl Origins {
     pub(super) fn trust(&mut self, origin: &str) -> Result<(), ConfigError> {
-        let error = |reason| ConfigError::new("trusted origin", origin, reason);
-        let normal = origin.to_ascii_lowercase();
-        let (scheme, host) = normal.split_once("://").ok_or_else(|| error("must begin with https://"))?;
-        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']');
-        if host.is_empty() || !host.bytes().all(is_host) {
-            return Err(error("must be a scheme and a host, with nothing behind"));
-        }
-        match scheme {
-            "https" => self.trusted.push(format!("https://{}", without_port(host, "443"))),
-            "http" if is_loopback(host) => self.trusted.push(format!("http://{}", without_port(host, "80"))),
-            _ => return Err(error("must begin with https://, or be on a loopback address")),
-        }
+        self.trusted.push(origin::normal("trusted origin", origin)?);
         Ok(())
     }
 
@@ -88,14 +77,6 @@ fn at_most_one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&
 
 fn without_port<'a>(host: &'a str, port: &str) -> &'a str {
     host.strip_suffix(port).and_then(|rest| rest.strip_suffix(':')).unwrap_or(host)
-}
-
-fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
 }
 
 #[cfg(test)]

@@ -1,0 +1,55 @@
+use std::{any::type_name, fmt, sync::Arc};
+
+use super::{Client, Clients};
+use crate::store::{BoxFuture, StoreError};
+
+/// Any [`Clients`], their type forgotten; clones are the same ones.
+///
+/// What serves clients takes `impl Into<AnyClients>`.
+#[derive(Clone)]
+pub struct AnyClients(Arc<dyn DynClients>);
+
+impl AnyClients {
+    /// See [`Clients::find`].
+    pub async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
+        self.0.find(client_id).await
+    }
+
+    /// See [`Clients::allows_origin`].
+    pub async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
+        self.0.allows_origin(origin).await
+    }
+}
+
+impl<C: Clients> From<C> for AnyClients {
+    fn from(clients: C) -> Self {
+        Self(Arc::new(clients))
+    }
+}
+
+impl fmt::Debug for AnyClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyClients").field(&self.0.name()).finish()
+    }
+}
+
+/// [`Clients`] as an object.
+trait DynClients: Send + Sync {
+    fn find<'a>(&'a self, client_id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Client>>, StoreError>>;
+    fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
+    fn name(&self) -> &'static str;
+}
+
+impl<C: Clients> DynClients for C {
+    fn find<'a>(&'a self, client_id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Client>>, StoreError>> {
+        Box::pin(Clients::find(self, client_id))
+    }
+
+    fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(Clients::allows_origin(self, origin))
+    }
+
+    fn name(&self) -> &'static str {
+        type_name::<C>()
+    }
+}

@@ -1,0 +1,167 @@
+//! [`Client`]: one application.
+
+use super::{RedirectUri, RequestedRedirect, Scopes};
+use crate::{error::ConfigError, origin, policy::Policy, tenant::Tenant};
+
+/// An application whose users sign in here. It belongs to one tenant.
+///
+/// It needs a redirect URI and scopes before it can stand in a
+/// [`ClientTable`](super::ClientTable); the module docs of
+/// [`client`](crate::client) show one in full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Client {
+    id: String,
+    tenant: Tenant,
+    name: Option<String>,
+    redirect_uris: Vec<RedirectUri>,
+    scopes: Option<Scopes>,
+    origins: Vec<String>,
+    policy: Option<Policy>,
+}
+
+/// The most redirect URIs and the most origins that a client may have.
+const MOST: usize = 64;
+
+impl Client {
+    /// A client with this id: 1 to 128 visible ASCII characters, none of them a
+    /// quote or `\`.
+    pub fn new(id: &str, tenant: Tenant) -> Result<Self, ConfigError> {
+        let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
+        if id.is_empty() || id.len() > 128 || !id.bytes().all(allowed) {
+            let reason = "must be 1 to 128 visible ASCII characters, no quotes and no '\\'";
+            return Err(ConfigError::new("client id", id.escape_debug(), reason));
+        }
+        Ok(Self {
+            id: id.to_owned(),
+            tenant,
+            name: None,
+            redirect_uris: Vec::new(),
+            scopes: None,
+            origins: Vec::new(),
+            policy: None,
+        })
+    }
+
+    /// Sends answers to this URI, and to others that are named so: see
+    /// [`RedirectUri::parse`].
+    pub fn redirect_uri(self, uri: &str) -> Result<Self, ConfigError> {
+        self.with_redirect(RedirectUri::parse(uri)?)
+    }
+
+    /// Sends answers to a URI on `localhost` too: see
+    /// [`RedirectUri::insecure_localhost`]. For development only.
+    pub fn insecure_localhost(self, uri: &str) -> Result<Self, ConfigError> {
+        self.with_redirect(RedirectUri::insecure_localhost(uri)?)
+    }
+
+    fn with_redirect(mut self, uri: RedirectUri) -> Result<Self, ConfigError> {
+        if self.redirect_uris.contains(&uri) {
+            return Err(ConfigError::new("redirect URI", uri, "is registered twice"));
+        }
+        if self.redirect_uris.len() == MOST {
+            return Err(ConfigError::new("redirect URI", uri, "is one too many: a client has at most 64"));
+        }
+        self.redirect_uris.push(uri);
+        Ok(self)
+    }
+
+    /// The scopes that it may ask for, with spaces between them, in place of
+    /// those before.
+    pub fn scopes(self, scopes: &str) -> Result<Self, ConfigError> {
+        let parsed = Scopes::parse(scopes);
+        let scopes = parsed.map_err(|error| ConfigError::new("scopes", scopes.escape_debug(), error.detail()))?;
+        Ok(Self { scopes: Some(scopes), ..self })
+    }
+
+    /// Lets pages of this origin call the service from the user's browser
+    /// (CORS), and of others that are named so. It is `https`, or `http` on
+    /// a loopback address.
+    pub fn origin(mut self, origin: &str) -> Result<Self, ConfigError> {
+        let normal = origin::normal("client origin", origin)?;
+        if self.origins.contains(&normal) {
+            return Err(ConfigError::new("client origin", origin, "is allowed twice"));
+        }
+        if self.origins.len() == MOST {
+            return Err(ConfigError::new("client origin", origin, "is one too many: a client has at most 64"));
+        }
+        self.origins.push(normal);
+        Ok(self)
+    }
+
+    /// Demands this of its logins, beyond what its tenant does.
+    pub fn policy(self, policy: Policy) -> Self {
+        Self { policy: Some(policy), ..self }
+    }
+
+    /// How pages call it: 1 to 64 characters, none of them for control. It is
+    /// the id otherwise.
+    pub fn name(self, name: &str) -> Result<Self, ConfigError> {
+        let is_blank = name.trim().is_empty();
+        if is_blank || name.chars().count() > 64 || name.chars().any(|c| c.is_control() || is_invisible(c)) {
+            let reason = "must be 1 to 64 characters that can be seen";
+            return Err(ConfigError::new("client name", name.escape_debug(), reason));
+        }
+        Ok(Self { name: Some(name.to_owned()), ..self })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The tenant whose users sign in.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// How pages call it.
+    pub fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.id)
+    }
+
+    /// Where its answers may go.
+    pub fn redirect_uris(&self) -> &[RedirectUri] {
+        &self.redirect_uris
+    }
+
+    /// The scopes that it may ask for.
+    pub fn allowed_scopes(&self) -> Option<&Scopes> {
+        self.scopes.as_ref()
+    }
+
+    /// The origins whose pages may call the service, as browsers write them.
+    pub fn origins(&self) -> impl Iterator<Item = &str> {
+        self.origins.iter().map(String::as_str)
+    }
+
+    /// What it demands of its logins, for [`Policies::plan`](crate::Policies::plan).
+    pub fn demands(&self) -> Option<&Policy> {
+        self.policy.as_ref()
+    }
+
+    /// The URI that a request names, where it is registered.
+    pub fn redirect(&self, requested: &str) -> Option<RequestedRedirect> {
+        self.redirect_uris.iter().find_map(|registered| RequestedRedirect::new(registered, requested))
+    }
+
+    /// Whether a request may name this redirect URI.
+    pub fn accepts_redirect(&self, requested: &str) -> bool {
+        self.redirect_uris.iter().any(|registered| registered.matches(requested))
+    }
+
+    /// Whether it may ask for all of these.
+    pub fn allows_scopes(&self, scopes: &Scopes) -> bool {
+        self.scopes.as_ref().is_some_and(|allowed| scopes.is_subset(allowed))
+    }
+
+    /// Whether pages of this origin, as the browser writes it, may call the service.
+    pub fn allows_origin(&self, origin: &str) -> bool {
+        self.origins.iter().any(|allowed| allowed == origin)
+    }
+}
+
+/// Characters that make a name look like another: marks that turn the direction of text, and spaces of no width.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}

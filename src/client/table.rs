@@ -1,0 +1,89 @@
+//! [`ClientTable`]: clients that stand in memory.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use super::{Client, Clients, file};
+use crate::{error::ConfigError, store::StoreError};
+
+/// Clients that are known when the service starts; a clone is the same table.
+///
+/// They can be written down, in JSON ([`from_json`](Self::from_json)) or TOML
+/// (`from_toml`, feature `toml`):
+///
+/// ```toml
+/// [[clients]]
+/// id = "demo-web"
+/// tenant = "acme"
+/// name = "Demo"                         # optional
+/// redirect_uris = ["http://127.0.0.1:8080/demo/callback"]
+/// scopes = ["openid", "profile", "email"]
+/// origins = ["https://app.example"]     # optional
+/// policy = { steps = 2 }                # optional
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientTable(Arc<Contents>);
+
+#[derive(Debug)]
+struct Contents {
+    clients: HashMap<Box<str>, Arc<Client>>,
+    origins: HashSet<Box<str>>,
+}
+
+const SETTING: &str = "clients";
+
+impl ClientTable {
+    /// A table of these, each with an id of its own, a redirect URI and scopes.
+    pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Self, ConfigError> {
+        let mut contents = Contents { clients: HashMap::new(), origins: HashSet::new() };
+        for client in clients {
+            let error = |reason: &'static str| Err(ConfigError::new(SETTING, client.id(), reason));
+            if client.redirect_uris().is_empty() {
+                return error("must have a redirect URI");
+            }
+            if client.allowed_scopes().is_none() {
+                return error("must have scopes");
+            }
+            if contents.clients.contains_key(client.id()) {
+                return error("stands there twice");
+            }
+            contents.origins.extend(client.origins().map(Box::from));
+            contents.clients.insert(client.id().into(), Arc::new(client));
+        }
+        Ok(Self(Arc::new(contents)))
+    }
+
+    /// Reads them from JSON.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        Self::new(file::from_json(text)?)
+    }
+
+    /// Reads them from TOML.
+    #[cfg(feature = "toml")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "toml")))]
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        Self::new(file::from_toml(text)?)
+    }
+
+    /// The client with this id.
+    pub fn get(&self, client_id: &str) -> Option<&Arc<Client>> {
+        self.0.clients.get(client_id)
+    }
+
+    /// Each client, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Client>> {
+        self.0.clients.values()
+    }
+}
+
+impl Clients for ClientTable {
+    async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
+        Ok(self.get(client_id).cloned())
+    }
+
+    async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
+        Ok(self.0.origins.contains(origin))
+    }
+}
