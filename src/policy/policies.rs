@@ -47,11 +47,11 @@ impl Policies {
     }
 
     /// Demands this of logins whose request asks for this name in `acr_values`:
-    /// 1 to 256 visible ASCII characters, none of them `"` or `\`.
+    /// 1 to 255 visible ASCII characters, none of them `"` or `\`.
     pub fn acr(mut self, name: &str, policy: Policy) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
-        if name.is_empty() || name.len() > 256 || !name.bytes().all(allowed) {
-            let reason = "must be 1 to 256 visible ASCII characters, none of them '\"' or '\\'";
+        if name.is_empty() || name.len() > 255 || !name.bytes().all(allowed) {
+            let reason = "must be 1 to 255 visible ASCII characters, none of them '\"' or '\\'";
             return Err(ConfigError::new("acr", name, reason));
         }
         self.acr.insert(name.to_owned(), policy);

@@ -1,0 +1,94 @@
+//! [`Grant`]: what an authorization code stands for.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::Clock,
+    login::{Binding, Login},
+    policy::{Method, MethodSet},
+    secret::{Digest, Secret},
+    session::{IdentityError, NewSession, UserId},
+    clock::UnixTime,
+    store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
+    tenant::Tenant,
+};
+
+/// How long a code can be exchanged.
+const CODE_LIVES: Duration = Duration::from_secs(60);
+
+/// What was proved, by whom, and for which request: kept under the digest of the code.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Grant {
+    pub(super) binding: Binding,
+    #[serde(with = "crate::store::text")]
+    pub(super) tenant: Tenant,
+    #[serde(with = "crate::store::text")]
+    pub(super) user: UserId,
+    #[serde(with = "crate::store::text")]
+    pub(super) login: crate::login::LoginId,
+    /// In Unix seconds.
+    pub(super) auth_time: u64,
+    pub(super) acr: Option<String>,
+    pub(super) methods: MethodSet,
+}
+
+impl Grant {
+    /// What a login that is done stands for; `None` if nobody proved anything.
+    pub(super) fn of(login: &Login) -> Option<Self> {
+        let (_, last) = login.proved.last()?;
+        Some(Self {
+            binding: login.binding.clone(),
+            tenant: login.tenant.clone(),
+            user: login.user.clone()?,
+            login: login.id,
+            auth_time: UnixTime::from_nanos(*last).as_secs(),
+            acr: login.plan.acr().map(str::to_owned),
+            methods: login.proved(),
+        })
+    }
+
+    /// The signed-in session that goes with it.
+    pub(super) fn session(&self) -> Result<NewSession, IdentityError> {
+        let amr = amr(self.methods);
+        let session = NewSession::new(self.tenant.clone(), self.user.clone())
+            .auth_time(UnixTime::from_secs(self.auth_time))
+            .amr(amr.iter().copied())?;
+        match &self.acr {
+            Some(acr) => session.acr(acr),
+            None => Ok(session),
+        }
+    }
+}
+
+/// The names of RFC 8176 for what was proved, with `mfa` where it was more than one kind of thing.
+fn amr(methods: MethodSet) -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = Vec::new();
+    let several = (methods.len() > 1).then_some("mfa");
+    for name in methods.iter().flat_map(|method| Method::amr(method).iter().copied()).chain(several) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// All codes that were issued and not exchanged yet.
+#[derive(Clone, Debug)]
+pub(super) struct Codes(Table<Grant>);
+
+impl Codes {
+    pub(super) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, "codes", clock))
+    }
+
+    /// Keeps what a code stands for, by its digest alone.
+    pub(super) async fn issue(&self, code: &Digest, grant: &Grant) -> Result<(), StoreError> {
+        match self.0.insert(None, code.as_bytes(), grant, self.0.now() + CODE_LIVES).await? {
+            Outcome::Done(_) => Ok(()),
+            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+        }
+    }
+}
+

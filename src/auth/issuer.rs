@@ -1,0 +1,108 @@
+//! [`Issuer`]: the address under which a login service is known.
+
+use crate::error::ConfigError;
+
+/// An absolute URL without query, fragment and slash at the end. URLs that leave the service are made of it, never of
+/// the `Host` of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Issuer {
+    url: String,
+    /// Bytes of the scheme and the host.
+    origin: usize,
+    loopback: bool,
+}
+
+impl Issuer {
+    pub(super) fn parse(url: &str) -> Result<Self, ConfigError> {
+        let error = |reason| ConfigError::new("issuer", url, reason);
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| error("must begin with https://"))?;
+        let host = rest.split('/').next().unwrap_or_default();
+        let path = rest.get(host.len()..).unwrap_or_default();
+        let is_host = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']')
+        };
+        if host.is_empty() || !host.bytes().all(is_host) {
+            return Err(error("must have a host, in lower case"));
+        }
+        let is_path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
+        let dots = path.split('/').any(|segment| matches!(segment, "." | ".."));
+        if path.ends_with('/') || path.contains("//") || dots || !path.bytes().all(is_path) {
+            return Err(error("must have a plain path, without a slash at the end, a query or a fragment"));
+        }
+        let loopback = is_loopback(host);
+        match scheme {
+            "https" => {}
+            "http" if loopback => {}
+            _ => return Err(error("must begin with https://, or be on a loopback address")),
+        }
+        Ok(Self { url: url.to_owned(), origin: scheme.len() + 3 + host.len(), loopback })
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// Scheme and host, as browsers send them.
+    pub(super) fn origin(&self) -> &str {
+        self.url.get(..self.origin).unwrap_or_default()
+    }
+
+    /// The path below which all endpoints are; empty at the root.
+    pub(super) fn path(&self) -> &str {
+        self.url.get(self.origin..).unwrap_or_default()
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_has_an_origin_and_a_path() {
+        for (url, origin, path) in [
+            ("https://auth.example", "https://auth.example", ""),
+            ("https://auth.example:8443/a/b", "https://auth.example:8443", "/a/b"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080", ""),
+            ("http://[::1]:8080/auth", "http://[::1]:8080", "/auth"),
+        ] {
+            let issuer = Issuer::parse(url).unwrap();
+            assert_eq!((issuer.as_str(), issuer.origin(), issuer.path()), (url, origin, path));
+        }
+    }
+
+    #[test]
+    fn what_is_no_issuer_is_refused_at_the_start() {
+        for url in [
+            "",
+            "auth.example",
+            "http://auth.example",
+            "http://127.0.0.1.evil.example",
+            "https://",
+            "https://auth.example/",
+            "https://auth.example/a/",
+            "https://auth.example/a//b",
+            "https://auth.example/../a",
+            "https://auth.example?a",
+            "https://auth.example#a",
+            "https://a@auth.example",
+            "https://AUTH.example",
+            "ftp://auth.example",
+            "https://auth.example/a b",
+            "https://auth.example/%61",
+        ] {
+            assert!(Issuer::parse(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What happens to logins, in the event log: never a secret, never what somebody typed.
+
+use std::sync::Arc;
+
+use crate::{
+    clock::Clock,
+    event::{Event, EventKind, EventLog},
+    handle::Handle,
+    login::{Keyed, Login},
+    policy::Method,
+    secret::Digest,
+    tenant::Tenant,
+};
+
+#[derive(Clone, Debug)]
+pub(super) struct Journal {
+    pub(super) log: Option<EventLog>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Journal {
+    /// What few can cause.
+    pub(super) fn record(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) {
+        if let Some(log) = &self.log {
+            log.record(self.about(kind, login, method, keyed));
+        }
+    }
+
+    /// What anybody can cause as often as they like, so that a flood is counted.
+    pub(super) fn tally_login(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) {
+        if let Some(log) = &self.log {
+            log.tally(&self.about(kind, login, method, keyed));
+        }
+    }
+
+    /// The same where there is no login.
+    pub(super) fn tally(&self, kind: EventKind, tenant: Option<&Tenant>, method: Option<&'static str>) {
+        if let Some(log) = &self.log {
+            let mut event = Event::new(kind, self.clock.unix(self.clock.now()));
+            event.tenant = tenant.cloned();
+            event.method = method;
+            log.tally(&event);
+        }
+    }
+
+    fn about(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) -> Event {
+        let named = |purpose, bytes: &[u8]| Handle::of(&keyed.hash(purpose, [bytes]));
+        let mut event = Event::new(kind, self.clock.unix(self.clock.now()))
+            .tenant(login.tenant.clone())
+            .session(named("logged login", login.id.to_string().as_bytes()))
+            .subject(subject(&login.tenant, login.identifier.as_str(), keyed));
+        event.method = method.map(Method::as_str);
+        event
+    }
+}
+
+/// Whom an event is about: one tenant's ada is not another's.
+fn subject(tenant: &Tenant, identifier: &str, keyed: &Keyed) -> Handle {
+    let digest: Digest = keyed.hash("logged subject", [tenant.as_str().as_bytes(), identifier.as_bytes()]);
+    Handle::of(&digest)
+}
