@@ -31,9 +31,9 @@ pub mod pkce;
 #[cfg(feature = "login")]
 pub mod policy;
 #[cfg(feature = "login")]
-pub mod user;
-#[cfg(feature = "login")]
 pub mod password;
+#[cfg(feature = "login")]
+pub mod user;
 #[cfg(feature = "login")]
 pub mod client;
 #[cfg(feature = "login")]
@@ -68,4 +68,9 @@ pub use crate::{
     secret::{Digest, Secret},
     session::{NewSession, Session, SessionLayer, Sessions, UserId},
     tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
+};
+#[cfg(feature = "login")]
+pub use crate::{
+    password::{Password, PasswordHash, Passwords},
+    user::{Account, Identifier, StoredUsers, Users},
 };

@@ -1,0 +1,42 @@
+//! What a hash costs to work out.
+
+/// The three parameters of argon2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub(super) memory_kib: u32,
+    pub(super) iterations: u32,
+    pub(super) parallelism: u32,
+}
+
+impl Cost {
+    /// What OWASP asks for at least.
+    pub(super) const DEFAULT: Self = Self { memory_kib: 19_456, iterations: 2, parallelism: 1 };
+    /// The least that argon2 can do.
+    pub(super) const LEAST: Self = Self { memory_kib: 8, iterations: 1, parallelism: 1 };
+    /// The most that is worked out, whoever asks for it: 256 MiB, 16 times, 8
+    /// lanes. So a hash that somebody planted can't exhaust the machine.
+    pub(super) const MOST: Self = Self { memory_kib: 256 * 1024, iterations: 16, parallelism: 8 };
+
+    /// Whether argon2 can do it, within bounds.
+    pub(super) fn is_usable(self) -> bool {
+        !self.is_below(Self::LEAST) && !Self::MOST.is_below(self) && self.memory_kib >= 8 * self.parallelism
+    }
+
+    /// Whether any parameter is lower than in `other`.
+    pub(super) fn is_below(self, other: Self) -> bool {
+        self.memory_kib < other.memory_kib || self.iterations < other.iterations || self.parallelism < other.parallelism
+    }
+
+    /// What is to be worked out beside `spent`, so that both are as much work as
+    /// this; `None` if nothing is.
+    pub(super) fn rest(self, spent: Self) -> Option<Self> {
+        let rest = self.work().checked_sub(spent.work())?.checked_div(u64::from(self.iterations))?;
+        let rest = Self { memory_kib: u32::try_from(rest).ok()?, parallelism: 1, ..self };
+        rest.is_usable().then_some(rest)
+    }
+
+    /// KiB that are written.
+    pub(super) fn work(self) -> u64 {
+        u64::from(self.memory_kib) * u64::from(self.iterations)
+    }
+}

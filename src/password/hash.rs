@@ -1,0 +1,150 @@
+use std::fmt;
+
+use argon2::{Algorithm, Version};
+use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{PasswordHashError, cost::Cost};
+
+/// The hash of a password, as a PHC string: what is stored in its place.
+///
+/// It exists only when it can be checked here: argon2id, argon2i or argon2d in
+/// version 19 or 16, a salt of 8 to 64 bytes, an output of 16 to 64, and
+/// parameters within bounds (at most 256 MiB, 16 iterations, 8 lanes), which is
+/// decided before any of them is acted on. [`Passwords`](super::Passwords) makes
+/// argon2id in version 19, with a salt of 16 random bytes and an output of 32.
+///
+/// Its `Debug` shows nothing and it can't be compared, for whoever has it can
+/// guess at the password.
+///
+/// ```
+/// use tollgate::PasswordHash;
+///
+/// let text = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
+/// let hash = PasswordHash::parse(text)?;
+/// assert_eq!(hash.as_str(), text);
+/// assert!(PasswordHash::parse("$argon2id$v=19$m=4294967295,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5S").is_err());
+/// # Ok::<(), tollgate::password::PasswordHashError>(())
+/// ```
+#[derive(Clone)]
+pub struct PasswordHash {
+    text: Box<str>,
+    pub(super) recipe: Recipe,
+    pub(super) salt: Box<[u8]>,
+    pub(super) output: Box<[u8]>,
+}
+
+/// How an output is worked out of a password and a salt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recipe {
+    pub(super) algorithm: Algorithm,
+    pub(super) version: Version,
+    pub(super) cost: Cost,
+}
+
+impl Recipe {
+    /// What is made today.
+    pub(super) fn new(cost: Cost) -> Self {
+        Self { algorithm: Algorithm::Argon2id, version: Version::V0x13, cost }
+    }
+}
+
+impl PasswordHash {
+    /// The most bytes that the text may have.
+    pub const MAX_LEN: usize = 256;
+
+    /// Reads a hash that was stored, here or by another program.
+    ///
+    /// There is one text for each hash: parameters stand in the order `m`, `t`,
+    /// `p`, numbers have no leading zeros, base64 has no padding. `v` is left
+    /// out only where it is 16, as older programs did.
+    pub fn parse(text: impl AsRef<str>) -> Result<Self, PasswordHashError> {
+        let text = text.as_ref();
+        if text.len() > Self::MAX_LEN {
+            return Err(PasswordHashError("the hash of the password is too long"));
+        }
+        let mut fields = text.split('$');
+        let mut field = || fields.next().ok_or(PasswordHashError("the hash of the password is not a PHC string"));
+        if !field()?.is_empty() {
+            return Err(PasswordHashError("the hash of the password is not a PHC string"));
+        }
+        let algorithm = algorithm(field()?).ok_or(PasswordHashError("only argon2 hashes can be checked"))?;
+        let mut next = field()?;
+        let version = match next.strip_prefix("v=") {
+            None => Version::V0x10,
+            Some(version) => {
+                next = field()?;
+                let unknown = PasswordHashError("this version of argon2 is not known");
+                number(version).and_then(|version| Version::try_from(version).ok()).ok_or(unknown)?
+            }
+        };
+        let cost = cost(next).ok_or(PasswordHashError("the parameters of the hash are not what argon2 has"))?;
+        if !cost.is_usable() {
+            return Err(PasswordHashError("the parameters of the hash are out of bounds"));
+        }
+        let bytes = |text: &str| STANDARD_NO_PAD.decode(text).ok().map(Vec::into_boxed_slice);
+        let salt = bytes(field()?).filter(|salt| (8..=64).contains(&salt.len()));
+        let output = bytes(field()?).filter(|output| (16..=64).contains(&output.len()));
+        let (Some(salt), Some(output), None) = (salt, output, fields.next()) else {
+            return Err(PasswordHashError("the hash needs a salt of 8 to 64 bytes and an output of 16 to 64"));
+        };
+        Ok(Self { text: text.into(), recipe: Recipe { algorithm, version, cost }, salt, output })
+    }
+
+    /// What was worked out just now, by a recipe that makes version 19.
+    pub(super) fn new(recipe: Recipe, salt: &[u8], output: &[u8]) -> Self {
+        let Cost { memory_kib, iterations, parallelism } = recipe.cost;
+        let (name, version) = (recipe.algorithm.as_str(), u32::from(recipe.version));
+        let (salt_text, output_text) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(output));
+        let parameters = format!("m={memory_kib},t={iterations},p={parallelism}");
+        let text = format!("${name}$v={version}${parameters}${salt_text}${output_text}");
+        Self { text: text.into(), recipe, salt: salt.into(), output: output.into() }
+    }
+
+    /// The hash as text, to be stored.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether what [`Passwords`](super::Passwords) makes at this cost is better.
+    pub(super) fn is_outdated(&self, cost: Cost) -> bool {
+        let current = Recipe::new(cost);
+        let other_kind = self.recipe.algorithm != current.algorithm || self.recipe.version != current.version;
+        other_kind || self.recipe.cost.is_below(cost) || self.salt.len() < 16 || self.output.len() < 32
+    }
+}
+
+fn algorithm(name: &str) -> Option<Algorithm> {
+    [Algorithm::Argon2id, Algorithm::Argon2i, Algorithm::Argon2d].into_iter().find(|known| known.as_str() == name)
+}
+
+fn cost(text: &str) -> Option<Cost> {
+    let mut parameters = text.split(',');
+    let mut parameter = |name| number(parameters.next()?.strip_prefix(name)?);
+    let cost = Cost { memory_kib: parameter("m=")?, iterations: parameter("t=")?, parallelism: parameter("p=")? };
+    parameters.next().is_none().then_some(cost)
+}
+
+/// A number in its one writing.
+fn number(text: &str) -> Option<u32> {
+    let canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    text.parse().ok().filter(|_| canonical)
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(..)")
+    }
+}
+
+impl Serialize for PasswordHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for PasswordHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}

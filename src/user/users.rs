@@ -1,0 +1,141 @@
+use std::{any::type_name, fmt, future::Future, sync::Arc};
+
+use super::{Account, Identifier};
+use crate::{
+    password::PasswordHash,
+    session::UserId,
+    store::{BoxFuture, StoreError},
+    tenant::Tenant,
+};
+
+/// The accounts of the app. The module docs show one in full.
+///
+/// What the login relies on:
+///
+/// - An identifier is any name that the person may type: a username, an e-mail
+///   address, a phone number. All that belong to one person find one account;
+///   none finds two.
+/// - A name that is known and one that is not cost the same: what is asked of a
+///   database first (an index, say) decides whether strangers can tell by the
+///   time who has an account. Ask the same questions in both cases. Hashing is
+///   not done here, and is the same already.
+/// - An account that is disabled is found, and says so. Its answer is then that
+///   of a wrong password.
+/// - An error is for what failed; nobody of that name is `Ok(None)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not know the users",
+    note = "implement `tollgate::Users` for it, or use `tollgate::StoredUsers`"
+)]
+pub trait Users: Send + Sync + 'static {
+    /// The account that this name belongs to.
+    fn find(
+        &self,
+        tenant: &Tenant,
+        identifier: &Identifier,
+    ) -> impl Future<Output = Result<Option<Account>, StoreError>> + Send;
+
+    /// Replaces a hash by a better one of the same password, which its user has
+    /// just proved to know: only while `old` is still what stands there, for
+    /// the user may be changing the password at this moment.
+    ///
+    /// If this does nothing, hashes stay as weak as they are.
+    fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        old: &PasswordHash,
+        new: PasswordHash,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = (tenant, user, old, new);
+        async { Ok(()) }
+    }
+}
+
+impl<U: Users> Users for Arc<U> {
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        (**self).find(tenant, identifier).await
+    }
+
+    async fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        old: &PasswordHash,
+        new: PasswordHash,
+    ) -> Result<(), StoreError> {
+        (**self).upgrade_password(tenant, user, old, new).await
+    }
+}
+
+/// Any [`Users`], its type forgotten; clones are the same.
+#[derive(Clone)]
+pub(crate) struct AnyUsers(Arc<dyn DynUsers>);
+
+impl AnyUsers {
+    pub(crate) async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        self.0.find(tenant, identifier).await
+    }
+
+    pub(crate) async fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        old: &PasswordHash,
+        new: PasswordHash,
+    ) -> Result<(), StoreError> {
+        self.0.upgrade_password(tenant, user, old, new).await
+    }
+}
+
+impl<U: Users> From<U> for AnyUsers {
+    fn from(users: U) -> Self {
+        Self(Arc::new(users))
+    }
+}
+
+impl fmt::Debug for AnyUsers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyUsers").field(&self.0.name()).finish()
+    }
+}
+
+/// [`Users`] as an object.
+trait DynUsers: Send + Sync {
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        identifier: &'a Identifier,
+    ) -> BoxFuture<'a, Result<Option<Account>, StoreError>>;
+    fn upgrade_password<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        user: &'a UserId,
+        old: &'a PasswordHash,
+        new: PasswordHash,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn name(&self) -> &'static str;
+}
+
+impl<U: Users> DynUsers for U {
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        identifier: &'a Identifier,
+    ) -> BoxFuture<'a, Result<Option<Account>, StoreError>> {
+        Box::pin(Users::find(self, tenant, identifier))
+    }
+
+    fn upgrade_password<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        user: &'a UserId,
+        old: &'a PasswordHash,
+        new: PasswordHash,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(Users::upgrade_password(self, tenant, user, old, new))
+    }
+
+    fn name(&self) -> &'static str {
+        type_name::<U>()
+    }
+}
