@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::{HeaderValue, Response, header};
 use http_body::{Frame, SizeHint};
 
 /// The body of a response that one of our services made: whole, or a stream.
@@ -41,6 +42,15 @@ impl Body {
     ) -> Self {
         Self(Repr::Stream(Box::pin(stream)))
     }
+}
+
+/// The same answer to HEAD: its length without its bytes.
+pub(crate) fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if let Some(len) = http_body::Body::size_hint(&body).exact() {
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
+    }
+    Response::from_parts(parts, Body::empty())
 }
 
 impl http_body::Body for Body {

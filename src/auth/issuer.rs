@@ -1,6 +1,6 @@
 //! [`Issuer`]: the address under which a login service is known.
 
-use crate::error::ConfigError;
+use crate::{error::ConfigError, origin};
 
 /// An absolute URL without query, fragment and slash at the end. URLs that leave the service are made of it, never of
 /// the `Host` of a request.
@@ -29,7 +29,8 @@ impl Issuer {
         if path.ends_with('/') || path.contains("//") || dots || !path.bytes().all(is_path) {
             return Err(error("must have a plain path, without a slash at the end, a query or a fragment"));
         }
-        let loopback = is_loopback(host);
+        let name = origin::host_and_port(host).map(|(name, _)| name).ok_or_else(|| error("must have a host, in lower case"))?;
+        let loopback = origin::is_loopback(name);
         match scheme {
             "https" => {}
             "http" if loopback => {}
@@ -55,14 +56,6 @@ impl Issuer {
     pub(super) fn is_loopback(&self) -> bool {
         self.loopback
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
 }
 
 #[cfg(test)]

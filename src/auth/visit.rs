@@ -11,12 +11,14 @@ use super::{
     route::Path,
 };
 use crate::{
-    body::Body,
+    body::{Body, without_body},
     client::Client,
     event::EventKind,
     gate::Pass,
     head::Head,
     limit::RateLimitPass,
+    login::{Login, LoginId},
+    secret::Digest,
     store::StoreError,
     tenant::Tenant,
 };
@@ -63,6 +65,45 @@ impl<'a> Visit<'a> {
             Some(id) => self.inner.config.clients.find(id).await,
             None => Ok(None),
         }
+    }
+
+    /// The same, with the request charged to its tenant; to the address where it can't be had.
+    pub(super) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.client(id).await;
+        self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
+        Ok(client?)
+    }
+
+    /// The login that a call is about, if it was begun in this browser; with the request charged, and made from where it
+    /// may be made.
+    ///
+    /// No cookie, a wrong one and no such login are one answer.
+    pub(super) async fn own_login(
+        &mut self,
+        client_id: Option<&str>,
+        session_id: Option<&str>,
+    ) -> Result<(Digest, Login), Problem> {
+        let client = self.client(client_id).await;
+        let found = self.login(session_id).await;
+        let by_client = client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant);
+        let by_login = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| &login.tenant);
+        self.charge(by_client.or(by_login))?;
+        let (client, found) = (client?, found?);
+        let client = match (client, &found) {
+            (None, Some((_, login))) => self.client(Some(&login.binding.client_id)).await?,
+            (client, _) => client,
+        };
+        self.check_origin(client.as_deref())?;
+        if session_id.is_none() {
+            return Err(Problem::invalid("session_id is missing"));
+        }
+        found.ok_or_else(|| Problem::new(Code::InvalidSession, "there is no such login in this browser"))
+    }
+
+    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, Login)>, StoreError> {
+        let Some(id) = session_id.and_then(LoginId::parse) else { return Ok(None) };
+        let Some(digest) = self.inner.config.cookies.secret_of(&self.parts.headers, &id) else { return Ok(None) };
+        Ok(self.inner.running().logins.find(&digest).await?.map(|login| (digest, login)))
     }
 
     /// Lets scripts call that run on our own pages or on those of this client, and programs that are no browsers.
@@ -142,13 +183,4 @@ impl<'a> Visit<'a> {
         }
         response
     }
-}
-
-/// The same answer to HEAD: its length without its bytes.
-fn without_body(response: Response<Body>) -> Response<Body> {
-    let (mut parts, body) = response.into_parts();
-    if let Some(len) = http_body::Body::size_hint(&body).exact() {
-        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
-    }
-    Response::from_parts(parts, Body::empty())
 }

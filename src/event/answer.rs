@@ -66,15 +66,6 @@ pub(super) fn stream(body: Body) -> Response<Body> {
     response
 }
 
-/// The same answer to HEAD: its length without its bytes.
-pub(super) fn without_body(response: Response<Body>) -> Response<Body> {
-    let (mut parts, body) = response.into_parts();
-    if let Some(len) = http_body::Body::size_hint(&body).exact() {
-        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
-    }
-    Response::from_parts(parts, Body::empty())
-}
-
 fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;

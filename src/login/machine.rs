@@ -9,7 +9,7 @@ use super::{
     keyed::Keyed,
     state::{FAILURES, Login, OpenCode, Phase, SENDS, TRIES, View},
 };
-use crate::{clock::UnixTime, policy::Method, session::UserId};
+use crate::{clock::UnixTime, policy::Method, secret::Digest, session::UserId};
 
 /// What somebody wants of a login.
 #[derive(Clone, Debug)]
@@ -24,8 +24,8 @@ pub(crate) enum Call<'a> {
     Verify { guess: &'a str, keyed: &'a Keyed, owner: Option<&'a UserId> },
     /// All steps are done: they are confirmed.
     Complete,
-    /// The code is issued for it.
-    Consume,
+    /// The code of this digest is issued for it.
+    Consume(&'a Digest),
 }
 
 /// Why not.
@@ -62,8 +62,8 @@ pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
         (Phase::Failed, _) => denied(Denied::SessionFailed),
 
         (Phase::Completed(_), Call::Complete) => Step { next: None, answer: Ok(login.view(now)) },
-        (Phase::Completed(_), Call::Consume) => to(login, now, |next| next.phase = Phase::Consumed),
-        (_, Call::Consume) => denied(Denied::NotCompleted),
+        (Phase::Completed(_), Call::Consume(code)) => to(login, now, |next| next.phase = Phase::Consumed(*code.as_bytes())),
+        (_, Call::Consume(_)) => denied(Denied::NotCompleted),
         (_, Call::Complete) if login.remaining() > 0 => denied(Denied::StepsRemaining),
         (_, Call::Complete) => to(login, now, |next| next.phase = Phase::Completed(now.as_nanos())),
 
@@ -75,7 +75,10 @@ pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
             denied(Denied::MethodNotAllowed)
         }
 
-        (_, Call::Settle(method, Some(user))) if login.is_of(user) => success(login, *method, user, now),
+        (_, Call::Settle(method, Some(user))) if login.is_of(user) => {
+            let right = Login { failures: login.failures.saturating_sub(1), ..login.clone() };
+            success(&right, *method, user, now)
+        }
         (_, Call::Settle(method, _)) => wrong(login, *method, now),
 
         (_, Call::Try(_) | Call::Verify { .. }) if login.failures >= FAILURES => denied(Denied::LastTries),

@@ -69,8 +69,8 @@ pub(crate) enum Phase {
     Completed(u64),
     /// Too many failures.
     Failed,
-    /// Its code was issued.
-    Consumed,
+    /// The code of this digest was issued for it.
+    Consumed([u8; 32]),
 }
 
 /// A one-time code that was, or seems to have been, sent.
@@ -134,14 +134,14 @@ impl Login {
         let began = UnixTime::from_nanos(self.began);
         let next = match self.phase {
             Phase::Completed(since) => UnixTime::from_nanos(since) + COMPLETED,
-            Phase::Consumed => UnixTime::from_nanos(self.touched),
+            Phase::Consumed(_) => UnixTime::from_nanos(self.touched),
             Phase::Pending | Phase::Success | Phase::Failed => UnixTime::from_nanos(self.touched) + IDLE,
         };
         next.min(began + ABSOLUTE)
     }
 
     pub(crate) fn has_ended(&self, now: UnixTime) -> bool {
-        self.phase == Phase::Consumed || now >= self.ends_at()
+        matches!(self.phase, Phase::Consumed(_)) || now >= self.ends_at()
     }
 
     /// When it may be forgotten.
@@ -157,10 +157,11 @@ impl Login {
     pub(crate) fn view(&self, now: UnixTime) -> View {
         let status = match self.phase {
             _ if self.has_ended(now) => Status::Expired,
+            Phase::Consumed(_) => Status::Expired,
             Phase::Pending => Status::Pending,
             Phase::Success => Status::Success,
             Phase::Completed(_) => Status::Completed,
-            Phase::Failed | Phase::Consumed => Status::Failed,
+            Phase::Failed => Status::Failed,
         };
         View { id: self.id, status, completed: self.completed(), remaining: self.remaining() }
     }

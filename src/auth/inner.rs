@@ -1,0 +1,185 @@
+//! What a login service is made of: what was set, and what runs on it.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use http::HeaderValue;
+use tokio::sync::OnceCell;
+
+use super::{cookies::LoginCookies, grant::Codes, guard::Guard, issuer::Issuer, journal::Journal, key, logins::Logins};
+use crate::{
+    client::AnyClients,
+    clock::Clock,
+    delivery::{Channel, Queue},
+    event::{EventKind, EventLog},
+    limit::{Limiter, Quota, Quotas, RateLimitGate},
+    login::Keyed,
+    password::Passwords,
+    policy::{Method, MethodSet, Policies},
+    session::Sessions,
+    store::{AnyStore, StoreError},
+    tenant::{ClientIp, Tenant},
+    user::AnyUsers,
+};
+
+/// What was set.
+#[derive(Clone)]
+pub(super) struct Config {
+    pub(super) issuer: Issuer,
+    pub(super) realm: HeaderValue,
+    pub(super) store: AnyStore,
+    pub(super) clients: AnyClients,
+    pub(super) users: AnyUsers,
+    pub(super) policies: Policies,
+    pub(super) without_passwords: bool,
+    pub(super) passwords: Passwords,
+    pub(super) queue: Queue,
+    pub(super) sessions: Option<Sessions>,
+    pub(super) limiter: Option<Limiter>,
+    pub(super) share: Option<Quota>,
+    pub(super) client_ip: ClientIp,
+    pub(super) log: Option<EventLog>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) key: Option<Keyed>,
+    pub(super) login_url: Option<String>,
+    pub(super) cookies: LoginCookies,
+}
+
+/// A login service: what was set and, from the first request on, what runs on it.
+pub(super) struct Inner {
+    pub(super) config: Config,
+    running: OnceLock<Running>,
+}
+
+/// What runs: made once, when nothing is set any more.
+pub(super) struct Running {
+    pub(super) logins: Logins,
+    pub(super) codes: Codes,
+    pub(super) guard: Guard,
+    pub(super) sessions: Sessions,
+    /// The budget of the tenants.
+    pub(super) gate: RateLimitGate,
+    /// What of it one address may spend.
+    pub(super) share: Option<RateLimitGate>,
+    /// How often an address may be wrong.
+    pub(super) failures: Limiter,
+    /// How often one may begin as the same identifier.
+    pub(super) starts: Limiter,
+    pub(super) queue: Queue,
+    journal: Journal,
+    keyed: OnceCell<Keyed>,
+}
+
+/// A number that was checked here and not by a caller.
+const FAILURES_OF_AN_ADDRESS: u32 = 60;
+const STARTS_OF_AN_IDENTIFIER: u32 = 600;
+/// The promise of the interface, where nothing else was set.
+const REQUESTS_OF_A_TENANT: u32 = 600;
+
+impl Inner {
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, running: OnceLock::new() }
+    }
+
+    pub(super) fn running(&self) -> &Running {
+        self.running.get_or_init(|| Running::of(&self.config))
+    }
+
+    /// A path without that of the issuer, which a router may or may not have taken off.
+    pub(super) fn below_base<'p>(&self, path: &'p str) -> &'p str {
+        match path.strip_prefix(self.config.issuer.path()) {
+            Some(below) if below.starts_with('/') => below,
+            _ => path,
+        }
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.running().journal
+    }
+
+    /// The key under the keyed hashes.
+    pub(super) async fn keyed(&self) -> Result<&Keyed, StoreError> {
+        let load = async || match &self.config.key {
+            Some(keyed) => Ok(keyed.clone()),
+            None => key::of_store(self.config.store.clone(), Arc::clone(&self.config.clock)).await,
+        };
+        self.running().keyed.get_or_try_init(load).await
+    }
+
+    /// The methods that can be used here.
+    pub(super) fn enabled(&self) -> MethodSet {
+        let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
+        let by_code = by_code.into_iter().filter(|(_, channel)| self.config.queue.has(*channel)).map(|(method, _)| method);
+        by_code.chain((!self.config.without_passwords).then_some(Method::Password)).collect()
+    }
+}
+
+impl Running {
+    fn of(config: &Config) -> Self {
+        let (store, clock) = (config.store.clone(), Arc::clone(&config.clock));
+        let limiter = config.limiter.clone().unwrap_or_else(|| per_minute(REQUESTS_OF_A_TENANT, config));
+        let journal = Journal { log: config.log.clone(), clock: Arc::clone(&clock) };
+        let lost = journal.clone();
+        let queue = config.queue.clone().clock(Arc::clone(&clock)).on_undelivered(move |message, _| {
+            lost.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
+        });
+        let sessions = config.sessions.clone().unwrap_or_else(|| {
+            let sessions = Sessions::new(store.clone()).clock(Arc::clone(&clock));
+            let sessions = if config.cookies.loopback { sessions.insecure_loopback() } else { sessions };
+            match &config.log {
+                Some(log) => sessions.events(log.clone()),
+                None => sessions,
+            }
+        });
+        Self {
+            logins: Logins::new(store.clone(), Arc::clone(&clock)),
+            codes: Codes::new(store.clone(), Arc::clone(&clock)),
+            guard: Guard::new(store, clock),
+            sessions,
+            gate: RateLimitGate::new(nobody, limiter),
+            share: config.share.clone().map(|quota| {
+                let share = with_clock(Limiter::memory(Quotas::new(quota)), config);
+                RateLimitGate::new(nobody, share)
+            }),
+            failures: per_minute(FAILURES_OF_AN_ADDRESS, config),
+            starts: per_minute(STARTS_OF_AN_IDENTIFIER, config),
+            queue,
+            journal,
+            keyed: OnceCell::new(),
+        }
+    }
+}
+
+/// The tenant is told by client and login, never by the gate's own look at a request.
+fn nobody(_: crate::head::Head<'_>) -> Option<Tenant> {
+    None
+}
+
+#[expect(clippy::expect_used, reason = "the numbers stand above")]
+fn per_minute(limit: u32, config: &Config) -> Limiter {
+    with_clock(Limiter::memory(Quotas::new(Quota::per_minute(limit).expect("a good quota"))), config)
+}
+
+#[expect(clippy::expect_used, reason = "nobody else has it yet")]
+fn with_clock(limiter: Limiter, config: &Config) -> Limiter {
+    limiter.clock(Arc::clone(&config.clock)).expect("it is new")
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthService")
+            .field("issuer", &self.config.issuer.as_str())
+            .field("clients", &self.config.clients)
+            .field("users", &self.config.users)
+            .field("store", &self.config.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Clone for Inner {
+    fn clone(&self) -> Self {
+        Self::new(self.config.clone())
+    }
+}

@@ -1,0 +1,79 @@
+//! What a person sees: the page of a login, errors of `/authorize`, and the parts of both.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+use super::{
+    answer,
+    authorize,
+    problem::Problem,
+    route::Route,
+    visit::Visit,
+};
+use crate::{accept, body::Body, policy::Method};
+
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+/// What a login page has to know of a request.
+#[derive(Serialize)]
+struct Description<'a> {
+    client_id: &'a str,
+    client_name: &'a str,
+    available_methods: Vec<&'static str>,
+    required_steps: usize,
+}
+
+/// `GET /authentication/start`: the page, or what it shows for a page of your own.
+pub(super) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
+    let asked = match authorize::asked(visit).await {
+        Ok(asked) => asked,
+        Err(problem) => return shown(visit, problem),
+    };
+    if let Err(wrong) = asked.binding() {
+        return asked.error(visit, wrong);
+    }
+    let client = &asked.to.client;
+    if accept::favourite(&visit.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
+        return Ok(html(StatusCode::OK, include_str!("page.html")));
+    }
+    let acr_values = asked.query.value("acr_values");
+    let policies = &visit.inner.config.policies;
+    let plan = policies.plan(client.tenant(), client.demands(), acr_values, visit.inner.enabled());
+    let description = Description {
+        client_id: client.id(),
+        client_name: client.display_name(),
+        available_methods: plan.iter().flat_map(|plan| plan.methods().iter()).map(Method::as_str).collect(),
+        required_steps: plan.as_ref().map_or(0, crate::policy::Plan::steps),
+    };
+    let mut response = answer::json(StatusCode::OK, &description);
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
+}
+
+/// An error that goes nowhere else: as a page for a person, as JSON for a program.
+pub(super) fn shown(visit: &Visit<'_>, problem: Problem) -> Result<Response<Body>, Problem> {
+    if !accept::prefers_html(&visit.parts.headers) {
+        return Err(problem);
+    }
+    let text = include_str!("error.html").replace("{code}", problem.code.as_str()).replace("{detail}", problem.detail);
+    let mut response = html(problem.code.status(), text);
+    // its other headers are those of any answer to this problem
+    let plain = problem.into_response(&visit.parts.headers, &visit.inner.config.realm);
+    for (name, value) in plain.headers().iter().filter(|(name, _)| **name != header::CONTENT_TYPE) {
+        response.headers_mut().append(name, value.clone());
+    }
+    Ok(response)
+}
+
+/// The parts of the page, and the description of the endpoints.
+pub(super) fn asset(route: Route) -> Response<Body> {
+    match route {
+        Route::Script => answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js")),
+        Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
+        _ => answer::whole(StatusCode::OK, answer::JSON, OPENAPI),
+    }
+}
+
+fn html(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+    answer::whole(status, "text/html; charset=utf-8", text)
+}

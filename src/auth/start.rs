@@ -1,0 +1,113 @@
+//! `POST /authentication/start`: a login begins.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::{
+    answer,
+    cookies::{Carried, MOST_LOGINS},
+    fields::Fields,
+    problem::{Code, Problem},
+    request,
+    visit::Visit,
+};
+use crate::{
+    body::Body,
+    event::EventKind,
+    limit::Decision,
+    login::{Keyed, Login},
+    policy::Method,
+    secret::Secret,
+    store::StoreError,
+    tenant::Tenant,
+    user::Identifier,
+};
+
+#[derive(Serialize)]
+struct Started {
+    session_id: String,
+    available_methods: Vec<&'static str>,
+    required_steps: usize,
+    next_step: usize,
+}
+
+pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+    let parameters = fields.client();
+    let client = visit.charged_client(parameters.client_id.as_deref()).await?;
+    visit.check_origin(client.as_deref())?;
+
+    let wrong = |wrong: request::Wrong| Problem::new(wrong.code, wrong.detail);
+    let to = request::address(&parameters, client).map_err(wrong)?;
+    let binding = request::bind(&parameters, &to).map_err(wrong)?;
+    let identifier = fields.identifier.as_deref().ok_or(Problem::invalid("identifier is missing"))?;
+    let identifier = Identifier::parse(identifier).map_err(|_| Problem::invalid("identifier is malformed"))?;
+
+    let keyed = visit.inner.keyed().await?;
+    let tenant = to.client.tenant().clone();
+    throttle(visit, &tenant, &identifier, keyed)?;
+    let config = &visit.inner.config;
+    let plan = config
+        .policies
+        .plan(&tenant, to.client.demands(), fields.acr_values.as_deref(), visit.inner.enabled())
+        .map_err(|_| Problem::new(Code::AccessDenied, "no method that is enabled here meets the policy"))?;
+
+    let logins = &visit.inner.running().logins;
+    let secret = Secret::generate();
+    let login = Login::begin(&secret, tenant, binding, identifier, plan, logins.now());
+    let carried = config.cookies.carried(&visit.parts.headers);
+    let surplus = surplus(visit, &carried).await?;
+    logins.begin(&secret.digest(), &login).await?;
+    visit.inner.journal().tally_login(EventKind::LoginStarted, &login, None, keyed);
+
+    let mut response = answer::json(
+        StatusCode::OK,
+        &Started {
+            session_id: login.id.to_string(),
+            available_methods: login.plan.methods().iter().map(Method::as_str).collect(),
+            required_steps: login.required(),
+            next_step: 1,
+        },
+    );
+    config.cookies.set(&secret).append_to(response.headers_mut());
+    for removal in surplus.iter().filter_map(|cookie| config.cookies.removal(cookie.name)) {
+        removal.append_to(response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Whoever was wrong too often begins nothing, and one name can't be begun with without end.
+fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: &Keyed) -> Result<(), Problem> {
+    let running = visit.inner.running();
+    let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; wait");
+    if let Some(standing) = running.failures.peek(&visit.address())
+        && standing.remaining() == 0
+    {
+        return Err(too_many().retry_in(standing.wait()));
+    }
+    let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
+    let name = crate::handle::Handle::of(&name).to_string();
+    // never an error: base64url can name a tenant
+    let Ok(name) = Tenant::parse(&name) else { return Ok(()) };
+    match running.starts.check(&name, 1) {
+        Decision::Admitted(_) => Ok(()),
+        Decision::Refused(refusal) => {
+            Err(too_many().retry_in(refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default()))
+        }
+    }
+}
+
+/// The cookies that make room for one more login: of those that are gone, and then of the oldest.
+async fn surplus<'c>(visit: &Visit<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
+    let Some(too_many) = (carried.len() + 1).checked_sub(MOST_LOGINS).filter(|surplus| *surplus > 0) else {
+        return Ok(Vec::new());
+    };
+    let logins = &visit.inner.running().logins;
+    let mut aged = Vec::with_capacity(carried.len());
+    for cookie in carried {
+        let began = logins.find(&cookie.digest).await?.filter(|login| !login.has_ended(logins.now()));
+        aged.push((began.map(|login| login.began), cookie));
+    }
+    // nothing comes before every time
+    aged.sort_by_key(|(began, _)| *began);
+    Ok(aged.into_iter().take(too_many).map(|(_, cookie)| cookie).collect())
+}
