@@ -24,6 +24,8 @@ pub enum EventKind {
     SessionRevoked,
     /// A cookie was presented whose session had ended before. Its owner's browser may have slept, or it was stolen.
     SessionUseAfterExpire,
+    /// A one-time code could not be delivered: no room in the queue, refused by the sender, or too late.
+    OtpUndelivered,
 }
 
 impl EventKind {
@@ -39,6 +41,7 @@ impl EventKind {
         Self::SessionRenewed,
         Self::SessionRevoked,
         Self::SessionUseAfterExpire,
+        Self::OtpUndelivered,
     ];
 
     /// A stable name, as it stands in the log and in queries.
@@ -54,6 +57,7 @@ impl EventKind {
             Self::SessionRenewed => "session_renewed",
             Self::SessionRevoked => "session_revoked",
             Self::SessionUseAfterExpire => "session_use_after_expire",
+            Self::OtpUndelivered => "otp_undelivered",
         }
     }
 
