@@ -51,6 +51,7 @@ pub mod testing;
 pub use crate::extract::{MissingLayer, SessionRejection};
 #[cfg(feature = "login")]
 pub use crate::{
+    auth::AuthService,
     client::{Client, ClientTable, Clients},
     policy::{Method, Policies, Policy},
 };

@@ -80,9 +80,7 @@ pub(super) async fn asked<'a>(visit: &mut Visit<'a>) -> Result<Asked<'a>, Proble
     let parameters = query.parameters();
     let client_id = parameters.client_id.as_deref().filter(|_| !query.is_twice("client_id"));
     let client = visit.charged_client(client_id).await?;
-    for (name, detail) in
-        [("client_id", "client_id is given twice"), ("redirect_uri", "redirect_uri is given twice")]
-    {
+    for (name, detail) in [("client_id", "client_id is given twice"), ("redirect_uri", "redirect_uri is given twice")] {
         if query.is_twice(name) {
             return Err(Problem::invalid(detail));
         }

@@ -4,7 +4,11 @@ use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{answer, fields::Fields, problem::Problem, step, visit::Visit};
-use crate::{body::Body, event::EventKind, login::{Call, Denied}};
+use crate::{
+    body::Body,
+    event::EventKind,
+    login::{Call, Denied},
+};
 
 #[derive(Serialize)]
 struct Completed {

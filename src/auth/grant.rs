@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Clock,
+    clock::UnixTime,
     login::{Binding, Login},
     policy::{Method, MethodSet},
-    secret::{Digest, Secret},
+    secret::Digest,
     session::{IdentityError, NewSession, UserId},
-    clock::UnixTime,
     store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
     tenant::Tenant,
 };
@@ -91,4 +91,3 @@ impl Codes {
         }
     }
 }
-

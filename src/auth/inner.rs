@@ -14,13 +14,14 @@ use crate::{
     clock::Clock,
     delivery::{Channel, Queue},
     event::{EventKind, EventLog},
+    head::Head,
     limit::{Limiter, Quota, Quotas, RateLimitGate},
     login::Keyed,
     password::Passwords,
     policy::{Method, MethodSet, Policies},
     session::Sessions,
     store::{AnyStore, StoreError},
-    tenant::{ClientIp, Tenant},
+    tenant::{ClientIp, Tenant, TenantError},
     user::AnyUsers,
 };
 
@@ -110,8 +111,10 @@ impl Inner {
 
     /// The methods that can be used here.
     pub(super) fn enabled(&self) -> MethodSet {
-        let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
-        let by_code = by_code.into_iter().filter(|(_, channel)| self.config.queue.has(*channel)).map(|(method, _)| method);
+        let by_code =
+            [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
+        let by_code =
+            by_code.into_iter().filter(|(_, channel)| self.config.queue.has(*channel)).map(|(method, _)| method);
         by_code.chain((!self.config.without_passwords).then_some(Method::Password)).collect()
     }
 }
@@ -153,8 +156,8 @@ impl Running {
 }
 
 /// The tenant is told by client and login, never by the gate's own look at a request.
-fn nobody(_: crate::head::Head<'_>) -> Option<Tenant> {
-    None
+fn nobody(_: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    Ok(None)
 }
 
 #[expect(clippy::expect_used, reason = "the numbers stand above")]

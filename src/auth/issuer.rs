@@ -29,7 +29,9 @@ impl Issuer {
         if path.ends_with('/') || path.contains("//") || dots || !path.bytes().all(is_path) {
             return Err(error("must have a plain path, without a slash at the end, a query or a fragment"));
         }
-        let name = origin::host_and_port(host).map(|(name, _)| name).ok_or_else(|| error("must have a host, in lower case"))?;
+        let name = origin::host_and_port(host)
+            .map(|(name, _)| name)
+            .ok_or_else(|| error("must have a host, in lower case"))?;
         let loopback = origin::is_loopback(name);
         match scheme {
             "https" => {}

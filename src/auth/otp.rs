@@ -53,7 +53,8 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
     };
     let address = keyed.hash("address", [login.tenant.as_str().as_bytes(), to.as_bytes()]);
     let code = OneTimeCode::generate();
-    entered.foresee(visit, &Call::Open(&OpenCode::new(method, &address, None, &login.id, code.expose(), keyed, now)))?;
+    entered
+        .foresee(visit, &Call::Open(&OpenCode::new(method, &address, None, &login.id, code.expose(), keyed, now)))?;
 
     let tried = Tried { tenant: &login.tenant, method, submitted: &address, account: None };
     let asked = running.guard.count_request(tried, login.identifier.as_str().as_bytes(), keyed).await?;
@@ -72,9 +73,8 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
     let open = OpenCode::new(method, &address, owner.clone(), &login.id, code.expose(), keyed, now);
     let moved = entered.step(visit, &Call::Open(&open)).await?;
     let view = moved.told(now)?;
-    let message = owner.is_some().then(|| {
-        Message::new(channel, login.tenant.clone(), to, code.expose(), now + CODE_LIVES)
-    });
+    let message =
+        owner.is_some().then(|| Message::new(channel, login.tenant.clone(), to, code.expose(), now + CODE_LIVES));
     let is_real = message.is_some();
     // what finds no room is reported by the queue; the caller sees no difference
     let taken = running.queue.push(channel, message);

@@ -3,13 +3,7 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::{
-    answer,
-    authorize,
-    problem::Problem,
-    route::Route,
-    visit::Visit,
-};
+use super::{answer, authorize, problem::Problem, route::Route, visit::Visit};
 use crate::{accept, body::Body, policy::Method};
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");

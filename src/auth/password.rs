@@ -51,9 +51,11 @@ pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
         visit.inner.journal().tally_login(EventKind::LoginCeiling, &entered.login, Some(METHOD), keyed);
     }
     let stored = account.as_ref().and_then(|account| account.password_hash()).filter(|_| below_ceiling).cloned();
-    let verdict = visit.inner.config.passwords.verify(Password::new(std::mem::take(&mut *{ typed }.0)), stored.clone()).await;
+    let verdict =
+        visit.inner.config.passwords.verify(Password::new(std::mem::take(&mut *{ typed }.0)), stored.clone()).await;
     let verdict = verdict.map_err(|_| {
-        Problem::new(Code::TemporarilyUnavailable, "this can't be done right now").retry_in(std::time::Duration::from_secs(1))
+        Problem::new(Code::TemporarilyUnavailable, "this can't be done right now")
+            .retry_in(std::time::Duration::from_secs(1))
     })?;
 
     let proved = match (&verdict, &id) {
@@ -70,13 +72,7 @@ pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
 }
 
 /// Puts a hash of today in the place of a weak one. That it fails harms nobody: the next login tries again.
-async fn upgrade(
-    visit: &Visit<'_>,
-    entered: &Entered,
-    user: &UserId,
-    old: Option<&PasswordHash>,
-    verdict: Verdict,
-) {
+async fn upgrade(visit: &Visit<'_>, entered: &Entered, user: &UserId, old: Option<&PasswordHash>, verdict: Verdict) {
     if let (Verdict::Right { rehashed: Some(new) }, Some(old)) = (verdict, old) {
         let users = &visit.inner.config.users;
         if let Err(error) = users.upgrade_password(&entered.login.tenant, user, old, new).await {

@@ -78,6 +78,9 @@ impl Path {
 impl Route {
     /// What a page calls, as opposed to what a person opens.
     pub(super) const fn is_for_scripts(self) -> bool {
-        matches!(self, Self::Start | Self::Status | Self::Authenticate | Self::VerifyOtp | Self::Complete | Self::OpenApi)
+        matches!(
+            self,
+            Self::Start | Self::Status | Self::Authenticate | Self::VerifyOtp | Self::Complete | Self::OpenApi
+        )
     }
 }

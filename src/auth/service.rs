@@ -310,4 +310,3 @@ impl fmt::Debug for AuthService {
         self.0.fmt(f)
     }
 }
-

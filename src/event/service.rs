@@ -10,7 +10,12 @@ use http::{Method, Request, Response, StatusCode};
 use tower_service::Service;
 
 use super::{Access, EventLog, Query, Viewer, answer, json, pump, query, stream::Live, stream_seat::StreamSeat};
-use crate::{body::{Body, without_body}, error::ConfigError, head::Head, tenant::Tenant};
+use crate::{
+    body::{Body, without_body},
+    error::ConfigError,
+    head::Head,
+    tenant::Tenant,
+};
 
 /// Serves an [`EventLog`] over HTTP.
 ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     keyed::Keyed,
-    state::{FAILURES, Login, OpenCode, Phase, SENDS, TRIES, View},
+    state::{FAILURES, Login, OpenCode, Phase, SENDS, View},
 };
 use crate::{clock::UnixTime, policy::Method, secret::Digest, session::UserId};
 
@@ -62,7 +62,9 @@ pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
         (Phase::Failed, _) => denied(Denied::SessionFailed),
 
         (Phase::Completed(_), Call::Complete) => Step { next: None, answer: Ok(login.view(now)) },
-        (Phase::Completed(_), Call::Consume(code)) => to(login, now, |next| next.phase = Phase::Consumed(*code.as_bytes())),
+        (Phase::Completed(_), Call::Consume(code)) => {
+            to(login, now, |next| next.phase = Phase::Consumed(*code.as_bytes()))
+        }
         (_, Call::Consume(_)) => denied(Denied::NotCompleted),
         (_, Call::Complete) if login.remaining() > 0 => denied(Denied::StepsRemaining),
         (_, Call::Complete) => to(login, now, |next| next.phase = Phase::Completed(now.as_nanos())),
@@ -107,7 +109,7 @@ fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&UserId>, now
         _ => {
             let mut tried = login.clone();
             tried.failures += 1;
-            tried.open = Some(OpenCode { tries: open.tries + 1, ..open.clone() }).filter(|open| open.tries < TRIES);
+            tried.open = open.tried();
             wrong(&tried, open.method, now).or(tried, now)
         }
     }

@@ -14,6 +14,6 @@ pub(crate) use self::{
     machine::{Call, Denied, Step, step},
     parameters::{Binding, ClientParameters},
     sends::{Allowance, COOL_DOWN, Sends, TooSoon},
-    state::{CODE_LIVES, Login, LoginId, OpenCode, Status, View},
-    throttle::{MOST, Throttle},
+    state::{CODE_LIVES, Login, LoginId, OpenCode, View},
+    throttle::Throttle,
 };

@@ -86,7 +86,7 @@ mod tests {
                     Ok(next) => { sends = next; sent.push((now, method)); }
                     // the wait is exact: a moment less is refused, and it is enough
                     Err(TooSoon::CoolDown(wait) | TooSoon::Spent(wait)) => {
-                        let short = before.one_more(method, Allowance::of(method), now + wait - Duration::from_nanos(1));
+                        let short = before.one_more(method, Allowance::of(method), UnixTime::from_nanos((now + wait).as_nanos() - 1));
                         prop_assert!(short.is_err());
                         let opened = before.one_more(method, Allowance::of(method), now + wait);
                         prop_assert!(!matches!(opened, Err(TooSoon::Spent(w)) if w <= wait) || wait < COOL_DOWN);

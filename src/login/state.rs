@@ -26,7 +26,7 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 /// How long a code that was sent can be given back.
 pub(crate) const CODE_LIVES: Duration = Duration::from_secs(5 * 60);
 /// How often a code can be tried.
-pub(crate) const TRIES: u8 = 5;
+const TRIES: u8 = 5;
 /// How many codes one login may have sent.
 pub(crate) const SENDS: u8 = 5;
 /// How many failures end a login.
@@ -83,7 +83,7 @@ pub(crate) struct OpenCode {
     /// Whose verified address it is; nobody's code can't come back right.
     #[serde(with = "crate::store::text::option")]
     pub(crate) owner: Option<UserId>,
-    pub(crate) tries: u8,
+    tries: u8,
     expires_at: u64,
 }
 
@@ -181,6 +181,12 @@ impl OpenCode {
         let expires_at = (now + CODE_LIVES).as_nanos();
         let code = *hash_of(login, method, &address, code, keyed).as_bytes();
         Self { method, address, code, owner, tries: 0, expires_at }
+    }
+
+    /// What is left of it after a try that was wrong: nothing after the last.
+    pub(crate) fn tried(&self) -> Option<Self> {
+        let tries = self.tries.saturating_add(1);
+        (tries < TRIES).then(|| Self { tries, ..self.clone() })
     }
 
     /// Whether this is the code, in a time that does not depend on where the two differ.

@@ -12,7 +12,7 @@ const FREE: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// After so many in a row nothing is tried any more, until it is forgotten.
-pub(crate) const MOST: u32 = 100;
+const MOST: u32 = 100;
 /// How long after the last failure all is forgotten.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
@@ -41,11 +41,6 @@ impl Throttle {
     pub(crate) fn counted_silently(self) -> (Self, bool) {
         let failures = self.failures.saturating_add(1);
         (Self { failures: failures.min(MOST + 1), open_at: 0 }, failures <= MOST)
-    }
-
-    /// How many failures in a row are counted.
-    pub(crate) fn failures(self) -> u32 {
-        self.failures
     }
 
     /// When a count of this moment may be forgotten.

@@ -2,6 +2,8 @@
 
 use std::{fmt, ops::BitOr};
 
+use serde::{Deserialize, Serialize};
+
 use super::MethodSet;
 
 /// How one step of a login is proved.
@@ -13,7 +15,8 @@ use super::MethodSet;
 /// assert_eq!(Method::Sms.class(), Method::Whatsapp.class());
 /// assert_eq!(Method::Sms.class(), FactorClass::Phone);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Method {
     /// A password.

@@ -65,7 +65,6 @@ mod stored;
 mod users;
 
 #[cfg_attr(not(test), allow(unused_imports, reason = "what its users need, before all of them stand"))]
-pub(crate) use self::users::AnyUsers;
 pub use self::{
     account::{Account, Contact},
     email::EmailAddress,
@@ -74,5 +73,5 @@ pub use self::{
     new::NewUser,
     phone::PhoneNumber,
     stored::StoredUsers,
-    users::Users,
+    users::{AnyUsers, Users},
 };

@@ -69,14 +69,16 @@ impl<U: Users> Users for Arc<U> {
 
 /// Any [`Users`], its type forgotten; clones are the same.
 #[derive(Clone)]
-pub(crate) struct AnyUsers(Arc<dyn DynUsers>);
+pub struct AnyUsers(Arc<dyn DynUsers>);
 
 impl AnyUsers {
-    pub(crate) async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+    /// See [`Users::find`].
+    pub async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
         self.0.find(tenant, identifier).await
     }
 
-    pub(crate) async fn upgrade_password(
+    /// See [`Users::upgrade_password`].
+    pub async fn upgrade_password(
         &self,
         tenant: &Tenant,
         user: &UserId,

@@ -1,0 +1,85 @@
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Message, OtpSender, SendError};
+use crate::error::ConfigError;
+
+/// A sender that sends nothing and keeps the newest messages in memory, for
+/// tests and demonstrations.
+///
+/// **Never in production**: whoever can read it can sign in as anybody.
+///
+/// Clones are the same outbox: hand one to the login service and look into the other.
+#[derive(Clone)]
+pub struct Outbox {
+    messages: Arc<Mutex<VecDeque<Message>>>,
+    capacity: usize,
+}
+
+impl Outbox {
+    /// An outbox of the newest 100 messages.
+    pub fn new() -> Self {
+        Self { messages: Arc::default(), capacity: 100 }
+    }
+
+    /// An outbox of the newest `capacity` messages.
+    pub fn with_capacity(capacity: usize) -> Result<Self, ConfigError> {
+        match capacity {
+            0 => Err(ConfigError::new("outbox capacity", capacity, "must be at least 1")),
+            capacity => Ok(Self { capacity, ..Self::new() }),
+        }
+    }
+
+    /// What is kept, newest last.
+    pub fn messages(&self) -> Vec<Message> {
+        self.lock().iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Message>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OtpSender for Outbox {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        let mut messages = self.lock();
+        if messages.len() >= self.capacity {
+            messages.pop_front();
+        }
+        messages.push_back(message.clone());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").field("messages", &self.lock().len()).field("capacity", &self.capacity).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::UnixTime, delivery::Channel};
+
+    #[tokio::test]
+    async fn the_newest_are_kept_the_newest_last_and_clones_show_them_too() {
+        let outbox = Outbox::with_capacity(2).unwrap();
+        let (sender, tenant) = (Arc::new(outbox.clone()), "acme".parse::<crate::Tenant>().unwrap());
+        for code in ["1", "2", "3"] {
+            let message = Message::new(Channel::Email, tenant.clone(), "a@b.c", code, UnixTime::default());
+            sender.send(&message).await.unwrap();
+        }
+        assert_eq!(outbox.messages().iter().map(Message::code).collect::<Vec<_>>(), ["2", "3"]);
+        assert!(Outbox::with_capacity(0).is_err());
+    }
+}

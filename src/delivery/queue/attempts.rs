@@ -1,0 +1,86 @@
+use std::time::Duration;
+
+use tokio::{sync::watch, time::timeout};
+
+use super::{Undelivered, guard::NoPanic, settings::Settings};
+use crate::delivery::{AnySender, Message, SendError, SendErrorKind};
+
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// A service that asks for more than this is asked again sooner.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Tries until the message is sent, or nothing more is to be hoped for.
+pub(super) async fn deliver(
+    sender: &AnySender,
+    message: &Message,
+    settings: &Settings,
+    alive: &mut watch::Receiver<()>,
+) -> Result<(), Undelivered> {
+    for attempt in 1_u32.. {
+        if alive.has_changed().is_err() {
+            return Err(Undelivered::Stopped);
+        }
+        let left = left(message, settings).ok_or(Undelivered::Expired)?;
+        let Err(error) = once(sender, message, left.min(settings.timeout)).await else { return Ok(()) };
+        if !error.is_transient() {
+            return Err(Undelivered::Refused);
+        }
+        if attempt >= settings.attempts {
+            break;
+        }
+        let wait = wait(attempt, error.retry_after(), jitter());
+        if self::left(message, settings).is_none_or(|left| left <= wait) {
+            return Err(Undelivered::Expired);
+        }
+        // nothing is ever sent here: it answers only when the queue is gone
+        if timeout(wait, alive.changed()).await.is_ok() {
+            return Err(Undelivered::Stopped);
+        }
+    }
+    Err(Undelivered::Exhausted)
+}
+
+async fn once(sender: &AnySender, message: &Message, limit: Duration) -> Result<(), SendError> {
+    let attempt = NoPanic::new(async { sender.send(message).await });
+    match timeout(limit, attempt).await {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => Err(SendErrorKind::Permanent.into()),
+        Err(_elapsed) => Err(SendErrorKind::Transient.into()),
+    }
+}
+
+/// How long the code is still valid.
+fn left(message: &Message, settings: &Settings) -> Option<Duration> {
+    let left = message.expires_at().as_nanos().saturating_sub(settings.now().as_nanos());
+    (left > 0).then(|| Duration::from_nanos(left))
+}
+
+/// How long to wait after so many attempts: the half second doubled with each, plus up to half of it, so that
+/// messages that failed together don't come back together.
+fn wait(attempts: u32, asked: Option<Duration>, jitter: u32) -> Duration {
+    let base = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(LONGEST_WAIT);
+    let share = f64::from(jitter) / f64::from(u32::MAX);
+    let wait = base + base.mul_f64(share / 2.0);
+    wait.max(asked.unwrap_or_default().min(LONGEST_WAIT))
+}
+
+fn jitter() -> u32 {
+    getrandom::u32().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_with_up_to_half_more_and_heed_the_service_within_bounds() {
+        let ms = Duration::from_millis;
+        for (attempts, least) in [(1, ms(500)), (2, ms(1000)), (3, ms(2000)), (4, ms(4000)), (40, LONGEST_WAIT)] {
+            assert_eq!(wait(attempts, None, 0), least);
+            assert_eq!(wait(attempts, None, u32::MAX), least * 3 / 2);
+        }
+        assert_eq!(wait(1, Some(ms(7_000)), 0), ms(7_000));
+        assert_eq!(wait(3, Some(ms(100)), 0), ms(2_000));
+        assert_eq!(wait(1, Some(Duration::MAX), 0), LONGEST_WAIT);
+    }
+}

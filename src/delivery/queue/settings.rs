@@ -1,0 +1,52 @@
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::Undelivered;
+use crate::{
+    clock::{Clock, SystemClock, UnixTime},
+    delivery::Message,
+    trace::warning,
+};
+
+type Report = dyn Fn(&Message, Undelivered) + Send + Sync;
+
+/// What all lanes of a queue share.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) capacity: usize,
+    pub(super) workers: usize,
+    pub(super) attempts: u32,
+    pub(super) timeout: Duration,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) report: Option<Arc<Report>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            capacity: 1024,
+            workers: 4,
+            attempts: 4,
+            timeout: Duration::from_secs(30),
+            clock: Arc::new(SystemClock::new()),
+            report: None,
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn now(&self) -> UnixTime {
+        self.clock.unix(self.clock.now())
+    }
+
+    /// Tells of a message that will not arrive. A report that panics harms nobody else.
+    pub(super) fn report(&self, message: &Message, why: Undelivered) {
+        warning!("a one-time code by {} is not delivered: {}", message.channel().as_str(), why.as_str());
+        if let Some(report) = &self.report {
+            let _panicked = catch_unwind(AssertUnwindSafe(|| report(message, why)));
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! The queue in a time of its own: tokio's, paused, and a clock that follows it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use proptest::prelude::*;
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::{Instant, sleep},
+};
+
+use super::*;
+use crate::{
+    clock::{Moment, UnixTime, saturating_nanos},
+    delivery::{OtpSender, Outbox, SendError, SendErrorKind},
+};
+
+/// Shows the time of the runtime: 1000 s when it begins.
+#[derive(Debug)]
+struct Follows(Instant);
+
+impl Follows {
+    fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for Follows {
+    fn now(&self) -> Moment {
+        Moment::from_nanos(saturating_nanos(self.0.elapsed()))
+    }
+
+    fn unix(&self, moment: Moment) -> UnixTime {
+        UnixTime::from_nanos(moment.as_nanos() + 1_000_000_000_000)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Sent,
+    Busy,
+    Later(u64),
+    Never,
+    Panic,
+    Hang,
+    /// Takes so many milliseconds, and is busy then.
+    Slow(u64),
+}
+
+type Attempt = (Duration, bool);
+
+/// Does what its script says at each attempt for a message, and notes when. Beyond its end everything is sent.
+#[derive(Clone)]
+struct Script {
+    steps: Arc<Vec<Step>>,
+    began: Instant,
+    /// By the code: when each attempt began, and whether it was sent.
+    attempts: Arc<Mutex<HashMap<String, Vec<Attempt>>>>,
+    at_once: Arc<AtomicUsize>,
+    most_at_once: Arc<AtomicUsize>,
+}
+
+impl Script {
+    fn new(steps: impl Into<Vec<Step>>) -> Self {
+        Self {
+            steps: Arc::new(steps.into()),
+            began: Instant::now(),
+            attempts: Arc::default(),
+            at_once: Arc::default(),
+            most_at_once: Arc::default(),
+        }
+    }
+
+    fn attempts(&self, code: &str) -> Vec<Duration> {
+        self.attempts.lock().unwrap().get(code).into_iter().flatten().map(|(at, _)| *at).collect()
+    }
+
+    fn sent(&self, code: &str) -> usize {
+        self.attempts.lock().unwrap().get(code).into_iter().flatten().filter(|(_, sent)| *sent).count()
+    }
+}
+
+struct Inside(Arc<AtomicUsize>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl OtpSender for Script {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        self.most_at_once.fetch_max(self.at_once.fetch_add(1, SeqCst) + 1, SeqCst);
+        let _inside = Inside(Arc::clone(&self.at_once));
+        let step = {
+            let mut attempts = self.attempts.lock().unwrap();
+            let mine = attempts.entry(message.code().to_owned()).or_default();
+            let step = self.steps.get(mine.len()).copied().unwrap_or(Step::Sent);
+            mine.push((self.began.elapsed(), matches!(step, Step::Sent)));
+            step
+        };
+        match step {
+            Step::Sent => Ok(()),
+            Step::Busy => Err(SendError::transient("busy")),
+            Step::Later(seconds) => Err(SendError::transient("busy").not_before(Duration::from_secs(seconds))),
+            Step::Never => Err(SendError::permanent("no such phone")),
+            Step::Panic => panic!("the sender is broken"),
+            Step::Hang => std::future::pending().await,
+            Step::Slow(ms) => {
+                sleep(Duration::from_millis(ms)).await;
+                Err(SendErrorKind::Transient.into())
+            }
+        }
+    }
+}
+
+type Reports = Arc<Mutex<Vec<(String, Undelivered)>>>;
+
+/// A queue that sends text messages by this script, and what it gives up.
+fn queue(script: &Script) -> (Queue, Reports) {
+    let reports = Reports::default();
+    let queue = Queue::new().lane(Channel::Sms, script.clone()).clock(Follows::new()).on_undelivered({
+        let reports = Arc::clone(&reports);
+        move |message, why| reports.lock().unwrap().push((message.code().to_owned(), why))
+    });
+    (queue, reports)
+}
+
+/// Valid for so many seconds from when the runtime began.
+fn valid_for(seconds: u64, code: &str) -> Option<Message> {
+    let tenant = "acme".parse().unwrap();
+    Some(Message::new(Channel::Sms, tenant, "+15550100", code, UnixTime::from_secs(1_000 + seconds)))
+}
+
+fn message(code: &str) -> Option<Message> {
+    valid_for(1_000_000, code)
+}
+
+/// Lets everything happen that can, and the time pass that it takes.
+async fn settle() {
+    sleep(Duration::from_secs(10_000)).await;
+}
+
+fn given_up(reports: &Reports) -> Vec<(String, Undelivered)> {
+    reports.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_be_sent_is_sent_once_and_nobody_waits_for_it() {
+    let script = Script::new([]);
+    let (queue, reports) = queue(&script);
+    assert!(queue.push(Channel::Sms, message("1")));
+    assert_eq!(script.attempts("1"), [], "sent while the caller waited");
+    settle().await;
+    assert_eq!(script.attempts("1"), [Duration::ZERO]);
+    assert_eq!(given_up(&reports), []);
+    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 1, undelivered: 0 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transient_failure_is_tried_again_after_waits_that_double_and_vary() {
+    let script = Script::new([Step::Busy, Step::Busy, Step::Busy]);
+    let (queue, reports) = queue(&script);
+    for code in 0..20 {
+        assert!(queue.push(Channel::Sms, message(&code.to_string())));
+    }
+    settle().await;
+    let mut first_waits = Vec::new();
+    for code in 0..20 {
+        let at = script.attempts(&code.to_string());
+        let waits: Vec<_> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        for (wait, least) in waits.iter().zip([500, 1_000, 2_000].map(Duration::from_millis)) {
+            // the timer of the runtime counts whole milliseconds
+            assert!((least..=least * 3 / 2 + Duration::from_millis(2)).contains(wait), "{waits:?}");
+        }
+        assert_eq!((waits.len(), script.sent(&code.to_string())), (3, 1));
+        first_waits.push(waits[0]);
+    }
+    first_waits.dedup();
+    assert!(first_waits.len() > 5, "no jitter: {first_waits:?}");
+    assert_eq!(given_up(&reports), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_given_up_after_four_attempts_or_as_many_as_were_asked_for() {
+    let script = Script::new([Step::Busy; 9]);
+    let (queue, reports) = queue(&script);
+    assert!(queue.push(Channel::Sms, message("4")));
+    assert!(queue.clone().attempts(1).unwrap().push(Channel::Sms, message("1")));
+    settle().await;
+    assert_eq!((script.attempts("4").len(), script.attempts("1").len()), (4, 1));
+    let exhausted = |code: &str| (code.to_owned(), Undelivered::Exhausted);
+    let mut reports = given_up(&reports);
+    reports.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(reports, [exhausted("1"), exhausted("4")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_failure_is_not_tried_again() {
+    let script = Script::new([Step::Never]);
+    let (queue, reports) = queue(&script);
+    assert!(queue.push(Channel::Sms, message("1")));
+    settle().await;
+    assert_eq!(script.attempts("1").len(), 1);
+    assert_eq!(given_up(&reports), [("1".to_owned(), Undelivered::Refused)]);
+    assert_eq!(queue.stats(Channel::Sms).unwrap().undelivered, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_left_alone_as_long_as_it_asks_but_a_minute_at_most() {
+    let script = Script::new([Step::Later(7), Step::Later(100_000)]);
+    let (queue, _) = queue(&script);
+    assert!(queue.push(Channel::Sms, message("1")));
+    settle().await;
+    let at = script.attempts("1");
+    assert_eq!(at.iter().map(Duration::as_secs).collect::<Vec<_>>(), [0, 7, 67]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_once_its_code_has_ended() {
+    let script = Script::new([Step::Busy; 9]);
+    let (queue, reports) = queue(&script);
+    // ended before it was pushed; ends before the second wait is over
+    assert!(queue.push(Channel::Sms, valid_for(0, "0")));
+    assert!(queue.push(Channel::Sms, valid_for(1, "1")));
+    settle().await;
+    assert_eq!(script.attempts("0").len(), 0);
+    assert_eq!(script.attempts("1").len(), 2);
+    assert_eq!(given_up(&reports), [("0".to_owned(), Undelivered::Expired), ("1".to_owned(), Undelivered::Expired)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_cut_off_by_the_queue_and_by_the_end_of_the_code() {
+    let script = Script::new([Step::Hang, Step::Sent]);
+    let (queue, reports) = queue(&script);
+    assert!(queue.push(Channel::Sms, message("long")));
+    assert!(queue.push(Channel::Sms, valid_for(5, "short")));
+    sleep(Duration::from_millis(5_100)).await;
+    assert_eq!(given_up(&reports), [("short".to_owned(), Undelivered::Expired)]);
+    settle().await;
+    assert_eq!(script.attempts("long").iter().map(Duration::as_secs).collect::<Vec<_>>(), [0, 30]);
+    assert_eq!((script.sent("long"), script.attempts("short").len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_hangs_holds_up_no_other() {
+    let hanging = Script::new([Step::Hang; 9]);
+    let (queue, _) = queue(&hanging);
+    let outbox = Outbox::new();
+    let queue = queue.lane(Channel::Email, outbox.clone());
+    for code in 0..100 {
+        assert!(queue.push(Channel::Sms, message(&code.to_string())));
+    }
+    assert!(queue.push(Channel::Email, message("mail")));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(outbox.messages().len(), 1);
+    assert_eq!(queue.stats(Channel::Sms).unwrap().waiting, 96);
+    assert_eq!(queue.stats(Channel::Email), Some(LaneStats { waiting: 0, sent: 1, undelivered: 0 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_are_sent_at_once_and_no_more() {
+    let script = Script::new([Step::Slow(100)]);
+    let (queue, _) = queue(&script);
+    for code in 0..20 {
+        assert!(queue.push(Channel::Sms, message(&code.to_string())));
+    }
+    settle().await;
+    assert_eq!(script.most_at_once.load(SeqCst), 4);
+    for code in 20..40 {
+        assert!(queue.clone().workers(7).unwrap().push(Channel::Sms, message(&code.to_string())));
+    }
+    settle().await;
+    assert_eq!(script.most_at_once.load(SeqCst), 7);
+    assert_eq!(queue.stats(Channel::Sms).unwrap().sent, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_panics_loses_one_message() {
+    let script = Script::new([Step::Panic]);
+    let (queue, reports) = queue(&script);
+    let queue = queue.workers(1).unwrap();
+    assert!(queue.push(Channel::Sms, message("1")));
+    assert!(queue.push(Channel::Sms, message("2")));
+    settle().await;
+    assert_eq!(given_up(&reports).len(), 2);
+    let fine = Script::new([]);
+    let queue = queue.lane(Channel::Sms, fine.clone());
+    assert!(queue.push(Channel::Sms, message("3")));
+    settle().await;
+    assert_eq!(fine.sent("3"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_panics_harms_neither_the_caller_nor_the_lane() {
+    let script = Script::new([Step::Never]);
+    let queue = Queue::new().lane(Channel::Sms, script.clone()).clock(Follows::new());
+    let queue = queue.on_undelivered(|_, _| panic!("the report is broken")).workers(1).unwrap();
+    assert!(!queue.push(Channel::Email, message("nowhere")));
+    assert!(queue.push(Channel::Sms, message("1")));
+    assert!(queue.push(Channel::Sms, message("2")));
+    settle().await;
+    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 0, undelivered: 2 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_lane_refuses_at_once_and_decoys_take_places_as_messages_do() {
+    for decoys in [false, true] {
+        let script = Script::new([Step::Hang; 9]);
+        let (queue, reports) = queue(&script);
+        let queue = queue.capacity(3).unwrap();
+        // nothing runs in between, so none has left the queue yet
+        let taken = |code: usize| queue.push(Channel::Sms, message(&code.to_string()).filter(|_| !decoys));
+        assert_eq!((0..5).map(taken).collect::<Vec<_>>(), [true, true, true, false, false]);
+        let expected = if decoys {
+            vec![]
+        } else {
+            vec![("3".to_owned(), Undelivered::Full), ("4".to_owned(), Undelivered::Full)]
+        };
+        assert_eq!(given_up(&reports), expected);
+        assert_eq!(queue.stats(Channel::Sms).unwrap().waiting, 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decoy_is_dropped_and_counts_for_nothing() {
+    let script = Script::new([]);
+    let (queue, reports) = queue(&script);
+    let queue = queue.workers(1).unwrap();
+    for _ in 0..50 {
+        assert!(queue.push(Channel::Sms, None));
+    }
+    assert!(queue.push(Channel::Sms, message("1")));
+    settle().await;
+    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 1, undelivered: 0 }));
+    assert_eq!(given_up(&reports), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_sender_nothing_is_taken() {
+    let (queue, reports) = queue(&Script::new([]));
+    assert!(queue.has(Channel::Sms) && !queue.has(Channel::Email));
+    assert!(!queue.push(Channel::Email, message("1")));
+    assert!(!queue.push(Channel::Email, None));
+    assert_eq!(given_up(&reports), [("1".to_owned(), Undelivered::NoSender)]);
+    assert_eq!(queue.stats(Channel::Email), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_last_clone_what_is_being_sent_is_finished_and_nothing_else() {
+    let script = Script::new([Step::Slow(100), Step::Sent]);
+    let (queue, reports) = queue(&script);
+    let (queue, other) = (queue.clone().workers(1).unwrap(), queue);
+    assert!(queue.push(Channel::Sms, message("being sent")));
+    assert!(queue.push(Channel::Sms, message("waits")));
+    sleep(Duration::from_millis(50)).await;
+    drop(queue);
+    assert_eq!(given_up(&reports), []);
+    drop(other);
+    settle().await;
+    assert_eq!((script.attempts("being sent").len(), script.attempts("waits").len()), (1, 0));
+    let stopped = |code: &str| (code.to_owned(), Undelivered::Stopped);
+    assert_eq!(given_up(&reports), [stopped("being sent"), stopped("waits")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_ends_a_wait_for_the_next_attempt() {
+    let script = Script::new([Step::Later(60)]);
+    let (queue, reports) = queue(&script);
+    assert!(queue.push(Channel::Sms, message("1")));
+    sleep(Duration::from_secs(1)).await;
+    drop(queue);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(given_up(&reports), [("1".to_owned(), Undelivered::Stopped)]);
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+#[test]
+fn a_queue_outlives_the_runtime_that_its_workers_ran_in() {
+    let first = runtime();
+    let script = first.block_on(async { Script::new([Step::Hang]) });
+    let (queue, reports) = first.block_on(async { queue(&script) });
+    let queue = queue.workers(1).unwrap();
+    first.block_on(async {
+        assert!(queue.push(Channel::Sms, message("cut off")));
+        assert!(queue.push(Channel::Sms, message("waits")));
+        sleep(Duration::from_secs(1)).await;
+    });
+    drop(first);
+    assert_eq!(given_up(&reports), [("cut off".to_owned(), Undelivered::Stopped)]);
+    runtime().block_on(async {
+        // each runtime has a time of its own
+        let queue = queue.clock(Follows::new());
+        assert!(queue.push(Channel::Sms, message("later")));
+        settle().await;
+    });
+    assert_eq!(script.attempts("waits").len() + script.attempts("later").len(), 2 + 2);
+    assert_eq!((script.sent("waits"), script.sent("later")), (1, 1));
+}
+
+#[test]
+fn outside_a_runtime_nothing_can_be_sent_and_that_is_said() {
+    let (queue, reports) = runtime().block_on(async { queue(&Script::new([])) });
+    assert!(!queue.push(Channel::Sms, message("1")));
+    assert!(!queue.push(Channel::Sms, None));
+    assert_eq!(given_up(&reports), [("1".to_owned(), Undelivered::Stopped)]);
+    assert_eq!(queue.stats(Channel::Sms).unwrap(), LaneStats { waiting: 0, sent: 0, undelivered: 1 });
+}
+
+#[test]
+fn many_threads_push_and_each_message_is_accounted_for_once() {
+    let runtime = Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
+    let outbox = Outbox::with_capacity(100_000).unwrap();
+    let refused = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&refused);
+    let queue = Queue::new().lane(Channel::Email, outbox.clone()).capacity(50).unwrap().on_undelivered(move |_, _| {
+        counted.fetch_add(1, SeqCst);
+    });
+    let until = UnixTime::from_nanos(u64::MAX);
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..8)
+            .map(|thread| {
+                let queue = queue.clone();
+                tokio::spawn(async move {
+                    for number in 0..2_000 {
+                        let code = format!("{thread}-{number}");
+                        queue.push(
+                            Channel::Email,
+                            Some(Message::new(Channel::Email, "acme".parse().unwrap(), "a@b.c", &code, until)),
+                        );
+                        queue.push(Channel::Email, None);
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        while queue.stats(Channel::Email).unwrap().waiting > 0
+            || outbox.messages().len() + refused.load(SeqCst) < 16_000
+        {
+            tokio::task::yield_now().await;
+        }
+    });
+    let mut codes: Vec<_> = outbox.messages().iter().map(|message| message.code().to_owned()).collect();
+    codes.sort();
+    codes.dedup();
+    assert_eq!(codes.len() + refused.load(SeqCst), 16_000, "lost, or sent twice");
+    assert_eq!(outbox.messages().len(), codes.len());
+}
+
+#[test]
+fn a_setting_of_nothing_is_refused() {
+    let queue = Queue::new();
+    assert!(queue.clone().capacity(0).is_err() && queue.clone().workers(0).is_err());
+    assert!(queue.clone().attempts(0).is_err() && queue.attempt_timeout(Duration::ZERO).is_err());
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => Just(Step::Busy),
+        2 => Just(Step::Sent),
+        1 => Just(Step::Never),
+        1 => Just(Step::Panic),
+        1 => Just(Step::Hang),
+        1 => (0_u64..90).prop_map(Step::Later),
+        2 => (0_u64..40_000).prop_map(Step::Slow),
+    ];
+    proptest::collection::vec(step, 0..8)
+}
+
+proptest! {
+    #[test]
+    fn attempts_are_few_and_in_time_and_end_with_the_first_that_succeeds(
+        steps in steps(),
+        codes in proptest::collection::vec((0_u64..200, any::<bool>()), 1..12),
+        attempts in 1_u32..6,
+        workers in 1_usize..4,
+    ) {
+        runtime().block_on(async {
+            let script = Script::new(steps.clone());
+            let (queue, reports) = queue(&script);
+            let queue = queue.attempts(attempts).unwrap().workers(workers).unwrap();
+            for (number, (seconds, decoy)) in codes.iter().enumerate() {
+                queue.push(Channel::Sms, valid_for(*seconds, &number.to_string()).filter(|_| !decoy));
+            }
+            settle().await;
+            let reports = given_up(&reports);
+            let mut sent_in_all = 0;
+            for (number, (seconds, decoy)) in codes.iter().enumerate() {
+                let code = number.to_string();
+                let (at, sent) = (script.attempts(&code), script.sent(&code));
+                let reported = reports.iter().filter(|(of, _)| *of == code).count();
+                assert!(at.len() <= attempts as usize, "{} attempts", at.len());
+                assert!(at.iter().all(|at| *at < Duration::from_secs(*seconds)), "{at:?} of {seconds} s");
+                // sent at most once, and then as the last of its attempts; else it is reported, once
+                assert_eq!(sent + reported, usize::from(!decoy), "sent {sent}, reported {reported}");
+                let first = steps.iter().position(|step| matches!(step, Step::Sent)).unwrap_or(steps.len());
+                assert!(sent == 0 || at.len() == first + 1);
+                sent_in_all += sent;
+            }
+            let stats = LaneStats { waiting: 0, sent: sent_in_all as u64, undelivered: reports.len() as u64 };
+            assert_eq!(queue.stats(Channel::Sms), Some(stats));
+        });
+    }
+}

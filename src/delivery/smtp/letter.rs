@@ -1,0 +1,117 @@
+//! The letter itself.
+
+use std::time::SystemTime;
+
+use lettre::{
+    Address, Message as Letter,
+    address::Envelope,
+    message::{
+        Mailbox,
+        header::{ContentType, HeaderName, HeaderValue},
+    },
+};
+
+use crate::{
+    clock::UnixTime,
+    delivery::{Message, SendError, Wording},
+};
+
+/// A mailbox that an operator gave, with or without a name.
+pub(super) fn mailbox(text: &str) -> Option<Mailbox> {
+    text.parse().ok().filter(|_| !text.contains(char::is_control))
+}
+
+/// What is sent, and from whom to whom.
+pub(super) fn write(
+    from: &Mailbox,
+    wording: &Wording,
+    message: &Message,
+    now: UnixTime,
+) -> Result<(Envelope, Vec<u8>), SendError> {
+    let to = address(message.to()).ok_or_else(|| SendError::permanent("not the address of a mailbox"))?;
+    let automatic = HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), String::from("auto-generated"));
+    let letter = Letter::builder()
+        .from(from.clone())
+        .to(Mailbox::new(None, to))
+        .subject(wording.subject_of(message, now))
+        .date(SystemTime::from(now))
+        .message_id(Some(format!("<{}@{}>", message.id(), from.email.domain())))
+        .raw_header(automatic)
+        .header(ContentType::TEXT_PLAIN)
+        .body(wording.text_of(message, now))
+        .map_err(SendError::permanent)?;
+    Ok((letter.envelope().clone(), letter.formatted()))
+}
+
+/// One address and nothing else: no name, no list, no line break.
+fn address(text: &str) -> Option<Address> {
+    text.parse().ok().filter(|_| !text.contains(char::is_control))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::delivery::{Channel, SendErrorKind};
+
+    fn written(to: &str) -> Result<(Envelope, Vec<u8>), SendError> {
+        let message =
+            Message::new(Channel::Email, "acme".parse().unwrap(), to, "482913", UnixTime::from_secs(1_000_000_300));
+        let from = mailbox("Acme <no-reply@acme.example>").unwrap();
+        write(&from, &Wording::new(), &message, UnixTime::from_secs(1_000_000_000))
+    }
+
+    #[test]
+    fn a_letter_has_what_a_mail_program_needs_and_says_that_it_is_automatic() {
+        let (envelope, bytes) = written("ada@example.com").unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(envelope.to().iter().map(ToString::to_string).collect::<Vec<_>>(), ["ada@example.com"]);
+        assert_eq!(envelope.from().unwrap().to_string(), "no-reply@acme.example");
+        for line in [
+            "From: Acme <no-reply@acme.example>",
+            "To: ada@example.com",
+            "Subject: Your sign-in code",
+            "Date: Sun, 09 Sep 2001 01:46:40 +0000",
+            "Auto-Submitted: auto-generated",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(text.contains("\r\n\r\n482913 is your code. It is valid for 5 minutes."), "{text}");
+        let id = text.lines().find(|line| line.starts_with("Message-ID: <")).unwrap();
+        assert!(id.ends_with("@acme.example>"), "{id}");
+    }
+
+    #[test]
+    fn what_is_not_one_address_is_refused_for_good() {
+        for bad in [
+            "",
+            "ada",
+            "@example.com",
+            "ada@",
+            "a@b.c, d@e.f",
+            "Ada <ada@example.com>",
+            "ada@example.com\r\nBcc: eve@example.com",
+            "ada@example.com\n",
+            "ada\r\nRCPT TO:<eve@example.com>@example.com",
+            "\"a\r\nb\"@example.com",
+        ] {
+            assert_eq!(written(bad).unwrap_err().kind(), SendErrorKind::Permanent, "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_adds_no_line_and_no_receiver(to in "[ -~\r\n]{0,12}@?[a-z.\r\n:<>,]{0,12}") {
+            if let Ok((envelope, bytes)) = written(&to) {
+                prop_assert_eq!(envelope.to().len(), 1);
+                prop_assert!(!envelope.to()[0].to_string().contains(['\r', '\n']));
+                let text = String::from_utf8(bytes).unwrap();
+                let head = text.split("\r\n\r\n").next().unwrap();
+                let names = head.lines().filter(|line| !line.starts_with(' ')).count();
+                let usual = String::from_utf8(written("ada@example.com").unwrap().1).unwrap();
+                prop_assert_eq!(names, usual.split("\r\n\r\n").next().unwrap().lines().count(), "{}", head);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The way to the server.
+
+use std::{fmt, time::Duration};
+
+use lettre::transport::smtp::{
+    Error,
+    client::{AsyncSmtpConnection, Certificate, CertificateStore, TlsParameters},
+    extension::ClientId,
+};
+use rustls::pki_types::ServerName;
+
+use crate::{
+    delivery::{SendError, SendErrorKind, roots::certificates},
+    error::ConfigError,
+};
+
+/// How long to wait for the answer to QUIT, which nobody needs.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Security {
+    Tls,
+    StartTls,
+    None,
+}
+
+pub(super) struct Server {
+    host: String,
+    pub(super) port: u16,
+    security: Security,
+    tls: TlsParameters,
+    hello: ClientId,
+}
+
+impl Server {
+    pub(super) fn new(host: &str, port: u16, security: Security) -> Result<Self, ConfigError> {
+        if ServerName::try_from(host).is_err() {
+            return Err(ConfigError::new("mail server", host, "must be the name or address of a host"));
+        }
+        let tls = TlsParameters::new(host.to_owned())
+            .map_err(|_| ConfigError::new("mail server", host, "TLS can't be set up"))?;
+        Ok(Self { host: host.to_owned(), port, security, tls, hello: ClientId::default() })
+    }
+
+    pub(super) fn hello_name(&mut self, domain: &str) -> Result<(), ConfigError> {
+        if !matches!(ServerName::try_from(domain), Ok(ServerName::DnsName(_))) {
+            return Err(ConfigError::new("hello name", domain, "must be a domain"));
+        }
+        self.hello = ClientId::Domain(domain.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn roots(&mut self, pem: &[u8]) -> Result<(), ConfigError> {
+        let wrong =
+            |_: Error| ConfigError::new("root certificates", "the given PEM", "has a certificate that can't be read");
+        let mut tls = TlsParameters::builder(self.host.clone()).certificate_store(CertificateStore::None);
+        for certificate in certificates(pem)? {
+            tls = tls.add_root_certificate(Certificate::from_der(certificate.to_vec()).map_err(wrong)?);
+        }
+        self.tls = tls.build().map_err(wrong)?;
+        Ok(())
+    }
+
+    /// A connection that is as safe as was asked for.
+    pub(super) async fn connect(&self) -> Result<AsyncSmtpConnection, Error> {
+        let at = (self.host.as_str(), self.port);
+        let tls = (self.security == Security::Tls).then(|| self.tls.clone());
+        let mut connection = AsyncSmtpConnection::connect_tokio1(at, None, &self.hello, tls, None).await?;
+        if self.security == Security::StartTls {
+            connection.starttls(self.tls.clone(), &self.hello).await?;
+        }
+        Ok(connection)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("security", &self.security)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the server's refusal means for another attempt.
+pub(super) fn error(error: Error) -> SendError {
+    let kind =
+        if error.is_permanent() || error.is_client() { SendErrorKind::Permanent } else { SendErrorKind::Transient };
+    SendError::new(kind, error)
+}

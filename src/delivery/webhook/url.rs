@@ -1,0 +1,65 @@
+//! Where a gateway may be.
+
+use std::net::IpAddr;
+
+use http::Uri;
+
+use crate::error::ConfigError;
+
+/// An absolute URL whose way is safe: `https`, or the loopback interface.
+pub(super) fn parse(text: &str) -> Result<Uri, ConfigError> {
+    // it may have a secret in its path or before its host: no error shows it
+    let wrong = |reason| ConfigError::new("webhook URL", "the given URL", reason);
+    let url: Uri = text.parse().map_err(|_| wrong("must be an absolute https URL"))?;
+    let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else {
+        return Err(wrong("must be an absolute https URL"));
+    };
+    if authority.as_str().contains('@') {
+        return Err(wrong("must have no user and no password in it: the signature says who calls"));
+    }
+    match scheme {
+        "https" => Ok(url),
+        "http" if is_loopback(authority.host()) => Ok(url),
+        _ => Err(wrong("must be https: codes would be readable on the way")),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || literal.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_https_or_the_machine_itself_is_taken() {
+        for good in [
+            "https://gateway.example/otp?x=1",
+            "HTTPS://gateway.example",
+            "http://127.0.0.1:8080/otp",
+            "http://127.9.9.9/",
+            "http://[::1]:80/",
+            "http://localhost/otp",
+        ] {
+            assert!(parse(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "/otp",
+            "gateway.example:443",
+            "http://gateway.example/",
+            "http://10.0.0.1/",
+            "http://127.0.0.1.example/",
+            "http://localhost.example/",
+            "ftp://gateway.example/",
+            "https://user:password@gateway.example/",
+            "https://gateway.example/a b",
+            "file:///etc/passwd",
+        ] {
+            let error = parse(bad).unwrap_err().to_string();
+            assert!(!error.contains("password@"), "{error}");
+        }
+    }
+}

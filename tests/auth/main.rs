@@ -1,0 +1,6 @@
+//! The login service from outside: whole answers to whole requests, as a browser or a program meets them.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+
+mod flow;
+mod world;

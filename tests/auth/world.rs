@@ -1,0 +1,300 @@
+//! A login service with two tenants, two users and four clients, on a clock that stands still; and browsers that use it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{LazyLock, Mutex},
+    time::Duration,
+};
+
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tollgate::{
+    AuthService, Client, ClientTable, CodeChallenge, CodeVerifier, EventLog, Identifier, Limiter, Password,
+    PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, UserId,
+    body::Body,
+    delivery::Outbox,
+    store::{AnyStore, Memory},
+    testing::ManualClock,
+    user::{Contact, EmailAddress, NewUser, PhoneNumber},
+};
+use tower::ServiceExt;
+
+pub(crate) const ISSUER: &str = "https://auth.example";
+pub(crate) const CALLBACK: &str = "https://app.example/callback";
+pub(crate) const ADA: &str = "ada@example.com";
+pub(crate) const ADA_PASSWORD: &str = "correct horse battery staple";
+pub(crate) const ADA_PHONE: &str = "+15555550100";
+pub(crate) const GRACE: &str = "grace@example.com";
+pub(crate) const GRACE_PASSWORD: &str = "compilers are polite";
+pub(crate) const GRACE_PHONE: &str = "+15555550101";
+/// Somebody who has no account.
+pub(crate) const NOBODY: &str = "nobody@example.com";
+
+/// The verifier of all requests here, unless they say otherwise: that of RFC 7636, appendix B.
+pub(crate) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+
+pub(crate) fn challenge() -> String {
+    CodeChallenge::of(&CodeVerifier::parse(VERIFIER).unwrap()).to_string()
+}
+
+pub(crate) struct World {
+    pub(crate) service: AuthService,
+    pub(crate) clock: ManualClock,
+    pub(crate) outbox: Outbox,
+    pub(crate) log: EventLog,
+    pub(crate) users: StoredUsers,
+    pub(crate) sessions: Sessions,
+    pub(crate) store: AnyStore,
+}
+
+/// Of acme: `web` (one step), `mfa` (two steps), `native` (loopback); of globex: `other`.
+pub(crate) fn clients() -> ClientTable {
+    let acme = || "acme".parse::<Tenant>().unwrap();
+    let client = |id: &str, tenant: Tenant| {
+        let client = Client::new(id, tenant).unwrap().scopes("openid profile email").unwrap();
+        client.redirect_uri(CALLBACK).unwrap().origin("https://app.example").unwrap()
+    };
+    let native = Client::new("native", acme()).unwrap().scopes("openid").unwrap();
+    ClientTable::new([
+        client("web", acme()),
+        client("mfa", acme()).policy(Policy::any(2).unwrap()),
+        native.redirect_uri("http://127.0.0.1/callback").unwrap(),
+        client("other", "globex".parse().unwrap()),
+    ])
+    .unwrap()
+}
+
+fn hash(password: &str) -> PasswordHash {
+    static KNOWN: LazyLock<Mutex<BTreeMap<String, PasswordHash>>> = LazyLock::new(Mutex::default);
+    let mut known = KNOWN.lock().unwrap();
+    known
+        .entry(password.to_owned())
+        .or_insert_with(|| {
+            let hashing = Passwords::new().insecure_fast();
+            let password = Password::new(password.to_owned());
+            std::thread::spawn(move || {
+                tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(hashing.hash(password)).unwrap()
+            })
+            .join()
+            .unwrap()
+        })
+        .clone()
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Memory::new(), |service| service).await
+    }
+
+    /// On this store, with these settings more.
+    pub(crate) async fn with(store: impl Into<AnyStore>, more: impl FnOnce(AuthService) -> AuthService) -> Self {
+        Self::on(store.into(), ManualClock::new(), more).await
+    }
+
+    pub(crate) async fn on(store: AnyStore, clock: ManualClock, more: impl FnOnce(AuthService) -> AuthService) -> Self {
+        let (outbox, log) = (Outbox::new(), EventLog::new());
+        let users = StoredUsers::new(store.clone()).clock(clock.clone());
+        people(&users).await;
+        let sessions = Sessions::new(store.clone()).clock(clock.clone());
+        let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
+        let service = AuthService::new(ISSUER, store.clone(), clients(), users.clone())
+            .unwrap()
+            .sms(outbox.clone())
+            .email(outbox.clone())
+            .whatsapp(outbox.clone())
+            .passwords(Passwords::new().insecure_fast())
+            .sessions(sessions.clone())
+            .limiter(limiter)
+            .events(log.clone())
+            .clock(clock.clone());
+        Self { service: more(service), clock, outbox, log, users, sessions, store }
+    }
+
+    pub(crate) fn browser(&self) -> Browser {
+        Browser { service: self.service.clone(), cookies: BTreeMap::new(), address: [192, 0, 2, 1].into() }
+    }
+
+    /// The newest code that went to this address, once it is there.
+    pub(crate) async fn code(&self, to: &str) -> String {
+        for _ in 0..10_000 {
+            if let Some(message) = self.outbox.messages().iter().rev().find(|message| message.to() == to) {
+                return message.code().to_owned();
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("no code went to {to}");
+    }
+
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+async fn people(users: &StoredUsers) {
+    let acme: Tenant = "acme".parse().unwrap();
+    for (id, name, email, phone, password) in
+        [("u-ada", "ada", ADA, ADA_PHONE, ADA_PASSWORD), ("u-grace", "grace", GRACE, GRACE_PHONE, GRACE_PASSWORD)]
+    {
+        let id = UserId::parse(id).unwrap();
+        if users.get(&acme, &id).await.unwrap().is_some() {
+            continue;
+        }
+        let user = NewUser::new(id, Identifier::parse(name).unwrap())
+            .identifier(Identifier::parse(email).unwrap())
+            .password(hash(password))
+            .contact(Contact::Email(EmailAddress::parse(email).unwrap()))
+            .contact(Contact::Phone(PhoneNumber::parse(phone).unwrap()));
+        users.create(&acme, user).await.unwrap();
+    }
+}
+
+/// A browser: it keeps its cookies, and comes from one address.
+#[derive(Clone)]
+pub(crate) struct Browser {
+    service: AuthService,
+    pub(crate) cookies: BTreeMap<String, String>,
+    pub(crate) address: std::net::IpAddr,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn error(&self) -> String {
+        self.json()["error"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What stands in the query of the redirect.
+    pub(crate) fn redirected(&self, name: &str) -> Option<String> {
+        let query = self.header("location").split_once('?')?.1;
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let found = pairs.clone().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+        found.map(|value| percent_encoding::percent_decode_str(&value).decode_utf8().unwrap().into_owned())
+    }
+}
+
+impl Browser {
+    /// Sends a request, and keeps the cookies of the answer.
+    pub(crate) async fn send(&mut self, request: http::request::Builder, body: impl Into<String>) -> Answer {
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut request = request.body(Body::from(body.into())).unwrap();
+        if !cookies.is_empty() {
+            request.headers_mut().insert(header::COOKIE, cookies.join("; ").parse().unwrap());
+        }
+        request.extensions_mut().insert(PeerAddr((self.address, 1234).into()));
+        let response: Response<Body> = self.service.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+        for set in parts.headers.get_all(header::SET_COOKIE) {
+            let (pair, attributes) = set.to_str().unwrap().split_once(';').unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            if attributes.contains("Max-Age=0") {
+                self.cookies.remove(name);
+            } else {
+                self.cookies.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        Answer { status: parts.status, headers: parts.headers, text }
+    }
+
+    pub(crate) async fn post(&mut self, path: &str, body: &Value) -> Answer {
+        let request = Request::post(path).header("content-type", "application/json");
+        self.send(request, body.to_string()).await
+    }
+
+    pub(crate) async fn get(&mut self, target: &str) -> Answer {
+        self.send(Request::builder().method(Method::GET).uri(target).header("accept", "*/*"), "").await
+    }
+
+    /// Begins a login, and gives its id.
+    pub(crate) async fn start(&mut self, client: &str, identifier: &str) -> String {
+        let answer = self.post("/authentication/start", &with(parameters(client), &[("identifier", identifier)])).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()["session_id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn call(&mut self, endpoint: &str, client: &str, id: &str, more: &[(&str, &str)]) -> Answer {
+        let body = with(with(parameters(client), &[("session_id", id)]), more);
+        self.post(&format!("/authentication/{endpoint}"), &body).await
+    }
+
+    pub(crate) async fn password(&mut self, client: &str, id: &str, username: &str, password: &str) -> Answer {
+        let more = [("method", "password"), ("username", username), ("password", password)];
+        self.call("authenticate", client, id, &more).await
+    }
+
+    /// Asks for a code by `sms`, `email` or `whatsapp`.
+    pub(crate) async fn ask(&mut self, client: &str, id: &str, method: &str, address: &str) -> Answer {
+        let field = if method == "email" { "email" } else { "phone_number" };
+        self.call("authenticate", client, id, &[("method", method), (field, address)]).await
+    }
+
+    pub(crate) async fn verify(&mut self, client: &str, id: &str, code: &str) -> Answer {
+        self.call("verify-otp", client, id, &[("otp", code)]).await
+    }
+
+    pub(crate) async fn complete(&mut self, client: &str, id: &str) -> Answer {
+        self.call("complete", client, id, &[]).await
+    }
+
+    pub(crate) async fn status(&mut self, id: &str) -> Answer {
+        self.get(&format!("/authentication/status?session_id={id}")).await
+    }
+
+    pub(crate) async fn authorize(&mut self, client: &str) -> Answer {
+        self.get(&format!("/authorize?{}&state=xyz", query(client))).await
+    }
+}
+
+/// The six parameters of a client, as JSON.
+pub(crate) fn parameters(client: &str) -> Value {
+    json!({
+        "client_id": client,
+        "redirect_uri": redirect_uri(client),
+        "response_type": "code",
+        "scope": "openid",
+        "code_challenge": challenge(),
+        "code_challenge_method": "S256",
+    })
+}
+
+/// The same as a query.
+pub(crate) fn query(client: &str) -> String {
+    let pairs = parameters(client);
+    let encode = |value: &Value| {
+        percent_encoding::utf8_percent_encode(value.as_str().unwrap(), percent_encoding::NON_ALPHANUMERIC).to_string()
+    };
+    pairs
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| format!("{name}={}", encode(value)))
+        .collect::<Vec<_>>()
+        .join("&")
+}
+
+pub(crate) fn redirect_uri(client: &str) -> &'static str {
+    if client == "native" { "http://127.0.0.1:51004/callback" } else { CALLBACK }
+}
+
+/// An object with these members set.
+pub(crate) fn with(mut object: Value, members: &[(&str, &str)]) -> Value {
+    for (name, value) in members {
+        object[*name] = json!(value);
+    }
+    object
+}
