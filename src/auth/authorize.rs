@@ -17,6 +17,7 @@ use crate::{
     event::EventKind,
     form::Form,
     login::{Binding, Call, ClientParameters, Login},
+    policy::Plan,
     secret::Secret,
     store::{StoreError, StoreErrorKind},
 };
@@ -157,7 +158,8 @@ async fn hand_out(
     carried: &[Carried<'_>],
 ) -> Result<Option<Response<Body>>, StoreError> {
     let Some((cookie, login)) = newest_completed(visit, asked, binding, carried).await? else { return Ok(None) };
-    let Some(grant) = Grant::of(&login) else { return Ok(None) };
+    let demanded = demanded(visit, asked, &login);
+    let Some(grant) = Grant::of(&login, demanded.as_ref().and_then(Plan::acr)) else { return Ok(None) };
     let running = visit.inner.running();
     let keyed = visit.inner.keyed().await?;
     // the account may have been closed since its steps were proved
@@ -169,7 +171,7 @@ async fn hand_out(
     let code = Secret::generate();
     // first the login is spent, then the code exists: what fails in between costs a login and never gives two codes
     let spent = running.logins.step(&cookie.digest, &Call::Consume(&code.digest())).await?;
-    if !spent.is_some_and(|moved| moved.answer.is_ok()) {
+    if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(None);
     }
     running.codes.issue(&code.digest(), &grant).await?;
@@ -199,7 +201,7 @@ async fn newest_completed<'c>(
         let answers = login.is_completed(logins.now())
             && login.binding == *binding
             && cookie.name == visit.inner.config.cookies.name_of(&login.id)
-            && is_enough(visit, asked, &login);
+            && demanded(visit, asked, &login).is_some_and(|plan| plan.is_met_by(login.proved()));
         if answers && newest.as_ref().is_none_or(|(_, other)| other.began < login.began) {
             newest = Some((cookie, login));
         }
@@ -207,13 +209,11 @@ async fn newest_completed<'c>(
     Ok(newest)
 }
 
-/// Whether what was proved meets what this request demands, which may be more than what the login began with.
-fn is_enough(visit: &Visit<'_>, asked: &Asked<'_>, login: &Login) -> bool {
+/// What this request demands, which may be more than what the login began with.
+fn demanded(visit: &Visit<'_>, asked: &Asked<'_>, login: &Login) -> Option<Plan> {
     let acr_values = asked.query.value("acr_values");
     let policies = &visit.inner.config.policies;
-    policies
-        .plan(&login.tenant, asked.to.client.demands(), acr_values, visit.inner.enabled())
-        .is_ok_and(|plan| plan.is_met_by(login.proved()) || plan == login.plan)
+    policies.plan(&login.tenant, asked.to.client.demands(), acr_values, visit.inner.enabled()).ok()
 }
 
 /// To the login page, with the query as it came.

@@ -35,8 +35,8 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// What a login that is done stands for; `None` if nobody proved anything.
-    pub(super) fn of(login: &Login) -> Option<Self> {
+    /// What a login that is done stands for, at the level that the request asked for; `None` if nobody proved anything.
+    pub(super) fn of(login: &Login, acr: Option<&str>) -> Option<Self> {
         let (_, last) = login.proved.last()?;
         Some(Self {
             binding: login.binding.clone(),
@@ -44,7 +44,7 @@ impl Grant {
             user: login.user.clone()?,
             login: login.id,
             auth_time: UnixTime::from_nanos(*last).as_secs(),
-            acr: login.plan.acr().map(str::to_owned),
+            acr: acr.map(str::to_owned),
             methods: login.proved(),
         })
     }

@@ -59,10 +59,26 @@ impl Guard {
     pub(super) async fn count_silently(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
         self.throttles
             .update(Some(tried.tenant), tried.silent(keyed).as_bytes(), |row, now| {
-                let (next, open) = row.copied().unwrap_or_default().counted_silently();
-                Change::Put(next, Throttle::forgotten_at(now), open)
+                match row.copied().unwrap_or_default().counted_silently() {
+                    Some(next) => Change::Put(next, Throttle::forgotten_at(now), true),
+                    // further tries don't put off its end
+                    None => Change::Keep(false),
+                }
             })
             .await
+    }
+
+    /// Takes back a try that could not be checked.
+    pub(super) async fn uncount(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<(), StoreError> {
+        for row in [tried.visible(keyed), tried.silent(keyed)] {
+            self.throttles
+                .update(Some(tried.tenant), row.as_bytes(), |row, now| match row {
+                    Some(row) => Change::Put(row.uncounted(), Throttle::forgotten_at(now), ()),
+                    None => Change::Keep(()),
+                })
+                .await?;
+        }
+        Ok(())
     }
 
     /// Forgets the failures, for the try was right.
@@ -79,7 +95,7 @@ impl Guard {
         keyed: &Keyed,
     ) -> Result<Result<(), TooSoon>, StoreError> {
         let pair = keyed.hash("requested", [identifier, tried.submitted.as_bytes()]);
-        self.one_more(tried, &pair).await
+        self.one_more(tried, &pair, Allowance::of(tried.method)).await
     }
 
     /// Counts a message that really goes out to this address, and says whether it may: which the caller does not see.
@@ -88,11 +104,16 @@ impl Guard {
             Some(_) => keyed.hash("sent", [tried.submitted.as_bytes()]),
             None => keyed.hash("not sent", [tried.submitted.as_bytes()]),
         };
-        Ok(!matches!(self.one_more(tried, &row).await?, Err(TooSoon::Spent(_))))
+        // by several names of one account messages may be asked for close together
+        Ok(self.one_more(tried, &row, Allowance::of(tried.method).without_cool_down()).await?.is_ok())
     }
 
-    async fn one_more(&self, tried: Tried<'_>, id: &Digest) -> Result<Result<(), TooSoon>, StoreError> {
-        let allowance = Allowance::of(tried.method);
+    async fn one_more(
+        &self,
+        tried: Tried<'_>,
+        id: &Digest,
+        allowance: Allowance,
+    ) -> Result<Result<(), TooSoon>, StoreError> {
         self.sends
             .update(Some(tried.tenant), id.as_bytes(), |row, now| {
                 let sends = row.cloned().unwrap_or_default();

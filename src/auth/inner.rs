@@ -142,7 +142,7 @@ impl Running {
             guard: Guard::new(store, clock),
             sessions,
             gate: RateLimitGate::new(nobody, limiter),
-            share: config.share.clone().map(|quota| {
+            share: config.share.map(|quota| {
                 let share = with_clock(Limiter::memory(Quotas::new(quota)), config);
                 RateLimitGate::new(nobody, share)
             }),

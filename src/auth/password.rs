@@ -1,13 +1,10 @@
 //! The method `password`.
 
+use std::mem::take;
+
 use http::Response;
 
-use super::{
-    guard::Tried,
-    problem::{Code, Problem},
-    step::Entered,
-    visit::Visit,
-};
+use super::{guard::Tried, problem::Problem, step::Entered, visit::Visit};
 use crate::{
     body::Body,
     event::EventKind,
@@ -23,13 +20,12 @@ const METHOD: Method = Method::Password;
 /// One path for everybody: who is unknown, disabled, has no password, or is somebody else than the login was begun for is
 /// looked up as often, counted as often, and checked against a hash of the same cost that nothing matches.
 pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
-    let (username, typed) = match (entered.fields.username.take(), entered.fields.password.take()) {
+    let (username, mut typed) = match (entered.fields.username.take(), entered.fields.password.take()) {
         (Some(username), Some(typed)) if !typed.0.is_empty() => (username, typed),
         (None, _) => return Err(Problem::invalid("username is missing")),
         (Some(_), _) => return Err(Problem::invalid("password is missing")),
     };
     let username = Identifier::parse(&username).map_err(|_| Problem::invalid("username is malformed"))?;
-    entered.foresee(visit, &Call::Try(METHOD))?;
 
     let keyed = visit.inner.keyed().await?;
     let tenant = entered.login.tenant.clone();
@@ -51,12 +47,13 @@ pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
         visit.inner.journal().tally_login(EventKind::LoginCeiling, &entered.login, Some(METHOD), keyed);
     }
     let stored = account.as_ref().and_then(|account| account.password_hash()).filter(|_| below_ceiling).cloned();
-    let verdict =
-        visit.inner.config.passwords.verify(Password::new(std::mem::take(&mut *{ typed }.0)), stored.clone()).await;
-    let verdict = verdict.map_err(|_| {
-        Problem::new(Code::TemporarilyUnavailable, "this can't be done right now")
-            .retry_in(std::time::Duration::from_secs(1))
-    })?;
+    let verdict = visit.inner.config.passwords.verify(Password::new(take(&mut *typed.0)), stored.clone()).await;
+    let Ok(verdict) = verdict else {
+        guard.uncount(tried, keyed).await?;
+        visit.inner.running().failures.refund(spend);
+        entered.step(visit, &Call::TakeBack).await?;
+        return Err(Problem::unavailable());
+    };
 
     let proved = match (&verdict, &id) {
         (Verdict::Right { .. }, Some(user)) => Some(user),

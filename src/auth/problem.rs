@@ -48,6 +48,7 @@ pub(super) enum Code {
 }
 
 impl Code {
+    #[cfg(test)]
     pub(super) const ALL: &'static [Self] = &[
         Self::InvalidRequest,
         Self::UnsupportedResponseType,
@@ -153,6 +154,10 @@ impl Problem {
         Self::new(Code::InvalidRequest, detail)
     }
 
+    pub(super) fn unavailable() -> Self {
+        Self::new(Code::TemporarilyUnavailable, "this can't be done right now").retry_in(Duration::from_secs(1))
+    }
+
     /// Shows how the login stands.
     pub(super) fn of(mut self, view: View) -> Self {
         self.view = Some(view);
@@ -243,7 +248,7 @@ struct Document {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         crate::trace::warning!("a login can't go on: {error}");
-        Self::new(Code::TemporarilyUnavailable, "this can't be done right now").retry_in(Duration::from_secs(1))
+        Self::unavailable()
     }
 }
 

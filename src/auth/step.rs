@@ -68,10 +68,14 @@ pub(super) async fn step(visit: &mut Visit<'_>, route: Route, fields: Fields) ->
     if route == Route::VerifyOtp {
         return otp::verify(visit, entered).await;
     }
-    match entered.method()? {
+    let method = entered.method()?;
+    if matches!(method, Method::Sso | Method::Passkey) {
+        return Err(entered.unsupported(visit));
+    }
+    entered.foresee(visit, &Call::Try(method))?;
+    match method {
         Method::Password => password::authenticate(visit, entered).await,
-        method @ (Method::Sms | Method::Email | Method::Whatsapp) => otp::send(visit, entered, method).await,
-        Method::Sso | Method::Passkey => Err(entered.unsupported(visit)),
+        _ => otp::send(visit, entered, method).await,
     }
 }
 

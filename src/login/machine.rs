@@ -18,6 +18,8 @@ pub(crate) enum Call<'a> {
     Try(Method),
     /// It was checked; whose it is, if it was right.
     Settle(Method, Option<&'a UserId>),
+    /// It could not be checked: as if it had not been tried.
+    TakeBack,
     /// A code goes out, which closes the one before.
     Open(&'a OpenCode),
     /// A code comes back; who may be proved by it, if anybody.
@@ -71,6 +73,7 @@ pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
 
         (_, Call::Verify { .. }) if login.open.is_none() => denied(Denied::NoPendingChallenge),
         _ if login.remaining() == 0 => denied(Denied::NoStepRemaining),
+        (_, Call::TakeBack) => to(login, now, |next| next.failures = next.failures.saturating_sub(1)),
         (_, Call::Try(method) | Call::Settle(method, _) | Call::Open(OpenCode { method, .. }))
             if !login.plan.allows(proved, *method) =>
         {

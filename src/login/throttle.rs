@@ -37,10 +37,14 @@ impl Throttle {
         Ok(Self { failures, open_at: (now + wait_after(failures)).as_nanos() })
     }
 
-    /// Counts a try, and says whether it is one of the first hundred: the ceiling of an account, which shows no wait.
-    pub(crate) fn counted_silently(self) -> (Self, bool) {
-        let failures = self.failures.saturating_add(1);
-        (Self { failures: failures.min(MOST + 1), open_at: 0 }, failures <= MOST)
+    /// Counts a try, if it is one of the first hundred: the ceiling of an account, which shows no wait.
+    pub(crate) fn counted_silently(self) -> Option<Self> {
+        (self.failures < MOST).then(|| Self { failures: self.failures + 1, open_at: 0 })
+    }
+
+    /// Takes back a try that was counted, for nobody could tell whether it was right.
+    pub(crate) fn uncounted(self) -> Self {
+        Self { failures: self.failures.saturating_sub(1), open_at: 0 }
     }
 
     /// When a count of this moment may be forgotten.
@@ -81,9 +85,9 @@ mod tests {
     fn c058_an_account_takes_a_hundred_failures_and_then_no_more() {
         let mut throttle = Throttle::default();
         for failure in 1..=200 {
-            let (next, open) = throttle.counted_silently();
-            assert_eq!(open, failure <= 100, "{failure}");
-            throttle = next;
+            let next = throttle.counted_silently();
+            assert_eq!(next.is_some(), failure <= 100, "{failure}");
+            throttle = next.unwrap_or(throttle);
         }
     }
 

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod flow;
+#[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
