@@ -38,7 +38,7 @@ impl OtpSender for Outbox {
         let (channel, to, code) = (message.channel().as_str(), message.to(), message.code());
         // whoever started the server may have closed its output
         let _ = writeln!(io::stdout(), "{channel} to {to}: {code}");
-        let at = self.clock.unix(self.clock.now()).as_secs();
+        let at = self.clock.unix(self.clock.now()).as_millis();
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         if messages.len() == MOST {
             messages.pop_front();
