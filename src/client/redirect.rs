@@ -129,7 +129,7 @@ fn check(uri: &str, localhost: bool) -> Result<Option<Loopback>, &'static str> {
         (_, Some(_), Some((_, None))) => None,
         _ => return Err("after a private scheme there must be a path, or a plain host without a port"),
     };
-    if path.bytes().any(|byte| matches!(byte, b'[' | b']')) {
+    if path.contains(['[', ']']) || query.is_some_and(|query| query.contains(['[', ']'])) {
         return Err("has a character that a URI can't have");
     }
     check_path(path)?;
