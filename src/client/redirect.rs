@@ -200,9 +200,10 @@ impl RequestedRedirect {
     pub fn answer(&self, params: &[(&str, &str)]) -> String {
         let mut uri = self.0.clone();
         for (name, value) in params {
-            match uri.find('?') {
+            match uri.split_once('?') {
                 None => uri.push('?'),
-                Some(_) if uri.ends_with(['?', '&']) => {}
+                // a later question mark belongs to a value
+                Some((_, query)) if query.is_empty() || query.ends_with('&') => {}
                 Some(_) => uri.push('&'),
             }
             uri.push_str(&form::encode(name));
@@ -566,6 +567,8 @@ mod tests {
             ("https://app.example/cb?a=%7e+1&b", "https://app.example/cb?a=%7e+1&b&"),
             ("https://app.example/cb?a=1&", "https://app.example/cb?a=1&"),
             ("https://app.example/cb?a=1&a=2?c", "https://app.example/cb?a=1&a=2?c&"),
+            ("https://app.example/cb?a=1?", "https://app.example/cb?a=1?&"),
+            ("https://app.example/cb??", "https://app.example/cb??&"),
             ("com.example.app:/cb", "com.example.app:/cb?"),
         ] {
             assert_eq!(answer(requested, &params), format!("{expected}{added}"));
@@ -610,7 +613,7 @@ mod tests {
         prop_oneof![
             "(https|http|com\\.example)://?[a-z0-9.@:\\[\\]]{0,12}[/a-z%.?&=#;2e]{0,16}",
             "http://(127\\.0\\.0\\.1|\\[::1\\])(:[0-9]{1,5})?(/[a-c%2]{0,4}){0,3}(\\?[a-c=&]{0,6})?",
-            "https://app\\.example(/[a-c]{0,4}){0,3}(\\?[a-c=&+]{0,6})?",
+            "https://app\\.example(/[a-c]{0,4}){0,3}(\\?[a-c=&+?]{0,6})?",
             any::<String>(),
         ]
     }
