@@ -45,7 +45,7 @@ impl Policy {
         if policy.slots.iter().any(|slot| slot.is_empty()) {
             return error("has a slot without a method");
         }
-        if !MethodSet::ALL.distinct_subsets().any(|set| policy.is_met_by(set)) {
+        if !MethodSet::ALL.distinct_subsets().any(|set| policy.is_filled_by(set)) {
             return error("can't be met by methods that prove different things");
         }
         Ok(policy)
@@ -64,7 +64,12 @@ impl Policy {
 
     /// Whether some of these methods, no two of one factor class, fill all slots.
     pub fn is_met_by(&self, proved: MethodSet) -> bool {
-        proved.distinct_subsets().filter(|set| set.len() == self.steps()).any(|set| fills(set, &self.slots))
+        proved.distinct_subsets().any(|set| self.is_filled_by(set))
+    }
+
+    /// As [`is_met_by`](Self::is_met_by), for methods that are known to prove different things.
+    pub(super) fn is_filled_by(&self, distinct: MethodSet) -> bool {
+        fills(distinct, &self.slots)
     }
 
     pub(super) fn sets(&self) -> &[MethodSet] {
