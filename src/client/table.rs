@@ -62,7 +62,6 @@ impl ClientTable {
 
     /// Reads them from TOML.
     #[cfg(feature = "toml")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "toml")))]
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Self::new(file::from_toml(text)?)
     }

@@ -65,7 +65,6 @@ impl Policies {
 
     /// Reads them from TOML.
     #[cfg(feature = "toml")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "toml")))]
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         file::from_toml(text)
     }
