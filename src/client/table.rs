@@ -85,6 +85,10 @@ impl Clients for ClientTable {
     async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
         Ok(self.0.origins.contains(origin))
     }
+
+    fn listed(&self) -> Vec<Arc<Client>> {
+        self.iter().cloned().collect()
+    }
 }
 
 #[cfg(test)]
