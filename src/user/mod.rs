@@ -57,14 +57,18 @@ mod account;
 mod email;
 mod error;
 mod identifier;
+#[cfg(test)]
+mod model;
 mod names;
 mod new;
 mod phone;
+#[cfg(test)]
+mod races;
 mod row;
 mod stored;
 mod users;
 
-#[cfg_attr(not(test), allow(unused_imports, reason = "what its users need, before all of them stand"))]
+#[allow(unused_imports, reason = "what its users need, before all of them stand")]
 pub(crate) use self::users::AnyUsers;
 pub use self::{
     account::{Account, Contact},
