@@ -252,6 +252,17 @@ impl Door {
         self.opened.notify_all();
     }
 
+    /// Opens it at the end, so that a test that fails does not wait for ever.
+    fn at_last(self: &Arc<Self>) -> impl Drop + use<> {
+        struct AtLast(Arc<Door>);
+        impl Drop for AtLast {
+            fn drop(&mut self) {
+                self.0.open();
+            }
+        }
+        AtLast(Arc::clone(self))
+    }
+
     async fn until(&self, counter: &AtomicUsize, count: usize) {
         while counter.load(SeqCst) < count {
             tokio::task::yield_now().await;
@@ -262,6 +273,7 @@ impl Door {
 #[tokio::test]
 async fn c049_only_so_many_run_at_once_off_the_async_threads_and_only_so_many_wait() {
     let door = Arc::new(Door::default());
+    let _opened = door.at_last();
     let passwords = door.behind(Passwords::new().concurrency(2).unwrap().waiting(3).unwrap());
     let check = || {
         let passwords = passwords.clone();
@@ -284,6 +296,7 @@ async fn c049_only_so_many_run_at_once_off_the_async_threads_and_only_so_many_wa
 #[tokio::test]
 async fn c049_a_caller_that_is_gone_neither_frees_the_turn_of_its_job_nor_keeps_it() {
     let door = Arc::new(Door::default());
+    let _opened = door.at_last();
     let passwords = door.behind(Passwords::new().concurrency(1).unwrap().waiting(1).unwrap());
     let other = passwords.clone();
     let begun = tokio::spawn(async move { other.verify(Password::new("a"), None).await });

@@ -150,7 +150,8 @@ proptest! {
         for (number, id) in [(2, 0), (3, 2)] {
             let name = Name::of(&name(number));
             let (acme, owner) = (acme(), Owner(user(id)));
-            block_on(plain.names.insert(Some(&acme), name.as_bytes(), &owner, FOREVER)).unwrap();
+            let outcome = block_on(plain.names.insert(Some(&acme), name.as_bytes(), &owner, FOREVER)).unwrap();
+            assert!(matches!(outcome, Outcome::Done(_)));
         }
         let mut running: Vec<_> = calls.iter().map(|(id, call)| Some(start(&slow, *id, call.clone()))).collect();
         let mut given: Vec<(usize, usize)> = Vec::new();
