@@ -163,7 +163,7 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes the value, whatever it is.
-    #[cfg(feature = "login")]
+    #[cfg(any(feature = "login", test, feature = "test-util"))]
     pub(crate) async fn remove(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<(), StoreError> {
         let key = self.key(tenant, id)?;
         self.store.take(&key).await.map(|_| ())
