@@ -146,8 +146,8 @@ impl Running {
                 let share = with_clock(Limiter::memory(Quotas::new(quota)), config);
                 RateLimitGate::new(nobody, share)
             }),
-            failures: per_minute(FAILURES_OF_AN_ADDRESS, config),
-            starts: per_minute(STARTS_OF_AN_IDENTIFIER, config),
+            failures: strangers(FAILURES_OF_AN_ADDRESS, config),
+            starts: strangers(STARTS_OF_AN_IDENTIFIER, config),
             queue,
             journal,
             keyed: OnceCell::new(),
@@ -163,6 +163,12 @@ fn nobody(_: Head<'_>) -> Result<Option<Tenant>, TenantError> {
 #[expect(clippy::expect_used, reason = "the numbers stand above")]
 fn per_minute(limit: u32, config: &Config) -> Limiter {
     with_clock(Limiter::memory(Quotas::new(Quota::per_minute(limit).expect("a good quota"))), config)
+}
+
+/// Of those whom anybody can invent, who share buckets beyond so many.
+#[expect(clippy::expect_used, reason = "nobody else has it yet, and the number stands here")]
+fn strangers(limit: u32, config: &Config) -> Limiter {
+    per_minute(limit, config).max_tenants(100_000).expect("a good number")
 }
 
 #[expect(clippy::expect_used, reason = "nobody else has it yet")]

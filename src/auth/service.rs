@@ -198,10 +198,17 @@ impl AuthService {
         Ok(self.set(|config| config.cookies = LoginCookies { loopback: true }))
     }
 
-    /// Whether every login that the policies lead to can be met by the methods that are enabled; to be asked when all is
-    /// set. A login that can't be met is refused with `access_denied`.
+    /// Whether every login that the policies and the listed clients lead to can be met by the methods that are enabled;
+    /// to be asked when all is set. A login that can't be met is refused with `access_denied`.
     pub fn check(self) -> Result<Self, ConfigError> {
-        self.0.config.policies.check(self.0.enabled())?;
+        let (policies, enabled) = (&self.0.config.policies, self.0.enabled());
+        policies.check(enabled)?;
+        for client in self.0.config.clients.listed() {
+            if policies.plan(client.tenant(), client.demands(), None, enabled).is_err() {
+                let reason = policies.explain(client.tenant(), client.demands(), None, enabled).to_string();
+                return Err(ConfigError::new("client", client.id(), reason.replace('\n', " ")));
+            }
+        }
         Ok(self)
     }
 

@@ -20,6 +20,8 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
+use crate::openapi;
+
 pub(crate) const ISSUER: &str = "https://auth.example";
 pub(crate) const CALLBACK: &str = "https://app.example/callback";
 pub(crate) const ADA: &str = "ada@example.com";
@@ -196,6 +198,7 @@ impl Browser {
             request.headers_mut().insert(header::COOKIE, cookies.join("; ").parse().unwrap());
         }
         request.extensions_mut().insert(PeerAddr((self.address, 1234).into()));
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response: Response<Body> = self.service.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
@@ -208,7 +211,9 @@ impl Browser {
                 self.cookies.insert(name.to_owned(), value.to_owned());
             }
         }
-        Answer { status: parts.status, headers: parts.headers, text }
+        let answer = Answer { status: parts.status, headers: parts.headers, text };
+        openapi::check(&method, &path, &answer);
+        answer
     }
 
     pub(crate) async fn post(&mut self, path: &str, body: &Value) -> Answer {
