@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, header};
@@ -37,15 +37,22 @@ pub(crate) struct Answer {
 impl Browser {
     /// Over HTTP/1.1, for the server at this origin.
     pub(crate) fn new(origin: &str, base: &'static str) -> Self {
-        Self::with(origin, base, false)
+        Self::with(origin, base, false, None)
     }
 
     pub(crate) fn http2(origin: &str, base: &'static str) -> Self {
-        Self::with(origin, base, true)
+        Self::with(origin, base, true, None)
     }
 
-    fn with(origin: &str, base: &'static str, http2: bool) -> Self {
-        let client = Client::builder(TokioExecutor::new()).http2_only(http2).build_http();
+    /// Over HTTP/1.1, from this address of the machine.
+    pub(crate) fn from_address(origin: &str, base: &'static str, from: IpAddr) -> Self {
+        Self::with(origin, base, false, Some(from))
+    }
+
+    fn with(origin: &str, base: &'static str, http2: bool, from: Option<IpAddr>) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_local_address(from);
+        let client = Client::builder(TokioExecutor::new()).http2_only(http2).build(connector);
         Self { client, origin: origin.to_owned(), base, cookies: BTreeMap::new() }
     }
 
