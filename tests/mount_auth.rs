@@ -3,12 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod browser;
+mod served;
 mod wire;
 
-use std::net::SocketAddr;
-
 use axum::Router;
-use browser::{Browser, Registered};
+use browser::Browser;
 use http::Request;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -18,87 +17,28 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use serde_json::json;
-use tokio::{
-    net::TcpListener,
-    task::{JoinHandle, JoinSet},
-};
-use tollgate::{
-    AuthService, Client, ClientTable, Identifier, Limiter, Password, Passwords, PeerAddr, Quota, Quotas, StoredUsers,
-    Tenant, UserId,
-    store::{AnyStore, Memory},
-    user::NewUser,
-};
+use served::{PASSWORD, Running, WEB, axum, listen, service};
+use tokio::task::JoinSet;
+use tollgate::{AuthService, PeerAddr};
 use tonic::service::Routes;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncServiceLayer};
 use wire::{Wire, body, header, status};
 
-const PASSWORD: &str = "correct horse battery staple";
-const WEB: Registered<'_> = Registered { id: "web", redirect_uri: "http://127.0.0.1:51004/callback" };
-
 // ---- servers
 
-/// A server on a port of its own, which ends with this value.
-struct Running {
-    address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
+/// The whole login over HTTP/1.1 and over HTTP/2.
+async fn logs_in(server: &Running, base: &'static str) {
+    for mut browser in [Browser::new(&server.origin(), base), Browser::http2(&server.origin(), base)] {
+        let code = browser.log_in(&WEB, "ada", PASSWORD).await;
+        assert_eq!(code.len(), 43);
+        assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["session"]);
     }
-}
-
-impl Running {
-    fn origin(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    /// The whole login over HTTP/1.1 and over HTTP/2.
-    async fn logs_in(&self, base: &'static str) {
-        for mut browser in [Browser::new(&self.origin(), base), Browser::http2(&self.origin(), base)] {
-            let code = browser.log_in(&WEB, "ada", PASSWORD).await;
-            assert_eq!(code.len(), 43);
-            assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["session"]);
-        }
-    }
-}
-
-/// The service of this issuer, with users of this many names.
-async fn service(issuer: &str, users: usize) -> AuthService {
-    let (acme, store) = (Tenant::parse("acme").unwrap(), AnyStore::from(Memory::new()));
-    let (people, passwords) = (StoredUsers::new(store.clone()), Passwords::new().insecure_fast());
-    let hash = passwords.hash(Password::new(PASSWORD)).await.unwrap();
-    for name in ["ada".to_owned()].into_iter().chain((1..users).map(|number| format!("user{number}"))) {
-        let (id, identifier) = (UserId::parse(&format!("u-{name}")).unwrap(), Identifier::parse(&name).unwrap());
-        people.create(&acme, NewUser::new(id, identifier).password(hash.clone())).await.unwrap();
-    }
-    let web = Client::new("web", acme).unwrap().redirect_uri("http://127.0.0.1/callback").unwrap();
-    let clients = ClientTable::new([web.scopes("openid").unwrap()]).unwrap();
-    AuthService::new(issuer, store, clients, people)
-        .unwrap()
-        .passwords(passwords)
-        .limiter(Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())))
-        .insecure_loopback()
-        .unwrap()
-}
-
-async fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    (listener, address)
-}
-
-async fn axum(base: &str, users: usize, mount: impl FnOnce(AuthService) -> Router) -> Running {
-    let (listener, address) = listen().await;
-    let app = mount(service(&format!("http://{address}{base}"), users).await);
-    Running { address, task: tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }) }
 }
 
 async fn hyper(base: &str) -> Running {
     let (listener, address) = listen().await;
-    let auth = service(&format!("http://{address}{base}"), 1).await;
+    let auth = service(&format!("http://{address}{base}"), []).await;
     let task = tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {
             let auth = auth.clone().map_request(move |mut request: Request<Incoming>| {
@@ -118,13 +58,13 @@ async fn hyper(base: &str) -> Running {
 
 #[tokio::test]
 async fn axum_with_the_path_of_the_issuer_stripped() {
-    axum("/auth", 1, |auth| Router::new().nest_service("/auth", auth)).await.logs_in("/auth").await;
+    logs_in(&axum("/auth", [], |auth| Router::new().nest_service("/auth", auth)).await, "/auth").await;
 }
 
 #[tokio::test]
 async fn axum_with_the_path_of_the_issuer_left_on() {
     let mount = |auth| Router::new().route_service("/a/b/{*rest}", auth);
-    axum("/a/b", 1, mount).await.logs_in("/a/b").await;
+    logs_in(&axum("/a/b", [], mount).await, "/a/b").await;
 }
 
 #[tokio::test]
@@ -135,24 +75,24 @@ async fn axum_at_the_root_beside_other_routes() {
             .route_service("/authorize", auth.clone())
             .route_service("/authentication/{*rest}", auth)
     };
-    axum("", 1, mount).await.logs_in("").await;
+    logs_in(&axum("", [], mount).await, "").await;
 }
 
 #[tokio::test]
 async fn axum_as_the_fallback() {
-    axum("", 1, |auth| Router::new().fallback_service(auth)).await.logs_in("").await;
+    logs_in(&axum("", [], |auth| Router::new().fallback_service(auth)).await, "").await;
 }
 
 #[tokio::test]
 async fn hyper_with_the_path_of_the_issuer_and_without_one() {
-    hyper("").await.logs_in("").await;
-    hyper("/auth").await.logs_in("/auth").await;
+    logs_in(&hyper("").await, "").await;
+    logs_in(&hyper("/auth").await, "/auth").await;
 }
 
 #[tokio::test]
 async fn tonic_beside_a_grpc_service() {
     let (listener, address) = listen().await;
-    let auth = service(&format!("http://{address}/auth"), 1).await;
+    let auth = service(&format!("http://{address}/auth"), []).await;
     let (_reporter, health) = tonic_health::server::health_reporter();
     let routes = Routes::from(Routes::new(health).into_axum_router().nest_service("/auth", auth));
     let incoming = tonic::transport::server::TcpIncoming::from(listener);
@@ -160,7 +100,7 @@ async fn tonic_beside_a_grpc_service() {
     let server = server.serve_with_incoming(incoming);
     let running = Running { address, task: tokio::spawn(async move { server.await.unwrap() }) };
 
-    running.logs_in("/auth").await;
+    logs_in(&running, "/auth").await;
     let endpoint = tonic::transport::Endpoint::from_shared(running.origin()).unwrap();
     let mut health = HealthClient::new(endpoint.connect().await.unwrap());
     assert!(health.check(HealthCheckRequest::default()).await.is_ok());
@@ -177,7 +117,7 @@ async fn behind_layers_that_box_what_they_pass_on() {
             .service(auth);
         Router::new().nest_service("/auth", stack)
     };
-    axum("/auth", 1, mount).await.logs_in("/auth").await;
+    logs_in(&axum("/auth", [], mount).await, "/auth").await;
 }
 
 // ---- on the wire
@@ -227,7 +167,9 @@ async fn a_body_that_is_too_long_is_a_413_and_other_connections_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_logins_at_once_end_with_fifty_codes() {
-    let server = axum("/auth", 50, |auth| Router::new().nest_service("/auth", auth)).await;
+    let server =
+        axum("/auth", (1..50).map(|number| format!("user{number}")), |auth| Router::new().nest_service("/auth", auth))
+            .await;
     let mut logins = JoinSet::new();
     for number in 0..50 {
         let origin = server.origin();
