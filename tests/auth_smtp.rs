@@ -29,7 +29,7 @@ use tokio::{
     process::{Child, ChildStdout, Command},
     time::timeout,
 };
-use tollgate::delivery::Smtp;
+use tollgate::delivery::{Channel, Queue, Smtp};
 
 struct MailServer {
     /// Dies with this.
@@ -106,7 +106,9 @@ async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
     let Some((mut mail, port)) = MailServer::start().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(port);
     let others = ["grace".to_owned()];
-    let server = served::axum("", others, |auth| Router::new().fallback_service(auth.email(smtp))).await;
+    // one after the other, so that a letter too many would be the first
+    let queue = Queue::new().workers(1).unwrap().lane(Channel::Email, smtp);
+    let server = served::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue))).await;
     let mut browser = Browser::new(&server.origin(), "");
     // nobody's mailbox, somebody else's, and that of a name without an account; then the right one
     for (name, to) in [("ada", "eve"), ("ada", "grace"), ("nobody", "nobody"), ("ada", "ada")] {
