@@ -27,9 +27,14 @@ use services::{missing, program};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
+    sync::mpsc,
     time::timeout,
 };
-use tollgate::delivery::{Channel, Queue, Smtp};
+use tollgate::{
+    AuthService, EventLog,
+    delivery::{Channel, Queue, Smtp, Undelivered},
+    event::{EventKind, Query},
+};
 
 struct MailServer {
     /// Dies with this.
@@ -119,4 +124,25 @@ async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
     }
     // the only letter that there is
     mail.code("ada@example.com").await;
+}
+
+#[tokio::test]
+async fn a_letter_that_is_refused_is_an_event_and_told_to_whoever_asked_to_be_told() {
+    let Some((_mail, port)) = MailServer::start().await else { return };
+    let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(port);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let queue = Queue::new().lane(Channel::Email, smtp).on_undelivered(move |message, why| {
+        tell.send((message.to().to_owned(), why)).unwrap();
+    });
+    let (others, log) = (["refused".to_owned()], EventLog::new());
+    let events = log.clone();
+    let mount = |auth: AuthService| Router::new().fallback_service(auth.delivery(queue).events(events));
+    let server = served::axum("", others, mount).await;
+    let mut browser = Browser::new(&server.origin(), "");
+    let id = browser.start(&WEB, "refused").await;
+    let ask = json!({ "session_id": id, "method": "email", "email": "refused@example.com" });
+    assert_eq!(browser.call("authenticate", &WEB, ask).await.status, 200);
+    let report = timeout(Duration::from_secs(60), told.recv()).await.expect("nobody is told").unwrap();
+    assert_eq!(report, ("refused@example.com".to_owned(), Undelivered::Refused));
+    assert_eq!(log.read(&Query::new().kind(EventKind::OtpUndelivered)).events.len(), 1);
 }
