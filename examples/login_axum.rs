@@ -12,10 +12,9 @@ use std::{error::Error, net::SocketAddr};
 use axum::{Router, extract::ConnectInfo, routing::get};
 use tokio::net::TcpListener;
 use tollgate::{
-    ApiKeys, AuthService, Client, ClientIp, ClientTable, Head, Identifier, Limiter, Password, Passwords, Quota, Quotas,
-    RateLimitLayer, Session, SessionLayer, Sessions, StoredUsers, Tenant, UserId,
+    ApiKeys, AuthService, Client, ClientIp, ClientTable, Head, Identifier, Limiter, NewUser, Password, Passwords,
+    Quota, Quotas, RateLimitLayer, Session, SessionLayer, Sessions, StoredUsers, Tenant, UserId,
     store::{AnyStore, Memory},
-    user::NewUser,
 };
 
 #[tokio::main]

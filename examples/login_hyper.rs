@@ -19,11 +19,11 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, Client, ClientTable, Identifier, PeerAddr, Quota, StoredUsers, Tenant, UserId,
+    AuthService, Client, ClientTable, Identifier, NewUser, PeerAddr, Quota, StoredUsers, Tenant, UserId,
     body::Body,
     delivery::{Message, OtpSender, SendError},
     store::{AnyStore, Memory},
-    user::{EmailAddress, NewUser},
+    user::EmailAddress,
 };
 use tower::{ServiceExt, service_fn};
 

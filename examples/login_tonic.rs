@@ -13,10 +13,9 @@ use std::error::Error;
 use axum::Router;
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, Client, ClientTable, Identifier, Password, Passwords, SessionLayer, Sessions, StoredUsers, Tenant,
-    UserId,
+    AuthService, Client, ClientTable, Identifier, NewUser, Password, Passwords, SessionLayer, Sessions, StoredUsers,
+    Tenant, UserId,
     store::{AnyStore, Memory},
-    user::NewUser,
 };
 use tonic::service::Routes;
 

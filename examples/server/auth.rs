@@ -4,10 +4,10 @@ use std::{error::Error, net::SocketAddr};
 
 use axum::extract::ConnectInfo;
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, EventLog, Head, Identifier, Limiter, Password, Passwords, Policy,
-    Sessions, StoredUsers, Tenant, UserId,
+    AuthService, Client, ClientIp, ClientTable, EventLog, Head, Identifier, Limiter, NewUser, Password, Passwords,
+    Policy, Sessions, StoredUsers, Tenant, UserId,
     store::AnyStore,
-    user::{Contact, EmailAddress, NewUser, PhoneNumber},
+    user::{EmailAddress, PhoneNumber},
 };
 
 use crate::{demo, outbox::Outbox};
@@ -66,8 +66,8 @@ async fn add_people(users: &StoredUsers) -> Result<(), Box<dyn Error>> {
         let user = NewUser::new(id, Identifier::parse(person.name)?)
             .identifier(Identifier::parse(person.email)?)
             .password(passwords.hash(Password::new(person.password)).await?)
-            .contact(Contact::Email(EmailAddress::parse(person.email)?))
-            .contact(Contact::Phone(PhoneNumber::parse(person.phone)?));
+            .contact(EmailAddress::parse(person.email)?)
+            .contact(PhoneNumber::parse(person.phone)?);
         users.create(&acme, user).await?;
     }
     Ok(())

@@ -6,11 +6,10 @@
 //! use http_body_util::BodyExt;
 //! use serde_json::{Value, json};
 //! use tollgate::{
-//!     AuthService, Client, ClientTable, CodeChallenge, CodeVerifier, Identifier, Password, Passwords, StoredUsers,
+//!     AuthService, Client, ClientTable, CodeChallenge, CodeVerifier, Identifier, NewUser, Password, Passwords, StoredUsers,
 //!     Tenant, UserId,
 //!     body::Body,
 //!     store::{AnyStore, Memory},
-//!     user::NewUser,
 //! };
 //! use tower::ServiceExt;
 //!
@@ -67,8 +66,8 @@
 //! assert_eq!(completed["status"], "completed");
 //!
 //! // the browser goes back, and takes the code to the application
-//! let query: Vec<_> =
-//!     client.as_object().into_iter().flatten().map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
+//! let pairs = client.as_object().into_iter().flatten();
+//! let query: Vec<_> = pairs.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
 //! let back = Request::get(format!("/authorize?state=xyz&{}", query.join("&"))).header("cookie", cookie);
 //! let response = auth.oneshot(back.body(Body::empty())?).await?;
 //! let location = response.headers()["location"].to_str()?;

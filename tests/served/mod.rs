@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
-    AuthService, Client, ClientTable, Identifier, Limiter, Password, Passwords, Quota, Quotas, StoredUsers, Tenant,
-    UserId,
+    AuthService, Client, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Quota, Quotas, StoredUsers,
+    Tenant, UserId,
     store::{AnyStore, Memory},
-    user::{Contact, EmailAddress, NewUser, PhoneNumber},
+    user::{Contact, EmailAddress, PhoneNumber},
 };
 
 use crate::browser::Registered;
