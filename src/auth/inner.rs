@@ -122,7 +122,8 @@ impl Inner {
 impl Running {
     fn of(config: &Config) -> Self {
         let (store, clock) = (config.store.clone(), Arc::clone(&config.clock));
-        let limiter = config.limiter.clone().unwrap_or_else(|| per_minute(REQUESTS_OF_A_TENANT, config));
+        let limiter =
+            config.limiter.clone().unwrap_or_else(|| with_log(per_minute(REQUESTS_OF_A_TENANT, config), config));
         let journal = Journal { log: config.log.clone(), clock: Arc::clone(&clock) };
         let lost = journal.clone();
         let queue = config.queue.clone().clock(Arc::clone(&clock)).on_undelivered(move |message, _| {
@@ -143,7 +144,7 @@ impl Running {
             sessions,
             gate: RateLimitGate::new(nobody, limiter),
             share: config.share.map(|quota| {
-                let share = with_clock(Limiter::memory(Quotas::new(quota)), config);
+                let share = with_log(with_clock(Limiter::memory(Quotas::new(quota)), config), config);
                 RateLimitGate::new(nobody, share)
             }),
             failures: strangers(FAILURES_OF_AN_ADDRESS, config),
@@ -169,6 +170,14 @@ fn per_minute(limit: u32, config: &Config) -> Limiter {
 #[expect(clippy::expect_used, reason = "nobody else has it yet, and the number stands here")]
 fn strangers(limit: u32, config: &Config) -> Limiter {
     per_minute(limit, config).max_tenants(100_000).expect("a good number")
+}
+
+#[expect(clippy::expect_used, reason = "nobody else has it yet")]
+fn with_log(limiter: Limiter, config: &Config) -> Limiter {
+    match &config.log {
+        Some(log) => limiter.events(log.clone()).expect("it is new"),
+        None => limiter,
+    }
 }
 
 #[expect(clippy::expect_used, reason = "nobody else has it yet")]
