@@ -73,13 +73,13 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
     let open = OpenCode::new(method, &address, owner.clone(), &login.id, code.expose(), keyed, now);
     let moved = entered.step(visit, &Call::Open(&open)).await?;
     let view = moved.told(now)?;
-    let message =
-        owner.is_some().then(|| Message::new(channel, login.tenant.clone(), to, code.expose(), now + CODE_LIVES));
-    let is_real = message.is_some();
+    // the same work for nobody: a message is made, and dropped where another would be sent
+    let message = Message::new(channel, login.tenant.clone(), to, code.expose(), now + CODE_LIVES);
+    let sent = visit.inner.journal().about(EventKind::OtpSent, login, Some(method), keyed);
     // what finds no room is reported by the queue; the caller sees no difference
-    let taken = running.queue.push(channel, message);
-    if is_real && taken {
-        visit.inner.journal().tally_login(EventKind::OtpSent, login, Some(method), keyed);
+    let taken = running.queue.push(channel, owner.is_some().then_some(message));
+    if owner.is_some() && taken {
+        visit.inner.journal().tally_event(&sent);
     }
     let challenge = Challenge {
         r#type: "otp",

@@ -178,7 +178,9 @@ impl Log {
     /// Another log that counts the same; a coarser one, without memory for all of it.
     pub(super) fn copied(&self, measure: Measure, budget: &Budget) -> Self {
         let &Self { used, held, oldest, newest, ref between } = self;
-        let Some(between) = between.clone().filter(|between| !between.is_empty()) else { return Self { used, held, oldest, newest, between: None } };
+        let Some(between) = between.clone().filter(|between| !between.is_empty()) else {
+            return Self { used, held, oldest, newest, between: None };
+        };
         if budget.take(heap_bytes_of(between.capacity())) {
             return Self { used, held, oldest, newest, between: Some(between) };
         }
