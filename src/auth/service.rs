@@ -75,6 +75,7 @@ impl AuthService {
             sessions: None,
             limiter: None,
             share: None,
+            messages: None,
             client_ip: ClientIp::peer(),
             log: None,
             clock: Arc::new(SystemClock::new()),
@@ -150,6 +151,13 @@ impl AuthService {
     /// id can't burn all of it. Otherwise one address may spend it all.
     pub fn per_address(self, quota: Quota) -> Self {
         self.set(|config| config.share = Some(quota))
+    }
+
+    /// Lets one address ask for so many one-time codes, whoever they are for: what a sender charges for can otherwise be
+    /// asked for as often as the tenant's budget goes. Without it each login, each identifier and each receiver have
+    /// limits, and an address none.
+    pub fn messages_per_address(self, quota: Quota) -> Self {
+        self.set(|config| config.messages = Some(quota))
     }
 
     /// Tells clients' addresses apart by this; by [`PeerAddr`](crate::PeerAddr), otherwise. Requests without an address

@@ -256,6 +256,14 @@ impl Browser {
         self.call("complete", client, id, &[]).await
     }
 
+    /// A whole login of ada by password, to its code.
+    pub(crate) async fn sign_in(&mut self, client: &str) -> String {
+        let id = self.start(client, ADA).await;
+        assert_eq!(self.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
+        assert_eq!(self.complete(client, &id).await.status, 200);
+        self.authorize(client).await.redirected("code").unwrap()
+    }
+
     pub(crate) async fn status(&mut self, id: &str) -> Answer {
         self.get(&format!("/authentication/status?session_id={id}")).await
     }

@@ -9,6 +9,7 @@ pub(crate) struct Certificate {
     pub(crate) authority: Vec<u8>,
     pub(crate) chain: PathBuf,
     pub(crate) key: PathBuf,
+    directory: PathBuf,
 }
 
 impl Certificate {
@@ -36,6 +37,12 @@ impl Certificate {
              -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:localhost",
         );
         let authority = fs::read(directory.join("ca.pem")).unwrap();
-        Some(Self { authority, chain: directory.join("server.pem"), key: directory.join("server.key") })
+        Some(Self { authority, chain: directory.join("server.pem"), key: directory.join("server.key"), directory })
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
