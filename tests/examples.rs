@@ -1,6 +1,6 @@
 //! The examples, run as a user runs them. Cargo builds them before it runs the tests.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod browser;
 mod wire;
