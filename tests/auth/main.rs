@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
+mod authorize;
 mod flow;
+#[expect(dead_code, reason = "not every test uses all of it")]
+mod frail;
+mod matrix;
+mod whole;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
