@@ -7,6 +7,8 @@ mod flow;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod frail;
 mod matrix;
+mod start;
+mod status;
 mod whole;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
