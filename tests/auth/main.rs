@@ -2,8 +2,20 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
+mod authenticate;
+mod authorize;
+mod complete;
+mod cookie;
 mod flow;
 mod messages;
 mod openapi;
+#[expect(dead_code, reason = "not every test uses all of it")]
+mod frail;
+mod matrix;
+mod otp;
+mod password;
+mod start;
+mod status;
+mod whole;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
