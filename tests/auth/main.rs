@@ -3,5 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod flow;
+mod races;
+mod steered;
+mod tabs;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
