@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
+mod equal;
+mod faults;
 mod flow;
 mod races;
+mod restart;
 mod steered;
 mod tabs;
+mod unchecked;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;

@@ -40,6 +40,7 @@ struct Rein {
     done: Mutex<Vec<String>>,
     /// After so many operations more.
     fault: Mutex<Option<(usize, Fault)>>,
+    has_failed: AtomicBool,
     yields: AtomicBool,
 }
 
@@ -51,10 +52,8 @@ impl Steered {
 
     /// All goes well again. Says whether anything had failed.
     pub(crate) fn heal(&self) -> bool {
-        match self.rein.fault.lock().unwrap().take() {
-            None => true,
-            Some((left, fault)) => fault == Fault::Down && left == 0,
-        }
+        *self.rein.fault.lock().unwrap() = None;
+        self.rein.has_failed.swap(false, SeqCst)
     }
 
     /// From now on each operation lets others go first.
@@ -73,18 +72,16 @@ impl Rein {
     fn next(&self, what: &str, key: &Key) -> Option<Fault> {
         self.done.lock().unwrap().push(format!("{what} {}", key.table()));
         let mut fault = self.fault.lock().unwrap();
-        match *fault {
-            None => None,
-            Some((0, Fault::Down)) => Some(Fault::Down),
-            Some((0, other)) => {
-                *fault = None;
-                Some(other)
-            }
-            Some((left, other)) => {
-                *fault = Some((left - 1, other));
-                None
-            }
+        let (left, kind) = (*fault)?;
+        if left > 0 {
+            *fault = Some((left - 1, kind));
+            return None;
         }
+        if kind != Fault::Down {
+            *fault = None;
+        }
+        self.has_failed.store(true, SeqCst);
+        Some(kind)
     }
 
     async fn others_first(&self) {
