@@ -7,6 +7,7 @@ mod faults;
 mod flow;
 mod races;
 mod restart;
+mod sequences;
 mod steered;
 mod tabs;
 mod unchecked;
