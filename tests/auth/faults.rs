@@ -201,3 +201,41 @@ async fn c057_c110_no_failure_of_the_store_gives_a_guess_for_nothing() {
         }
     }
 }
+
+/// A caller who goes away: whatever was under way stops where it is.
+#[tokio::test]
+async fn c023_a_caller_who_goes_away_at_any_point_leaves_one_code_at_most() {
+    use std::task::{Context, Poll, Waker};
+
+    let (mut whole, mut cost) = (false, 0);
+    for polls in 0..100 {
+        let mut flow = Flow::new().await;
+        for step in STEPS.into_iter().filter(|step| *step < Authorize) {
+            flow.call(step).await;
+        }
+        flow.store.yields();
+        let mut codes = 0;
+        {
+            let mut gone = flow.browser.clone();
+            let mut call = std::pin::pin!(gone.authorize(CLIENT));
+            for _ in 0..polls {
+                if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    codes += usize::from(answer.redirected("code").is_some());
+                    whole = true;
+                    break;
+                }
+            }
+        }
+        flow.call(Authorize).await;
+        flow.call(Authorize).await;
+        codes += flow.codes.len();
+        assert!(codes <= 1, "{polls}");
+        cost += 1 - codes;
+        if whole {
+            break;
+        }
+    }
+    assert!(whole);
+    // it costs the login only between the moment in which it is spent and the answer
+    assert!((1..20).contains(&cost), "{cost}");
+}

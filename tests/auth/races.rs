@@ -300,6 +300,36 @@ proptest! {
     }
 
     #[test]
+    fn c023_c045_two_nodes_on_one_store_are_as_one(order in vec(0..6_usize, 0..120)) {
+        let runtime = runtime();
+        let store = Steered::default();
+        let (one, other, id, code) = runtime.block_on(async {
+            let one = World::with(store.clone(), |service| service).await;
+            let other = World::on(store.clone().into(), one.clock.clone(), |service| service).await;
+            let mut browser = one.browser();
+            let id = browser.start("web", ADA).await;
+            // each knows the codes and the counts of the other
+            assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
+            let code = one.code(ADA_PHONE).await;
+            let mut elsewhere = other.browser();
+            elsewhere.cookies.clone_from(&browser.cookies);
+            (browser, elsewhere, id, code)
+        });
+        store.yields();
+        let calls = [&one, &other].into_iter().flat_map(|node| {
+            [Call::Right, Call::Complete, Call::Authorize].map(|call| make(node, "web", &id, &code, call))
+        });
+        let answers = interleave(calls.collect(), &order);
+        prop_assert_eq!(count(&[answers[0].clone(), answers[3].clone()], |answer| answer.status == 200), 1, "{:?}", answers);
+        let mut codes = with_code(&answers);
+        for mut node in [one, other] {
+            runtime.block_on(node.complete("web", &id));
+            codes += with_code(&[runtime.block_on(node.authorize("web"))]);
+        }
+        prop_assert_eq!(codes, 1, "{:?}", answers);
+    }
+
+    #[test]
     fn c057_guesses_that_overlap_in_any_order_are_no_more_than_five(order in vec(0..9_usize, 0..200)) {
         let runtime = runtime();
         let store = Steered::default();

@@ -1,7 +1,10 @@
 //! A service that ends in the middle of a login, and one that goes on from the same file.
 
 use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Write},
     path::PathBuf,
+    process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
@@ -29,7 +32,7 @@ impl Drop for File {
 struct Life {
     file: File,
     clock: ManualClock,
-    cookies: std::collections::BTreeMap<String, String>,
+    cookies: BTreeMap<String, String>,
 }
 
 impl Life {
@@ -65,7 +68,7 @@ async fn a_login_goes_on_after_each_restart_to_its_one_code() {
         if ends.count_ones() > 1 && ends != 31 {
             continue;
         }
-        let mut life = Life { file: File::new(), clock: ManualClock::new(), cookies: Default::default() };
+        let mut life = Life { file: File::new(), clock: ManualClock::new(), cookies: BTreeMap::new() };
         let (mut world, mut browser) = life.begin().await;
 
         let id = browser.start("mfa", ADA).await;
@@ -104,7 +107,7 @@ async fn a_login_goes_on_after_each_restart_to_its_one_code() {
 
 #[tokio::test]
 async fn c058_c110_what_was_counted_is_counted_after_a_restart() {
-    let mut life = Life { file: File::new(), clock: ManualClock::new(), cookies: Default::default() };
+    let mut life = Life { file: File::new(), clock: ManualClock::new(), cookies: BTreeMap::new() };
     let (mut world, mut browser) = life.begin().await;
     let id = browser.start("web", ADA).await;
     browser.ask("web", &id, "sms", ADA_PHONE).await;
@@ -116,4 +119,58 @@ async fn c058_c110_what_was_counted_is_counted_after_a_restart() {
     assert_eq!((locked.error().as_str(), locked.header("retry-after")), ("too_many_attempts", "30"));
     assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.error(), "slow_down");
     drop(world);
+}
+
+const FILE: &str = "TOLLGATE_LOGIN_FILE";
+const STEPS: &str = "TOLLGATE_LOGIN_STEPS";
+
+/// It logs in so far, says so, and waits to be killed.
+#[tokio::test]
+#[ignore = "it is the child of the next one"]
+async fn child() {
+    let (Ok(path), Ok(steps)) = (std::env::var(FILE), std::env::var(STEPS)) else { return };
+    let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    if steps >= String::from("1") {
+        assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
+    }
+    if steps >= String::from("2") {
+        assert_eq!(browser.complete("web", &id).await.status, 200);
+    }
+    let cookies = browser.cookies.clone();
+    if steps >= String::from("3") {
+        assert!(browser.authorize("web").await.redirected("code").is_some());
+    }
+    writeln!(std::io::stdout(), "\nREADY {}", serde_json::json!([id, cookies])).unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_login_goes_on_after_a_kill_9_and_what_is_spent_stays_so() {
+    for steps in 0..4 {
+        let file = File::new();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["restart::child", "--exact", "--ignored", "--nocapture"])
+            .envs([(FILE, file.0.to_str().unwrap()), (STEPS, &steps.to_string())])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let said = lines.find_map(|line| line.strip_prefix("READY ").map(str::to_owned));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (id, cookies): (String, BTreeMap<String, String>) = serde_json::from_str(&said.unwrap()).unwrap();
+
+        let life = Life { file, clock: ManualClock::new(), cookies };
+        let (_world, mut browser) = life.begin().await;
+        let done = browser.status(&id).await.json();
+        assert_eq!(done["status"], ["pending", "success", "completed", "expired"][steps]);
+        if steps == 0 {
+            assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
+        }
+        browser.complete("web", &id).await;
+        assert_eq!(browser.authorize("web").await.redirected("code").is_some(), steps < 3);
+    }
 }

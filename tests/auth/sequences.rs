@@ -3,7 +3,7 @@
 //! The model knows what was proved: which password is whose, and which code was sent for which login. Everything else it
 //! takes from outside, by looking at every login with the cookie that it was begun with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use tollgate::{UserId, policy::FactorClass};
@@ -13,6 +13,7 @@ use crate::world::{
     query, with,
 };
 
+const SESSION: &str = "__Host-session";
 const BROWSERS: usize = 3;
 /// All of them are looked at after each call.
 const MOST_LOGINS: usize = 8;
@@ -145,7 +146,6 @@ struct Known {
     proved: Vec<FactorClass>,
     /// The newest code that was sent for it, by which class of factor, and when; until it is used or replaced.
     code: Option<(String, FactorClass, u64)>,
-    asked: Option<&'static str>,
     /// When its steps were confirmed.
     completed_at: Option<u64>,
     began: u64,
@@ -177,6 +177,8 @@ struct Play {
     now: u64,
     messages: usize,
     codes: BTreeSet<String>,
+    /// Whose the sessions are that have not ended, by the secrets in their cookies.
+    sessions: BTreeMap<String, &'static str>,
 }
 
 /// Which login a call is about: counted from the newest.
@@ -191,7 +193,15 @@ impl Play {
         for (number, browser) in (1..).zip(&mut browsers) {
             browser.address = [192, 0, 2, number].into();
         }
-        Self { world, browsers, logins: Vec::new(), now: 0, messages: 0, codes: BTreeSet::new() }
+        Self {
+            world,
+            browsers,
+            logins: Vec::new(),
+            now: 0,
+            messages: 0,
+            codes: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+        }
     }
 
     /// The call that leads on.
@@ -294,7 +304,6 @@ impl Play {
             account,
             proved: Vec::new(),
             code: None,
-            asked: None,
             completed_at: None,
             began,
             touched,
@@ -375,7 +384,6 @@ impl Play {
                         "email" => FactorClass::Mailbox,
                         _ => FactorClass::Phone,
                     };
-                    known.asked = owner;
                     known.code = new.first().map(|message| (message.code().to_owned(), class, self.now));
                 }
                 prop_assert!(new.len() <= usize::from(is_right));
@@ -423,14 +431,13 @@ impl Play {
             .map(str::to_owned)
             .chain([format!("code_challenge={}", challenge(tab))])
             .collect();
-        let before = self.signed_in().await;
+        let replaced = self.browsers[browser].cookies.get(SESSION).cloned();
         let answer = self.browsers[browser].get(&format!("/authorize?{}", pairs.join("&"))).await;
         prop_assert_eq!(answer.status.as_u16(), 302, "{:?}", answer);
         let code = answer.redirected("code");
         let Some(meant) = meant else {
             prop_assert_eq!(code, None, "a code for nothing");
-            prop_assert_eq!(self.signed_in().await, before);
-            return Ok(None);
+            return self.check_sessions().await.map(|()| None);
         };
         let code = code.ok_or_else(|| TestCaseError::fail(format!("no code: {answer:?}")))?;
         prop_assert!(self.codes.insert(code), "the same code twice");
@@ -454,25 +461,26 @@ impl Play {
         login.has_code = true;
         let classes: BTreeSet<_> = login.proved.iter().collect();
         prop_assert!(classes.len() >= login.required(), "a code without its proofs");
-        // it is the one who proved that is signed in now, and nobody else
-        let mut after = before;
-        match login.account {
-            Some("u-ada") => after.0 += 1,
-            Some("u-grace") => after.1 += 1,
-            _ => prop_assert!(false, "somebody unknown got a code"),
+        // it is the one who proved that is signed in now, in place of who was signed in before, and nobody else
+        let account = login.account.ok_or_else(|| TestCaseError::fail("somebody unknown got a code"))?;
+        if let Some(replaced) = replaced {
+            self.sessions.remove(&replaced);
         }
-        prop_assert_eq!(self.signed_in().await, after);
+        self.sessions.insert(self.browsers[browser].cookies[SESSION].clone(), account);
+        self.check_sessions().await?;
         Ok(Some(spent))
     }
 
-    /// How many sessions ada and grace have.
-    async fn signed_in(&self) -> (usize, usize) {
+    /// Those who should be signed in are, and nobody else.
+    async fn check_sessions(&self) -> Result<(), TestCaseError> {
         let acme = "acme".parse().unwrap();
-        let mut counts = [0; 2];
-        for (count, user) in counts.iter_mut().zip(["u-ada", "u-grace"]) {
-            *count = self.world.sessions.list(&acme, &UserId::parse(user).unwrap()).await.unwrap().len();
+        for user in ["u-ada", "u-grace"] {
+            let live = self.world.sessions.list(&acme, &UserId::parse(user).unwrap()).await.unwrap().len();
+            // those that are idle for an hour have ended
+            let meant = self.sessions.values().filter(|owner| **owner == user).count();
+            prop_assert!(if self.now < 3600 { live == meant } else { live <= meant }, "{} of {}", live, meant);
         }
-        (counts[0], counts[1])
+        Ok(())
     }
 
     /// What the browser of a login sees of it.
