@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
+mod services;
+
 use std::{
-    env, fs,
+    fs,
     net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -17,6 +19,7 @@ use axum::{
     routing::{get, post},
 };
 use serde_json::{Value, json};
+use services::{missing, program};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
     Digest, EventLog, EventService, Handle, Head, TenantError, UnixTime,
@@ -49,9 +52,8 @@ struct Browser {
 impl Browser {
     /// Shows the log with this header and key; `None` where there is no browser.
     async fn watch(log: &EventLog, header: &str, key: &str) -> Option<Self> {
-        let Some(program) = browser() else {
-            assert!(env::var_os("TOLLGATE_REQUIRE_SERVICES").is_none(), "chromium is not on PATH");
-            eprintln!("skipped: chromium is not on PATH");
+        let Some(program) = program(&["chromium", "chromium-browser", "google-chrome"]) else {
+            missing("chromium is not on PATH");
             return None;
         };
         let (address, seen) = serve(log).await;
@@ -92,14 +94,6 @@ impl Drop for Browser {
         // its own children end after it, and may still write there
         let _ = fs::remove_dir_all(&self.profile);
     }
-}
-
-fn browser() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    env::split_paths(&path)
-        .flat_map(|directory| names.map(|name| directory.join(name)))
-        .find(|program| program.is_file())
 }
 
 /// Serves the page as it is, and once more with the driver.

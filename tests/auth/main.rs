@@ -5,6 +5,8 @@
 mod equal;
 mod faults;
 mod flow;
+mod messages;
+mod openapi;
 mod races;
 mod restart;
 mod sequences;
