@@ -6,9 +6,17 @@ mod authenticate;
 mod authorize;
 mod complete;
 mod cookie;
+mod equal;
+mod faults;
 mod flow;
 mod messages;
 mod openapi;
+mod races;
+mod restart;
+mod sequences;
+mod steered;
+mod tabs;
+mod unchecked;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod frail;
 mod matrix;
