@@ -49,7 +49,9 @@ pub(super) fn shown(visit: &Visit<'_>, problem: Problem) -> Result<Response<Body
     }
     let status = problem.code.status();
     let advice = match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "Wait a little, and then load this page again.",
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            "Wait a little, and then load this page again."
+        }
         _ => "The link that led here does not work. Go back to the application and start again from there.",
     };
     // relative, for whoever mounts this knows best under which path

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod flow;
+mod page;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
