@@ -287,3 +287,99 @@ async fn an_error_looks_like_the_rest_and_reflects_nothing() {
         page.browser.open("about:blank").await;
     }
 }
+
+/// All that the endpoints may answer, one that they don't, and that there is no answer.
+const CODES: &str = "invalid_request unsupported_response_type invalid_scope unauthorized_client invalid_client \
+    unsupported_method invalid_grant unsupported_grant_type invalid_session session_expired invalid_credentials \
+    invalid_otp invalid_assertion login_required access_denied origin_not_allowed not_found no_pending_challenge \
+    method_not_allowed no_step_remaining steps_remaining session_failed content_too_large unsupported_media_type \
+    slow_down too_many_attempts rate_limit_exceeded temporarily_unavailable something_new unreachable";
+
+/// In the place of the server: all goes well, but at the endpoint that is named in the storage of the tab.
+const SERVER: &str = r#"
+window.calls = [];
+window.fetch = async (url, { method, body }) => {
+  const path = new URL(url).pathname.split("/").pop();
+  calls.push(path);
+  const [place, error] = (sessionStorage.failing ?? "").split(" ");
+  const fails = path === place || (path === "complete" && error === "no_step_remaining");
+  if (fails && (method === "POST" || path === "status")) {
+    if (error === "unreachable") throw new TypeError();
+    const retry_after = /slow|many|rate|unavailable/.test(error) ? 7 : undefined;
+    return new Response(JSON.stringify({ error, retry_after }), { status: 400 });
+  }
+  const counters = { session_id: "s", status: "pending", completed_steps: 0, remaining_steps: 1, next_step: 1 };
+  const isOpened = path === "authenticate" && JSON.parse(body).method !== "password";
+  return new Response(JSON.stringify({
+    ...counters,
+    ...(path === "verify-otp" && { completed_steps: 1, remaining_steps: 0, next_step: null }),
+    ...(isOpened && { challenge: { digits: 6, resend_in: 30 } }),
+    ...(path === "start" && { client_name: "Acme", available_methods: ["password", "sms", "passkey", "hologram"] }),
+  }));
+};
+window.settled = () => new Promise((done) => {
+  const look = () => document.body.hasAttribute("aria-busy") ? setTimeout(look) : done();
+  setTimeout(look);
+});
+window.go = async (place) => {
+  const send = async (form, field, text) => {
+    document.getElementById(field).value = text;
+    document.getElementById(form).requestSubmit();
+    await settled();
+  };
+  await settled();
+  await send("who", "identifier", "ada");
+  if (place === "start" || place === "status") return;
+  document.querySelector(`#ways [value=${place === "authenticate" ? "password" : "sms"}]`).click();
+  if (place === "authenticate") return send("password", "secret", "x");
+  await send("address", "to", "+15555550100");
+  await send("code", "otp", "000000");
+};
+window.seen = async () => {
+  await settled();
+  const buttons = Array.from(document.querySelectorAll("button")).filter((button) => button.offsetParent);
+  return {
+    words: document.getElementById("message").textContent,
+    open: buttons.filter((button) => !button.disabled).map((button) => button.textContent),
+    held: buttons.filter((button) => button.disabled).map((button) => button.textContent),
+    calls: calls.length,
+  };
+};
+"#;
+
+#[tokio::test]
+async fn every_error_leads_to_words_and_a_way_on() {
+    let Some(mut page) = Page::under("", "errors").await else { return };
+    page.browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": SERVER })).await;
+    for place in ["start", "authenticate", "verify-otp", "complete", "status"] {
+        for code in CODES.split_whitespace() {
+            // another query is another login
+            let link = page.link("web").replace("/authorize?", "/authentication/start?");
+            page.browser.open(&format!("{link}-{place}-{code}")).await;
+            page.until("text('client') !== '' && idle()").await;
+            page.ask(&format!("sessionStorage.failing = '{place} {code}'; go('{place}')")).await;
+            if place == "status" {
+                page.browser.reload().await;
+                page.until("text('client') !== '' && calls.includes('status') && idle()").await;
+            }
+            let seen = page.ask("seen()").await;
+            let words = seen["words"].as_str().unwrap();
+            let said = format!("{place} {code}: {seen}");
+            // where the server and the page differ about the steps, the page asks, and goes on
+            let goes_on = code == "steps_remaining" && ["authenticate", "verify-otp", "complete"].contains(&place);
+            assert!(goes_on || words.len() > 10 && !words.contains("undefined"), "{said}");
+            let retry = words.contains("in 7 s");
+            assert_eq!(
+                retry,
+                ["slow_down", "too_many_attempts", "rate_limit_exceeded", "temporarily_unavailable"].contains(&code),
+                "{said}"
+            );
+            let waits = seen["held"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains("(in "));
+            assert!(if retry { waits } else { !seen["open"].as_array().unwrap().is_empty() }, "{said}");
+            let ended = ["session_expired", "session_failed", "invalid_session", "login_required"].contains(&code);
+            assert!(!ended || seen["open"] == json!(["Start again"]), "{said}");
+            assert!(seen["calls"].as_u64().unwrap() <= 7, "{said}");
+            assert!(page.browser.complaints().is_empty(), "{said}");
+        }
+    }
+}

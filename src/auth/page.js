@@ -54,6 +54,7 @@ let login = load();
 let method = null; // the one at work
 let retry = null; // what the button of `again` does
 let busy = false;
+let detours = 0; // what was done unasked since somebody asked for something
 
 // ---- what survives a reload
 
@@ -296,8 +297,8 @@ function failed({ code: name, wait: seconds }, place, again) {
   let words = WORDS[name] ?? `${LINK} (${name})`;
   if (seconds > 1) words += ` You can try again in ${span(seconds)}.`;
   if (ENDED.includes(name)) return stuck(words, "Start again", restart);
-  if (name === "no_step_remaining") return run(null, finish);
-  if (name === "steps_remaining") return run(null, resume);
+  const elsewhere = { no_step_remaining: finish, steps_remaining: resume }[name];
+  if (elsewhere && detours++ === 0) return run(null, elsewhere);
   if (name.endsWith("method_not_allowed") || name === "unsupported_method") {
     if (method) login.refused.push(method);
     return choose(words);
@@ -321,7 +322,7 @@ function failed({ code: name, wait: seconds }, place, again) {
     if (place === "who") say("That can’t be the name of an account.");
     if (place === "address") say(`That can’t be read. ${METHODS[method].note}`);
   }
-  if (name === "invalid_otp") {
+  if (name === "invalid_otp" && login.code) {
     login.code.tries += 1;
     keep();
     if (login.code.tries > 1) say(`${words} You tried ${login.code.tries} times; soon a new code is needed.`);
@@ -333,6 +334,7 @@ function failed({ code: name, wait: seconds }, place, again) {
 async function run(place, action) {
   if (busy) return;
   busy = true;
+  if (place) detours = 0;
   document.body.setAttribute("aria-busy", "true");
   say("");
   let next, failure;
