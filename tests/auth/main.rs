@@ -25,5 +25,6 @@ mod password;
 mod start;
 mod status;
 mod whole;
+mod page;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
