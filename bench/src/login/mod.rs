@@ -13,7 +13,7 @@ use tollgate::{
     SystemClock, Tenant, UserId,
     delivery::OtpSender,
     store::AnyStore,
-    user::{Contact, NewUser, PhoneNumber},
+    user::{Contact, EmailAddress, NewUser, PhoneNumber},
 };
 
 pub use self::{
@@ -26,6 +26,10 @@ pub const PASSWORD: &str = "correct horse battery staple";
 /// What a user is called. Everything of one kind is of one length.
 pub fn identifier(user: u64) -> String {
     format!("u{user:08}@example.com")
+}
+
+pub fn username(user: u64) -> String {
+    format!("u{user:08}")
 }
 
 pub fn phone(user: u64) -> String {
@@ -70,7 +74,12 @@ impl Setup {
             let id = UserId::parse(&format!("{user:08}")).expect("it is an id");
             let name = Identifier::parse(&identifier(user)).expect("it is a name");
             let number = PhoneNumber::parse(&phone(user)).expect("it is a number");
-            let new = NewUser::new(id, name).password(hash.clone()).contact(Contact::Phone(number));
+            let mailbox = EmailAddress::parse(&identifier(user)).expect("it is an address");
+            let new = NewUser::new(id, name)
+                .identifier(Identifier::parse(&username(user)).expect("it is a name"))
+                .password(hash.clone())
+                .contact(Contact::Email(mailbox))
+                .contact(Contact::Phone(number));
             accounts.create(&tenant, new).await.expect("there is room");
         }
         let client = Client::new("web", tenant).and_then(|client| client.redirect_uri(browser::CALLBACK));
