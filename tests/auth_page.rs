@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
 mod chromium;
+mod services;
 #[expect(dead_code, reason = "not every test uses all of it")]
 #[path = "auth/world.rs"]
 mod world;

@@ -1,7 +1,7 @@
 //! A real browser, driven by its own protocol over a pipe: it is told what to open and what to type, and asked what it
 //! shows.
 
-use std::{env, fs, path::PathBuf, process::Stdio, time::Duration};
+use std::{fs, path::PathBuf, process::Stdio, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -9,6 +9,8 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
     time::timeout,
 };
+
+use crate::services::{missing, program};
 
 /// A browser with one tab, which ends with this value.
 pub(crate) struct Chromium {
@@ -26,9 +28,8 @@ pub(crate) struct Chromium {
 impl Chromium {
     /// Starts one with a profile of this name; `None`, said aloud, where there is no browser.
     pub(crate) async fn start(name: &str) -> Option<Self> {
-        let Some(program) = program() else {
-            assert!(env::var_os("TOLLGATE_REQUIRE_SERVICES").is_none(), "chromium is not on PATH");
-            eprintln!("skipped: chromium is not on PATH");
+        let Some(program) = program(&["chromium", "chromium-browser", "google-chrome"]) else {
+            missing("chromium is not on PATH");
             return None;
         };
         let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{}", std::process::id()));
@@ -163,12 +164,4 @@ impl Drop for Chromium {
         // its own children end after it, and may still write there
         let _ = fs::remove_dir_all(&self.profile);
     }
-}
-
-fn program() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    env::split_paths(&path)
-        .flat_map(|directory| names.map(|name| directory.join(name)))
-        .find(|program| program.is_file())
 }
