@@ -15,7 +15,7 @@ use crate::services::{missing, program};
 /// A browser with one tab, which ends with this value.
 pub(crate) struct Chromium {
     /// Killed when it is dropped.
-    _child: Child,
+    child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     profile: PathBuf,
@@ -50,7 +50,7 @@ impl Chromium {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let complaints = Vec::new();
-        let mut browser = Self { _child: child, input, output, profile, tab: None, calls: 0, complaints };
+        let mut browser = Self { child, input, output, profile, tab: None, calls: 0, complaints };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await;
         let target = json!({ "targetId": target["targetId"], "flatten": true });
         let tab = browser.call("Target.attachToTarget", target).await;
@@ -142,7 +142,7 @@ impl Chromium {
             let told = &message["params"];
             match message["method"].as_str() {
                 Some("Log.entryAdded") => {
-                    self.complaints.push(format!("{} {}", told["entry"]["text"], told["entry"]["url"]))
+                    self.complaints.push(format!("{} {}", told["entry"]["text"], told["entry"]["url"]));
                 }
                 Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown") => self.complaints.push(told.to_string()),
                 _ => {}
@@ -160,7 +160,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        let _ = self._child.start_kill();
+        let _ = self.child.start_kill();
         // its own children end after it, and may still write there
         let _ = fs::remove_dir_all(&self.profile);
     }
