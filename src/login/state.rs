@@ -37,9 +37,9 @@ pub(crate) type LoginId = Handle;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Login {
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(crate) id: LoginId,
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
     /// Who it was begun for, as it was typed; whether there is such a user is not known to it.
@@ -48,10 +48,10 @@ pub(crate) struct Login {
     /// What was proved, in order, and when.
     pub(crate) proved: Vec<(Method, u64)>,
     /// Who proved it: fixed by the first success.
-    #[serde(with = "crate::store::text::option")]
+    #[serde(with = "crate::text::option")]
     pub(crate) user: Option<UserId>,
     pub(crate) phase: Phase,
-    pub(crate) open: Option<OpenCode>,
+    pub(crate) open: Option<Challenge>,
     pub(crate) failures: u8,
     pub(crate) sends: u8,
     pub(crate) began: u64,
@@ -73,6 +73,20 @@ pub(crate) enum Phase {
     Consumed([u8; 32]),
 }
 
+/// What is waited for, one at a time. Passkeys and other providers will have theirs here.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Challenge {
+    Code(OpenCode),
+}
+
+impl Challenge {
+    pub(crate) fn method(&self) -> Method {
+        match self {
+            Self::Code(code) => code.method,
+        }
+    }
+}
+
 /// A one-time code that was, or seems to have been, sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct OpenCode {
@@ -81,7 +95,7 @@ pub(crate) struct OpenCode {
     pub(crate) address: [u8; 32],
     code: [u8; 32],
     /// Whose verified address it is; nobody's code can't come back right.
-    #[serde(with = "crate::store::text::option")]
+    #[serde(with = "crate::text::option")]
     pub(crate) owner: Option<UserId>,
     tries: u8,
     expires_at: u64,
