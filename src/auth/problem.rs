@@ -194,6 +194,7 @@ impl Problem {
         let status = self.code.status();
         let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
         let as_problem = accept::favourite(request).is_some_and(|it| it.eq_ignore_ascii_case(PROBLEM_JSON));
+        let login = self.view.map(Counters::from);
         let document = Document {
             r#type: as_problem.then_some("about:blank"),
             title: status.canonical_reason().filter(|_| as_problem),
@@ -201,7 +202,7 @@ impl Problem {
             detail: as_problem.then_some(self.detail),
             error: self.code.as_str(),
             error_description: self.detail,
-            login: self.view.map(Counters::from),
+            login: if as_problem { login.map(Counters::beside_a_number) } else { login },
             retry_after,
         };
         let content_type = if as_problem { PROBLEM_JSON } else { answer::JSON };
