@@ -4,16 +4,20 @@
 
 mod authenticate;
 mod authorize;
+mod budget;
 mod complete;
 mod cookie;
+mod cors;
+mod errors;
 mod flow;
-#[expect(dead_code, reason = "not every test uses all of it")]
 mod frail;
 mod matrix;
 mod otp;
+mod parameters;
 mod password;
 mod start;
 mod status;
+mod throttle;
 mod whole;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
