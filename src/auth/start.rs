@@ -33,8 +33,7 @@ struct Started {
 
 pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = visit.charged_client(parameters.client_id.as_deref()).await?;
-    visit.check_origin(client.as_deref())?;
+    let client = visit.calling_client(parameters.client_id.as_deref()).await?;
 
     let wrong = |wrong: request::Wrong| Problem::new(wrong.code, wrong.detail);
     let to = request::address(&parameters, client).map_err(wrong)?;

@@ -4,6 +4,7 @@
 
 mod authenticate;
 mod authorize;
+mod budget;
 mod complete;
 mod cookie;
 mod equal;
@@ -18,12 +19,16 @@ mod steered;
 mod tabs;
 mod unchecked;
 #[expect(dead_code, reason = "not every test uses all of it")]
+mod cors;
+mod errors;
 mod frail;
 mod matrix;
 mod otp;
+mod parameters;
 mod password;
 mod start;
 mod status;
+mod throttle;
 mod whole;
 mod page;
 #[expect(dead_code, reason = "not every test uses all of it")]
