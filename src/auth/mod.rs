@@ -163,7 +163,8 @@
 //!
 //! Every request spends of the budget of its tenant: with [`limiter`](AuthService::limiter) one with your APIs, else 600 in
 //! any minute for this service alone. A client's id is public, so a stranger can spend that budget; give
-//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address.
+//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address. Where
+//! messages cost money, set [`messages_per_address`](AuthService::messages_per_address), too.
 //!
 //! # Steps
 //!
