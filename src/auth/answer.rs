@@ -30,8 +30,7 @@ impl From<View> for Counters {
     }
 }
 
-impl Counters {
-}
+impl Counters {}
 
 /// A JSON document.
 pub(super) fn json(status: StatusCode, document: &impl Serialize) -> Response<Body> {

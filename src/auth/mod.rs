@@ -237,6 +237,7 @@
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its own.
 
 mod answer;
+mod attempt;
 mod authorize;
 mod complete;
 mod cookies;
@@ -254,6 +255,7 @@ mod otp;
 mod page;
 mod password;
 mod problem;
+mod query;
 mod request;
 mod route;
 mod service;

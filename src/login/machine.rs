@@ -5,7 +5,7 @@
 
 use super::{
     keyed::Keyed,
-    state::{Challenge, FAILURES, Login, Phase, SENDS, View},
+    state::{Challenge, FAILURES, Login, OpenCode, Phase, SENDS, View},
 };
 use crate::{clock::UnixTime, policy::Method, secret::Digest, session::UserId};
 
@@ -14,20 +14,27 @@ use crate::{clock::UnixTime, policy::Method, secret::Digest, session::UserId};
 pub(crate) enum Call<'a> {
     /// A secret is about to be checked, which takes time: the try is counted first.
     Try(Method),
-    /// It was checked; whose it is, if it was right.
-    Settle(Method, Option<&'a UserId>),
+    /// It was checked; what that proves, if it was right.
+    Settle(Method, Option<Proof<'a>>),
     /// It could not be checked: as if it had not been tried.
     TakeBack,
     /// A challenge would be opened: whether it may.
     MayOpen(Method),
     /// A challenge is opened, which closes the one before.
     Open(&'a Challenge),
-    /// A code comes back; who may be proved by it, if anybody.
-    Verify { guess: &'a str, keyed: &'a Keyed, owner: Option<&'a UserId> },
+    /// A code comes back, for the challenge that the try was counted for; who may be proved by it, if anybody.
+    Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a UserId> },
     /// All steps are done: they are confirmed.
     Complete,
     /// The code of this digest is issued for it.
     Consume(&'a Digest),
+}
+
+/// Whose a secret is, and a mark of what it was checked against, which must still stand there when the code is issued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof<'a> {
+    pub(crate) user: &'a UserId,
+    pub(crate) mark: Option<Digest>,
 }
 
 /// Why not.
@@ -63,7 +70,9 @@ pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
     }
     match call {
         Call::Try(_) => to(login, now, |next| next.failures += 1),
-        Call::Settle(method, Some(user)) if login.is_of(user) => success(&uncounted(login), *method, user, now),
+        Call::Settle(method, Some(proof)) if login.is_of(proof.user) => {
+            success(&uncounted(login), *method, *proof, now)
+        }
         Call::Settle(method, _) => wrong(login, *method, now),
         Call::TakeBack => to(login, now, |next| next.failures = next.failures.saturating_sub(1)),
         Call::MayOpen(_) => same(login, now),
@@ -72,7 +81,7 @@ pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
             next.open = Some((*challenge).clone());
             next.phase = Phase::Pending;
         }),
-        Call::Verify { guess, keyed, owner } => verify(login, guess, keyed, *owner, now),
+        Call::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
         Call::Complete if matches!(login.phase, Phase::Completed(_)) => same(login, now),
         Call::Complete => to(login, now, |next| next.phase = Phase::Completed(now.as_nanos())),
         Call::Consume(code) => to(login, now, |next| next.phase = Phase::Consumed(*code.as_bytes())),
@@ -84,19 +93,19 @@ fn refused(login: &Login, call: &Call<'_>, now: UnixTime) -> Option<Denied> {
     if login.has_ended(now) {
         return Some(Denied::Expired);
     }
-    if login.phase == Phase::Failed {
+    if login.has_failed(now) {
         return Some(Denied::SessionFailed);
     }
     match call {
         Call::Try(method) | Call::Settle(method, _) | Call::MayOpen(method) => unasked(login, *method),
         Call::Open(challenge) => unasked(login, challenge.method()),
-        Call::Verify { .. } if login.open.is_none() => Some(Denied::NoPendingChallenge),
+        Call::Verify { of, .. } if !login.waits_for(*of) => Some(Denied::NoPendingChallenge),
         Call::Complete if login.remaining() > 0 => Some(Denied::StepsRemaining),
         Call::Consume(_) if !matches!(login.phase, Phase::Completed(_)) => Some(Denied::NotCompleted),
         Call::TakeBack if login.remaining() == 0 => Some(Denied::NoStepRemaining),
         _ => None,
     }
-    .or_else(|| match call {
+    .or(match call {
         Call::Try(_) | Call::Verify { .. } if login.failures >= FAILURES => Some(Denied::LastTries),
         Call::MayOpen(_) | Call::Open(_) if login.sends >= SENDS => Some(Denied::SendsSpent),
         _ => None,
@@ -114,7 +123,9 @@ fn unasked(login: &Login, method: Method) -> Option<Denied> {
 /// What was right and came second is no failure: as when somebody clicks twice.
 fn given_back(login: &Login, call: &Call<'_>, why: Denied) -> Option<Login> {
     match (call, why) {
-        (Call::Settle(_, Some(user)), Denied::NoStepRemaining | Denied::MethodNotAllowed) if login.is_of(user) => {
+        (Call::Settle(_, Some(proof)), Denied::NoStepRemaining | Denied::MethodNotAllowed)
+            if login.is_of(proof.user) =>
+        {
             Some(uncounted(login))
         }
         _ => None,
@@ -135,7 +146,7 @@ fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&UserId>, now
     let is_code = open.is(guess, &login.id, keyed, now);
     match owner {
         Some(owner) if is_code && open.owner.as_ref() == Some(owner) && login.is_of(owner) => {
-            success(login, open.method, owner, now)
+            success(login, open.method, Proof { user: owner, mark: None }, now)
         }
         _ => {
             let mut tried = login.clone();
@@ -147,10 +158,11 @@ fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&UserId>, now
 }
 
 /// A step is proved.
-fn success(login: &Login, method: Method, user: &UserId, now: UnixTime) -> Step {
+fn success(login: &Login, method: Method, proof: Proof<'_>, now: UnixTime) -> Step {
     to(login, now, |next| {
         next.proved.push((method, now.as_nanos()));
-        next.user = Some(user.clone());
+        next.user = Some(proof.user.clone());
+        next.mark = proof.mark.map(|mark| *mark.as_bytes()).or(next.mark);
         next.open = None;
         next.phase = Phase::Success;
     })
@@ -189,6 +201,11 @@ impl Step {
 }
 
 impl Login {
+    /// Whether this is the code that is waited for, and no other that was sent since.
+    fn waits_for(&self, code: Option<&OpenCode>) -> bool {
+        matches!((code, &self.open), (Some(code), Some(Challenge::Code(open))) if open.is_same(code))
+    }
+
     /// Whether this user may go on with it: anybody at first, and then only who proved the first step.
     fn is_of(&self, user: &UserId) -> bool {
         self.user.as_ref().is_none_or(|own| own == user)

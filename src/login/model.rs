@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
     keyed::Keyed,
-    machine::{Call, Denied, step},
+    machine::{Call, Denied, Proof, step},
     parameters::Binding,
     state::{Challenge, Login, OpenCode, Phase, Status},
 };
@@ -317,10 +317,13 @@ proptest! {
             };
             let call = match (action, &open, &digest) {
                 (Action::Try(method), ..) => Call::Try(*method),
-                (Action::Settle(_), ..) => Call::Settle(settled, who.as_ref()),
+                (Action::Settle(_), ..) => Call::Settle(settled, who.as_ref().map(|user| Proof { user, mark: None })),
                 (Action::TakeBack, ..) => Call::TakeBack,
                 (Action::Open(..), Some(open), _) => Call::Open(open),
-                (Action::Verify(..), ..) => Call::Verify { guess: &guess, keyed: &keyed, owner: who.as_ref() },
+                (Action::Verify(..), ..) => {
+                    let of = login.open.as_ref().map(|Challenge::Code(code)| code);
+                    Call::Verify { of, guess: &guess, keyed: &keyed, owner: who.as_ref() }
+                }
                 (Action::Complete, ..) => Call::Complete,
                 (_, _, Some(digest)) => Call::Consume(digest),
                 _ => continue,

@@ -32,6 +32,9 @@ pub(crate) const SENDS: u8 = 5;
 /// How many failures end a login.
 pub(crate) const FAILURES: u8 = 15;
 
+/// After so long no try is under way any more.
+const SETTLED: Duration = Duration::from_secs(30);
+
 /// The public name of a login: it is shown and sent about freely, and without the secret in the cookie it opens nothing.
 pub(crate) type LoginId = Handle;
 
@@ -50,6 +53,8 @@ pub(crate) struct Login {
     /// Who proved it: fixed by the first success.
     #[serde(with = "crate::text::option")]
     pub(crate) user: Option<UserId>,
+    /// A keyed hash of what the password was checked against.
+    pub(crate) mark: Option<[u8; 32]>,
     pub(crate) phase: Phase,
     pub(crate) open: Option<Challenge>,
     pub(crate) failures: u8,
@@ -118,6 +123,7 @@ impl Login {
             plan,
             proved: Vec::new(),
             user: None,
+            mark: None,
             phase: Phase::Pending,
             open: None,
             failures: 0,
@@ -163,15 +169,27 @@ impl Login {
         self.ends_at() + REMEMBERED
     }
 
+    /// Whether too many tries were wrong; or may have been, for whoever made the last ones never learned how they ended.
+    pub(crate) fn has_failed(&self, now: UnixTime) -> bool {
+        let unsettled = self.failures >= FAILURES && self.remaining() > 0;
+        self.phase == Phase::Failed || unsettled && now >= UnixTime::from_nanos(self.touched) + SETTLED
+    }
+
     pub(crate) fn is_completed(&self, now: UnixTime) -> bool {
         matches!(self.phase, Phase::Completed(_)) && !self.has_ended(now)
+    }
+
+    /// Whether the last proof is no older than this.
+    pub(crate) fn was_proved_within(&self, age: Duration, now: UnixTime) -> bool {
+        self.proved.last().is_some_and(|(_, at)| UnixTime::from_nanos(*at) + age >= now)
     }
 
     /// What is shown of it.
     pub(crate) fn view(&self, now: UnixTime) -> View {
         let status = match self.phase {
-            _ if self.has_ended(now) => Status::Expired,
             Phase::Consumed(_) => Status::Expired,
+            _ if self.has_ended(now) => Status::Expired,
+            _ if self.has_failed(now) => Status::Failed,
             Phase::Pending => Status::Pending,
             Phase::Success => Status::Success,
             Phase::Completed(_) => Status::Completed,
@@ -195,6 +213,11 @@ impl OpenCode {
         let expires_at = (now + CODE_LIVES).as_nanos();
         let code = *hash_of(login, method, &address, code, keyed).as_bytes();
         Self { method, address, code, owner, tries: 0, expires_at }
+    }
+
+    /// Whether this is that very code, sent at that very time.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.code == other.code && self.expires_at == other.expires_at
     }
 
     /// What is left of it after a try that was wrong: nothing after the last.
