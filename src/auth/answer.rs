@@ -11,7 +11,8 @@ pub(super) const JSON: &str = "application/json";
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Counters {
     session_id: String,
-    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<&'static str>,
     completed_steps: usize,
     remaining_steps: usize,
     next_step: Option<usize>,
@@ -21,7 +22,7 @@ impl From<View> for Counters {
     fn from(view: View) -> Self {
         Self {
             session_id: view.id.to_string(),
-            status: view.status.as_str(),
+            status: Some(view.status.as_str()),
             completed_steps: view.completed,
             remaining_steps: view.remaining,
             next_step: view.next(),

@@ -12,6 +12,8 @@ mod issuer;
 mod journal;
 mod key;
 mod logins;
+#[cfg(test)]
+mod openapi;
 mod otp;
 mod page;
 mod password;

@@ -20,6 +20,8 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
+use crate::openapi;
+
 pub(crate) const ISSUER: &str = "https://auth.example";
 pub(crate) const CALLBACK: &str = "https://app.example/callback";
 pub(crate) const ADA: &str = "ada@example.com";
@@ -196,6 +198,7 @@ impl Browser {
             request.headers_mut().insert(header::COOKIE, cookies.join("; ").parse().unwrap());
         }
         request.extensions_mut().insert(PeerAddr((self.address, 1234).into()));
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response: Response<Body> = self.service.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
@@ -208,7 +211,9 @@ impl Browser {
                 self.cookies.insert(name.to_owned(), value.to_owned());
             }
         }
-        Answer { status: parts.status, headers: parts.headers, text }
+        let answer = Answer { status: parts.status, headers: parts.headers, text };
+        openapi::check(&method, &path, &answer);
+        answer
     }
 
     pub(crate) async fn post(&mut self, path: &str, body: &Value) -> Answer {
@@ -249,6 +254,14 @@ impl Browser {
 
     pub(crate) async fn complete(&mut self, client: &str, id: &str) -> Answer {
         self.call("complete", client, id, &[]).await
+    }
+
+    /// A whole login of ada by password, to its code.
+    pub(crate) async fn sign_in(&mut self, client: &str) -> String {
+        let id = self.start(client, ADA).await;
+        assert_eq!(self.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
+        assert_eq!(self.complete(client, &id).await.status, 200);
+        self.authorize(client).await.redirected("code").unwrap()
     }
 
     pub(crate) async fn status(&mut self, id: &str) -> Answer {

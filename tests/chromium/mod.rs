@@ -1,7 +1,9 @@
 //! A real browser, driven by its own protocol over a pipe: it is told what to open and what to type, and asked what it
 //! shows.
 
-use std::{env, fs, path::PathBuf, process::Stdio, time::Duration};
+#![expect(clippy::indexing_slicing, reason = "a test may fail")]
+
+use std::{fs, path::PathBuf, process::Stdio, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -10,10 +12,11 @@ use tokio::{
     time::timeout,
 };
 
+use crate::services::{missing, program};
+
 /// A browser with one tab, which ends with this value.
 pub(crate) struct Chromium {
-    /// Killed when it is dropped.
-    _child: Child,
+    child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     profile: PathBuf,
@@ -26,9 +29,8 @@ pub(crate) struct Chromium {
 impl Chromium {
     /// Starts one with a profile of this name; `None`, said aloud, where there is no browser.
     pub(crate) async fn start(name: &str) -> Option<Self> {
-        let Some(program) = program() else {
-            assert!(env::var_os("TOLLGATE_REQUIRE_SERVICES").is_none(), "chromium is not on PATH");
-            eprintln!("skipped: chromium is not on PATH");
+        let Some(program) = program(&["chromium", "chromium-browser", "google-chrome"]) else {
+            missing("chromium is not on PATH");
             return None;
         };
         let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{}", std::process::id()));
@@ -49,7 +51,7 @@ impl Chromium {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let complaints = Vec::new();
-        let mut browser = Self { _child: child, input, output, profile, tab: None, calls: 0, complaints };
+        let mut browser = Self { child, input, output, profile, tab: None, calls: 0, complaints };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await;
         let target = json!({ "targetId": target["targetId"], "flatten": true });
         let tab = browser.call("Target.attachToTarget", target).await;
@@ -141,7 +143,7 @@ impl Chromium {
             let told = &message["params"];
             match message["method"].as_str() {
                 Some("Log.entryAdded") => {
-                    self.complaints.push(format!("{} {}", told["entry"]["text"], told["entry"]["url"]))
+                    self.complaints.push(format!("{} {}", told["entry"]["text"], told["entry"]["url"]));
                 }
                 Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown") => self.complaints.push(told.to_string()),
                 _ => {}
@@ -159,16 +161,8 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        let _ = self._child.start_kill();
+        let _ = self.child.start_kill();
         // its own children end after it, and may still write there
         let _ = fs::remove_dir_all(&self.profile);
     }
-}
-
-fn program() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    env::split_paths(&path)
-        .flat_map(|directory| names.map(|name| directory.join(name)))
-        .find(|program| program.is_file())
 }

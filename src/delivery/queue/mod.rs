@@ -149,7 +149,9 @@ impl Queue {
     /// it did. It never waits.
     ///
     /// A decoy takes a place as a message does and is dropped when its turn
-    /// comes, so a caller sees no difference between the two.
+    /// comes, so the time that the call takes says nothing about which of the
+    /// two it was. Don't show the answer to whoever asked for the code: only
+    /// messages are slow enough to fill a lane.
     pub fn push(&self, channel: Channel, job: Option<Message>) -> bool {
         let Some(lane) = self.find(channel) else {
             self.give_up(job, Undelivered::NoSender);
