@@ -96,7 +96,7 @@ fn refused(login: &Login, call: &Call<'_>, now: UnixTime) -> Option<Denied> {
     if login.has_failed(now) {
         return Some(Denied::SessionFailed);
     }
-    match call {
+    let unfit = match call {
         Call::Try(method) | Call::Settle(method, _) | Call::MayOpen(method) => unasked(login, *method),
         Call::Open(challenge) => unasked(login, challenge.method()),
         Call::Verify { of, .. } if !login.waits_for(*of) => Some(Denied::NoPendingChallenge),
@@ -104,12 +104,13 @@ fn refused(login: &Login, call: &Call<'_>, now: UnixTime) -> Option<Denied> {
         Call::Consume(_) if !matches!(login.phase, Phase::Completed(_)) => Some(Denied::NotCompleted),
         Call::TakeBack if login.remaining() == 0 => Some(Denied::NoStepRemaining),
         _ => None,
-    }
-    .or(match call {
+    };
+    let spent = match call {
         Call::Try(_) | Call::Verify { .. } if login.failures >= FAILURES => Some(Denied::LastTries),
         Call::MayOpen(_) | Call::Open(_) if login.sends >= SENDS => Some(Denied::SendsSpent),
         _ => None,
-    })
+    };
+    unfit.or(spent)
 }
 
 /// Why no step by this method is asked for, if none is.

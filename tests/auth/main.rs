@@ -31,5 +31,4 @@ mod tabs;
 mod throttle;
 mod unchecked;
 mod whole;
-#[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
