@@ -234,11 +234,13 @@
 //! - **`/token`** and what belongs to it. A code is issued and kept, and nothing exchanges it; what a login is good for
 //!   until then is its signed-in session.
 //! - **`passkey` and `sso`**: `unsupported_method`.
-//! - `max_age`, `prompt`, `login_hint` and `nonce` are ignored: a login is always asked for anew.
+//! - Of OpenID Connect `/authorize` heeds `max_age`, `acr_values` and `prompt=none` (error `login_required`); each login is
+//!   asked for anew. `login_hint` and `nonce` are ignored.
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its
 //!   own.
 
 mod answer;
+mod attempt;
 mod authorize;
 mod complete;
 mod cookies;
@@ -256,6 +258,7 @@ mod otp;
 mod page;
 mod password;
 mod problem;
+mod query;
 mod request;
 mod route;
 mod service;

@@ -4,27 +4,31 @@
 
 mod authenticate;
 mod authorize;
+mod budget;
 mod complete;
 mod cookie;
+mod cors;
 mod equal;
+mod errors;
 mod faults;
 mod flow;
-mod messages;
-mod openapi;
-mod races;
-mod restart;
-mod sequences;
-mod steered;
-mod tabs;
-mod unchecked;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod frail;
 mod matrix;
+mod messages;
+mod openapi;
 mod otp;
+mod page;
+mod parameters;
 mod password;
+mod races;
+mod restart;
+mod sequences;
 mod start;
 mod status;
+mod steered;
+mod tabs;
+mod throttle;
+mod unchecked;
 mod whole;
-mod page;
-#[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
