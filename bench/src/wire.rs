@@ -22,8 +22,7 @@ pub struct Server {
 impl Server {
     /// Starts a child with these arguments, which prints its address first.
     pub fn start(one: &Path, arguments: &[&str]) -> io::Result<Self> {
-        let mut process =
-            Command::new(one).args(arguments).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
+        let mut process = Command::new(one).args(arguments).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
         let (mut address, mut output) = (String::new(), process.stdout.take().map(BufReader::new));
         if let Some(output) = &mut output {
             output.read_line(&mut address)?;

@@ -52,8 +52,21 @@ pub fn run() {
          control: both sorts are the same.\n"
     );
     let mut table = Table::new([
-        "call", "first", "second", "samples", "median", "quartiles", "median, second", "quartiles", "difference",
-        "greater", "z", "t 50 %", "t 75 %", "t 95 %", "told apart",
+        "call",
+        "first",
+        "second",
+        "samples",
+        "median",
+        "quartiles",
+        "median, second",
+        "quartiles",
+        "difference",
+        "greater",
+        "z",
+        "t 50 %",
+        "t 75 %",
+        "t 95 %",
+        "told apart",
     ]);
     let fast = || Passwords::new().insecure_fast();
     for (what, left, right, passwords, name) in [

@@ -56,7 +56,13 @@ pub fn run(one: &Path) {
         TIME.as_secs(),
     );
     let mut all = Table::new([
-        "by", "browsers", "logins a second", "requests a second", "login, p50", "p99", "processor, ms a login",
+        "by",
+        "browsers",
+        "logins a second",
+        "requests a second",
+        "login, p50",
+        "p99",
+        "processor, ms a login",
     ]);
     let mut each = Table::new(["by", "browsers", "request", "p50", "p99"]);
     for (by, name) in [(By::Code, "sms"), (By::Password, "password")] {

@@ -60,16 +60,16 @@ pub fn run(one: &Path) {
     let by_code = measure(&runtime, &BY_CODE, LOGINS, Passwords::new().insecure_fast());
     let by_password = measure(&runtime, &BY_PASSWORD, LOGINS_BY_PASSWORD, Passwords::new());
     for (place, (call, figures)) in BY_CODE.iter().zip(&by_code).enumerate() {
-        let instructions = counts.as_ref().and_then(|counts| counts.get(place)).map_or_else(
-            || "–".to_owned(),
-            |count| format!("{count:.0}"),
-        );
+        let instructions = counts
+            .as_ref()
+            .and_then(|counts| counts.get(place))
+            .map_or_else(|| "–".to_owned(), |count| format!("{count:.0}"));
         table.row(figures.cells(call.name(), instructions));
     }
-    table.row(sum(&by_code).cells("**a login by sms**", counts.map_or_else(
-        || "–".to_owned(),
-        |counts| format!("{:.0}", counts.iter().sum::<f64>()),
-    )));
+    table.row(sum(&by_code).cells(
+        "**a login by sms**",
+        counts.map_or_else(|| "–".to_owned(), |counts| format!("{:.0}", counts.iter().sum::<f64>())),
+    ));
     for (call, figures) in BY_PASSWORD.iter().zip(&by_password).filter(|(call, _)| **call == Call::Password) {
         table.row(figures.cells(call.name(), "–".to_owned()));
     }
