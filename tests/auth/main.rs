@@ -12,7 +12,6 @@ mod equal;
 mod errors;
 mod faults;
 mod flow;
-#[expect(dead_code, reason = "not every test uses all of it")]
 mod frail;
 mod matrix;
 mod messages;

@@ -78,7 +78,12 @@ fn hash(password: &str) -> PasswordHash {
             let hashing = Passwords::new().insecure_fast();
             let password = Password::new(password.to_owned());
             std::thread::spawn(move || {
-                tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(hashing.hash(password)).unwrap()
+                tokio::runtime::Builder::new_current_thread()
+                    .enable_time()
+                    .build()
+                    .unwrap()
+                    .block_on(hashing.hash(password))
+                    .unwrap()
             })
             .join()
             .unwrap()

@@ -73,12 +73,12 @@ impl Setup {
         let tenant: Tenant = "acme".parse().expect("it is a name of a tenant");
         let hash = passwords.hash(Password::new(PASSWORD.to_owned())).await.expect("there is memory");
         for user in 0..users {
-            let id = UserId::parse(&format!("{user:08}")).expect("it is an id");
-            let name = Identifier::parse(&identifier(user)).expect("it is a name");
-            let number = PhoneNumber::parse(&phone(user)).expect("it is a number");
-            let mailbox = EmailAddress::parse(&identifier(user)).expect("it is an address");
+            let id = UserId::parse(format!("{user:08}")).expect("it is an id");
+            let name = Identifier::parse(identifier(user)).expect("it is a name");
+            let number = PhoneNumber::parse(phone(user)).expect("it is a number");
+            let mailbox = EmailAddress::parse(identifier(user)).expect("it is an address");
             let new = NewUser::new(id, name)
-                .identifier(Identifier::parse(&username(user)).expect("it is a name"))
+                .identifier(Identifier::parse(username(user)).expect("it is a name"))
                 .password(hash.clone())
                 .contact(Contact::Email(mailbox))
                 .contact(Contact::Phone(number));
