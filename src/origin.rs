@@ -62,3 +62,89 @@ fn is_host(host: &str) -> bool {
 pub(crate) fn is_loopback(host: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_origin_is_written_as_browsers_do() {
+        for (given, expected) in [
+            ("https://App.Example", "https://app.example"),
+            ("https://app.example:443", "https://app.example"),
+            ("https://app.example:8443", "https://app.example:8443"),
+            ("https://192.0.2.1:80", "https://192.0.2.1:80"),
+            ("https://[2001:DB8::1]", "https://[2001:db8::1]"),
+            ("http://localhost:3000", "http://localhost:3000"),
+            ("http://127.0.0.1:80", "http://127.0.0.1"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+        ] {
+            assert_eq!(normal("origin", given).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_origin_is_refused() {
+        for bad in [
+            "",
+            "null",
+            "*",
+            "https://",
+            "https://*.example",
+            "app.example",
+            "https://a/",
+            "https://a?",
+            "https://a#b",
+            "https://a@b",
+            "https://a:",
+            "https://a:0",
+            "https://a:65536",
+            "https://a:+1",
+            "https://a:080",
+            "https://a:b",
+            "https://a..b",
+            "https://a.",
+            "https://é",
+            "https://a b",
+            "https://a\n",
+            "https://[::1",
+            "https://::1",
+            "https://[0:0:0:0:0:0:0:1]",
+            "https://[::1]]",
+            "https://127.1",
+            "https://1.2.3.4.5",
+            "https://0x7f.1",
+            "https://0177.0.0.1",
+            "http://app.example",
+            "http://127.0.0.2",
+            "http://localhost.evil.example",
+            "ftp://a",
+            "https:///",
+            "https://a\\b",
+            "https://a%2eb",
+        ] {
+            assert!(normal("origin", bad).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_normal_stays_as_it_is(text in "(https|http|HTTPS)://[a-zA-Z0-9.\\[\\]:@-]{0,12}(:[0-9]{0,6})?") {
+            if let Ok(once) = normal("origin", &text) {
+                prop_assert_eq!(normal("origin", &once).unwrap(), once.clone());
+                let uri: http::Uri = once.parse().unwrap();
+                prop_assert_eq!(uri.authority().unwrap().as_str(), once.split_once("://").unwrap().1);
+            }
+        }
+
+        #[test]
+        fn every_port_has_one_text(port_number: u16, text in "[0-9+ ]{0,6}") {
+            prop_assert_eq!(port(&port_number.to_string()), Some(port_number).filter(|port| *port > 0));
+            if let Some(read) = port(&text) {
+                prop_assert_eq!(read.to_string(), text);
+            }
+        }
+    }
+}

@@ -3,13 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
-use std::{
-    env, fs,
-    net::SocketAddr,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+#[expect(dead_code, reason = "not every test uses all of it")]
+mod chromium;
+
+use std::{net::SocketAddr, time::Duration};
 
 use axum::{
     Router,
@@ -22,6 +19,8 @@ use tollgate::{
     Digest, EventLog, EventService, Handle, Head, TenantError, UnixTime,
     event::{Event, EventKind, TenantsAndOperator},
 };
+
+use chromium::Chromium;
 
 /// Fills in the form, and tells the test whenever what the page shows has changed.
 const DRIVER: &str = r#"<script>
@@ -41,33 +40,19 @@ addEventListener("DOMContentLoaded", () => {
 </script>"#;
 
 struct Browser {
-    child: Child,
-    profile: PathBuf,
+    _chromium: Chromium,
     seen: mpsc::UnboundedReceiver<Value>,
 }
 
 impl Browser {
     /// Shows the log with this header and key; `None` where there is no browser.
     async fn watch(log: &EventLog, header: &str, key: &str) -> Option<Self> {
-        let Some(program) = browser() else {
-            assert!(env::var_os("TOLLGATE_REQUIRE_SERVICES").is_none(), "chromium is not on PATH");
-            eprintln!("skipped: chromium is not on PATH");
-            return None;
-        };
         let (address, seen) = serve(log).await;
-        let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{}", address.port()));
+        let mut chromium = Chromium::start(&format!("events-{}", address.port())).await?;
         let entry = serde_json::to_string(&[header, key]).unwrap();
         let entry = percent_encoding::utf8_percent_encode(&entry, percent_encoding::NON_ALPHANUMERIC);
-        let child = Command::new(program)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
-            .args(["--no-first-run", "--remote-debugging-port=0"])
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(format!("http://{address}/events/driven#{entry}"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Some(Self { child, profile, seen })
+        chromium.open(&format!("http://{address}/events/driven#{entry}")).await;
+        Some(Self { _chromium: chromium, seen })
     }
 
     /// What the page shows once this holds.
@@ -83,23 +68,6 @@ impl Browser {
             }
         }
     }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // its own children end after it, and may still write there
-        let _ = fs::remove_dir_all(&self.profile);
-    }
-}
-
-fn browser() -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    env::split_paths(&path)
-        .flat_map(|directory| names.map(|name| directory.join(name)))
-        .find(|program| program.is_file())
 }
 
 /// Serves the page as it is, and once more with the driver.

@@ -12,9 +12,7 @@ pub(super) const JSON: &str = "application/json";
 pub(super) struct Counters {
     session_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    login_status: Option<&'static str>,
+    pub(super) status: Option<&'static str>,
     completed_steps: usize,
     remaining_steps: usize,
     next_step: Option<usize>,
@@ -25,18 +23,10 @@ impl From<View> for Counters {
         Self {
             session_id: view.id.to_string(),
             status: Some(view.status.as_str()),
-            login_status: None,
             completed_steps: view.completed,
             remaining_steps: view.remaining,
             next_step: view.next(),
         }
-    }
-}
-
-impl Counters {
-    /// The same for a problem document, whose `status` is the number of the answer (RFC 9457 §3.1.2).
-    pub(super) fn beside_a_number(self) -> Self {
-        Self { login_status: self.status, status: None, ..self }
     }
 }
 

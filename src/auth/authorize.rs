@@ -177,6 +177,10 @@ async fn hand_out(
     running.codes.issue(&code.digest(), &grant).await?;
     let session = grant.session().map_err(|_| StoreError::from(StoreErrorKind::Corrupt))?;
     let (session_cookie, _) = running.sessions.create(session).await?;
+    // the cookie takes the place of the one before, and so nobody could end that session any more
+    if let Err(error) = running.sessions.end_presented(&visit.parts.headers).await {
+        crate::trace::warning!("the session before could not be ended: {error}");
+    }
     let journal = visit.inner.journal();
     journal.record(EventKind::LoginSucceeded, &login, None, keyed);
     journal.record(EventKind::CodeIssued, &login, None, keyed);

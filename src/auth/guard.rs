@@ -59,22 +59,20 @@ impl Guard {
     pub(super) async fn count_silently(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
         self.throttles
             .update(Some(tried.tenant), tried.silent(keyed).as_bytes(), |row, now| {
-                match row.copied().unwrap_or_default().counted_silently() {
-                    Some(next) => Change::Put(next, Throttle::forgotten_at(now), true),
-                    // further tries don't put off its end
-                    None => Change::Keep(false),
-                }
+                // at the ceiling too it is a write: one that is left out could be timed
+                let (next, kept_until, is_below) = row.copied().unwrap_or_default().counted_silently(now);
+                Change::Put(next, kept_until, is_below)
             })
             .await
     }
 
-    /// Takes back a try that could not be checked.
-    pub(super) async fn uncount(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<(), StoreError> {
-        for row in [tried.visible(keyed), tried.silent(keyed)] {
+    /// Takes back a try that could not be checked; of the account, if it was counted there.
+    pub(super) async fn uncount(&self, tried: Tried<'_>, silently: bool, keyed: &Keyed) -> Result<(), StoreError> {
+        for (row, counted) in [(tried.visible(keyed), true), (tried.silent(keyed), silently)] {
             self.throttles
                 .update(Some(tried.tenant), row.as_bytes(), |row, now| match row {
-                    Some(row) => Change::Put(row.uncounted(), Throttle::forgotten_at(now), ()),
-                    None => Change::Keep(()),
+                    Some(row) if counted => Change::Put(row.uncounted(), Throttle::forgotten_at(now), ()),
+                    _ => Change::Keep(()),
                 })
                 .await?;
         }
@@ -99,7 +97,15 @@ impl Guard {
         keyed: &Keyed,
     ) -> Result<Result<(), TooSoon>, StoreError> {
         let pair = keyed.hash("requested", [identifier, tried.submitted.as_bytes()]);
-        self.one_more(tried, &pair, Allowance::of(tried.method)).await
+        let allowance = Allowance::of(tried.method);
+        self.sends
+            .update(Some(tried.tenant), pair.as_bytes(), |row, now| {
+                match row.cloned().unwrap_or_default().one_more(tried.method, allowance, now) {
+                    Ok(next) => Change::Put(next, Sends::forgotten_at(allowance, now), Ok(())),
+                    Err(too_soon) => Change::Keep(Err(too_soon)),
+                }
+            })
+            .await
     }
 
     /// Counts a message that really goes out to this address, and says whether it may: which the caller does not see.
@@ -109,22 +115,14 @@ impl Guard {
             None => keyed.hash("not sent", [tried.submitted.as_bytes()]),
         };
         // by several names of one account messages may be asked for close together
-        Ok(self.one_more(tried, &row, Allowance::of(tried.method).without_cool_down()).await?.is_ok())
-    }
-
-    async fn one_more(
-        &self,
-        tried: Tried<'_>,
-        id: &Digest,
-        allowance: Allowance,
-    ) -> Result<Result<(), TooSoon>, StoreError> {
+        let allowance = Allowance::of(tried.method).without_cool_down();
         self.sends
-            .update(Some(tried.tenant), id.as_bytes(), |row, now| {
+            .update(Some(tried.tenant), row.as_bytes(), |row, now| {
                 let sends = row.cloned().unwrap_or_default();
-                match sends.one_more(tried.method, allowance, now) {
-                    Ok(next) => Change::Put(next, Sends::forgotten_at(allowance, now), Ok(())),
-                    Err(too_soon) => Change::Keep(Err(too_soon)),
-                }
+                let more = sends.one_more(tried.method, allowance, now);
+                let is_below = more.is_ok();
+                // at the ceiling too it is a write: one that is left out could be timed
+                Change::Put(more.unwrap_or(sends), Sends::forgotten_at(allowance, now), is_below)
             })
             .await
     }

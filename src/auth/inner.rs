@@ -40,6 +40,7 @@ pub(super) struct Config {
     pub(super) sessions: Option<Sessions>,
     pub(super) limiter: Option<Limiter>,
     pub(super) share: Option<Quota>,
+    pub(super) messages: Option<Quota>,
     pub(super) client_ip: ClientIp,
     pub(super) log: Option<EventLog>,
     pub(super) clock: Arc<dyn Clock>,
@@ -66,6 +67,8 @@ pub(super) struct Running {
     pub(super) share: Option<RateLimitGate>,
     /// How often an address may be wrong.
     pub(super) failures: Limiter,
+    /// How many messages it may ask for.
+    pub(super) messages: Option<Limiter>,
     /// How often one may begin as the same identifier.
     pub(super) starts: Limiter,
     pub(super) queue: Queue,
@@ -122,10 +125,11 @@ impl Inner {
 impl Running {
     fn of(config: &Config) -> Self {
         let (store, clock) = (config.store.clone(), Arc::clone(&config.clock));
-        let limiter = config.limiter.clone().unwrap_or_else(|| per_minute(REQUESTS_OF_A_TENANT, config));
+        let limiter =
+            config.limiter.clone().unwrap_or_else(|| with_log(per_minute(REQUESTS_OF_A_TENANT, config), config));
         let journal = Journal { log: config.log.clone(), clock: Arc::clone(&clock) };
         let lost = journal.clone();
-        let queue = config.queue.clone().clock(Arc::clone(&clock)).on_undelivered(move |message, _| {
+        let queue = config.queue.clone().clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
             lost.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
         });
         let sessions = config.sessions.clone().unwrap_or_else(|| {
@@ -142,12 +146,10 @@ impl Running {
             guard: Guard::new(store, clock),
             sessions,
             gate: RateLimitGate::new(nobody, limiter),
-            share: config.share.map(|quota| {
-                let share = with_clock(Limiter::memory(Quotas::new(quota)), config);
-                RateLimitGate::new(nobody, share)
-            }),
-            failures: per_minute(FAILURES_OF_AN_ADDRESS, config),
-            starts: per_minute(STARTS_OF_AN_IDENTIFIER, config),
+            share: config.share.map(|quota| RateLimitGate::new(nobody, with_log(limiter_of(quota, config), config))),
+            messages: config.messages.map(|quota| limiter_of(quota, config)),
+            failures: strangers(FAILURES_OF_AN_ADDRESS, config),
+            starts: strangers(STARTS_OF_AN_IDENTIFIER, config),
             queue,
             journal,
             keyed: OnceCell::new(),
@@ -162,12 +164,26 @@ fn nobody(_: Head<'_>) -> Result<Option<Tenant>, TenantError> {
 
 #[expect(clippy::expect_used, reason = "the numbers stand above")]
 fn per_minute(limit: u32, config: &Config) -> Limiter {
-    with_clock(Limiter::memory(Quotas::new(Quota::per_minute(limit).expect("a good quota"))), config)
+    limiter_of(Quota::per_minute(limit).expect("a good quota"), config)
+}
+
+/// Of those whom anybody can invent, who share buckets beyond so many.
+#[expect(clippy::expect_used, reason = "nobody else has it yet, and the number stands here")]
+fn strangers(limit: u32, config: &Config) -> Limiter {
+    per_minute(limit, config).max_tenants(100_000).expect("a good number")
 }
 
 #[expect(clippy::expect_used, reason = "nobody else has it yet")]
-fn with_clock(limiter: Limiter, config: &Config) -> Limiter {
-    limiter.clock(Arc::clone(&config.clock)).expect("it is new")
+fn with_log(limiter: Limiter, config: &Config) -> Limiter {
+    match &config.log {
+        Some(log) => limiter.events(log.clone()).expect("it is new"),
+        None => limiter,
+    }
+}
+
+#[expect(clippy::expect_used, reason = "nobody else has it yet")]
+fn limiter_of(quota: Quota, config: &Config) -> Limiter {
+    Limiter::memory(Quotas::new(quota)).clock(Arc::clone(&config.clock)).expect("it is new")
 }
 
 impl fmt::Debug for Inner {

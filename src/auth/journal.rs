@@ -28,8 +28,12 @@ impl Journal {
 
     /// What anybody can cause as often as they like, so that a flood is counted.
     pub(super) fn tally_login(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) {
+        self.tally_event(&self.about(kind, login, method, keyed));
+    }
+
+    pub(super) fn tally_event(&self, event: &Event) {
         if let Some(log) = &self.log {
-            log.tally(&self.about(kind, login, method, keyed));
+            log.tally(event);
         }
     }
 
@@ -43,7 +47,8 @@ impl Journal {
         }
     }
 
-    fn about(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) -> Event {
+    /// An event about a login, not recorded yet.
+    pub(super) fn about(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) -> Event {
         let named = |purpose, bytes: &[u8]| Handle::of(&keyed.hash(purpose, [bytes]));
         let mut event = Event::new(kind, self.clock.unix(self.clock.now()))
             .tenant(login.tenant.clone())

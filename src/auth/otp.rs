@@ -16,6 +16,7 @@ use crate::{
     clock::ceil_seconds,
     delivery::{Channel, Message},
     event::EventKind,
+    limit::Decision,
     login::{CODE_LIVES, COOL_DOWN, Call, DIGITS, OneTimeCode, OpenCode, TooSoon},
     policy::Method,
     secret::Digest,
@@ -57,6 +58,10 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
         .foresee(visit, &Call::Open(&OpenCode::new(method, &address, None, &login.id, code.expose(), keyed, now)))?;
 
     let tried = Tried { tenant: &login.tenant, method, submitted: &address, account: None };
+    if let Some(Decision::Refused(refusal)) = running.messages.as_ref().map(|limit| limit.check(&visit.address(), 1)) {
+        let wait = refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default();
+        return Err(refused(TooSoon::Spent(wait)).of(login.view(now)));
+    }
     let asked = running.guard.count_request(tried, login.identifier.as_str().as_bytes(), keyed).await?;
     if let Err(too_soon) = asked {
         return Err(refused(too_soon).of(login.view(now)));
@@ -73,13 +78,13 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
     let open = OpenCode::new(method, &address, owner.clone(), &login.id, code.expose(), keyed, now);
     let moved = entered.step(visit, &Call::Open(&open)).await?;
     let view = moved.told(now)?;
-    let message =
-        owner.is_some().then(|| Message::new(channel, login.tenant.clone(), to, code.expose(), now + CODE_LIVES));
-    let is_real = message.is_some();
+    // the same work for nobody: a message is made, and dropped where another would be sent
+    let message = Message::new(channel, login.tenant.clone(), to, code.expose(), now + CODE_LIVES);
+    let sent = visit.inner.journal().about(EventKind::OtpSent, login, Some(method), keyed);
     // what finds no room is reported by the queue; the caller sees no difference
-    let taken = running.queue.push(channel, message);
-    if is_real && taken {
-        visit.inner.journal().tally_login(EventKind::OtpSent, login, Some(method), keyed);
+    let taken = running.queue.push(channel, owner.is_some().then_some(message));
+    if owner.is_some() && taken {
+        visit.inner.journal().tally_event(&sent);
     }
     let challenge = Challenge {
         r#type: "otp",
@@ -148,8 +153,6 @@ fn channel(method: Method) -> Option<Channel> {
 fn refused(too_soon: TooSoon) -> Problem {
     match too_soon {
         TooSoon::CoolDown(wait) => Problem::new(Code::SlowDown, "a code was sent just now").retry_in(wait),
-        TooSoon::Spent(wait) => {
-            Problem::new(Code::TooManyAttempts, "no more codes are sent to this address for now").retry_in(wait)
-        }
+        TooSoon::Spent(wait) => Problem::new(Code::TooManyAttempts, "no more codes are sent for now").retry_in(wait),
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
     let stored = account.as_ref().and_then(|account| account.password_hash()).filter(|_| below_ceiling).cloned();
     let verdict = visit.inner.config.passwords.verify(Password::new(take(&mut *typed.0)), stored.clone()).await;
     let Ok(verdict) = verdict else {
-        guard.uncount(tried, keyed).await?;
+        guard.uncount(tried, below_ceiling, keyed).await?;
         visit.inner.running().failures.refund(spend);
         entered.step(visit, &Call::TakeBack).await?;
         return Err(Problem::unavailable());

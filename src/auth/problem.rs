@@ -194,7 +194,9 @@ impl Problem {
         let status = self.code.status();
         let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
         let as_problem = accept::favourite(request).is_some_and(|it| it.eq_ignore_ascii_case(PROBLEM_JSON));
-        let login = self.view.map(Counters::from);
+        let mut login = self.view.map(Counters::from);
+        // in a problem document `status` is that of HTTP
+        let login_status = login.as_mut().filter(|_| as_problem).and_then(|login| login.status.take());
         let document = Document {
             r#type: as_problem.then_some("about:blank"),
             title: status.canonical_reason().filter(|_| as_problem),
@@ -202,7 +204,8 @@ impl Problem {
             detail: as_problem.then_some(self.detail),
             error: self.code.as_str(),
             error_description: self.detail,
-            login: if as_problem { login.map(Counters::beside_a_number) } else { login },
+            login,
+            login_status,
             retry_after,
         };
         let content_type = if as_problem { PROBLEM_JSON } else { answer::JSON };
@@ -242,6 +245,8 @@ struct Document {
     error_description: &'static str,
     #[serde(flatten)]
     login: Option<Counters>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login_status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
 }

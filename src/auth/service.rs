@@ -75,6 +75,7 @@ impl AuthService {
             sessions: None,
             limiter: None,
             share: None,
+            messages: None,
             client_ip: ClientIp::peer(),
             log: None,
             clock: Arc::new(SystemClock::new()),
@@ -152,6 +153,13 @@ impl AuthService {
         self.set(|config| config.share = Some(quota))
     }
 
+    /// Lets one address ask for so many one-time codes, whoever they are for: what a sender charges for can otherwise be
+    /// asked for as often as the tenant's budget goes. Without it each login, each identifier and each receiver have
+    /// limits, and an address none.
+    pub fn messages_per_address(self, quota: Quota) -> Self {
+        self.set(|config| config.messages = Some(quota))
+    }
+
     /// Tells clients' addresses apart by this; by [`PeerAddr`](crate::PeerAddr), otherwise. Requests without an address
     /// all count as one.
     pub fn client_ip(self, client_ip: ClientIp) -> Self {
@@ -198,10 +206,17 @@ impl AuthService {
         Ok(self.set(|config| config.cookies = LoginCookies { loopback: true }))
     }
 
-    /// Whether every login that the policies lead to can be met by the methods that are enabled; to be asked when all is
-    /// set. A login that can't be met is refused with `access_denied`.
+    /// Whether every login that the policies and the listed clients lead to can be met by the methods that are enabled;
+    /// to be asked when all is set. A login that can't be met is refused with `access_denied`.
     pub fn check(self) -> Result<Self, ConfigError> {
-        self.0.config.policies.check(self.0.enabled())?;
+        let (policies, enabled) = (&self.0.config.policies, self.0.enabled());
+        policies.check(enabled)?;
+        for client in self.0.config.clients.listed() {
+            if policies.plan(client.tenant(), client.demands(), None, enabled).is_err() {
+                let reason = policies.explain(client.tenant(), client.demands(), None, enabled).to_string();
+                return Err(ConfigError::new("client", client.id(), reason.replace('\n', " ")));
+            }
+        }
         Ok(self)
     }
 

@@ -19,6 +19,11 @@ impl AnyClients {
     pub async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
         self.0.allows_origin(origin).await
     }
+
+    /// See [`Clients::listed`].
+    pub fn listed(&self) -> Vec<Arc<Client>> {
+        self.0.listed()
+    }
 }
 
 impl<C: Clients> From<C> for AnyClients {
@@ -37,6 +42,7 @@ impl fmt::Debug for AnyClients {
 trait DynClients: Send + Sync {
     fn find<'a>(&'a self, client_id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Client>>, StoreError>>;
     fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
+    fn listed(&self) -> Vec<Arc<Client>>;
     fn name(&self) -> &'static str;
 }
 
@@ -47,6 +53,10 @@ impl<C: Clients> DynClients for C {
 
     fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(Clients::allows_origin(self, origin))
+    }
+
+    fn listed(&self) -> Vec<Arc<Client>> {
+        Clients::listed(self)
     }
 
     fn name(&self) -> &'static str {

@@ -89,3 +89,102 @@ impl Written {
         Ok(names.join(" "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    fn expected() -> Client {
+        let client = Client::new("demo-web", Tenant::parse("acme").unwrap()).unwrap();
+        let client = client.redirect_uri("http://127.0.0.1:8080/demo/callback").unwrap();
+        let client = client.scopes("openid profile email").unwrap().origin("https://app.example").unwrap();
+        client.policy(Policy::any(2).unwrap())
+    }
+
+    #[cfg(feature = "toml")]
+    #[test]
+    fn clients_are_read_from_toml() {
+        let text = r#"
+            [[clients]]
+            id = "demo-web"
+            tenant = "acme"
+            redirect_uris = ["http://127.0.0.1:8080/demo/callback"]
+            scopes = ["openid", "profile", "email"]
+            origins = ["https://app.example"]
+            policy = { steps = 2 }
+        "#;
+        assert_eq!(from_toml(text), Ok(vec![expected()]));
+        let error = from_toml(&text.replace("origins", "origin")).unwrap_err().to_string();
+        assert!(error.starts_with("clients: line 7 is not usable: unknown field `origin`, expected one of"), "{error}");
+        for bad in ["", "[clients]\nid = 1", "clients = 1", &format!("{text}\nid = \"x\""), "[[clients]]\n"] {
+            assert!(from_toml(bad).is_err(), "{bad}");
+        }
+    }
+
+    const GOOD: &str = r#"{"clients":[{"id":"demo-web","tenant":"acme","redirect_uris":["http://127.0.0.1:8080/demo/callback"],
+        "scopes":["openid","profile","email"],"origins":["https://app.example"],"policy":{"steps":2}}]}"#;
+
+    #[test]
+    fn clients_are_read_from_json() {
+        assert_eq!(from_json(GOOD), Ok(vec![expected()]));
+        let more = GOOD
+            .replace("\"origins\"", "\"name\":\"Demo\",\"insecure_localhost\":[\"http://localhost/cb\"],\"origins\"");
+        let more = from_json(&more).unwrap().remove(0);
+        assert_eq!(more.display_name(), "Demo");
+        assert!(more.accepts_redirect("http://localhost/cb"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_with_its_place() {
+        let refused = |from: &str, to: &str| {
+            assert!(GOOD.contains(from), "{from}");
+            from_json(&GOOD.replace(from, to)).unwrap_err().to_string()
+        };
+        for (from, to, message) in [
+            (
+                "http://127.0.0.1:8080",
+                "http://app.example",
+                "redirect URI: clients[0] \"demo-web\": http://app.example/demo/callback is not usable: must be https, \
+                 except on 127.0.0.1 or [::1]",
+            ),
+            (
+                "\"steps\":2",
+                "\"steps\":9",
+                "policy: clients[0] \"demo-web\": policy: 9 steps is not usable: must have 1 to 5 steps",
+            ),
+            (
+                "\"acme\"",
+                "\"~acme\"",
+                "tenant: clients[0] \"demo-web\": ~acme is not usable: the name of the tenant is reserved",
+            ),
+            ("\"profile\"", "\"openid\"", "scopes: clients[0] \"demo-web\": openid is not usable: stands there twice"),
+            ("\"profile\"", "\"a b\"", "scopes: clients[0] \"demo-web\": a b is not usable: is no name of a scope"),
+            (
+                "\"id\"",
+                "\"ID\"",
+                "clients: line 1, column 17 is not usable: unknown field `ID`, expected one of `id`, \
+              `tenant`, `name`, `redirect_uris`, `insecure_localhost`, `scopes`, `origins`, `policy`",
+            ),
+        ] {
+            assert_eq!(refused(from, to), message);
+        }
+        for (from, to) in [
+            ("\"demo-web\"", "\"\""),
+            ("[\"openid\",\"profile\",\"email\"]", "[]"),
+            ("\"openid\"", "\"\""),
+            ("\"openid\"", "\"open\\\\id\""),
+            ("[\"openid\",\"profile\",\"email\"]", "\"openid\""),
+            ("https://app.example", "*"),
+            ("{\"steps\":2}", "[2,null]"),
+            ("{\"steps\":2}", "{}"),
+            ("\"tenant\"", "\"id\""),
+            ("{\"clients\"", "{\"x\":1,\"clients\""),
+        ] {
+            refused(from, to);
+        }
+        for bad in ["", "[]", "{}", "null", r#"{"clients":[[]]}"#, r#"{"clients":{}}"#] {
+            assert!(from_json(bad).is_err(), "{bad}");
+        }
+    }
+}

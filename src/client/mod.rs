@@ -73,6 +73,11 @@ pub trait Clients: Send + Sync + 'static {
     /// Whether any client allows calls from pages of this origin: a CORS
     /// preflight does not say which client it is for.
     fn allows_origin(&self, origin: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// The clients that are known from the start, to be checked then; none, where they come and go.
+    fn listed(&self) -> Vec<Arc<Client>> {
+        Vec::new()
+    }
 }
 
 impl<C: Clients> Clients for Arc<C> {
@@ -82,5 +87,9 @@ impl<C: Clients> Clients for Arc<C> {
 
     async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
         (**self).allows_origin(origin).await
+    }
+
+    fn listed(&self) -> Vec<Arc<Client>> {
+        (**self).listed()
     }
 }

@@ -165,3 +165,74 @@ impl Client {
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> Client {
+        Client::new("demo", Tenant::parse("acme").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_id_is_visible_and_bounded() {
+        let id = |id: &str| Client::new(id, Tenant::parse("acme").unwrap());
+        let longest = "x".repeat(128);
+        for good in ["a", "https://app.example/client", "a.b~c_d-e:f", &longest] {
+            assert_eq!(id(good).unwrap().id(), good);
+        }
+        for bad in ["", " ", "a b", "a\"", "a'", "a\\", "é", "a\n", "a\0", &format!("{longest}x")] {
+            assert!(id(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn each_redirect_uri_is_looked_at() {
+        let client = client().redirect_uri("https://a.example/1").unwrap().redirect_uri("http://[::1]/2").unwrap();
+        assert!(client.accepts_redirect("https://a.example/1") && client.accepts_redirect("http://[::1]:9/2"));
+        assert_eq!(client.redirect("http://[::1]:9/2").unwrap().as_str(), "http://[::1]:9/2");
+        assert!(!client.accepts_redirect("https://a.example/2") && client.redirect("https://a.example:9/1").is_none());
+        assert!(client.clone().redirect_uri("https://a.example/1").is_err());
+        assert!(client.clone().redirect_uri("http://localhost/").is_err());
+        assert!(client.insecure_localhost("http://localhost/").unwrap().accepts_redirect("http://localhost/"));
+    }
+
+    #[test]
+    fn a_client_may_ask_for_its_scopes_only() {
+        let asks = |client: &Client, text| client.allows_scopes(&Scopes::parse(text).unwrap());
+        let client = client().scopes("openid profile email").unwrap();
+        assert!(asks(&client, "email openid") && asks(&client, "profile email openid"));
+        assert!(!asks(&client, "openid admin") && !asks(&client, "OPENID"));
+        assert!(!asks(&self::client(), "openid"));
+        assert!(self::client().scopes("a  b").is_err());
+    }
+
+    #[test]
+    fn an_origin_is_compared_as_browsers_write_it() {
+        let client = client().origin("https://App.example:443").unwrap().origin("http://127.0.0.1:3000").unwrap();
+        assert!(client.allows_origin("https://app.example") && client.allows_origin("http://127.0.0.1:3000"));
+        for other in ["https://App.example", "https://app.example:443", "http://app.example", "null", "", "*"] {
+            assert!(!client.allows_origin(other), "{other}");
+        }
+        assert!(client.clone().origin("https://app.example").is_err());
+        assert!(client.origin("https://*.example").is_err());
+    }
+
+    #[test]
+    fn a_name_can_be_seen() {
+        assert_eq!(client().display_name(), "demo");
+        assert_eq!(client().name("Żółw & Söhne").unwrap().display_name(), "Żółw & Söhne");
+        for bad in ["", " ", "a\nb", "a\u{202e}b", "\u{200b}", &"x".repeat(65)] {
+            assert!(client().name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        let full =
+            (0..64).try_fold(client(), |client, n| client.redirect_uri(&format!("https://a.example/{n}"))).unwrap();
+        assert!(full.redirect_uri("https://a.example/x").is_err());
+        let full = (0..64).try_fold(client(), |client, n| client.origin(&format!("https://a{n}.example"))).unwrap();
+        assert!(full.origin("https://x.example").is_err());
+    }
+}

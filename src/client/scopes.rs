@@ -113,3 +113,69 @@ impl fmt::Display for ScopeError {
 }
 
 impl std::error::Error for ScopeError {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_order_and_the_repetition_of_scopes_do_not_matter() {
+        let scopes = |text| Scopes::parse(text).unwrap();
+        assert_eq!(scopes("a b c"), scopes("c a b a"));
+        assert_ne!(scopes("a b"), scopes("a B"));
+        assert!(scopes("b a").is_subset(&scopes("a b c")) && !scopes("a d").is_subset(&scopes("a b c")));
+        assert_eq!(scopes("https://x.example/y!#[]~ z").iter().count(), 2);
+    }
+
+    #[test]
+    fn what_is_no_scope_is_refused_and_not_repeated() {
+        for bad in ["", " ", " a", "a ", "a  b", "a\tb", "a\nb", "a\"b", "a\\b", "é", "a\u{7f}", "a\0", "a\u{a0}b"] {
+            assert!(Scopes::parse(bad).is_err(), "{bad:?}");
+        }
+        let error = Scopes::parse("sekret\\").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("sekret"));
+    }
+
+    #[test]
+    fn scopes_are_bounded() {
+        let names = |count: usize| (0..count).map(|n| format!("s{n}")).collect::<Vec<_>>().join(" ");
+        assert!(Scopes::parse(&names(64)).is_ok());
+        assert!(Scopes::parse(&names(65)).is_err());
+        assert!(Scopes::parse(&"x".repeat(1024)).is_ok());
+        assert!(Scopes::parse(&"x".repeat(1025)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_the_texts_of_the_rfc_are_scopes(text in "[a-c !\"\\\\#\\[\\]~\u{7f}é\t]{0,12}") {
+            let token = |name: &str| {
+                !name.is_empty() && name.chars().all(|c| ('\x21'..='\x7e').contains(&c) && c != '"' && c != '\\')
+            };
+            let expected = text.split(' ').all(token);
+            prop_assert_eq!(Scopes::parse(&text).is_ok(), expected);
+        }
+
+        #[test]
+        fn scopes_are_a_set(one in prop::collection::vec("[a-e]{1,2}", 1..8), other in prop::collection::vec("[a-e]{1,2}", 1..8)) {
+            let (a, b) = (Scopes::parse(&one.join(" ")).unwrap(), Scopes::parse(&other.join(" ")).unwrap());
+            let (one, other): (BTreeSet<&str>, BTreeSet<&str>) =
+                (one.iter().map(String::as_str).collect(), other.iter().map(String::as_str).collect());
+            prop_assert!(a.iter().eq(one.iter().copied()));
+            prop_assert_eq!(a == b, one == other);
+            prop_assert_eq!(a.is_subset(&b), one.is_subset(&other));
+            prop_assert_eq!(a.to_string().parse::<Scopes>().unwrap(), a.clone());
+            let json = serde_json::to_string(&a).unwrap();
+            prop_assert_eq!(&json, &format!("\"{a}\""));
+            prop_assert_eq!(serde_json::from_str::<Scopes>(&json).unwrap(), a);
+        }
+
+        #[test]
+        fn nothing_panics(text: String) {
+            let _ = Scopes::parse(&text);
+        }
+    }
+}

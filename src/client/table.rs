@@ -62,7 +62,6 @@ impl ClientTable {
 
     /// Reads them from TOML.
     #[cfg(feature = "toml")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "toml")))]
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Self::new(file::from_toml(text)?)
     }
@@ -85,5 +84,54 @@ impl Clients for ClientTable {
 
     async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
         Ok(self.0.origins.contains(origin))
+    }
+
+    fn listed(&self) -> Vec<Arc<Client>> {
+        self.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::AnyClients, *};
+    use crate::tenant::Tenant;
+
+    fn client(id: &str) -> Client {
+        let client = Client::new(id, Tenant::parse("acme").unwrap()).unwrap();
+        client.redirect_uri("https://app.example/cb").unwrap().scopes("openid").unwrap()
+    }
+
+    #[test]
+    fn a_client_that_cannot_be_used_is_refused_by_its_name() {
+        let bare = |id| Client::new(id, Tenant::parse("acme").unwrap()).unwrap();
+        let refused = |clients: Vec<Client>| ClientTable::new(clients).unwrap_err().to_string();
+        assert_eq!(
+            refused(vec![client("a"), client("b"), client("a")]),
+            "clients: a is not usable: stands there twice"
+        );
+        assert_eq!(
+            refused(vec![bare("a").scopes("openid").unwrap()]),
+            "clients: a is not usable: must have a redirect URI"
+        );
+        let without_scopes = bare("a").redirect_uri("https://app.example/cb").unwrap();
+        assert_eq!(refused(vec![without_scopes]), "clients: a is not usable: must have scopes");
+    }
+
+    #[tokio::test]
+    async fn a_client_is_found_by_exactly_its_id_and_an_origin_if_any_client_has_it() {
+        let table = ClientTable::new([client("a"), client("b").origin("https://b.example").unwrap()]).unwrap();
+        let any = AnyClients::from(Arc::new(table.clone()));
+        for id in ["a", "b"] {
+            assert_eq!(any.find(id).await.unwrap().unwrap().id(), id);
+        }
+        for id in ["", "A", "a ", "c", "a\0", "clients"] {
+            assert!(any.find(id).await.unwrap().is_none(), "{id:?}");
+        }
+        assert!(any.allows_origin("https://b.example").await.unwrap());
+        for origin in ["https://B.example", "https://a.example", "null", ""] {
+            assert!(!any.allows_origin(origin).await.unwrap(), "{origin}");
+        }
+        assert!(format!("{any:?}").contains("ClientTable"));
+        assert_eq!(table.iter().count(), 2);
     }
 }

@@ -178,7 +178,9 @@ impl Log {
     /// Another log that counts the same; a coarser one, without memory for all of it.
     pub(super) fn copied(&self, measure: Measure, budget: &Budget) -> Self {
         let &Self { used, held, oldest, newest, ref between } = self;
-        let Some(between) = between.clone() else { return Self { used, held, oldest, newest, between: None } };
+        let Some(between) = between.clone().filter(|between| !between.is_empty()) else {
+            return Self { used, held, oldest, newest, between: None };
+        };
         if budget.take(heap_bytes_of(between.capacity())) {
             return Self { used, held, oldest, newest, between: Some(between) };
         }
@@ -269,10 +271,11 @@ fn room_for_one<'a>(between: &'a mut Option<Between>, budget: &Budget) -> Option
         Some(entries) => {
             let capacity = entries.capacity();
             if entries.len() == capacity {
-                if !budget.take(capacity * size_of::<Entry>()) {
+                let more = capacity.max(FIRST_CAPACITY);
+                if !budget.take(more * size_of::<Entry>()) {
                     return None;
                 }
-                entries.reserve_exact(capacity);
+                entries.reserve_exact(more);
             }
             Some(entries)
         }
@@ -379,6 +382,21 @@ mod tests {
         let coarse = log.copied(measure, &Budget::new(0));
         assert_eq!((coarse.used(), coarse.heap_bytes()), (8, 0));
         assert!((90 * SECOND..91 * SECOND).contains(&coarse.freed_at(measure, 2).as_nanos()));
+    }
+
+    #[test]
+    fn a_copy_of_a_log_whose_middle_is_empty_counts_its_bytes_as_it_grows() {
+        let (measure, budget, mut log) = (measure(60, 240), Budget::new(usize::MAX), Log::EMPTY);
+        for second in 0..3 {
+            log.add(measure, at(second * SECOND), 1, &budget);
+        }
+        log.expire(measure, at(60 * SECOND), &budget);
+        assert!(log.between.as_ref().is_some_and(|between| between.is_empty()));
+        let mut copy = log.copied(measure, &budget);
+        for second in 61..64 {
+            copy.add(measure, at(second * SECOND), 1, &budget);
+        }
+        assert_eq!(budget.used(), log.heap_bytes() + copy.heap_bytes());
     }
 
     proptest! {

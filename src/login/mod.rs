@@ -3,6 +3,8 @@
 mod code;
 mod keyed;
 mod machine;
+#[cfg(test)]
+mod model;
 mod parameters;
 mod sends;
 mod state;

@@ -22,7 +22,7 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Throttle {
     failures: u32,
-    /// The next try may come then, in Unix nanoseconds.
+    /// The next try may come then, in Unix nanoseconds; of a silent count, when it is forgotten.
     open_at: u64,
 }
 
@@ -37,9 +37,15 @@ impl Throttle {
         Ok(Self { failures, open_at: (now + wait_after(failures)).as_nanos() })
     }
 
-    /// Counts a try, if it is one of the first hundred: the ceiling of an account, which shows no wait.
-    pub(crate) fn counted_silently(self) -> Option<Self> {
-        (self.failures < MOST).then(|| Self { failures: self.failures + 1, open_at: 0 })
+    /// Counts a try, if it is one of the first hundred: the ceiling of an account, which shows no wait. Says how long the
+    /// count is kept, which tries beyond the ceiling don't put off, and whether this one is below it.
+    pub(crate) fn counted_silently(self, now: UnixTime) -> (Self, UnixTime, bool) {
+        let is_below = self.failures < MOST;
+        let next = match is_below {
+            true => Self { failures: self.failures + 1, open_at: Self::forgotten_at(now).as_nanos() },
+            false => self,
+        };
+        (next, UnixTime::from_nanos(next.open_at), is_below)
     }
 
     /// Takes back a try that was counted, for nobody could tell whether it was right.
@@ -84,10 +90,13 @@ mod tests {
     #[test]
     fn c058_an_account_takes_a_hundred_failures_and_then_no_more() {
         let mut throttle = Throttle::default();
+        let now = UnixTime::from_secs(1_000_000);
         for failure in 1..=200 {
-            let next = throttle.counted_silently();
-            assert_eq!(next.is_some(), failure <= 100, "{failure}");
-            throttle = next.unwrap_or(throttle);
+            let at = now + Duration::from_secs(failure);
+            let (next, kept_until, is_below) = throttle.counted_silently(at);
+            assert_eq!(is_below, failure <= 100, "{failure}");
+            assert_eq!(kept_until, now + Duration::from_secs(failure.min(100)) + REMEMBERED);
+            throttle = next;
         }
     }
 

@@ -40,3 +40,27 @@ impl Cost {
         u64::from(self.memory_kib) * u64::from(self.iterations)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn costs() -> impl Strategy<Value = Cost> {
+        (8..=262_144_u32, 1..=16_u32, 1..=8_u32)
+            .prop_map(|(memory_kib, iterations, parallelism)| Cost { memory_kib, iterations, parallelism })
+            .prop_filter("usable", |cost| cost.is_usable())
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_spent_and_the_rest_are_the_whole_work(whole in costs(), spent in costs()) {
+            let both = spent.work() + whole.rest(spent).map_or(0, Cost::work);
+            // the least that argon2 can do, that many times
+            let least = 9 * u64::from(whole.iterations);
+            prop_assert!(both >= spent.work().max(whole.work().saturating_sub(least)));
+            prop_assert!(both <= spent.work().max(whole.work()));
+        }
+    }
+}

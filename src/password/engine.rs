@@ -11,8 +11,11 @@ use super::{Password, PasswordHash, Verdict, cost::Cost, hash::Recipe};
 const SALT: usize = 16;
 const OUTPUT: usize = 32;
 
+/// A salt and an output.
+pub(super) type Decoy = ([u8; SALT], [u8; OUTPUT]);
+
 /// Works out the output for a password and a salt; `None` without memory.
-type Run = dyn Fn(&Recipe, &[u8], &[u8], &mut [u8]) -> Option<()> + Send + Sync;
+pub(super) type Run = dyn Fn(&Recipe, &[u8], &[u8], &mut [u8]) -> Option<()> + Send + Sync;
 
 /// What works hashes out, at the cost of today.
 #[derive(Clone)]
@@ -20,19 +23,13 @@ pub(super) struct Engine {
     pub(super) cost: Cost,
     /// Stands in for the hash of an account that has none: a salt and an output
     /// that are random, so that nobody knows a password for it.
-    decoy: Arc<([u8; SALT], [u8; OUTPUT])>,
-    run: Arc<Run>,
+    pub(super) decoy: Arc<Decoy>,
+    pub(super) run: Arc<Run>,
 }
 
 impl Engine {
     pub(super) fn new() -> Self {
         Self { cost: Cost::DEFAULT, decoy: Arc::new((random(), random())), run: Arc::new(run) }
-    }
-
-    /// Works with something else than argon2.
-    #[cfg(test)]
-    pub(super) fn with_run(self, run: Arc<Run>) -> Self {
-        Self { run, ..self }
     }
 
     /// Hashes a password, with a new salt.

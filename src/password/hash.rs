@@ -148,3 +148,110 @@ impl<'de> Deserialize<'de> for PasswordHash {
         Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SALT: &str = "MDEyMzQ1Njc4OWFiY2RlZg";
+    const OUTPUT: &str = "gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
+
+    fn with(kind: &str, parameters: &str) -> String {
+        format!("${kind}${parameters}${SALT}${OUTPUT}")
+    }
+
+    #[test]
+    fn what_could_exhaust_the_machine_is_refused_before_it_runs() {
+        for within in ["m=262144,t=16,p=8", "m=8,t=1,p=1", "m=64,t=1,p=8"] {
+            assert!(PasswordHash::parse(with("argon2id$v=19", within)).is_ok(), "{within}");
+        }
+        for beyond in [
+            "m=262145,t=1,p=1",
+            "m=4294967295,t=1,p=1",
+            "m=19456,t=17,p=1",
+            "m=19456,t=4294967295,p=1",
+            "m=19456,t=2,p=9",
+            "m=19456,t=2,p=16777215",
+            "m=7,t=1,p=1",
+            "m=63,t=1,p=8",
+            "m=19456,t=0,p=1",
+            "m=19456,t=2,p=0",
+        ] {
+            let error = PasswordHash::parse(with("argon2id$v=19", beyond)).unwrap_err();
+            assert_eq!(error.to_string(), "the parameters of the hash are out of bounds", "{beyond}");
+        }
+    }
+
+    #[test]
+    fn each_hash_has_one_writing() {
+        let good = "m=19456,t=2,p=1";
+        for kind in ["argon2id$v=19", "argon2i$v=19", "argon2d$v=19", "argon2id$v=16", "argon2i"] {
+            assert!(PasswordHash::parse(with(kind, good)).is_ok(), "{kind}");
+        }
+        for kind in ["argon2", "argon2ID$v=19", "argon2id$v=18", "argon2id$v=019", "argon2id$v=", "2b$10", "", "scrypt"]
+        {
+            assert!(PasswordHash::parse(with(kind, good)).is_err(), "{kind}");
+        }
+        for parameters in [
+            "m=19456,t=2",
+            "t=2,m=19456,p=1",
+            "m=19456,t=2,p=1,data=AAAA",
+            "m=+19456,t=2,p=1",
+            "m=019456,t=2,p=1",
+            "m=19456,t=2,p=",
+            "m=99999999999,t=2,p=1",
+            "m=19456, t=2,p=1",
+            "",
+        ] {
+            assert!(PasswordHash::parse(with("argon2id$v=19", parameters)).is_err(), "{parameters}");
+        }
+        let whole = with("argon2id$v=19", good);
+        let others = [
+            format!("{whole}$"),
+            format!("{whole}="),
+            format!(" {whole}"),
+            format!("{whole}\n"),
+            whole.replace(SALT, "MDEyMzQ1Ng"),
+            whole.replace(SALT, "MDEyMzQ1Njc4OWFiY2RlZh"),
+            whole.replace(SALT, &"A".repeat(90)),
+            whole.replace(OUTPUT, "gy5SuVm5Z7Vw7keB9se9"),
+            whole.replace(OUTPUT, &"A".repeat(90)),
+            whole.replace(OUTPUT, ""),
+            format!("{whole}{}", "A".repeat(PasswordHash::MAX_LEN)),
+        ];
+        for other in others {
+            assert!(PasswordHash::parse(&other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn c052_neither_a_hash_nor_an_error_of_one_shows_anything() {
+        let hash = PasswordHash::parse(with("argon2id$v=19", "m=19456,t=2,p=1")).unwrap();
+        assert_eq!(format!("{hash:?}"), "PasswordHash(..)");
+        let text = serde_json::to_string(&hash).unwrap();
+        assert_eq!(serde_json::from_str::<PasswordHash>(&text).unwrap().as_str(), hash.as_str());
+        let error = serde_json::from_str::<PasswordHash>("\"$argon2id$hunter2\"").unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_would_be_written(
+            text in prop_oneof![
+                any::<String>(),
+                "\\$argon2(id|i|d)(\\$v=(16|19|20))?\\$m=[0-9]{1,6},t=[0-9]{1,2},p=[0-9]\\$[A-Za-z0-9+/]{10,90}\\$[A-Za-z0-9+/]{20,90}",
+                "\\$argon2id\\$v=19\\$m=[0-9]{4,5},t=[1-9],p=[1-8]\\$[A-Za-z0-9+/]{21}[AQgw]\\$[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]",
+            ],
+        ) {
+            let Ok(hash) = PasswordHash::parse(&text) else { return Ok(()) };
+            prop_assert_eq!(hash.as_str(), &text);
+            prop_assert!(hash.recipe.cost.is_usable());
+            if hash.recipe.version == Version::V0x13 {
+                let again = PasswordHash::new(hash.recipe, &hash.salt, &hash.output);
+                prop_assert_eq!(again.as_str(), &text);
+            }
+        }
+    }
+}

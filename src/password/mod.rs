@@ -36,6 +36,8 @@ mod hash;
 #[expect(clippy::module_inception, reason = "it is what the module is about")]
 mod password;
 mod passwords;
+#[cfg(test)]
+mod proofs;
 
 pub use self::{
     error::{PasswordError, PasswordErrorKind, PasswordHashError},

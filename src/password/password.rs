@@ -26,6 +26,11 @@ impl Password {
         Self(Zeroizing::new(typed.into()))
     }
 
+    #[cfg(test)]
+    pub(super) fn inner(&self) -> &Zeroizing<String> {
+        &self.0
+    }
+
     /// The password, unless it is empty or too long to be one.
     pub(super) fn usable(&self) -> Option<&[u8]> {
         (1..=Self::MAX_LEN).contains(&self.0.len()).then_some(self.0.as_bytes())

@@ -2,6 +2,8 @@ use std::{fmt, sync::Arc, thread};
 
 use tokio::{runtime::Handle, sync::Semaphore};
 
+#[cfg(test)]
+use super::engine::{Decoy, Run};
 use super::{Password, PasswordError, PasswordErrorKind, PasswordHash, cost::Cost, engine::Engine};
 use crate::error::ConfigError;
 
@@ -157,6 +159,28 @@ impl Passwords {
             done
         });
         Ok(done.await.ok().flatten().ok_or(failed)?)
+    }
+}
+
+#[cfg(test)]
+impl Passwords {
+    /// Runs this in place of argon2.
+    pub(super) fn with_run(mut self, run: Arc<Run>) -> Self {
+        self.engine.run = run;
+        self
+    }
+
+    pub(super) fn with_decoy(mut self, decoy: Decoy) -> Self {
+        self.engine.decoy = Arc::new(decoy);
+        self
+    }
+
+    pub(super) fn decoy(&self) -> Decoy {
+        *self.engine.decoy
+    }
+
+    pub(super) fn hash_of_nothing(&self) -> PasswordHash {
+        self.engine.hash(&[]).unwrap()
     }
 }
 

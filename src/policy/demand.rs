@@ -38,16 +38,14 @@ impl Policy {
     pub fn slots(slots: impl IntoIterator<Item = impl Into<MethodSet>>) -> Result<Self, ConfigError> {
         // one more than allowed is enough to see that there are too many
         let mut slots: Vec<MethodSet> = slots.into_iter().take(Self::MAX_STEPS + 1).map(Into::into).collect();
+        check_steps(slots.len())?;
         slots.sort_unstable();
         let policy = Self { slots };
         let error = |reason: &'static str| Err(ConfigError::new(SETTING, &policy, reason));
-        if policy.slots.is_empty() || policy.slots.len() > Self::MAX_STEPS {
-            return error("must have 1 to 5 steps");
-        }
         if policy.slots.iter().any(|slot| slot.is_empty()) {
             return error("has a slot without a method");
         }
-        if !MethodSet::ALL.distinct_subsets().any(|set| policy.is_met_by(set)) {
+        if !MethodSet::ALL.distinct_subsets().any(|set| policy.is_filled_by(set)) {
             return error("can't be met by methods that prove different things");
         }
         Ok(policy)
@@ -55,9 +53,7 @@ impl Policy {
 
     /// So many steps, from 1 to 5, each by any method.
     pub fn any(steps: usize) -> Result<Self, ConfigError> {
-        if !(1..=Self::MAX_STEPS).contains(&steps) {
-            return Err(ConfigError::new(SETTING, format!("{steps} steps"), "must have 1 to 5 steps"));
-        }
+        check_steps(steps)?;
         Ok(Self { slots: vec![MethodSet::ALL; steps] })
     }
 
@@ -68,11 +64,23 @@ impl Policy {
 
     /// Whether some of these methods, no two of one factor class, fill all slots.
     pub fn is_met_by(&self, proved: MethodSet) -> bool {
-        proved.distinct_subsets().filter(|set| set.len() == self.steps()).any(|set| fills(set, &self.slots))
+        proved.distinct_subsets().any(|set| self.is_filled_by(set))
+    }
+
+    /// As [`is_met_by`](Self::is_met_by), for methods that are known to prove different things.
+    pub(super) fn is_filled_by(&self, distinct: MethodSet) -> bool {
+        fills(distinct, &self.slots)
     }
 
     pub(super) fn sets(&self) -> &[MethodSet] {
         &self.slots
+    }
+}
+
+fn check_steps(steps: usize) -> Result<(), ConfigError> {
+    match steps {
+        1..=Policy::MAX_STEPS => Ok(()),
+        _ => Err(ConfigError::new(SETTING, format!("{steps} steps"), "must have 1 to 5 steps")),
     }
 }
 
@@ -110,5 +118,43 @@ impl fmt::Display for Policy {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Method, *};
+
+    #[test]
+    fn a_policy_that_nobody_can_meet_is_refused_with_the_reason() {
+        let reason = |policy: Result<Policy, ConfigError>| policy.unwrap_err().to_string();
+        let none: [MethodSet; 0] = [];
+        assert_eq!(reason(Policy::slots(none)), "policy: 0 steps is not usable: must have 1 to 5 steps");
+        assert_eq!(reason(Policy::any(0)), "policy: 0 steps is not usable: must have 1 to 5 steps");
+        assert_eq!(reason(Policy::any(6)), "policy: 6 steps is not usable: must have 1 to 5 steps");
+        assert!(Policy::slots([MethodSet::ALL; 6]).is_err());
+        assert_eq!(
+            reason(Policy::slots([Method::Sms.into(), MethodSet::EMPTY])),
+            "policy: 2 steps: none; and sms is not usable: has a slot without a method"
+        );
+        assert_eq!(
+            reason(Policy::slots([Method::Sms, Method::Whatsapp])),
+            "policy: 2 steps: sms; and whatsapp is not usable: can't be met by methods that prove different things"
+        );
+        assert!(Policy::slots([Method::Sms | Method::Email, Method::Whatsapp | Method::Sms]).is_ok());
+        assert!(Policy::slots([Method::Sms | Method::Email; 3]).is_err());
+    }
+
+    #[test]
+    fn a_list_without_end_is_refused() {
+        assert!(Policy::slots(std::iter::repeat(Method::Sms)).is_err());
+    }
+
+    #[test]
+    fn a_policy_can_be_read_aloud() {
+        assert_eq!(Policy::default().to_string(), "1 step: any method");
+        assert_eq!(Policy::any(3).unwrap().to_string(), "3 steps: each by any method");
+        let policy = Policy::slots([Method::Sms | Method::Email, Method::Password.into(), MethodSet::ALL]).unwrap();
+        assert_eq!(policy.to_string(), "3 steps: password; and sms or email; and any method");
     }
 }

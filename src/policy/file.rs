@@ -80,3 +80,101 @@ fn slot(place: &str, names: &[String]) -> Result<MethodSet, ConfigError> {
         Ok(set.with(method))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected() -> Policies {
+        let two = Policy::slots([Method::Password.into(), Method::Sms | Method::Email]).unwrap();
+        Policies::new(Policy::any(3).unwrap())
+            .tenant(Tenant::parse("acme").unwrap(), two)
+            .acr("urn:example:2fa", Policy::any(2).unwrap())
+            .unwrap()
+    }
+
+    #[test]
+    fn policies_are_read_from_json() {
+        let text = r#"{"default":{"steps":3},"tenants":{"acme":{"slots":[["password"],["sms","email"]]}},
+            "acr":{"urn:example:2fa":{"steps":2}}}"#;
+        assert_eq!(from_json(text), Ok(expected()));
+        assert_eq!(from_json("{}"), Ok(Policies::default()));
+    }
+
+    #[cfg(feature = "toml")]
+    #[test]
+    fn policies_are_read_from_toml() {
+        let text = "default = { steps = 3 }\n[tenants.acme]\nslots = [[\"password\"], [\"sms\", \"email\"]]\n\
+            [acr.\"urn:example:2fa\"]\nsteps = 2\n";
+        assert_eq!(from_toml(text), Ok(expected()));
+        assert_eq!(from_toml(""), Ok(Policies::default()));
+        for (text, message) in [
+            (
+                "[default]\nstep = 1",
+                "policies: line 2 is not usable: unknown field `step`, expected `steps` or `slots`",
+            ),
+            ("[tenants.acme]\nslots = [[\"fax\"]]", "policies: tenants.acme.slots[0]: fax is not usable: is no method"),
+        ] {
+            assert_eq!(from_toml(text).unwrap_err().to_string(), message);
+        }
+        for bad in ["[default]\nsteps=1\n[default]\nsteps=1", "default = [1]", "x = 1", "default = {steps = -1}", "="] {
+            assert!(from_toml(bad).is_err(), "{bad}");
+        }
+        assert!(from_toml(&"#".repeat((1 << 20) + 1)).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_with_its_place() {
+        for (text, message) in [
+            (r#"{"default":{}}"#, "policies: default is not usable: must have either steps or slots"),
+            (
+                r#"{"default":{"steps":1,"slots":[["sms"]]}}"#,
+                "policies: default is not usable: must have either steps or slots",
+            ),
+            (r#"{"default":{"steps":6}}"#, "policy: default: 6 steps is not usable: must have 1 to 5 steps"),
+            (
+                r#"{"tenants":{"acme":{"slots":[["password"],["sms","sms"]]}}}"#,
+                "policies: tenants.acme.slots[1]: sms is not usable: stands there twice",
+            ),
+            (
+                r#"{"tenants":{"acme":{"slots":[["sms"],["whatsapp"]]}}}"#,
+                "policy: tenants.acme: 2 steps: sms; and whatsapp is not usable: can't be met by methods that prove \
+                 different things",
+            ),
+            (
+                r#"{"acr":{"a b":{"steps":1}}}"#,
+                "acr: a b is not usable: must be 1 to 256 visible ASCII characters, none of them '\"' or '\\'",
+            ),
+            (
+                "{\"default\":{\"steps\":1,\n\"Steps\":2}}",
+                "policies: line 2, column 7 is not usable: unknown field `Steps`, expected `steps` or `slots`",
+            ),
+            (
+                r#"{"tenants":{"a":{"steps":1},"a":{"steps":2}}}"#,
+                "policies: line 1, column 31 is not usable: `a` stands there twice",
+            ),
+        ] {
+            assert_eq!(from_json(text).unwrap_err().to_string(), message);
+        }
+        for bad in [
+            "",
+            "[]",
+            "null",
+            "[null,{},{}]",
+            r#"{"default":[1,null]}"#,
+            r#"{"default":{"steps":1,"steps":1}}"#,
+            r#"{"default":{"steps":1},"default":{"steps":1}}"#,
+            r#"{"default":{"steps":1.0}}"#,
+            r#"{"default":{"steps":"1"}}"#,
+            r#"{"default":{"slots":[]}}"#,
+            r#"{"default":{"slots":[[]]}}"#,
+            r#"{"default":{"slots":["sms"]}}"#,
+            r#"{"tenants":{"~anonymous":{"steps":1}}}"#,
+            r#"{"tenants":{"":{"steps":1}}}"#,
+            r#"{"tenant":{}}"#,
+            "{} {}",
+        ] {
+            assert!(from_json(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -34,6 +34,8 @@ mod demand;
 mod explain;
 pub(crate) mod file;
 mod method;
+#[cfg(test)]
+mod model;
 mod plan;
 mod policies;
 mod set;

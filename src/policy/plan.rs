@@ -22,7 +22,7 @@ pub struct Plan {
 impl Plan {
     /// The fewest of the enabled methods that meet all of these; nothing where none do.
     pub(super) fn of(demands: &[&Policy], enabled: MethodSet, acr: Option<&str>) -> Result<Self, Unsatisfiable> {
-        let meets = |set: &MethodSet| demands.iter().all(|demand| demand.is_met_by(*set));
+        let meets = |set: &MethodSet| demands.iter().all(|demand| demand.is_filled_by(*set));
         let mut sets: Vec<MethodSet> = enabled.distinct_subsets().filter(meets).collect();
         // without a demand the empty set is one of them, and a login without a step is none
         let fewest = sets.iter().map(|set| set.len()).min().filter(|steps| *steps > 0).ok_or(Unsatisfiable(()))?;

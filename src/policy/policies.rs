@@ -65,7 +65,6 @@ impl Policies {
 
     /// Reads them from TOML.
     #[cfg(feature = "toml")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "toml")))]
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         file::from_toml(text)
     }
@@ -110,7 +109,7 @@ impl Policies {
             for acr in self.acr.keys().map(|name| Some(name.as_str())).chain([None]) {
                 if self.plan(tenant, None, acr, enabled).is_err() {
                     let explanation = self.explain(tenant, None, acr, enabled).to_string();
-                    return Err(ConfigError::new("policies", enabled, explanation));
+                    return Err(ConfigError::new("enabled methods", enabled, explanation.replace('\n', " ")));
                 }
             }
         }
@@ -129,5 +128,113 @@ impl Policies {
         let acr = requested.filter_map(|name| self.acr.get_key_value(name)).next();
         let client = client.map(|policy| (Source::Client, policy));
         [Some(first), client, acr.map(|(name, policy)| (Source::Acr(name), policy))].into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Method, *};
+
+    const ALL: MethodSet = MethodSet::ALL;
+
+    fn acme() -> Tenant {
+        Tenant::parse("acme").unwrap()
+    }
+
+    fn slots(slots: &[MethodSet]) -> Policy {
+        Policy::slots(slots.iter().copied()).unwrap()
+    }
+
+    fn policies() -> Policies {
+        Policies::new(Policy::any(2).unwrap())
+            .tenant(acme(), slots(&[Method::Password | Method::Passkey]))
+            .acr("two", Policy::any(2).unwrap())
+            .unwrap()
+            .acr("key", slots(&[Method::Passkey.into()]))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_tenant_has_its_own_policy_in_place_of_the_default() {
+        assert_eq!(policies().plan(&acme(), None, None, ALL).unwrap().methods(), Method::Password | Method::Passkey);
+        let other = Tenant::parse("globex").unwrap();
+        assert_eq!(policies().plan(&other, None, None, ALL).unwrap().steps(), 2);
+        assert_eq!(Policies::default().plan(&other, None, None, ALL).unwrap().methods(), ALL);
+    }
+
+    #[test]
+    fn client_and_request_make_it_stricter_and_never_laxer() {
+        let client = slots(&[Method::Sms | Method::Password, Method::Email.into()]);
+        let plan = policies().plan(&acme(), Some(&client), Some("key"), ALL).unwrap();
+        assert_eq!(plan.steps(), 3);
+        assert_eq!(plan.next(Method::Passkey | Method::Email), Method::Password | Method::Sms);
+        let lax = Policy::default();
+        let plan = policies().plan(&acme(), Some(&lax), Some("two"), ALL).unwrap();
+        assert_eq!(plan.steps(), 2);
+        assert!(plan.is_met_by(Method::Password | Method::Sso) && !plan.is_met_by(Method::Email | Method::Sso));
+    }
+
+    #[test]
+    fn the_first_acr_that_is_known_applies_and_others_are_ignored() {
+        let acr = |values| policies().plan(&acme(), None, Some(values), ALL).unwrap().acr().map(str::to_owned);
+        assert_eq!(acr("key two").as_deref(), Some("key"));
+        assert_eq!(acr("gold  two key").as_deref(), Some("two"));
+        assert_eq!(acr("gold silver Two TWO two\tkey"), None);
+        assert_eq!((acr(""), acr(" ")), (None, None));
+        assert_eq!(policies().plan(&acme(), None, None, ALL).unwrap().acr(), None);
+    }
+
+    #[test]
+    fn what_the_enabled_methods_cannot_meet_has_no_plan() {
+        let enabled = Method::Password | Method::Sms | Method::Whatsapp;
+        assert!(policies().plan(&acme(), None, Some("key"), enabled).is_err());
+        assert!(policies().plan(&acme(), Some(&Policy::any(3).unwrap()), None, enabled).is_err());
+        assert!(policies().plan(&acme(), None, None, MethodSet::EMPTY).is_err());
+        assert!(policies().check(ALL).is_ok());
+        let error = policies().check(enabled).unwrap_err();
+        assert_eq!((error.setting(), error.value()), ("enabled methods", "password, sms, whatsapp"));
+        assert!(error.reason().ends_with("The requested acr \"key\" can't be met: none of passkey is enabled."));
+        assert!(Policies::default().check(MethodSet::EMPTY).is_err());
+    }
+
+    #[test]
+    fn a_bad_acr_is_refused() {
+        let huge = "x".repeat(257);
+        for bad in ["", " ", "a b", "a\"", "a\\", "é", "a\n", &huge] {
+            assert!(Policies::default().acr(bad, Policy::default()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_explanation_says_who_demanded_what_and_why_not() {
+        let client = slots(&[Method::Sms.into()]);
+        let explain = |enabled, acr| policies().explain(&acme(), Some(&client), acr, enabled).to_string();
+        assert_eq!(
+            explain(Method::Password | Method::Sms | Method::Passkey, None),
+            "Tenant acme demands 1 step: password or passkey.\n\
+             The client demands 1 step: sms.\n\
+             Enabled: password, sms, passkey.\n\
+             The login has 2 steps.\n\
+             Accepted: password and sms; or sms and passkey."
+        );
+        let last = |text: String| text.lines().last().unwrap().to_owned();
+        assert_eq!(last(explain(Method::Password.into(), None)), "The client can't be met: none of sms is enabled.");
+        assert_eq!(
+            last(explain(Method::Sms | Method::Whatsapp, Some("two"))),
+            "Tenant acme can't be met: none of password, passkey is enabled."
+        );
+        let two = Policies::new(Policy::any(2).unwrap());
+        assert_eq!(
+            two.explain(&acme(), None, None, Method::Sms | Method::Whatsapp).to_string(),
+            "The default demands 2 steps: each by any method.\n\
+             Enabled: sms, whatsapp.\n\
+             The default can't be met: too few of the enabled methods prove different things."
+        );
+        let phone = Policies::new(slots(&[Method::Whatsapp.into()]));
+        assert_eq!(
+            last(phone.explain(&acme(), Some(&client), None, ALL).to_string()),
+            "Each demand can be met, but not all of them by methods that prove different things."
+        );
+        assert!(two.explain(&acme(), None, None, MethodSet::EMPTY).to_string().contains("No method is enabled."));
     }
 }

@@ -1,5 +1,8 @@
 //! From what a request presents to its session.
 
+#[cfg(feature = "login")]
+use http::HeaderMap;
+
 use super::{
     Session, Sessions,
     presented::Presented,
@@ -44,6 +47,16 @@ impl Sessions {
                 let sessions = self.clone();
                 MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(digests, of).await }))
             }
+        }
+    }
+
+    /// Ends the session that a request presents, if it does: for an answer that brings another in its place.
+    #[cfg(feature = "login")]
+    pub(crate) async fn end_presented(&self, headers: &HeaderMap) -> Result<(), StoreError> {
+        let presented = Presented::read(headers, self.name_of_cookie());
+        match self.find(presented, None).wait().await? {
+            Some(session) => self.revoke(&session).await,
+            None => Ok(()),
         }
     }
 

@@ -1,5 +1,4 @@
 //! [`Table`]: values of one type in a store, which expire exactly.
-#![cfg_attr(not(test), allow(dead_code, reason = "what its users need, before all of them stand"))]
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -156,6 +155,7 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes the value and gives it to one caller.
+    #[cfg(any(test, feature = "test-util"))]
     pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let found = self.store.take(&key).await?;
@@ -163,6 +163,7 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes the value, whatever it is.
+    #[cfg(any(feature = "login", test, feature = "test-util"))]
     pub(crate) async fn remove(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<(), StoreError> {
         let key = self.key(tenant, id)?;
         self.store.take(&key).await.map(|_| ())

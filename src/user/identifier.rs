@@ -95,3 +95,101 @@ impl<'de> Deserialize<'de> for Identifier {
         Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(typed: &str) -> Option<String> {
+        Identifier::parse(typed).ok().map(|identifier| identifier.as_str().to_owned())
+    }
+
+    #[test]
+    fn all_writings_of_a_name_are_one() {
+        for (typed, name) in [
+            ("ada", "ada"),
+            ("  ADA\t", "ada"),
+            ("\u{a0}Ada\u{3000}", "ada"),
+            ("ÀÉÎ", "àéî"),
+            ("ΣΑΣ", "σας"),
+            ("İ", "i\u{307}"),
+            ("Ada Lovelace", "ada lovelace"),
+            ("Ada+Tag@Example.COM", "ada+tag@example.com"),
+            ("+1 (555) 555-0100", "+15555550100"),
+            ("555-0100", "555-0100"),
+            ("日本", "日本"),
+        ] {
+            assert_eq!(parse(typed).as_deref(), Some(name), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_seen_is_refused() {
+        for typed in [
+            "",
+            " ",
+            "\n",
+            "a\nb",
+            "a\0",
+            "a\u{7f}",
+            "a\u{85}b",
+            "a\u{200b}da",
+            "\u{feff}ada",
+            "a\u{202e}da",
+            "a\u{ad}da",
+            "a\u{2028}b",
+            "ada\u{2060}",
+            "a\u{e0041}",
+            "a\u{fe0f}",
+            "\u{3164}",
+        ] {
+            assert_eq!(parse(typed), None, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_bounded_as_it_is_kept() {
+        assert!(parse(&"x".repeat(320)).is_some());
+        assert!(parse(&"x".repeat(321)).is_none());
+        assert!(parse(&format!("{}x{}", " ".repeat(2000), " ".repeat(2000))).is_some());
+        // three bytes as it is typed, one as it is kept
+        assert_eq!(parse(&"\u{212a}".repeat(320)), Some("k".repeat(320)));
+        assert!(parse(&"\u{212a}".repeat(321)).is_none());
+        // two bytes as it is typed, three as it is kept
+        assert!(parse(&"İ".repeat(106)).is_some() && parse(&"İ".repeat(107)).is_none());
+    }
+
+    #[test]
+    fn each_letter_stays_as_it_is_kept() {
+        for letter in '\0'..=char::MAX {
+            if let Some(name) = parse(&letter.to_string()) {
+                assert_eq!(parse(&name).as_deref(), Some(&*name), "{letter:?}");
+                assert!(3 * name.len() >= letter.len_utf8(), "{letter:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn neither_it_nor_an_error_of_it_shows_anything() {
+        let ada = Identifier::parse("ada@example.com").unwrap();
+        assert_eq!(format!("{ada:?}"), "Identifier(..)");
+        assert_eq!(serde_json::from_str::<Identifier>(&serde_json::to_string(&ada).unwrap()).unwrap(), ada);
+        let error = serde_json::from_str::<Identifier>("\"ada\\u0000\"").unwrap_err().to_string();
+        assert!(!error.contains("ada"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_read_as_it_stands(typed in prop_oneof![any::<String>(), "\\PC{0,400}", "[ +0-9.()-]{0,70}"]) {
+            if let Some(name) = parse(&typed) {
+                prop_assert!((1..=320).contains(&name.len()));
+                prop_assert!(!name.chars().any(|c| c.is_control() || c.is_uppercase() && c.to_lowercase().next() != Some(c)));
+                prop_assert_eq!(name.trim(), &name);
+                prop_assert_eq!(parse(&name), Some(name.clone()));
+                prop_assert_eq!(parse(&format!("\t{typed} ")), Some(name));
+            }
+        }
+    }
+}

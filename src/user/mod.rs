@@ -51,20 +51,22 @@
 //!     }
 //! }
 //! ```
-#![cfg_attr(not(test), allow(dead_code, reason = "what its users need, before all of them stand"))]
 
 mod account;
 mod email;
 mod error;
 mod identifier;
+#[cfg(test)]
+mod model;
 mod names;
 mod new;
 mod phone;
+#[cfg(test)]
+mod races;
 mod row;
 mod stored;
 mod users;
 
-#[cfg_attr(not(test), allow(unused_imports, reason = "what its users need, before all of them stand"))]
 pub use self::{
     account::{Account, Contact},
     email::EmailAddress,

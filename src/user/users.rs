@@ -141,3 +141,30 @@ impl<U: Users> DynUsers for U {
         type_name::<U>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::block_on;
+
+    struct OnlyAda;
+
+    impl Users for OnlyAda {
+        async fn find(&self, _: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+            let ada = identifier.as_str() == "ada";
+            Ok(ada.then(|| Account::new(UserId::parse("u-1").unwrap())))
+        }
+    }
+
+    #[test]
+    fn users_whose_type_is_forgotten_are_the_same_and_need_not_upgrade() {
+        let users = AnyUsers::from(Arc::new(OnlyAda)).clone();
+        let acme = Tenant::parse("acme").unwrap();
+        let ada = block_on(users.find(&acme, &Identifier::parse("Ada").unwrap())).unwrap().unwrap();
+        assert!(block_on(users.find(&acme, &Identifier::parse("eve").unwrap())).unwrap().is_none());
+        let hash = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
+        let hash = PasswordHash::parse(hash).unwrap();
+        block_on(users.upgrade_password(&acme, ada.id(), &hash, hash.clone())).unwrap();
+        assert!(format!("{users:?}").contains("OnlyAda"));
+    }
+}

@@ -53,3 +53,21 @@ async fn two_steps_are_two_kinds_of_proof() {
     browser.complete("mfa", &id).await;
     assert!(browser.authorize("mfa").await.redirected("code").is_some());
 }
+
+#[tokio::test]
+async fn a_new_sign_in_ends_the_session_that_it_replaces_and_no_other() {
+    let world = World::new().await;
+    let (mut browser, mut other) = (world.browser(), world.browser());
+    for browser in [&mut other, &mut browser] {
+        browser.sign_in("web").await;
+    }
+    let (acme, ada) = ("acme".parse().unwrap(), "u-ada".parse().unwrap());
+    let before = world.sessions.list(&acme, &ada).await.unwrap();
+    assert_eq!(before.len(), 2);
+    world.advance(1);
+    browser.sign_in("web").await;
+    let after = world.sessions.list(&acme, &ada).await.unwrap();
+    assert_eq!(after.len(), 2);
+    let kept = before.iter().filter(|old| after.iter().any(|new| new.handle() == old.handle()));
+    assert_eq!(kept.count(), 1);
+}

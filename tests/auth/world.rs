@@ -20,6 +20,8 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
+use crate::openapi;
+
 pub(crate) const ISSUER: &str = "https://auth.example";
 pub(crate) const CALLBACK: &str = "https://app.example/callback";
 /// One more of `web`.
@@ -117,12 +119,17 @@ impl World {
         Browser { service: self.service.clone(), cookies: BTreeMap::new(), address: [192, 0, 2, 1].into() }
     }
 
-    /// The newest code that went to this address.
+    /// The newest code that went to this address, once it is there.
     pub(crate) async fn code(&self, to: &str) -> String {
-        self.settle().await;
-        let messages = self.outbox.messages();
-        let newest = messages.iter().rev().find(|message| message.to() == to);
-        newest.unwrap_or_else(|| panic!("no code went to {to}")).code().to_owned()
+        for _ in 0..10_000 {
+            self.settle().await;
+            if let Some(message) = self.outbox.messages().iter().rev().find(|message| message.to() == to) {
+                return message.code().to_owned();
+            }
+            // where the queue runs on another thread, that one has to get its turn
+            tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+        }
+        panic!("no code went to {to}");
     }
 
     /// Lets the queue hand over what is in it.
@@ -209,6 +216,7 @@ impl Browser {
             request.headers_mut().insert(header::COOKIE, cookies.join("; ").parse().unwrap());
         }
         request.extensions_mut().insert(PeerAddr((self.address, 1234).into()));
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response: Response<Body> = self.service.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
@@ -221,7 +229,9 @@ impl Browser {
                 self.cookies.insert(name.to_owned(), value.to_owned());
             }
         }
-        Answer { status: parts.status, headers: parts.headers, text }
+        let answer = Answer { status: parts.status, headers: parts.headers, text };
+        openapi::check(&method, &path, &answer);
+        answer
     }
 
     pub(crate) async fn post(&mut self, path: &str, body: &Value) -> Answer {
@@ -264,6 +274,14 @@ impl Browser {
         self.call("complete", client, id, &[]).await
     }
 
+    /// A whole login of ada by password, to its code.
+    pub(crate) async fn sign_in(&mut self, client: &str) -> String {
+        let id = self.start(client, ADA).await;
+        assert_eq!(self.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
+        assert_eq!(self.complete(client, &id).await.status, 200);
+        self.authorize(client).await.redirected("code").unwrap()
+    }
+
     pub(crate) async fn status(&mut self, id: &str) -> Answer {
         self.get(&format!("/authentication/status?session_id={id}")).await
     }
@@ -293,7 +311,7 @@ pub(crate) fn query(client: &str) -> String {
 /// An object of texts as a query.
 pub(crate) fn query_of(pairs: &Value) -> String {
     let pairs = pairs.as_object().unwrap().iter();
-    let pairs = pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value.as_str().unwrap())));
+    let pairs = pairs.map(|(name, value)| format!("{name}={}", encode(value.as_str().unwrap())));
     pairs.collect::<Vec<_>>().join("&")
 }
 

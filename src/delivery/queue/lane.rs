@@ -129,3 +129,25 @@ impl Drop for Pending<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::Outbox;
+
+    #[test]
+    fn who_pushes_once_a_worker_has_found_nothing_starts_another() {
+        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let settings = Settings { workers: 1, ..Settings::default() };
+        let starts_one = || lane.push(None, &settings).unwrap();
+        let mut first = starts_one().unwrap();
+        assert!(starts_one().is_none());
+        assert!(first.next().is_some() && first.next().is_some() && first.next().is_none());
+        // the first is still there, and will not look again
+        let second = starts_one().unwrap();
+        drop(first);
+        assert!(starts_one().is_none(), "a place was freed twice");
+        drop(second);
+        assert!(starts_one().is_some());
+    }
+}

@@ -140,6 +140,19 @@ impl Queue {
         self.with(|settings| settings.report = Some(Arc::new(report)))
     }
 
+    /// Tells `report` too, before whoever is told already.
+    pub(crate) fn also_on_undelivered(self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
+        self.with(|settings| {
+            let other = settings.report.take();
+            settings.report = Some(Arc::new(move |message: &Message, why: Undelivered| {
+                report(message, why);
+                if let Some(other) = &other {
+                    other(message, why);
+                }
+            }));
+        })
+    }
+
     /// Whether this channel has a sender.
     pub fn has(&self, channel: Channel) -> bool {
         self.find(channel).is_some()
@@ -149,7 +162,9 @@ impl Queue {
     /// it did. It never waits.
     ///
     /// A decoy takes a place as a message does and is dropped when its turn
-    /// comes, so a caller sees no difference between the two.
+    /// comes, so the time that the call takes says nothing about which of the
+    /// two it was. Don't show the answer to whoever asked for the code: only
+    /// messages are slow enough to fill a lane.
     pub fn push(&self, channel: Channel, job: Option<Message>) -> bool {
         let Some(lane) = self.find(channel) else {
             self.give_up(job, Undelivered::NoSender);

@@ -228,6 +228,8 @@ async fn nothing_is_sent_once_its_code_has_ended() {
     // ended before it was pushed; ends before the second wait is over
     assert!(queue.push(Channel::Sms, valid_for(0, "0")));
     assert!(queue.push(Channel::Sms, valid_for(1, "1")));
+    sleep(Duration::from_millis(760)).await;
+    assert_eq!(given_up(&reports).len(), 2, "it waits for what will never be");
     settle().await;
     assert_eq!(script.attempts("0").len(), 0);
     assert_eq!(script.attempts("1").len(), 2);

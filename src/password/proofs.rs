@@ -1,0 +1,345 @@
+//! What checks of passwords promise, with the runs of argon2 counted.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use super::{Password, PasswordErrorKind, PasswordHash, Passwords, Verdict, cost::Cost, hash::Recipe};
+
+/// Of another implementation: argon2-cffi 25.1.0, which is the C code of the
+/// authors of argon2. The password is `correct horse battery staple`, the salt
+/// `0123456789abcdef`.
+const OTHERS: [&str; 6] = [
+    "$argon2id$v=19$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$JQjBk212HvDL280UGt/qmWk+aAY+YlUdSEtxHjQw9Ew",
+    "$argon2id$v=16$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$XgnXBKCXKWpw2q/Y/z2dKnZ1TqEnNw97IAV7Kr5FhPI",
+    "$argon2i$v=19$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$sXwc3Rf6kDgWv5bHcJ5WyjuvYJei1pIw1cAx17a/Z2M",
+    "$argon2i$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$Ww7FAvLn5MmDa1nVDhzrx+Ya2Y2IiK+CKpGFZc1uT6E",
+    "$argon2d$v=19$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$IdVbPK6TIBtDnbWjjviNMikXacCT9sAKuFsz4wU/vqc",
+    "$argon2d$v=16$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$RfZjljHfgcDKIlABqvsHI4Y47qOWMXe+0WEet8r1pC4",
+];
+const CURRENT: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
+/// `pässword`, salt `somesalt`, an output of 24 bytes.
+const SHORT: &str = "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$9wBr9w09VghRwIyUmc1EBJM9jdBDn5h0";
+const HORSE: &str = "correct horse battery staple";
+
+fn hash(text: &str) -> PasswordHash {
+    PasswordHash::parse(text).unwrap()
+}
+
+async fn verify(passwords: &Passwords, password: &str, stored: Option<&str>) -> Verdict {
+    passwords.verify(Password::new(password), stored.map(hash)).await.unwrap()
+}
+
+fn is_right(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Right { .. })
+}
+
+/// What was run: the recipe, the length of the salt and of the output.
+type Runs = Arc<Mutex<Vec<(Recipe, usize, usize)>>>;
+
+/// In place of argon2, something cheap: the output is the first byte of the
+/// password, over and over.
+fn counted(passwords: Passwords) -> (Passwords, Runs) {
+    let runs = Runs::default();
+    let seen = Arc::clone(&runs);
+    let passwords = passwords.with_run(Arc::new(move |recipe, password, salt, output| {
+        seen.lock().unwrap().push((*recipe, salt.len(), output.len()));
+        output.fill(password.first().copied().unwrap_or_default());
+        Some(())
+    }));
+    (passwords, runs)
+}
+
+#[tokio::test]
+async fn c048_a_wrong_password_and_no_password_to_check_are_the_same_work_and_the_same_answer() {
+    let (passwords, runs) = counted(Passwords::new());
+    let stored = passwords.hash(Password::new("a")).await.unwrap();
+    runs.lock().unwrap().clear();
+    let current = (Recipe::new(Cost::DEFAULT), 16, 32);
+    let long = "b".repeat(Password::MAX_LEN + 1);
+    for typed in ["b", "", "bb", &long] {
+        for stored in [Some(stored.clone()), None] {
+            let verdict = passwords.verify(Password::new(typed), stored).await.unwrap();
+            assert!(matches!(verdict, Verdict::Wrong));
+            assert_eq!(std::mem::take(&mut *runs.lock().unwrap()), [current]);
+        }
+    }
+    assert!(is_right(&passwords.verify(Password::new("a"), Some(stored)).await.unwrap()));
+    assert_eq!(*runs.lock().unwrap(), [current]);
+}
+
+#[tokio::test]
+async fn c048_without_a_hash_no_password_is_right_whatever_comes_out() {
+    // whatever is typed, and whatever the decoy is: the output is as expected
+    let decoy = Passwords::new().decoy();
+    let passwords = Passwords::new().with_decoy(decoy).with_run(Arc::new(move |_, _, _, output: &mut [u8]| {
+        output.copy_from_slice(&decoy.1);
+        Some(())
+    }));
+    for typed in ["", "a", HORSE] {
+        assert!(matches!(passwords.verify(Password::new(typed), None).await.unwrap(), Verdict::Wrong));
+    }
+    // the same output for a hash that is stored would be right
+    let stored = PasswordHash::new(Recipe::new(Cost::DEFAULT), &decoy.0, &decoy.1);
+    assert!(is_right(&passwords.verify(Password::new("a"), Some(stored)).await.unwrap()));
+}
+
+#[tokio::test]
+async fn c048_under_a_weaker_hash_a_wrong_password_costs_what_it_costs_today() {
+    let (passwords, runs) = counted(Passwords::new());
+    for stored in OTHERS.into_iter().chain([SHORT]) {
+        assert!(matches!(verify(&passwords, "b", Some(stored)).await, Verdict::Wrong));
+        let runs = std::mem::take(&mut *runs.lock().unwrap());
+        let work: u64 = runs.iter().map(|(recipe, ..)| recipe.cost.work()).sum();
+        assert_eq!((runs.len(), work), (2, Cost::DEFAULT.work()), "{stored}");
+    }
+}
+
+#[tokio::test]
+async fn c049_a_hash_is_argon2id_at_the_cost_that_owasp_asks_for_with_a_salt_of_its_own() {
+    let passwords = Passwords::new();
+    let one = passwords.hash(Password::new(HORSE)).await.unwrap();
+    let two = passwords.hash(Password::new(HORSE)).await.unwrap();
+    assert!(one.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"));
+    assert_eq!((one.salt.len(), one.output.len()), (16, 32));
+    assert!(one.salt != two.salt && one.output != two.output);
+    for stored in [one, two] {
+        // as it comes back from a store
+        assert!(matches!(verify(&passwords, HORSE, Some(stored.as_str())).await, Verdict::Right { rehashed: None }));
+    }
+    assert!(matches!(verify(&passwords, HORSE, Some(CURRENT)).await, Verdict::Right { rehashed: None }));
+}
+
+#[tokio::test]
+async fn c049_what_is_weaker_than_that_is_no_setting() {
+    let passwords = Passwords::new;
+    for (memory, fine) in [(19_455, false), (19_456, true), (262_144, true), (262_145, false), (u32::MAX, false)] {
+        assert_eq!(passwords().memory_kib(memory).is_ok(), fine, "{memory}");
+    }
+    for (iterations, fine) in [(0, false), (1, false), (2, true), (16, true), (17, false)] {
+        assert_eq!(passwords().iterations(iterations).is_ok(), fine, "{iterations}");
+    }
+    for (lanes, fine) in [(0, false), (1, true), (8, true), (9, false)] {
+        assert_eq!(passwords().parallelism(lanes).is_ok(), fine, "{lanes}");
+    }
+    for (most, fine) in [(0, false), (1, true), (1 << 20, true), (usize::MAX, false)] {
+        assert_eq!(passwords().concurrency(most).is_ok(), fine, "{most}");
+    }
+    assert!(passwords().waiting(0).is_ok() && passwords().waiting(usize::MAX).is_err());
+    assert!(passwords().concurrency(1 << 20).unwrap().waiting(1 << 20).is_ok());
+    let error = passwords().memory_kib(1).unwrap_err().to_string();
+    assert_eq!(error, "password memory_kib: 1 is not usable: must be 19456 to 262144");
+}
+
+#[tokio::test]
+async fn hashes_of_another_implementation_are_checked() {
+    let passwords = Passwords::new().insecure_fast();
+    for stored in OTHERS {
+        assert!(is_right(&verify(&passwords, HORSE, Some(stored)).await), "{stored}");
+        for wrong in
+            ["correct horse battery stapl", "correct horse battery staple ", "Correct horse battery staple", ""]
+        {
+            assert!(!is_right(&verify(&passwords, wrong, Some(stored)).await), "{stored} {wrong:?}");
+        }
+    }
+    assert!(is_right(&verify(&passwords, "pässword", Some(SHORT)).await));
+}
+
+#[tokio::test]
+async fn c050_a_right_password_under_a_weaker_or_older_hash_is_hashed_anew() {
+    let passwords = Passwords::new();
+    let others = OTHERS.into_iter().map(|stored| (HORSE, stored)).chain([("pässword", SHORT)]);
+    for (password, stored) in others {
+        let Verdict::Right { rehashed: Some(new) } = verify(&passwords, password, Some(stored)).await else {
+            panic!("{stored}");
+        };
+        assert!(new.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{stored}");
+        let again = verify(&passwords, password, Some(new.as_str())).await;
+        assert!(matches!(again, Verdict::Right { rehashed: None }), "{stored}");
+        assert!(!is_right(&verify(&passwords, "wrong", Some(new.as_str())).await));
+    }
+    // one of today is weaker than what is asked for tomorrow, but not than what was yesterday
+    for stronger in
+        [Passwords::new().memory_kib(19_457), Passwords::new().iterations(3), Passwords::new().parallelism(2)]
+    {
+        let verdict = verify(&stronger.unwrap(), HORSE, Some(CURRENT)).await;
+        assert!(matches!(verdict, Verdict::Right { rehashed: Some(_) }));
+    }
+    let weaker = Passwords::new().insecure_fast();
+    assert!(matches!(verify(&weaker, HORSE, Some(CURRENT)).await, Verdict::Right { rehashed: None }));
+}
+
+#[tokio::test]
+async fn c051_a_password_is_compared_exactly_and_whole() {
+    let passwords = Passwords::new().insecure_fast();
+    let longest = "x".repeat(Password::MAX_LEN);
+    for password in [&longest, " a ", "\0", "a\0b", "é", "e\u{301}", "ß", &"a".repeat(72), &"a".repeat(64), "🦀"] {
+        let stored = passwords.hash(Password::new(password)).await.unwrap();
+        assert!(is_right(&verify(&passwords, password, Some(stored.as_str())).await), "{password:?}");
+        let shorter: String = password.chars().skip(1).collect();
+        let others = [format!("{password}a"), format!("{password}\0"), password.to_uppercase(), shorter];
+        for other in others.iter().map(String::as_str).chain(["é", "e\u{301}", "a"]).filter(|other| *other != password)
+        {
+            assert!(!is_right(&verify(&passwords, other, Some(stored.as_str())).await), "{password:?} {other:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn c051_what_is_no_password_is_neither_hashed_nor_right() {
+    let passwords = Passwords::new().insecure_fast();
+    for no_password in [String::new(), "x".repeat(Password::MAX_LEN + 1), "x".repeat(1 << 20)] {
+        let error = passwords.hash(Password::new(no_password.clone())).await.unwrap_err();
+        assert_eq!(error.kind(), PasswordErrorKind::Unusable);
+        // also where another program hashed it: what is run in its place is nothing, so the outputs are equal
+        let stored = passwords.hash_of_nothing();
+        assert!(!is_right(&passwords.verify(Password::new(no_password), Some(stored)).await.unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn c052_a_password_is_never_shown() {
+    let password = Password::new("hunter2");
+    let passwords = Passwords::new().insecure_fast();
+    let verdict = passwords.verify(Password::new("hunter2"), None).await;
+    let errors = [PasswordErrorKind::Busy, PasswordErrorKind::Unusable, PasswordErrorKind::Failed];
+    let shown = format!("{password:?} {passwords:?} {verdict:?} {errors:?}");
+    assert!(!shown.contains("hunter2") && shown.starts_with("Password(..) Passwords {"), "{shown}");
+}
+
+#[test]
+fn c052_a_password_is_wiped_when_it_is_dropped_and_is_not_copied_before() {
+    fn is_wiped_on_drop<T: zeroize::ZeroizeOnDrop>(_: &T) {}
+    let typed = String::from("hunter2");
+    let place = typed.as_ptr();
+    let password = Password::new(typed);
+    is_wiped_on_drop(password.inner());
+    assert_eq!(password.usable().unwrap().as_ptr(), place);
+}
+
+/// A run of argon2 that lasts until the door is opened.
+#[derive(Default)]
+struct Door {
+    open: Mutex<bool>,
+    opened: Condvar,
+    running: AtomicUsize,
+    most: AtomicUsize,
+    done: AtomicUsize,
+}
+
+impl Door {
+    fn behind(self: &Arc<Self>, passwords: Passwords) -> Passwords {
+        let door = Arc::clone(self);
+        passwords.with_run(Arc::new(move |_, _, _, output| {
+            door.most.fetch_max(door.running.fetch_add(1, SeqCst) + 1, SeqCst);
+            drop(door.opened.wait_while(door.open.lock().unwrap(), |open| !*open).unwrap());
+            output.fill(1);
+            door.running.fetch_sub(1, SeqCst);
+            door.done.fetch_add(1, SeqCst);
+            Some(())
+        }))
+    }
+
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    /// Opens it at the end, so that a test that fails does not wait for ever.
+    fn at_last(self: &Arc<Self>) -> impl Drop + use<> {
+        struct AtLast(Arc<Door>);
+        impl Drop for AtLast {
+            fn drop(&mut self) {
+                self.0.open();
+            }
+        }
+        AtLast(Arc::clone(self))
+    }
+
+    async fn until(&self, counter: &AtomicUsize, count: usize) {
+        while counter.load(SeqCst) < count {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn c049_only_so_many_run_at_once_off_the_async_threads_and_only_so_many_wait() {
+    let door = Arc::new(Door::default());
+    let _opened = door.at_last();
+    let passwords = door.behind(Passwords::new().concurrency(2).unwrap().waiting(3).unwrap());
+    let check = || {
+        let passwords = passwords.clone();
+        tokio::spawn(async move { passwords.verify(Password::new("a"), None).await })
+    };
+    let five: Vec<_> = (0..5).map(|_| check()).collect();
+    // this thread is the only one that runs futures: were a check done on it, nothing would go on
+    door.until(&door.running, 2).await;
+    let error = check().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), PasswordErrorKind::Busy);
+    assert_eq!(door.running.load(SeqCst), 2);
+    door.open();
+    for check in five {
+        assert!(matches!(check.await.unwrap(), Ok(Verdict::Wrong)));
+    }
+    assert_eq!((door.most.load(SeqCst), door.done.load(SeqCst)), (2, 5));
+    assert!(check().await.unwrap().is_ok(), "there is room again");
+}
+
+#[tokio::test]
+async fn c049_a_caller_that_is_gone_neither_frees_the_turn_of_its_job_nor_keeps_it() {
+    let door = Arc::new(Door::default());
+    let _opened = door.at_last();
+    let passwords = door.behind(Passwords::new().concurrency(1).unwrap().waiting(1).unwrap());
+    let other = passwords.clone();
+    let begun = tokio::spawn(async move { other.verify(Password::new("a"), None).await });
+    door.until(&door.running, 1).await;
+    begun.abort();
+    assert!(begun.await.unwrap_err().is_cancelled());
+    {
+        // its job goes on, so the next waits
+        let mut next = pin!(passwords.verify(Password::new("a"), None));
+        assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let mut one_more = pin!(passwords.verify(Password::new("a"), None));
+        let refused = match one_more.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(error)) => error.kind() == PasswordErrorKind::Busy,
+            _ => false,
+        };
+        assert!(refused, "its job has lost its place");
+    }
+    // and one that waited and is gone gives its place back
+    let mut next = pin!(passwords.verify(Password::new("a"), None));
+    assert!(matches!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+    door.open();
+    assert!(matches!(next.await, Ok(Verdict::Wrong)));
+    assert_eq!((door.most.load(SeqCst), door.done.load(SeqCst)), (1, 2));
+}
+
+#[tokio::test]
+async fn a_job_that_is_torn_down_is_an_error_and_frees_its_turn() {
+    let first = AtomicUsize::new(0);
+    let passwords = Passwords::new().concurrency(1).unwrap().waiting(0).unwrap();
+    let passwords = passwords.with_run(Arc::new(move |_, _, _, _| match first.fetch_add(1, SeqCst) {
+        0 => panic!("torn down"),
+        1 => None,
+        _ => Some(()),
+    }));
+    for _ in 0..2 {
+        let error = passwords.verify(Password::new("a"), None).await.unwrap_err();
+        assert_eq!(error.kind(), PasswordErrorKind::Failed);
+    }
+    assert!(passwords.verify(Password::new("a"), None).await.is_ok());
+}
+
+#[test]
+fn without_a_runtime_there_is_an_error() {
+    let answer = crate::testing::block_on(Passwords::new().verify(Password::new("a"), None));
+    assert_eq!(answer.unwrap_err().kind(), PasswordErrorKind::Failed);
+}

@@ -1,0 +1,208 @@
+//! Plans against what a patient reader of the docs would work out with a pencil.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::{Method, MethodSet, Plan, Policy};
+
+type Methods = BTreeSet<Method>;
+
+fn class(method: Method) -> &'static str {
+    match method {
+        Method::Password => "knowledge",
+        Method::Sms | Method::Whatsapp => "phone",
+        Method::Email => "mailbox",
+        Method::Passkey => "key",
+        Method::Sso => "federated",
+    }
+}
+
+fn subsets(of: &Methods) -> Vec<Methods> {
+    of.iter().fold(vec![Methods::new()], |found, method| {
+        let with = found.iter().map(|set| set | &Methods::from([*method])).collect::<Vec<_>>();
+        found.into_iter().chain(with).collect()
+    })
+}
+
+fn prove_different_things(set: &Methods) -> bool {
+    set.iter().map(|method| class(*method)).collect::<BTreeSet<_>>().len() == set.len()
+}
+
+/// Tries every way to give each slot a method of its own.
+fn meets(set: &Methods, slots: &[Methods]) -> bool {
+    match slots {
+        [] => true,
+        [slot, rest @ ..] => (slot & set).into_iter().any(|method| meets(&(set - &Methods::from([method])), rest)),
+    }
+}
+
+/// Every smallest set that meets all demands.
+fn accepted(demands: &[Vec<Methods>], enabled: &Methods) -> Vec<Methods> {
+    let meets_all = |set: &Methods| demands.iter().all(|slots| meets(set, slots));
+    let mut found = subsets(enabled);
+    found.retain(|set| prove_different_things(set) && meets_all(set));
+    let fewest = found.iter().map(BTreeSet::len).min().unwrap_or_default();
+    found.retain(|set| set.len() == fewest);
+    found
+}
+
+fn methods(of: MethodSet) -> Methods {
+    of.iter().collect()
+}
+
+fn set(of: &Methods) -> MethodSet {
+    of.iter().copied().collect()
+}
+
+fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
+    demands.iter().map(|policy| policy.sets().iter().map(|slot| methods(*slot)).collect()).collect()
+}
+
+fn plan(demands: &[Policy], enabled: MethodSet) -> Option<Plan> {
+    Plan::of(&demands.iter().collect::<Vec<_>>(), enabled, None).ok()
+}
+
+fn any_set() -> impl Strategy<Value = MethodSet> {
+    prop_oneof![
+        2 => prop::collection::vec(prop::sample::select(&Method::ALL[..]), 0..6).prop_map(MethodSet::from_iter),
+        1 => Just(MethodSet::ALL),
+    ]
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![
+        3 => prop::collection::vec(any_set(), 1..4).prop_filter_map("must be possible", |slots| Policy::slots(slots).ok()),
+        1 => (1..=5_usize).prop_map(|steps| Policy::any(steps).unwrap()),
+    ]
+}
+
+fn any_demands() -> impl Strategy<Value = Vec<Policy>> {
+    prop::collection::vec(any_policy(), 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_policy_exists_when_some_methods_that_prove_different_things_meet_it(slots in prop::collection::vec(any_set(), 0..7)) {
+        let model: Vec<Methods> = slots.iter().map(|slot| methods(*slot)).collect();
+        let possible = subsets(&methods(MethodSet::ALL)).iter().any(|set| prove_different_things(set) && meets(set, &model));
+        let expected = possible && (1..=5).contains(&slots.len());
+        prop_assert_eq!(Policy::slots(slots).is_ok(), expected);
+    }
+
+    #[test]
+    fn a_policy_is_met_by_what_holds_a_method_for_each_slot(policy in any_policy(), proved in any_set()) {
+        let slots = &model_of(std::slice::from_ref(&policy))[0];
+        let expected = subsets(&methods(proved)).iter().any(|set| prove_different_things(set) && meets(set, slots));
+        prop_assert_eq!(policy.is_met_by(proved), expected);
+    }
+
+    #[test]
+    fn a_plan_accepts_exactly_the_smallest_sets_that_meet_all_demands(demands in any_demands(), enabled in any_set()) {
+        let expected = accepted(&model_of(&demands), &methods(enabled));
+        match plan(&demands, enabled) {
+            None => prop_assert!(expected.is_empty()),
+            Some(plan) => {
+                let sets: BTreeSet<Methods> = plan.sets().iter().map(|set| methods(*set)).collect();
+                prop_assert_eq!(plan.sets().len(), sets.len());
+                prop_assert!(sets.len() <= 48);
+                prop_assert_eq!(plan.steps(), expected[0].len());
+                prop_assert_eq!(methods(plan.methods()), expected.iter().flatten().copied().collect::<Methods>());
+                prop_assert_eq!(sets, expected.into_iter().collect::<BTreeSet<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_step_leads_to_an_accepted_set_and_no_other_is_allowed(
+        demands in any_demands(),
+        enabled in any_set(),
+        proved in any_set(),
+    ) {
+        let Some(plan) = plan(&demands, enabled) else { return Ok(()) };
+        let accepted = accepted(&model_of(&demands), &methods(enabled));
+        let proved = methods(proved);
+        for method in Method::ALL {
+            let then = &proved | &Methods::from([method]);
+            let leads = !proved.contains(&method) && accepted.iter().any(|goal| then.is_subset(goal));
+            prop_assert_eq!(plan.allows(set(&proved), method), leads, "{}", method);
+            prop_assert_eq!(plan.next(set(&proved)).contains(method), leads, "{}", method);
+        }
+        prop_assert_eq!(plan.is_met_by(set(&proved)), accepted.iter().any(|goal| goal.is_subset(&proved)));
+    }
+
+    #[test]
+    fn whoever_takes_an_allowed_step_each_time_arrives_after_that_many(
+        demands in any_demands(),
+        enabled in any_set(),
+        choices in prop::collection::vec(any::<prop::sample::Index>(), 5),
+    ) {
+        let Some(plan) = plan(&demands, enabled) else { return Ok(()) };
+        prop_assert!(plan.steps() > 0);
+        let mut proved = MethodSet::EMPTY;
+        for choice in choices.iter().take(plan.steps()) {
+            prop_assert!(!plan.is_met_by(proved), "fewer steps are enough");
+            let next: Vec<Method> = plan.next(proved).iter().collect();
+            prop_assert!(!next.is_empty(), "stuck after {}", proved);
+            proved = proved.with(*choice.get(&next));
+            prop_assert!(prove_different_things(&methods(proved)) && proved.is_subset(enabled));
+        }
+        prop_assert!(plan.is_met_by(proved) && plan.next(proved).is_empty());
+        prop_assert!(demands.iter().all(|demand| demand.is_met_by(proved)));
+    }
+
+    #[test]
+    fn one_more_demand_never_makes_a_login_laxer(demands in any_demands(), more in any_policy(), enabled in any_set()) {
+        let stricter = [&demands[..], &[more]].concat();
+        let Some(after) = plan(&stricter, enabled) else { return Ok(()) };
+        let before = plan(&demands, enabled).expect("what meets all demands meets fewer");
+        prop_assert!(after.steps() >= before.steps());
+        for set in after.sets() {
+            prop_assert!(demands.iter().all(|demand| demand.is_met_by(*set)), "{}", set);
+        }
+        if after.steps() == before.steps() {
+            prop_assert!(after.sets().iter().all(|set| before.is_met_by(*set)));
+        }
+    }
+
+    #[test]
+    fn the_order_of_demands_and_slots_does_not_matter(demands in any_demands(), enabled in any_set()) {
+        let turned: Vec<Policy> = demands
+            .iter()
+            .rev()
+            .map(|policy| Policy::slots(policy.sets().iter().rev().copied()).unwrap())
+            .collect();
+        prop_assert!(demands.iter().rev().eq(&turned));
+        prop_assert_eq!(plan(&turned, enabled), plan(&demands, enabled));
+    }
+
+    #[test]
+    fn a_plan_is_stored_and_read_back(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
+        let Ok(plan) = Plan::of(&demands.iter().collect::<Vec<_>>(), enabled, acr.as_deref()) else { return Ok(()) };
+        let text = serde_json::to_string(&plan).unwrap();
+        let read: Plan = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read.acr(), acr.as_deref());
+        prop_assert_eq!(read, plan);
+    }
+}
+
+#[test]
+fn what_was_stored_is_a_plan_or_refused() {
+    let read = |text: &str| serde_json::from_str::<Plan>(text);
+    assert_eq!(read(r#"{"sets":[["password","email"]]}"#).unwrap().steps(), 2);
+    for bad in [
+        r#"{"sets":[]}"#,
+        r#"{"sets":[[]]}"#,
+        r#"{"sets":[["password"],["sms","email"]]}"#,
+        r#"{"sets":[["sms","whatsapp"]]}"#,
+        r#"{"sets":[["sms"],["sms"]]}"#,
+        r#"{"sets":[["sms"],["password"]]}"#,
+        r#"{"sets":[["fax"]]}"#,
+        "{}",
+        "[]",
+    ] {
+        assert!(read(bad).is_err(), "{bad}");
+    }
+}

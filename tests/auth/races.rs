@@ -1,0 +1,352 @@
+//! Calls that overlap: on several threads, and step by step in orders that a machine thinks of.
+
+use proptest::{collection::vec, prelude::*, test_runner::Config};
+use tokio::runtime::Runtime;
+
+use crate::{
+    steered::{Running, Steered, interleave},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World},
+};
+
+/// So many at once, on threads.
+async fn at_once<F>(count: usize, call: impl Fn(usize) -> F) -> Vec<Answer>
+where
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let calls: Vec<_> = (0..count).map(|at| tokio::spawn(call(at))).collect();
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(call.await.unwrap());
+    }
+    answers
+}
+
+fn count(answers: &[Answer], is: impl Fn(&Answer) -> bool) -> usize {
+    answers.iter().filter(|answer| is(answer)).count()
+}
+
+fn with_code(answers: &[Answer]) -> usize {
+    count(answers, |answer| answer.status == 302 && answer.redirected("code").is_some())
+}
+
+/// From another address each, so that no address is wrong too often.
+fn from(browser: &Browser, at: usize) -> Browser {
+    let mut browser = browser.clone();
+    browser.address = [192, 0, 2, u8::try_from(at % 250).unwrap()].into();
+    browser
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c045_right_passwords_at_once_are_one_step() {
+    for client in ["web", "mfa"] {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        let id = browser.start(client, ADA).await;
+        // as many as are free
+        let answers = at_once(5, |at| {
+            let (mut browser, id) = (from(&browser, at), id.clone());
+            async move { browser.password(client, &id, "ada", ADA_PASSWORD).await }
+        })
+        .await;
+        assert_eq!(count(&answers, |answer| answer.status == 200), 1, "{answers:?}");
+        assert_eq!(count(&answers, |answer| answer.status == 409), 4, "{answers:?}");
+        assert_eq!(browser.status(&id).await.json()["completed_steps"], 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c045_c056_right_codes_at_once_are_one_step() {
+    for _ in 0..10 {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        let id = browser.start("mfa", ADA).await;
+        browser.ask("mfa", &id, "sms", ADA_PHONE).await;
+        let code = world.code(ADA_PHONE).await;
+        let answers = at_once(5, |at| {
+            let (mut browser, id, code) = (from(&browser, at), id.clone(), code.clone());
+            async move { browser.verify("mfa", &id, &code).await }
+        })
+        .await;
+        assert_eq!(count(&answers, |answer| answer.status == 200), 1, "{answers:?}");
+        assert_eq!(count(&answers, |answer| answer.error() == "no_pending_challenge"), 4, "{answers:?}");
+        assert_eq!(browser.status(&id).await.json()["completed_steps"], 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c057_of_fifty_guesses_at_once_five_are_tries() {
+    for identifier in [ADA, NOBODY] {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        let id = browser.start("web", identifier).await;
+        browser.ask("web", &id, "sms", ADA_PHONE).await;
+        let answers = at_once(50, |at| {
+            let (mut browser, id) = (from(&browser, at), id.clone());
+            async move { browser.verify("web", &id, &format!("{at:07}")).await }
+        })
+        .await;
+        assert_eq!(count(&answers, |answer| answer.error() == "invalid_otp"), 5, "{answers:?}");
+        let others = |answer: &Answer| ["too_many_attempts", "no_pending_challenge"].contains(&&*answer.error());
+        assert_eq!(count(&answers, others), 45, "{answers:?}");
+        world.advance(60);
+        if identifier == ADA {
+            let code = world.code(ADA_PHONE).await;
+            assert_eq!(browser.verify("web", &id, &code).await.error(), "no_pending_challenge");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c110_of_forty_passwords_at_once_five_are_tried() {
+    for identifier in [ADA, NOBODY] {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        // of logins of their own: what is counted is who is tried
+        let mut logins = Vec::new();
+        for _ in 0..4 {
+            logins.push(browser.start("web", identifier).await);
+        }
+        let answers = at_once(40, |at| {
+            let (mut browser, id) = (from(&browser, at), logins[at % 4].clone());
+            async move { browser.password("web", &id, identifier, "wrong").await }
+        })
+        .await;
+        assert_eq!(count(&answers, |answer| answer.error() == "invalid_credentials"), 5, "{answers:?}");
+        assert_eq!(count(&answers, |answer| answer.error() == "too_many_attempts"), 35, "{answers:?}");
+        let late = browser.password("web", &logins[0], identifier, ADA_PASSWORD).await;
+        assert_eq!(late.error(), "too_many_attempts");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifteen_failures_at_once_end_a_login_and_no_more_are_counted() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    // each by another name, so that none of them is locked
+    let answers = at_once(40, |at| {
+        let (mut browser, id) = (from(&browser, at), id.clone());
+        async move { browser.password("web", &id, &format!("name{at}"), "wrong").await }
+    })
+    .await;
+    let wrong = count(&answers, |answer| answer.error() == "invalid_credentials");
+    let failed = count(&answers, |answer| answer.error() == "session_failed");
+    let waiting = count(&answers, |answer| answer.error() == "slow_down");
+    assert!(wrong < 15 && failed >= 1, "{answers:?}");
+    assert_eq!(wrong + failed + waiting, 40, "{answers:?}");
+    assert_eq!(browser.status(&id).await.json()["status"], "failed");
+    assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.error(), "session_failed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c086_completing_at_once_completes() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    browser.password("web", &id, "ada", ADA_PASSWORD).await;
+    let answers = at_once(16, |at| {
+        let (mut browser, id) = (from(&browser, at), id.clone());
+        async move { browser.complete("web", &id).await }
+    })
+    .await;
+    assert_eq!(count(&answers, |answer| answer.json()["status"] == "completed"), 16, "{answers:?}");
+    assert!(browser.authorize("web").await.redirected("code").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c023_sixteen_visits_at_once_get_one_code() {
+    for _ in 0..20 {
+        let world = World::new().await;
+        let browser = completed(&world, "web").await;
+        let answers = at_once(16, |at| {
+            let mut browser = from(&browser, at);
+            async move { browser.authorize("web").await }
+        })
+        .await;
+        assert_eq!(with_code(&answers), 1, "{answers:?}");
+        let to_login = |answer: &Answer| answer.header("location").starts_with("/authentication/start?");
+        assert_eq!(count(&answers, to_login), 15, "{answers:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c036_starts_at_once_are_logins_of_their_own() {
+    let world = World::new().await;
+    let browser = world.browser();
+    let calls: Vec<_> = (0..16)
+        .map(|at| {
+            let mut browser = from(&browser, at);
+            tokio::spawn(async move { (browser.start("web", ADA).await, browser) })
+        })
+        .collect();
+    let mut ids = Vec::new();
+    for call in calls {
+        let (id, mut browser) = call.await.unwrap();
+        assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
+        ids.push(id);
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 16);
+}
+
+async fn completed(world: &World, client: &str) -> Browser {
+    let mut browser = world.browser();
+    let id = browser.start(client, ADA).await;
+    assert_eq!(browser.password(client, &id, "ada", ADA_PASSWORD).await.status, 200);
+    if client == "mfa" {
+        browser.ask(client, &id, "sms", ADA_PHONE).await;
+        let code = world.code(ADA_PHONE).await;
+        assert_eq!(browser.verify(client, &id, &code).await.status, 200);
+    }
+    assert_eq!(browser.complete(client, &id).await.status, 200);
+    browser
+}
+
+/// What is called while others are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Call {
+    Right,
+    Wrong,
+    Resend,
+    Password,
+    Complete,
+    Authorize,
+    Status,
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    use Call::{Authorize, Complete, Password, Resend, Right, Status, Wrong};
+    prop::sample::select(vec![Right, Right, Wrong, Wrong, Resend, Password, Complete, Complete, Authorize, Status])
+}
+
+fn make(browser: &Browser, client: &'static str, id: &str, code: &str, call: Call) -> Running<Answer> {
+    let (mut browser, id, code) = (browser.clone(), id.to_owned(), code.to_owned());
+    Box::pin(async move {
+        match call {
+            Call::Right => browser.verify(client, &id, &code).await,
+            Call::Wrong => browser.verify(client, &id, "wrong").await,
+            Call::Resend => browser.ask(client, &id, "sms", ADA_PHONE).await,
+            Call::Password => browser.password(client, &id, "ada", ADA_PASSWORD).await,
+            Call::Complete => browser.complete(client, &id).await,
+            Call::Authorize => browser.authorize(client).await,
+            Call::Status => browser.status(&id).await,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(Config::with_cases(250))]
+    #[test]
+    fn c023_c044_c045_c056_c060_whatever_overlaps_each_proof_counts_once_and_there_is_one_code(
+        mfa in any::<bool>(),
+        calls in vec(call(), 2..6),
+        order in vec(0..6_usize, 0..120),
+    ) {
+        let runtime = runtime();
+        let client = if mfa { "mfa" } else { "web" };
+        let store = Steered::default();
+        let (world, mut browser, id, code) = runtime.block_on(async {
+            let world = World::with(store.clone(), |service| service).await;
+            let mut browser = world.browser();
+            let id = browser.start(client, ADA).await;
+            browser.ask(client, &id, "sms", ADA_PHONE).await;
+            let code = world.code(ADA_PHONE).await;
+            world.advance(31);
+            (world, browser, id, code)
+        });
+        store.yields();
+        let running = calls.iter().map(|call| make(&browser, client, &id, &code, *call)).collect();
+        let answers = {
+            let _entered = runtime.enter();
+            interleave(running, &order)
+        };
+        let of = |call: Call, status: u16| {
+            calls.iter().zip(&answers).filter(|(made, answer)| **made == call && answer.status == status).count()
+        };
+        let shown = runtime.block_on(browser.status(&id)).json();
+        let (by_code, by_password) = (of(Call::Right, 200), of(Call::Password, 200));
+        prop_assert!(by_code <= 1 && by_password <= 1, "{:?}", answers);
+        prop_assert_eq!(shown["completed_steps"].as_u64(), Some((by_code + by_password) as u64), "{:?}", answers);
+        prop_assert_eq!(of(Call::Wrong, 200), 0);
+        // a code that was voided by the next is not right any more
+        if of(Call::Resend, 200) > 0 && by_code == 0 {
+            let late = runtime.block_on(browser.verify(client, &id, &code));
+            prop_assert!(late.status != 200, "{:?}", late);
+        }
+        // and what is completed has one code
+        let mut codes = with_code(&answers);
+        for _ in 0..2 {
+            runtime.block_on(browser.complete(client, &id));
+            codes += usize::from(runtime.block_on(browser.authorize(client)).redirected("code").is_some());
+        }
+        let done = by_code + by_password == if mfa { 2 } else { 1 };
+        prop_assert_eq!(codes, usize::from(done), "{:?}", answers);
+        drop(world);
+    }
+
+    #[test]
+    fn c023_visits_that_overlap_in_any_order_get_one_code(order in vec(0..4_usize, 0..100)) {
+        let runtime = runtime();
+        let store = Steered::default();
+        let browser = runtime.block_on(async {
+            let world = World::with(store.clone(), |service| service).await;
+            completed(&world, "web").await
+        });
+        store.yields();
+        let visits = (0..4).map(|_| make(&browser, "web", "", "", Call::Authorize)).collect();
+        let answers = interleave(visits, &order);
+        prop_assert_eq!(with_code(&answers), 1, "{:?}", answers);
+    }
+
+    #[test]
+    fn c023_c045_two_nodes_on_one_store_are_as_one(order in vec(0..6_usize, 0..120)) {
+        let runtime = runtime();
+        let store = Steered::default();
+        let (one, other, id, code) = runtime.block_on(async {
+            let one = World::with(store.clone(), |service| service).await;
+            let other = World::on(store.clone().into(), one.clock.clone(), |service| service).await;
+            let mut browser = one.browser();
+            let id = browser.start("web", ADA).await;
+            // each knows the codes and the counts of the other
+            assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
+            let code = one.code(ADA_PHONE).await;
+            let mut elsewhere = other.browser();
+            elsewhere.cookies.clone_from(&browser.cookies);
+            (browser, elsewhere, id, code)
+        });
+        store.yields();
+        let calls = [&one, &other].into_iter().flat_map(|node| {
+            [Call::Right, Call::Complete, Call::Authorize].map(|call| make(node, "web", &id, &code, call))
+        });
+        let answers = interleave(calls.collect(), &order);
+        prop_assert_eq!(count(&[answers[0].clone(), answers[3].clone()], |answer| answer.status == 200), 1, "{:?}", answers);
+        let mut codes = with_code(&answers);
+        for mut node in [one, other] {
+            runtime.block_on(node.complete("web", &id));
+            codes += with_code(&[runtime.block_on(node.authorize("web"))]);
+        }
+        prop_assert_eq!(codes, 1, "{:?}", answers);
+    }
+
+    #[test]
+    fn c057_guesses_that_overlap_in_any_order_are_no_more_than_five(order in vec(0..9_usize, 0..200)) {
+        let runtime = runtime();
+        let store = Steered::default();
+        let (browser, id) = runtime.block_on(async {
+            let world = World::with(store.clone(), |service| service).await;
+            let mut browser = world.browser();
+            let id = browser.start("web", ADA).await;
+            browser.ask("web", &id, "sms", ADA_PHONE).await;
+            (browser, id)
+        });
+        store.yields();
+        let guesses = (0..9).map(|_| make(&browser, "web", &id, "", Call::Wrong)).collect();
+        let answers = interleave(guesses, &order);
+        prop_assert_eq!(count(&answers, |answer| answer.error() == "invalid_otp"), 5, "{:?}", answers);
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}

@@ -1,0 +1,571 @@
+//! Thousands of random calls from several browsers, and what may never come of them.
+//!
+//! The model knows what was proved: which password is whose, and which code was sent for which login. Everything else it
+//! takes from outside, by looking at every login with the cookie that it was begun with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::{collection::vec, prelude::*, test_runner::Config};
+use tollgate::{UserId, policy::FactorClass};
+
+use crate::world::{
+    ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, NOBODY, World, parameters,
+    query, with,
+};
+
+const SESSION: &str = "__Host-session";
+const BROWSERS: usize = 3;
+/// All of them are looked at after each call.
+const MOST_LOGINS: usize = 8;
+/// Names, and whose they are.
+const NAMES: [(&str, Option<&str>); 5] = [
+    ("ada", Some("u-ada")),
+    (ADA, Some("u-ada")),
+    (GRACE, Some("u-grace")),
+    (NOBODY, None),
+    ("grace", Some("u-grace")),
+];
+const PASSWORDS: [(&str, Option<&str>); 3] =
+    [(ADA_PASSWORD, Some("u-ada")), (GRACE_PASSWORD, Some("u-grace")), ("wrong", None)];
+const ADDRESSES: [(&str, &str, Option<&str>); 6] = [
+    ("sms", ADA_PHONE, Some("u-ada")),
+    ("whatsapp", ADA_PHONE, Some("u-ada")),
+    ("email", ADA, Some("u-ada")),
+    ("sms", GRACE_PHONE, Some("u-grace")),
+    ("email", GRACE, Some("u-grace")),
+    ("sms", "+15555550777", None),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Start {
+        browser: usize,
+        mfa: bool,
+        name: usize,
+        tab: usize,
+    },
+    Password {
+        browser: usize,
+        login: usize,
+        name: usize,
+        password: usize,
+    },
+    Ask {
+        browser: usize,
+        login: usize,
+        address: usize,
+    },
+    /// The newest code of that login, of another, or none.
+    Verify {
+        browser: usize,
+        login: usize,
+        code_of: Option<usize>,
+    },
+    Complete {
+        browser: usize,
+        login: usize,
+        own: bool,
+    },
+    Authorize {
+        browser: usize,
+        mfa: bool,
+        tab: usize,
+    },
+    /// What leads on with the newest login that was begun in this browser, so that some get far.
+    GoOn {
+        browser: usize,
+        pick: usize,
+    },
+    /// All cookies of one get into the other.
+    Steal {
+        from: usize,
+        to: usize,
+    },
+    /// The secret of one login under the name of another.
+    Rename {
+        browser: usize,
+        secret: usize,
+        name: usize,
+    },
+    Wait(u64),
+}
+
+fn likely() -> impl Strategy<Value = Action> {
+    (0..BROWSERS, 0..12_usize).prop_map(|(browser, pick)| Action::GoOn { browser, pick })
+}
+
+fn unlikely() -> impl Strategy<Value = Action> {
+    let browser = || 0..BROWSERS;
+    let login = || 0..6_usize;
+    let wait = prop_oneof![4 => 0..60_u64, 1 => Just(299), 1 => Just(301), 1 => Just(600), 1 => Just(1801)];
+    prop_oneof![
+        (browser(), any::<bool>(), 0..NAMES.len(), 0..2_usize).prop_map(|(browser, mfa, name, tab)| Action::Start {
+            browser,
+            mfa,
+            name,
+            tab
+        }),
+        (browser(), login(), 0..NAMES.len(), 0..PASSWORDS.len())
+            .prop_map(|(browser, login, name, password)| Action::Password { browser, login, name, password }),
+        (browser(), login(), 0..ADDRESSES.len()).prop_map(|(browser, login, address)| Action::Ask {
+            browser,
+            login,
+            address
+        }),
+        (browser(), login(), prop::option::of(login())).prop_map(|(browser, login, code_of)| Action::Verify {
+            browser,
+            login,
+            code_of
+        }),
+        (browser(), login(), any::<bool>()).prop_map(|(browser, login, own)| Action::Complete { browser, login, own }),
+        (browser(), any::<bool>(), 0..2_usize).prop_map(|(browser, mfa, tab)| Action::Authorize { browser, mfa, tab }),
+        (browser(), browser()).prop_map(|(from, to)| Action::Steal { from, to }),
+        (browser(), login(), login()).prop_map(|(browser, secret, name)| Action::Rename { browser, secret, name }),
+        wait.prop_map(Action::Wait),
+    ]
+}
+
+fn client(mfa: bool) -> &'static str {
+    if mfa { "mfa" } else { "web" }
+}
+
+fn challenge(tab: usize) -> String {
+    format!("{tab:A<43}")
+}
+
+/// What is known of a login.
+#[derive(Debug)]
+struct Known {
+    id: String,
+    home: usize,
+    cookie: (String, String),
+    mfa: bool,
+    tab: usize,
+    /// Whose account the name is that it was begun with.
+    account: Option<&'static str>,
+    proved: Vec<FactorClass>,
+    /// The newest code that was sent for it, by which class of factor, and when; until it is used or replaced.
+    code: Option<(String, FactorClass, u64)>,
+    /// When its steps were confirmed.
+    completed_at: Option<u64>,
+    began: u64,
+    touched: u64,
+    has_code: bool,
+    /// What it looked like last: its status and its completed steps.
+    seen: (String, u64),
+}
+
+impl Known {
+    fn required(&self) -> usize {
+        if self.mfa { 2 } else { 1 }
+    }
+
+    fn is_in(&self, browser: &Browser) -> bool {
+        browser.cookies.get(&self.cookie.0) == Some(&self.cookie.1)
+    }
+
+    /// Whether its time is over, whatever the service says.
+    fn is_over(&self, now: u64) -> bool {
+        self.has_code || now >= self.began + 1800 || now >= self.completed_at.map_or(self.touched + 600, |at| at + 300)
+    }
+}
+
+struct Play {
+    world: World,
+    browsers: Vec<Browser>,
+    logins: Vec<Known>,
+    now: u64,
+    messages: usize,
+    codes: BTreeSet<String>,
+    /// Whose the sessions are that have not ended, by the secrets in their cookies.
+    sessions: BTreeMap<String, &'static str>,
+}
+
+/// Which login a call is about: counted from the newest.
+fn at(logins: &[Known], login: usize) -> Option<usize> {
+    logins.len().checked_sub(1 + login)
+}
+
+impl Play {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let mut browsers: Vec<_> = (0..BROWSERS).map(|_| world.browser()).collect();
+        for (number, browser) in (1..).zip(&mut browsers) {
+            browser.address = [192, 0, 2, number].into();
+        }
+        Self {
+            world,
+            browsers,
+            logins: Vec::new(),
+            now: 0,
+            messages: 0,
+            codes: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+        }
+    }
+
+    /// The call that leads on.
+    fn next_of(&self, browser: usize, pick: usize) -> Action {
+        let newest = self.logins.iter().rposition(|login| login.home == browser);
+        let fresh = Action::Start { browser, mfa: pick % 2 == 0, name: pick % NAMES.len(), tab: pick % 3 / 2 };
+        let Some(place) = newest.filter(|place| !self.logins[*place].is_over(self.now) && pick != 11) else {
+            return fresh;
+        };
+        let (known, login) = (&self.logins[place], self.logins.len() - 1 - place);
+        let is_grace = known.account == Some("u-grace");
+        if known.seen.0 == "failed" {
+            return fresh;
+        }
+        if known.completed_at.is_some() {
+            return Action::Authorize { browser, mfa: known.mfa, tab: known.tab };
+        }
+        if known.proved.len() == known.required() {
+            return Action::Complete { browser, login, own: true };
+        }
+        if known.code.is_some() {
+            return Action::Verify { browser, login, code_of: Some(login) };
+        }
+        if pick < 6 && !known.proved.contains(&FactorClass::Knowledge) {
+            let name = if is_grace { 2 } else { 0 };
+            return Action::Password { browser, login, name, password: usize::from(is_grace) };
+        }
+        let by_phone = !known.proved.contains(&FactorClass::Phone);
+        let address = [[2, pick % 2], [4, 3]][usize::from(is_grace)][usize::from(by_phone)];
+        Action::Ask { browser, login, address }
+    }
+
+    async fn act(&mut self, action: Action) -> Result<(), TestCaseError> {
+        let action = match action {
+            Action::GoOn { browser, pick } => self.next_of(browser, pick),
+            action => action,
+        };
+        let target = match action {
+            Action::GoOn { .. } => None,
+            Action::Wait(seconds) => {
+                self.world.advance(seconds);
+                self.now += seconds;
+                None
+            }
+            Action::Steal { from, to } => {
+                let stolen = self.browsers[from].cookies.clone();
+                self.browsers[to].cookies.extend(stolen);
+                None
+            }
+            Action::Rename { browser, secret, name } => {
+                if let (Some(secret), Some(name)) = (at(&self.logins, secret), at(&self.logins, name)) {
+                    let (secret, name) = (self.logins[secret].cookie.1.clone(), self.logins[name].cookie.0.clone());
+                    self.browsers[browser].cookies.insert(name, secret);
+                }
+                None
+            }
+            Action::Start { browser, mfa, name, tab } => {
+                self.start(browser, mfa, name, tab).await?;
+                None
+            }
+            Action::Authorize { browser, mfa, tab } => self.authorize(browser, mfa, tab).await?,
+            Action::Password { browser, login, .. }
+            | Action::Ask { browser, login, .. }
+            | Action::Verify { browser, login, .. }
+            | Action::Complete { browser, login, .. } => match at(&self.logins, login) {
+                Some(login) => {
+                    self.call(browser, login, action).await?;
+                    Some(login)
+                }
+                None => None,
+            },
+        };
+        self.look(target).await
+    }
+
+    async fn start(&mut self, home: usize, mfa: bool, name: usize, tab: usize) -> Result<(), TestCaseError> {
+        if self.logins.len() == MOST_LOGINS {
+            return Ok(());
+        }
+        let browser = &mut self.browsers[home];
+        let before = browser.cookies.clone();
+        let body = with(parameters(client(mfa)), &[("identifier", NAMES[name].0), ("code_challenge", &challenge(tab))]);
+        let answer = browser.post("/authentication/start", &body).await;
+        if answer.status == 429 {
+            return Ok(());
+        }
+        prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
+        let id = answer.json()["session_id"].as_str().unwrap().to_owned();
+        let cookie = format!("__Host-auth_session_{}", &id[..8]);
+        let secret = browser.cookies[&cookie].clone();
+        prop_assert!(!before.values().any(|value| *value == secret), "a cookie was taken on");
+        let account = NAMES[name].1;
+        let (began, touched, seen) = (self.now, self.now, ("pending".to_owned(), 0));
+        self.logins.push(Known {
+            id,
+            home,
+            cookie: (cookie, secret),
+            mfa,
+            tab,
+            account,
+            proved: Vec::new(),
+            code: None,
+            completed_at: None,
+            began,
+            touched,
+            has_code: false,
+            seen,
+        });
+        Ok(())
+    }
+
+    async fn call(&mut self, browser: usize, login: usize, action: Action) -> Result<(), TestCaseError> {
+        let codes: Vec<_> = self.logins.iter().map(|login| login.code.as_ref().map(|code| code.0.clone())).collect();
+        let count = self.logins.len();
+        let known = &mut self.logins[login];
+        let browser = &mut self.browsers[browser];
+        let (tab, wrong_tab) = (challenge(known.tab), challenge(known.tab + 5));
+        let mut more = vec![("session_id", known.id.as_str()), ("code_challenge", tab.as_str())];
+        let guess;
+        let endpoint = match action {
+            Action::Password { name, password, .. } => {
+                more.extend([("method", "password"), ("username", NAMES[name].0), ("password", PASSWORDS[password].0)]);
+                "authenticate"
+            }
+            Action::Ask { address, .. } => {
+                let (method, to, _) = ADDRESSES[address];
+                more.extend([("method", method), (if method == "email" { "email" } else { "phone_number" }, to)]);
+                "authenticate"
+            }
+            Action::Verify { code_of, .. } => {
+                let other =
+                    code_of.and_then(|other| count.checked_sub(1 + other)).and_then(|other| codes[other].clone());
+                guess = other.unwrap_or_else(|| "wrong".to_owned());
+                more.push(("otp", &guess));
+                "verify-otp"
+            }
+            Action::Complete { own, .. } => {
+                if !own {
+                    more[1].1 = &wrong_tab;
+                }
+                "complete"
+            }
+            _ => return Ok(()),
+        };
+        let body = with(parameters(client(known.mfa)), &more);
+        let answer = browser.post(&format!("/authentication/{endpoint}"), &body).await;
+        counters(&answer, known.required())?;
+        let is_right = answer.status == 200;
+        if !known.is_in(browser) {
+            prop_assert_eq!(answer.error(), "invalid_session");
+            return Ok(());
+        }
+        if known.is_over(self.now) {
+            prop_assert_eq!(answer.error(), "session_expired");
+            return Ok(());
+        }
+        known.touched = self.now;
+        match action {
+            Action::Password { name, password, .. } => {
+                let proves =
+                    known.account.filter(|own| NAMES[name].1 == Some(*own) && PASSWORDS[password].1 == Some(*own));
+                if is_right {
+                    prop_assert!(proves.is_some(), "a wrong password was right: {:?}", answer);
+                    known.proved.push(FactorClass::Knowledge);
+                    known.code = None;
+                } else if proves.is_some() {
+                    prop_assert_ne!(answer.error(), "invalid_credentials");
+                }
+            }
+            Action::Ask { address, .. } => {
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+                let (method, to, owner) = ADDRESSES[address];
+                let messages = self.world.outbox.messages();
+                let new = &messages[self.messages.min(messages.len())..];
+                self.messages = messages.len();
+                if is_right {
+                    let class = match method {
+                        "email" => FactorClass::Mailbox,
+                        _ => FactorClass::Phone,
+                    };
+                    known.code = new.first().map(|message| (message.code().to_owned(), class, self.now));
+                }
+                prop_assert!(new.len() <= usize::from(is_right));
+                for message in new {
+                    prop_assert_eq!(message.to(), to);
+                    prop_assert!(owner.is_some() && owner == known.account, "a code for somebody else");
+                }
+            }
+            Action::Verify { .. } => {
+                let code = known.code.clone().filter(|code| more.contains(&("otp", &code.0)));
+                let proves = code.filter(|(_, _, sent)| self.now < sent + 300);
+                match proves {
+                    Some((_, class, _)) if is_right => {
+                        known.proved.push(class);
+                        known.code = None;
+                    }
+                    None => prop_assert!(!is_right, "a wrong code was right: {:?}", answer),
+                    Some(_) => {}
+                }
+            }
+            _ => {
+                let own = matches!(action, Action::Complete { own: true, .. });
+                let is_done = known.proved.len() == known.required() && own;
+                prop_assert_eq!(is_right, is_done, "{:?}", answer);
+                if is_right {
+                    known.completed_at.get_or_insert(self.now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which login was spent.
+    async fn authorize(&mut self, browser: usize, mfa: bool, tab: usize) -> Result<Option<usize>, TestCaseError> {
+        let meant = self.logins.iter().rposition(|login| {
+            login.is_in(&self.browsers[browser])
+                && (login.mfa, login.tab) == (mfa, tab)
+                && login.completed_at.is_some()
+                && !login.is_over(self.now)
+        });
+        let pairs = query(client(mfa)).replace(&crate::world::challenge(), &challenge(tab));
+        let pairs: Vec<_> = pairs
+            .split('&')
+            .filter(|pair| !pair.starts_with("code_challenge="))
+            .map(str::to_owned)
+            .chain([format!("code_challenge={}", challenge(tab))])
+            .collect();
+        let replaced = self.browsers[browser].cookies.get(SESSION).cloned();
+        let answer = self.browsers[browser].get(&format!("/authorize?{}", pairs.join("&"))).await;
+        prop_assert_eq!(answer.status.as_u16(), 302, "{:?}", answer);
+        let code = answer.redirected("code");
+        let Some(meant) = meant else {
+            prop_assert_eq!(code, None, "a code for nothing");
+            return self.check_sessions().await.map(|()| None);
+        };
+        let code = code.ok_or_else(|| TestCaseError::fail(format!("no code: {answer:?}")))?;
+        prop_assert!(self.codes.insert(code), "the same code twice");
+        // of those begun at one moment any may be the newest
+        let moment = self.logins[meant].began;
+        let candidates: Vec<_> = (0..self.logins.len())
+            .filter(|at| {
+                let login = &self.logins[*at];
+                login.began == moment && (login.mfa, login.tab) == (mfa, tab) && login.completed_at.is_some()
+            })
+            .collect();
+        let mut spent = None;
+        for at in candidates {
+            if !self.logins[at].has_code && self.peek(at).await.0 == "expired" && !self.logins[at].is_over(self.now) {
+                prop_assert!(spent.is_none(), "two logins were spent");
+                spent = Some(at);
+            }
+        }
+        let spent = spent.ok_or_else(|| TestCaseError::fail("no login was spent"))?;
+        let login = &mut self.logins[spent];
+        login.has_code = true;
+        let classes: BTreeSet<_> = login.proved.iter().collect();
+        prop_assert!(classes.len() >= login.required(), "a code without its proofs");
+        // it is the one who proved that is signed in now, in place of who was signed in before, and nobody else
+        let account = login.account.ok_or_else(|| TestCaseError::fail("somebody unknown got a code"))?;
+        if let Some(replaced) = replaced {
+            self.sessions.remove(&replaced);
+        }
+        self.sessions.insert(self.browsers[browser].cookies[SESSION].clone(), account);
+        self.check_sessions().await?;
+        Ok(Some(spent))
+    }
+
+    /// Those who should be signed in are, and nobody else.
+    async fn check_sessions(&self) -> Result<(), TestCaseError> {
+        let acme = "acme".parse().unwrap();
+        for user in ["u-ada", "u-grace"] {
+            let live = self.world.sessions.list(&acme, &UserId::parse(user).unwrap()).await.unwrap().len();
+            // those that are idle for an hour have ended
+            let meant = self.sessions.values().filter(|owner| **owner == user).count();
+            prop_assert!(if self.now < 3600 { live == meant } else { live <= meant }, "{} of {}", live, meant);
+        }
+        Ok(())
+    }
+
+    /// What the browser of a login sees of it.
+    async fn peek(&self, login: usize) -> (String, u64) {
+        let known = &self.logins[login];
+        let mut own = self.world.browser();
+        own.cookies.insert(known.cookie.0.clone(), known.cookie.1.clone());
+        let shown = own.status(&known.id).await;
+        if shown.status != 200 {
+            return ("gone".to_owned(), 0);
+        }
+        let shown = shown.json();
+        (shown["status"].as_str().unwrap().to_owned(), shown["completed_steps"].as_u64().unwrap())
+    }
+
+    /// Looks at all logins, of which one was called.
+    async fn look(&mut self, called: Option<usize>) -> Result<(), TestCaseError> {
+        for at in 0..self.logins.len() {
+            let now = self.peek(at).await;
+            let known = &mut self.logins[at];
+            let is_over = ["expired", "gone"].contains(&&*now.0);
+            if known.is_over(self.now) {
+                prop_assert!(is_over, "it is over and shows {:?}: {:?}", now, known);
+            }
+            if ["expired", "gone"].contains(&&*known.seen.0) {
+                prop_assert!(is_over, "it came back: {:?}", known);
+            } else if called != Some(at) && !is_over {
+                prop_assert_eq!(&now, &known.seen, "it changed, and nobody called: {:?}", known);
+            }
+            if known.seen.0 == "failed" {
+                prop_assert!(is_over || now.0 == "failed");
+            }
+            if now.0 != "gone" {
+                prop_assert_eq!(now.1 as usize, known.proved.len(), "{:?}", known);
+            }
+            let has_all = known.proved.len() == known.required();
+            match &*now.0 {
+                "completed" => prop_assert!(has_all && known.completed_at.is_some()),
+                "success" => prop_assert!(!known.proved.is_empty() && known.completed_at.is_none()),
+                "pending" => prop_assert!(!has_all),
+                _ => {}
+            }
+            known.seen = now;
+        }
+        Ok(())
+    }
+}
+
+/// The counters of an answer about a login agree with each other.
+fn counters(answer: &Answer, required: usize) -> Result<(), TestCaseError> {
+    let shown = answer.json();
+    if let Some(completed) = shown["completed_steps"].as_u64() {
+        let (remaining, next) = (shown["remaining_steps"].as_u64().unwrap(), shown["next_step"].as_u64());
+        prop_assert_eq!((completed + remaining) as usize, required);
+        prop_assert_eq!(next, (remaining > 0).then_some(completed + 1));
+    }
+    Ok(())
+}
+
+fn run(script: Vec<Action>) -> Result<usize, TestCaseError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let mut play = Play::new().await;
+        for action in script {
+            play.act(action).await?;
+        }
+        Ok(play.codes.len())
+    })
+}
+
+proptest! {
+    #![proptest_config(Config::default())]
+    #[test]
+    fn c021_c023_c034_c037_c044_c046_c047_c061_whatever_is_called_nobody_gets_a_code_who_did_not_prove_who_they_are(
+        script in vec(prop_oneof![2 => likely(), 1 => unlikely()], 1..60),
+    ) {
+        run(script)?;
+    }
+}
+
+/// That the scripts above get anywhere.
+#[test]
+fn of_random_logins_many_end_with_a_code() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let script = vec(prop_oneof![2 => likely(), 1 => unlikely()], 60);
+    let codes: usize = (0..60).map(|_| run(script.new_tree(&mut runner).unwrap().current()).unwrap()).sum();
+    assert!(codes >= 20, "{codes}");
+}

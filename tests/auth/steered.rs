@@ -1,0 +1,154 @@
+//! A store that is watched and steered: it writes down what is done, and fails or lets others go first where it is told.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use tollgate::{
+    MaybeReady,
+    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+};
+
+/// How an operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It does nothing.
+    Before,
+    /// It is done, and nobody is told.
+    After,
+    /// It does nothing, nor do all that follow.
+    Down,
+}
+
+pub(crate) const FAULTS: [Fault; 3] = [Fault::Before, Fault::After, Fault::Down];
+
+/// Clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct Steered {
+    memory: Arc<Memory>,
+    rein: Arc<Rein>,
+}
+
+#[derive(Default)]
+struct Rein {
+    done: Mutex<Vec<String>>,
+    /// After so many operations more.
+    fault: Mutex<Option<(usize, Fault)>>,
+    has_failed: AtomicBool,
+    yields: AtomicBool,
+}
+
+impl Steered {
+    /// Makes the operation fail that comes after `at` others.
+    pub(crate) fn fail(&self, at: usize, fault: Fault) {
+        *self.rein.fault.lock().unwrap() = Some((at, fault));
+    }
+
+    /// All goes well again. Says whether anything had failed.
+    pub(crate) fn heal(&self) -> bool {
+        *self.rein.fault.lock().unwrap() = None;
+        self.rein.has_failed.swap(false, SeqCst)
+    }
+
+    /// From now on each operation lets others go first.
+    pub(crate) fn yields(&self) {
+        self.rein.yields.store(true, SeqCst);
+    }
+
+    /// What was done since this was last asked, such as `get logins`.
+    pub(crate) fn done(&self) -> Vec<String> {
+        std::mem::take(&mut *self.rein.done.lock().unwrap())
+    }
+}
+
+impl Rein {
+    /// What becomes of the next operation.
+    fn next(&self, what: &str, key: &Key) -> Option<Fault> {
+        self.done.lock().unwrap().push(format!("{what} {}", key.table()));
+        let mut fault = self.fault.lock().unwrap();
+        let (left, kind) = (*fault)?;
+        if left > 0 {
+            *fault = Some((left - 1, kind));
+            return None;
+        }
+        if kind != Fault::Down {
+            *fault = None;
+        }
+        self.has_failed.store(true, SeqCst);
+        Some(kind)
+    }
+
+    async fn others_first(&self) {
+        let mut polled = !self.yields.load(SeqCst);
+        poll_fn(|context| match std::mem::replace(&mut polled, true) {
+            true => Poll::Ready(()),
+            false => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    async fn run<T>(
+        &self,
+        what: &str,
+        key: &Key,
+        operation: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.others_first().await;
+        let fault = self.next(what, key);
+        if matches!(fault, Some(Fault::Before | Fault::Down)) {
+            return Err(StoreErrorKind::Unavailable.into());
+        }
+        let done = operation.await;
+        if fault.is_some() { Err(StoreErrorKind::Unavailable.into()) } else { done }
+    }
+}
+
+impl Store for Steered {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        let (own, key) = (self.clone(), key.clone());
+        MaybeReady::Pending(async move { own.rein.run("get", &key, async { own.memory.get(&key).wait().await }).await })
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+        self.rein.run("insert", key, self.memory.insert(key, record)).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+        self.rein.run("swap", key, self.memory.swap(key, expected, record)).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        self.rein.run("take", key, self.memory.take(key)).await
+    }
+}
+
+pub(crate) type Running<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Polls these calls in this order, and then in turn until all are done.
+pub(crate) fn interleave<T>(calls: Vec<Running<T>>, order: &[usize]) -> Vec<T> {
+    let count = calls.len();
+    let mut calls: Vec<Option<Running<T>>> = calls.into_iter().map(Some).collect();
+    let mut answers: Vec<Option<T>> = calls.iter().map(|_| None).collect();
+    for at in order.iter().copied().filter(|at| *at < count).chain((0..count).cycle()) {
+        if let Some(call) = &mut calls[at]
+            && let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        {
+            (calls[at], answers[at]) = (None, Some(answer));
+        }
+        if calls.iter().all(Option::is_none) {
+            break;
+        }
+        // hashing is done by a thread
+        std::thread::yield_now();
+    }
+    answers.into_iter().map(Option::unwrap).collect()
+}

@@ -1,0 +1,271 @@
+//! One-time codes by e-mail, through a real mail server.
+
+#![cfg(feature = "smtp")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::print_stderr, reason = "a skip is said")]
+
+mod certificate;
+mod services;
+
+use std::{
+    error::Error,
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use certificate::Certificate;
+use serde_json::Value;
+use services::{missing, program};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::TcpListener,
+    process::{Child, ChildStdout},
+    time::timeout,
+};
+use tollgate::{
+    Clock, SystemClock,
+    delivery::{Channel, Message, OtpSender, Queue, SendErrorKind, Smtp, Undelivered, Wording},
+};
+
+const FROM: &str = "Acme <no-reply@acme.example>";
+
+struct MailServer {
+    /// Dies with this.
+    _child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    port: u16,
+}
+
+impl MailServer {
+    /// `None` where there is no Python that has aiosmtpd.
+    async fn start(arguments: &[&str]) -> Option<Self> {
+        let Some(python) = python() else {
+            missing("there is no python3 with aiosmtpd on PATH");
+            return None;
+        };
+        let mut child = tokio::process::Command::new(python)
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mail.py"))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut server = Self { _child: child, lines, port: 0 };
+        server.port = server.next().await["port"].as_u64().unwrap().try_into().unwrap();
+        Some(server)
+    }
+
+    async fn with_tls(kind: &str, certificate: &Certificate, user: bool) -> Option<Self> {
+        let (chain, key) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
+        let tls = ["--tls", kind, "--chain", chain, "--key", key];
+        let login = ["--user", "acme", "--password", "a good one"];
+        Self::start(&[&tls[..], if user { &login } else { &[] }].concat()).await
+    }
+
+    /// The next line that it prints.
+    async fn next(&mut self) -> Value {
+        let line = timeout(Duration::from_secs(60), self.lines.next_line()).await;
+        serde_json::from_str(&line.expect("the mail server says nothing").unwrap().unwrap()).unwrap()
+    }
+
+    fn plain(&self) -> Smtp {
+        Smtp::insecure_plaintext("localhost", FROM).unwrap().port(self.port)
+    }
+}
+
+fn python() -> Option<PathBuf> {
+    let python = program(&["python3"])?;
+    let found = Command::new(&python).args(["-c", "import aiosmtpd"]).stderr(Stdio::null()).status();
+    found.is_ok_and(|status| status.success()).then_some(python)
+}
+
+fn message(to: &str) -> Message {
+    let clock = SystemClock::new();
+    let until = clock.unix(clock.now()) + Duration::from_secs(300);
+    Message::new(Channel::Email, "acme".parse().unwrap(), to, "482913", until)
+}
+
+async fn kind(smtp: &Smtp, to: &str) -> Option<SendErrorKind> {
+    smtp.send(&message(to)).await.err().map(|error| error.kind())
+}
+
+#[tokio::test]
+async fn a_code_arrives() {
+    let Some(mut server) = MailServer::start(&[]).await else { return };
+    let wording = Wording::new().subject("Ihr Code für Acme").unwrap().text("Grüße!\n.\n{code} gilt {minutes} min.");
+    let smtp = server.plain().wording(wording.unwrap()).hello_name("app.acme.example").unwrap();
+    let message = message("ada@example.com");
+    smtp.send(&message).await.unwrap();
+    let letter = server.next().await;
+    assert_eq!(letter["sender"], "no-reply@acme.example");
+    assert_eq!(letter["to"], serde_json::json!(["ada@example.com"]));
+    let text = letter["text"].as_str().unwrap();
+    assert!(text.contains(&format!("Message-ID: <{}@acme.example>", message.id())), "{text}");
+    assert!(text.contains("Subject: Ihr Code =?utf-8?b?") && text.is_ascii(), "{text}");
+    // a line of one dot does not end it
+    assert!(text.ends_with("\r\n\r\nGr=C3=BC=C3=9Fe!\r\n.\r\n482913 gilt 5 min.\r\n"), "{text}");
+}
+
+#[tokio::test]
+async fn with_starttls_a_code_arrives_encrypted_and_logged_in_and_each_has_a_connection_of_its_own() {
+    let Some(certificate) = Certificate::new("starttls") else { return };
+    let Some(mut server) = MailServer::with_tls("starttls", &certificate, true).await else { return };
+    let smtp = Smtp::starttls("localhost", FROM).unwrap().port(server.port).credentials("acme", "a good one");
+    let smtp = smtp.root_pem(&certificate.authority).unwrap();
+    for sent in 1..=2 {
+        smtp.send(&message("ada@example.com")).await.unwrap();
+        let letter = server.next().await;
+        assert_eq!((&letter["tls"], &letter["user"]), (&Value::Bool(true), &Value::from("acme")));
+        assert_eq!(letter["connections"], sent);
+    }
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "it set something up for the whole process");
+}
+
+#[tokio::test]
+async fn with_tls_from_the_first_byte_a_code_arrives() {
+    let Some(certificate) = Certificate::new("implicit") else { return };
+    let Some(mut server) = MailServer::with_tls("implicit", &certificate, false).await else { return };
+    let smtp = Smtp::relay("localhost", FROM).unwrap().port(server.port);
+    let smtp = smtp.root_pem(&certificate.authority).unwrap();
+    smtp.send(&message("ada@example.com")).await.unwrap();
+    assert_eq!(server.next().await["tls"], true);
+}
+
+#[tokio::test]
+async fn a_server_that_can_t_prove_its_name_gets_no_code() {
+    let (Some(certificate), Some(other)) = (Certificate::new("known"), Certificate::new("unknown")) else { return };
+    let Some(server) = MailServer::with_tls("starttls", &certificate, false).await else { return };
+    // by a public authority, by a private one that did not sign it, and by another name
+    let public = Smtp::starttls("localhost", FROM).unwrap();
+    let private = Smtp::starttls("localhost", FROM).unwrap().root_pem(&other.authority).unwrap();
+    let by_address = Smtp::starttls("127.0.0.1", FROM).unwrap().root_pem(&certificate.authority).unwrap();
+    for smtp in [public, private, by_address] {
+        let error = smtp.port(server.port).send(&message("ada@example.com")).await.unwrap_err();
+        let mut causes = std::iter::successors(error.source(), |cause| Error::source(*cause)).map(ToString::to_string);
+        assert!(causes.any(|cause| cause.contains("certificate")), "{error:?}");
+        assert!(error.is_transient());
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_starttls_gets_neither_the_password_nor_a_code() {
+    let Some(server) = MailServer::start(&[]).await else { return };
+    let smtp = Smtp::starttls("localhost", FROM).unwrap().port(server.port).credentials("acme", "a good one");
+    assert_eq!(kind(&smtp, "ada@example.com").await, Some(SendErrorKind::Permanent));
+}
+
+#[tokio::test]
+async fn a_refused_password_is_permanent() {
+    let Some(certificate) = Certificate::new("password") else { return };
+    let Some(server) = MailServer::with_tls("starttls", &certificate, true).await else { return };
+    let smtp = Smtp::starttls("localhost", FROM).unwrap().port(server.port).credentials("acme", "a bad one");
+    let smtp = smtp.root_pem(&certificate.authority).unwrap();
+    assert_eq!(kind(&smtp, "ada@example.com").await, Some(SendErrorKind::Permanent));
+}
+
+#[tokio::test]
+async fn a_5xx_is_permanent_and_a_4xx_is_not() {
+    let Some(server) = MailServer::start(&[]).await else { return };
+    let smtp = server.plain();
+    assert_eq!(kind(&smtp, "refused@example.com").await, Some(SendErrorKind::Permanent));
+    assert_eq!(kind(&smtp, "later@example.com").await, Some(SendErrorKind::Transient));
+    assert_eq!(kind(&smtp, "later@example.com").await, None);
+}
+
+#[tokio::test]
+async fn the_queue_sends_again_what_was_put_off_and_reports_what_was_refused() {
+    let Some(mut server) = MailServer::start(&[]).await else { return };
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::clone(&reports);
+    let queue = Queue::new()
+        .lane(Channel::Email, server.plain())
+        .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)));
+    let (refused, later) = (message("refused@example.com"), message("later@example.com"));
+    let id = later.id().to_owned();
+    assert!(queue.push(Channel::Email, Some(refused)) && queue.push(Channel::Email, Some(later)));
+    let letter = server.next().await;
+    assert!(letter["text"].as_str().unwrap().contains(&id));
+    assert_eq!(*reports.lock().unwrap(), [("refused@example.com".to_owned(), Undelivered::Refused)]);
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up_and_so_is_one_that_hangs_in_the_middle() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let smtp = Smtp::insecure_plaintext("127.0.0.1", FROM).unwrap().port(silent.local_addr().unwrap().port());
+    let smtp = smtp.timeout(Duration::from_millis(200)).unwrap();
+    let given_up = timeout(Duration::from_secs(60), kind(&smtp, "ada@example.com")).await;
+    assert_eq!(given_up.unwrap(), Some(SendErrorKind::Transient));
+
+    let Some(mut server) = MailServer::start(&[]).await else { return };
+    let smtp = server.plain().timeout(Duration::from_millis(500)).unwrap();
+    let given_up = timeout(Duration::from_secs(60), kind(&smtp, "hangs@example.com")).await;
+    assert_eq!(given_up.unwrap(), Some(SendErrorKind::Transient));
+    // what was cut off leaves nothing behind
+    let smtp = server.plain();
+    smtp.send(&message("ada@example.com")).await.unwrap();
+    assert_eq!(server.next().await["to"], serde_json::json!(["ada@example.com"]));
+}
+
+#[tokio::test]
+async fn a_letter_that_was_taken_is_sent_however_the_farewell_goes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = BufReader::new(stream);
+        stream.get_mut().write_all(b"220 hello\r\n").await.unwrap();
+        let (mut in_letter, mut line) = (false, String::new());
+        while stream.read_line(&mut line).await.unwrap() > 0 {
+            let answer: &[u8] = match line.trim_end() {
+                "." => b"250 taken\r\n",
+                "DATA" => b"354 go on\r\n",
+                // no answer to that
+                "QUIT" => return,
+                _ if in_letter => b"",
+                _ => b"250 fine\r\n",
+            };
+            in_letter = (in_letter || line.trim_end() == "DATA") && line.trim_end() != ".";
+            stream.get_mut().write_all(answer).await.unwrap();
+            line.clear();
+        }
+    });
+    let smtp = Smtp::insecure_plaintext("127.0.0.1", FROM).unwrap().port(port);
+    smtp.send(&message("ada@example.com")).await.unwrap();
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_listening_is_transient() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let smtp = Smtp::insecure_plaintext("127.0.0.1", FROM).unwrap().port(port);
+    assert_eq!(kind(&smtp, "ada@example.com").await, Some(SendErrorKind::Transient));
+    assert_eq!(kind(&smtp, "not an address").await, Some(SendErrorKind::Permanent));
+}
+
+#[test]
+fn what_can_t_be_used_is_refused_at_the_setter() {
+    for host in ["", "two words", "host:25", "smtp://host", "a\r\nb"] {
+        assert!(Smtp::relay(host, FROM).is_err(), "{host:?}");
+    }
+    for from in ["", "acme", "a@b\r\nBcc: c@d.e", "Acme\n <a@b.c>"] {
+        assert!(Smtp::relay("localhost", from).is_err(), "{from:?}");
+    }
+    let smtp = || Smtp::relay("localhost", "a@b.c").unwrap();
+    assert!(smtp().timeout(Duration::ZERO).is_err());
+    assert!(smtp().hello_name("a\r\nb").is_err() && smtp().hello_name("").is_err());
+    for pem in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "not PEM"] {
+        assert!(smtp().root_pem(pem).is_err(), "{pem}");
+    }
+}
+
+#[test]
+fn its_debug_shows_no_password() {
+    let shown = format!("{:?}", Smtp::relay("localhost", FROM).unwrap().credentials("acme", "a good one"));
+    assert!(shown.contains("localhost") && !shown.contains("a good one"), "{shown}");
+}

@@ -1,0 +1,346 @@
+//! One-time codes through an HTTP gateway, well-behaved and not.
+
+#![cfg(feature = "webhook")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
+#![expect(clippy::print_stderr, reason = "a skip is said")]
+
+mod certificate;
+mod services;
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    net::SocketAddr,
+    process::Stdio,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, response::Response};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use certificate::Certificate;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use services::{missing, program};
+use sha2::{Digest, Sha256};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::timeout,
+};
+use tollgate::{
+    Clock, SystemClock, UnixTime,
+    delivery::{Channel, Message, OtpSender, Outbox, Queue, SendErrorKind, Undelivered, Webhook, Wording},
+    testing::ManualClock,
+};
+
+const KEY: &[u8] = b"a key of thirty-two plain bytes.";
+
+/// A gateway that answers as it is told, and 204 when it was told nothing.
+struct Gateway {
+    address: SocketAddr,
+    seen: mpsc::UnboundedReceiver<Request<Bytes>>,
+}
+
+impl Gateway {
+    async fn start(answers: impl IntoIterator<Item = Response>) -> Self {
+        let answers = Arc::new(Mutex::new(answers.into_iter().collect::<VecDeque<_>>()));
+        let (tell, seen) = mpsc::unbounded_channel();
+        let app = Router::new().fallback(async move |request: Request<Body>| {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            tell.send(Request::from_parts(head, body)).unwrap();
+            answers.lock().unwrap().pop_front().unwrap_or_else(|| status(204))
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { address, seen }
+    }
+
+    fn webhook(&self) -> Webhook {
+        webhook(self.address)
+    }
+
+    async fn next(&mut self) -> Request<Bytes> {
+        timeout(Duration::from_secs(60), self.seen.recv()).await.expect("nothing comes").unwrap()
+    }
+}
+
+/// A gateway that does this with each connection, once the head of a request is there.
+async fn raw<F: Future<Output = ()> + Send>(act: impl Fn(TcpStream) -> F + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let act = act.clone();
+            tokio::spawn(async move {
+                let (mut stream, mut line) = (BufReader::new(stream), String::new());
+                while stream.read_line(&mut line).await.is_ok_and(|read| read > 2) {
+                    line.clear();
+                }
+                act(stream.into_inner()).await;
+            });
+        }
+    });
+    address
+}
+
+fn webhook(address: SocketAddr) -> Webhook {
+    Webhook::new(&format!("http://{address}/otp?of=acme"), KEY).unwrap()
+}
+
+fn status(status: u16) -> Response {
+    Response::builder().status(status).body(Body::empty()).unwrap()
+}
+
+fn message(channel: Channel) -> Message {
+    let clock = SystemClock::new();
+    let until = clock.unix(clock.now()) + Duration::from_secs(300);
+    Message::new(channel, "acme".parse().unwrap(), "+15550100", "482913", until)
+}
+
+/// What comes of one attempt. A test that hangs is one that fails.
+async fn kind(webhook: &Webhook) -> Option<SendErrorKind> {
+    let sent = timeout(Duration::from_secs(60), webhook.send(&message(Channel::Sms))).await;
+    sent.expect("it hangs").err().map(|error| error.kind())
+}
+
+fn header<'a>(request: &'a Request<Bytes>, name: &str) -> &'a str {
+    request.headers()[name].to_str().unwrap()
+}
+
+/// HMAC-SHA256 as RFC 2104 has it, for a key of at most 64 bytes.
+fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
+    let pad = |with: u8| (0..64).map(|place| key.get(place).unwrap_or(&0) ^ with).collect::<Vec<u8>>();
+    let inner = Sha256::digest([&pad(0x36), text].concat());
+    Sha256::digest([&pad(0x5c), &inner[..]].concat()).to_vec()
+}
+
+#[tokio::test]
+async fn a_gateway_gets_the_code_and_can_verify_who_sent_it() {
+    let mut gateway = Gateway::start([]).await;
+    let clock = ManualClock::new();
+    let wording = Wording::new().text("{code}, \"{minutes}\" min.").unwrap();
+    let webhook = gateway.webhook().clock(clock).wording(wording);
+    let until = UnixTime::from_secs(1_000_000_300);
+    let message = Message::new(Channel::Whatsapp, "acme".parse().unwrap(), "+15550100", "482913", until);
+    webhook.send(&message).await.unwrap();
+    let request = gateway.next().await;
+    assert_eq!((request.method().as_str(), request.uri().to_string()), ("POST", "/otp?of=acme".to_owned()));
+    assert_eq!(header(&request, "content-type"), "application/json");
+    let body: Value = serde_json::from_slice(request.body()).unwrap();
+    let expected = json!({
+        "id": message.id(), "channel": "whatsapp", "tenant": "acme", "to": "+15550100", "code": "482913",
+        "text": "482913, \"5\" min.", "expires_at": 1_000_000_300,
+    });
+    assert_eq!(body, expected);
+    assert_eq!(header(&request, "webhook-id"), message.id());
+    assert_eq!(header(&request, "webhook-timestamp"), "1000000000");
+    let signed = [message.id().as_bytes(), b".1000000000.", request.body()].concat();
+    assert_eq!(header(&request, "webhook-signature"), format!("v1,{}", STANDARD.encode(hmac(KEY, &signed))));
+}
+
+#[tokio::test]
+async fn over_tls_a_gateway_in_another_language_verifies_it_and_a_stranger_gets_nothing() {
+    let Some(python) = program(&["python3"]) else { return missing("python3 is not on PATH") };
+    let (Some(certificate), Some(other)) = (Certificate::new("gateway"), Certificate::new("stranger")) else { return };
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let mut child = tokio::process::Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/gateway.py"))
+        .arg("--chain")
+        .arg(&certificate.chain)
+        .arg("--key")
+        .arg(&certificate.key)
+        .args(["--secret", secret])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = timeout(Duration::from_secs(60), lines.next_line()).await.expect("nothing comes");
+        serde_json::from_str::<Value>(&line.unwrap().unwrap()).unwrap()
+    };
+    let url = format!("https://localhost:{}/otp", next().await["port"]);
+    let webhook = || Webhook::new(&url, secret).unwrap();
+    // neither by a public authority nor by another private one is it known
+    assert_eq!(kind(&webhook()).await, Some(SendErrorKind::Transient));
+    assert_eq!(kind(&webhook().root_pem(&other.authority).unwrap()).await, Some(SendErrorKind::Transient));
+    let message = message(Channel::Sms);
+    webhook().root_pem(&certificate.authority).unwrap().send(&message).await.unwrap();
+    let first = next().await;
+    assert_eq!((&first["verified"], &first["body"]["id"]), (&json!(true), &json!(message.id())));
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "it set something up for the whole process");
+}
+
+#[tokio::test]
+async fn the_queue_tries_again_with_the_same_id_and_a_new_signature() {
+    let mut gateway = Gateway::start([status(500), status(503)]).await;
+    let queue = Queue::new().lane(Channel::Sms, gateway.webhook());
+    let message = message(Channel::Sms);
+    assert!(queue.push(Channel::Sms, Some(message.clone())));
+    let attempts = [gateway.next().await, gateway.next().await, gateway.next().await];
+    for attempt in &attempts {
+        assert_eq!(header(attempt, "webhook-id"), message.id());
+        let signed = [message.id(), header(attempt, "webhook-timestamp"), ""].join(".");
+        let signature = STANDARD.encode(hmac(KEY, &[signed.as_bytes(), attempt.body()].concat()));
+        assert_eq!(header(attempt, "webhook-signature"), format!("v1,{signature}"));
+    }
+    while queue.stats(Channel::Sms).unwrap().sent == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(gateway.seen.try_recv().is_err(), "sent again after it was sent");
+}
+
+#[tokio::test]
+async fn a_gateway_with_too_much_to_do_says_when_to_come_back() {
+    let busy = Response::builder().status(429).header("retry-after", "7").body(Body::empty()).unwrap();
+    let gateway = Gateway::start([busy]).await;
+    let error = gateway.webhook().send(&message(Channel::Sms)).await.unwrap_err();
+    assert_eq!((error.kind(), error.retry_after()), (SendErrorKind::Transient, Some(Duration::from_secs(7))));
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    for status in [301, 302, 303, 307, 308] {
+        let mut elsewhere = Gateway::start([]).await;
+        let to = format!("http://{}/", elsewhere.address);
+        let answer = Response::builder().status(status).header("location", to).body(Body::empty()).unwrap();
+        let gateway = Gateway::start([answer]).await;
+        assert_eq!(kind(&gateway.webhook()).await, Some(SendErrorKind::Permanent), "{status}");
+        assert!(elsewhere.seen.try_recv().is_err(), "{status} was followed");
+    }
+}
+
+/// A body without an end, and how many of its pieces were taken.
+struct Endless(Arc<AtomicUsize>);
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        self.0.fetch_add(1, SeqCst);
+        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(&[b'x'; 65_536])))))
+    }
+}
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        self.0.fetch_add(1 << 32, SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn the_status_alone_counts_and_a_body_without_an_end_is_not_read() {
+    for (code, expected) in [(200, None), (500, Some(SendErrorKind::Transient))] {
+        let pieces = Arc::new(AtomicUsize::new(0));
+        let answer = Response::builder().status(code).body(Body::new(Endless(Arc::clone(&pieces)))).unwrap();
+        let gateway = Gateway::start([answer]).await;
+        assert_eq!(kind(&gateway.webhook()).await, expected);
+        // the connection is closed, so the gateway stops
+        let closed = async {
+            while pieces.load(SeqCst) < 1 << 32 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(60), closed).await.expect("it is still being read");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_hangs_or_drips_or_never_stops_is_given_up() {
+    let hangs = raw(async |_stream| std::future::pending().await).await;
+    let drips = raw(async |mut stream| {
+        for byte in b"HTTP/1.1 200 OK\r\nx: ".iter().chain(std::iter::repeat(&b'x')) {
+            if stream.write_all(&[*byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let floods = raw(async |mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ").await;
+        while stream.write_all(&[b'x'; 65_536]).await.is_ok() {}
+    });
+    let garbles = raw(async |mut stream| drop(stream.write_all(b"SMTP/1.1 OK\r\n\r\n").await));
+    let hangs_up = raw(async |stream| drop(stream));
+    for address in [hangs, drips.await, floods.await, garbles.await, hangs_up.await] {
+        let webhook = webhook(address).timeout(Duration::from_millis(300)).unwrap();
+        assert_eq!(kind(&webhook).await, Some(SendErrorKind::Transient));
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    assert_eq!(kind(&webhook(nobody)).await, Some(SendErrorKind::Transient));
+}
+
+#[tokio::test]
+async fn a_dead_gateway_does_not_delay_e_mail() {
+    let dead = raw(async |_stream| std::future::pending().await).await;
+    let outbox = Outbox::new();
+    let queue = Queue::new()
+        .lane(Channel::Sms, webhook(dead).timeout(Duration::from_secs(3_600)).unwrap())
+        .lane(Channel::Email, outbox.clone());
+    for _ in 0..20 {
+        assert!(queue.push(Channel::Sms, Some(message(Channel::Sms))));
+    }
+    let mail = message(Channel::Email);
+    assert!(queue.push(Channel::Email, Some(mail.clone())));
+    let arrives = async {
+        while outbox.messages().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), arrives).await.expect("the gateway holds it up");
+    assert_eq!(outbox.messages()[0].id(), mail.id());
+    let sms = queue.stats(Channel::Sms).unwrap();
+    assert_eq!((sms.waiting, sms.sent, sms.undelivered), (16, 0, 0));
+}
+
+#[test]
+fn connections_of_a_runtime_that_is_gone_are_not_used() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let gateways = runtime();
+    let gateway = gateways.block_on(Gateway::start([]));
+    let webhook = gateway.webhook();
+    for _ in 0..3 {
+        assert_eq!(runtime().block_on(kind(&webhook)), None);
+    }
+}
+
+#[tokio::test]
+async fn what_a_gateway_refuses_is_reported_once() {
+    let gateway = Gateway::start([status(422)]).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let queue = Queue::new()
+        .lane(Channel::Sms, gateway.webhook())
+        .on_undelivered(move |message, why| tell.send((message.id().to_owned(), why)).unwrap());
+    let message = message(Channel::Sms);
+    assert!(queue.push(Channel::Sms, Some(message.clone())));
+    let report = timeout(Duration::from_secs(60), told.recv()).await.expect("no report");
+    assert_eq!(report, Some((message.id().to_owned(), Undelivered::Refused)));
+    drop(queue);
+    assert_eq!(told.recv().await, None);
+}
+
+#[test]
+fn what_can_t_be_used_is_refused_at_the_setter_and_no_secret_is_shown() {
+    assert!(Webhook::new("http://gateway.example/otp", KEY).is_err());
+    let error = Webhook::new("https://gateway.example/otp", "a short one").unwrap_err();
+    assert!(!error.to_string().contains("a short one"));
+    let webhook = || Webhook::new("https://gateway.example/hidden-path", KEY).unwrap();
+    assert!(webhook().timeout(Duration::ZERO).is_err());
+    assert!(webhook().root_pem("not PEM").is_err());
+    let shown = format!("{:?}", webhook());
+    assert!(shown.contains("gateway.example") && !shown.contains("hidden") && !shown.contains("thirty"), "{shown}");
+}
