@@ -5,6 +5,7 @@
 
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod chromium;
+mod services;
 
 use std::{net::SocketAddr, time::Duration};
 

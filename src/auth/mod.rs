@@ -72,7 +72,7 @@
 //! let response = auth.oneshot(back.body(Body::empty())?).await?;
 //! let location = response.headers()["location"].to_str()?;
 //! assert!(location.starts_with("https://app.example/callback?code="));
-//! assert!(location.ends_with("&state=xyz&iss=https%3A%2F%2Fauth%2Eexample"));
+//! assert!(location.ends_with("&state=xyz&iss=https%3A%2F%2Fauth.example"));
 //! // and is signed in here, too
 //! assert!(response.headers()["set-cookie"].to_str()?.starts_with("__Host-session="));
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
@@ -163,7 +163,8 @@
 //!
 //! Every request spends of the budget of its tenant: with [`limiter`](AuthService::limiter) one with your APIs, else 600 in
 //! any minute for this service alone. A client's id is public, so a stranger can spend that budget; give
-//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address.
+//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address. Where
+//! messages cost money, set [`messages_per_address`](AuthService::messages_per_address), too.
 //!
 //! # Steps
 //!
@@ -236,6 +237,7 @@
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its own.
 
 mod answer;
+mod attempt;
 mod authorize;
 mod complete;
 mod cookies;
@@ -253,6 +255,7 @@ mod otp;
 mod page;
 mod password;
 mod problem;
+mod query;
 mod request;
 mod route;
 mod service;

@@ -44,26 +44,45 @@ impl<'a> Visit<'a> {
         Head::from(self.parts)
     }
 
-    /// Whose address it comes from, as what is limited; all without one are one.
-    pub(super) fn address(&self) -> Tenant {
-        self.inner.config.client_ip.address(self.head()).map_or_else(Tenant::anonymous, Tenant::address)
+    /// Whose address it comes from, as what is limited. Where a server tells none, no limit of addresses holds: one that
+    /// all share would let anybody lock out everybody.
+    pub(super) fn known_address(&self) -> Option<Tenant> {
+        let address = self.inner.config.client_ip.address(self.head());
+        if address.is_none() {
+            self.inner.running().warn_of_no_address();
+        }
+        address.map(Tenant::address)
+    }
+
+    /// The same, for what has to be charged to somebody.
+    fn address(&self) -> Tenant {
+        self.known_address().unwrap_or_else(Tenant::anonymous)
     }
 
     /// Charges the request: to the tenant, where one is known by its client or its login, else to the address.
     pub(super) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
-        if let (Some(share), Some(_)) = (&self.inner.running().share, tenant) {
-            share.charge(self.address(), self.head())?;
+        if let (Some(share), Some(_), Some(address)) = (&self.inner.running().share, tenant, self.known_address()) {
+            share.charge(address, self.head())?;
         }
         let tenant = tenant.cloned().unwrap_or_else(|| self.address());
         self.pass = Some(self.inner.running().gate.charge(tenant, self.head())?);
         Ok(())
     }
 
+    /// What is the same for everybody belongs to no tenant, and where addresses are unknown to nobody.
+    pub(super) fn charge_asset(&mut self) -> Result<(), Problem> {
+        if let Some(address) = self.known_address() {
+            self.pass = Some(self.inner.running().gate.charge(address, self.head())?);
+        }
+        Ok(())
+    }
+
     /// The client of this id, if there is one.
     pub(super) async fn client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
         match id {
-            Some(id) => self.inner.config.clients.find(id).await,
-            None => Ok(None),
+            // no client has a longer one
+            Some(id) if id.len() <= Client::MAX_ID => self.inner.config.clients.find(id).await,
+            _ => Ok(None),
         }
     }
 
@@ -113,6 +132,16 @@ impl<'a> Visit<'a> {
         let Some(id) = session_id.and_then(LoginId::parse) else { return Ok(None) };
         let Some(digest) = self.inner.config.cookies.secret_of(&self.parts.headers, &id) else { return Ok(None) };
         Ok(self.inner.running().logins.find(&digest).await?.map(|login| (digest, login)))
+    }
+
+    /// Lets scripts of any client's pages read, as long as it is not known whose call it is.
+    pub(super) async fn let_any_read(&mut self, path: &Path) {
+        let origin = self.only(&header::ORIGIN).unwrap_or_default().filter(|_| path.is_for_scripts());
+        if let Some((origin, text)) = origin.and_then(|origin| Some((origin, origin.to_str().ok()?)))
+            && self.inner.config.clients.allows_origin(text).await.unwrap_or_default()
+        {
+            self.reader = Some(origin.clone());
+        }
     }
 
     /// Lets scripts of this client's pages read the answer, be it that there is no budget left.
