@@ -349,7 +349,7 @@ proptest! {
 
     #[test]
     fn c015_any_state_comes_back(state in "\\PC{1,200}|[\\x00-\\xff]{1,100}") {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
             let world = World::new().await;
             let answer = asked(&world, &changed("web", "state", Some(&state)).replace("scope=openid", "scope=x")).await;
             assert_eq!(answer.redirected("state"), Some(state));

@@ -189,7 +189,7 @@ async fn attack(browser: &mut Browser, id: &str, members: &[(usize, Value)]) {
 }
 
 fn run(future: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future);
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
 }
 
 proptest! {
