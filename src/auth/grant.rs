@@ -91,3 +91,51 @@ impl Codes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        client::Scopes, gate::MaybeReady, handle::Handle, pkce::CodeChallenge, secret::Secret, store::Memory,
+        testing::ManualClock,
+    };
+
+    fn grant() -> Grant {
+        Grant {
+            binding: Binding {
+                client_id: "web".to_owned(),
+                redirect_uri: "https://app.example/callback".to_owned(),
+                scope: Scopes::parse("openid").unwrap(),
+                code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
+            },
+            tenant: "acme".parse().unwrap(),
+            user: UserId::parse("u-ada").unwrap(),
+            login: Handle::of(&Secret::generate().digest()),
+            auth_time: 1_000_000_000,
+            acr: None,
+            methods: MethodSet::from(Method::Password),
+        }
+    }
+
+    #[tokio::test]
+    async fn c022_a_code_is_kept_by_its_digest_alone_and_for_a_minute() {
+        let clock = ManualClock::new();
+        let codes = Codes::new(Memory::new().into(), Arc::new(clock.clone()));
+        let code = Secret::generate();
+        assert_eq!(code.expose().len(), 43, "256 bits");
+        codes.issue(&code.digest(), &grant()).await.unwrap();
+        let is_there = async |id: &[u8]| match codes.0.get(None, id) {
+            MaybeReady::Ready(found) => found.unwrap().is_some(),
+            MaybeReady::Pending(future) => future.await.unwrap().is_some(),
+        };
+        assert!(!is_there(code.expose().as_bytes()).await);
+        clock.advance(CODE_LIVES - Duration::from_nanos(1));
+        assert!(is_there(code.digest().as_bytes()).await);
+        clock.advance(Duration::from_nanos(1));
+        assert!(!is_there(code.digest().as_bytes()).await);
+        assert!(CODE_LIVES <= Duration::from_secs(60));
+        // and one code is issued once
+        codes.issue(&code.digest(), &grant()).await.unwrap();
+        assert!(codes.issue(&code.digest(), &grant()).await.is_err());
+    }
+}

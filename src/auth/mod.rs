@@ -72,7 +72,7 @@
 //! let response = auth.oneshot(back.body(Body::empty())?).await?;
 //! let location = response.headers()["location"].to_str()?;
 //! assert!(location.starts_with("https://app.example/callback?code="));
-//! assert!(location.contains("&state=xyz&iss=https"));
+//! assert!(location.ends_with("&state=xyz&iss=https%3A%2F%2Fauth.example"));
 //! // and is signed in here, too
 //! assert!(response.headers()["set-cookie"].to_str()?.starts_with("__Host-session="));
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();

@@ -559,7 +559,7 @@ mod tests {
     #[test]
     fn c007_the_query_stays_as_it_is_and_the_answer_comes_behind_it() {
         let params = [("code", "a+b/c"), ("state", "ü &=?#\r\n%20"), ("iss", "https://as.example")];
-        let added = "code=a%2Bb%2Fc&state=%C3%BC%20%26%3D%3F%23%0D%0A%2520&iss=https%3A%2F%2Fas%2Eexample";
+        let added = "code=a%2Bb%2Fc&state=%C3%BC%20%26%3D%3F%23%0D%0A%2520&iss=https%3A%2F%2Fas.example";
         for (requested, expected) in [
             ("https://app.example", "https://app.example?"),
             ("https://app.example/cb", "https://app.example/cb?"),

@@ -129,7 +129,7 @@ async fn c107_no_cookie_header_does_harm() {
         (many(3).into_bytes(), false),
         (many(1000).into_bytes(), false),
         (format!("{name}={}", "A".repeat(100_000)).into(), false),
-        (format!("{name}").into(), false),
+        (name.clone().into(), false),
         (format!("{name}=").into(), false),
         (format!("{name}=\"{secret}\"").into(), false),
         (format!("__Secure-auth_session_{}={secret}", &id[..8]).into(), false),

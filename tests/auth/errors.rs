@@ -173,7 +173,7 @@ async fn attack(browser: &mut Browser, id: &str, members: &[(usize, Value)]) {
     let pairs: Vec<_> = body.as_object().unwrap().iter().collect();
     let pairs = pairs.iter().map(|(name, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("{}={}", encode(name), encode(&value))
+        format!("{name}={}", encode(&value))
     });
     let target = pairs.collect::<Vec<_>>().join("&");
     for path in ["/authorize", "/authentication/start", "/authentication/status"] {

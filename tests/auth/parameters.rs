@@ -175,7 +175,7 @@ impl Body for Endless {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.says.clone()
+        self.says
     }
 }
 

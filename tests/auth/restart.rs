@@ -132,14 +132,14 @@ async fn child() {
     let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
-    if steps >= String::from("1") {
+    if steps.as_str() >= "1" {
         assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
     }
-    if steps >= String::from("2") {
+    if steps.as_str() >= "2" {
         assert_eq!(browser.complete("web", &id).await.status, 200);
     }
     let cookies = browser.cookies.clone();
-    if steps >= String::from("3") {
+    if steps.as_str() >= "3" {
         assert!(browser.authorize("web").await.redirected("code").is_some());
     }
     writeln!(std::io::stdout(), "\nREADY {}", serde_json::json!([id, cookies])).unwrap();

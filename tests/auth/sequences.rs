@@ -207,7 +207,7 @@ impl Play {
     /// The call that leads on.
     fn next_of(&self, browser: usize, pick: usize) -> Action {
         let newest = self.logins.iter().rposition(|login| login.home == browser);
-        let fresh = Action::Start { browser, mfa: pick % 2 == 0, name: pick % NAMES.len(), tab: pick % 3 / 2 };
+        let fresh = Action::Start { browser, mfa: pick.is_multiple_of(2), name: pick % NAMES.len(), tab: pick % 3 / 2 };
         let Some(place) = newest.filter(|place| !self.logins[*place].is_over(self.now) && pick != 11) else {
             return fresh;
         };

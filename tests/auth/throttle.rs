@@ -200,7 +200,7 @@ async fn login(call: usize, things: i64, once: bool) -> Failed {
                 browser.verify("mfa", &id, &code).await
             }
             5 => browser.complete("mfa", &id).await,
-            6 => browser.authorize("mfa").await,
+            // the sixth, and once more
             _ => browser.authorize("mfa").await,
         };
         if at == call {

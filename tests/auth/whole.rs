@@ -56,9 +56,10 @@ fn named(text: &str) -> String {
     for client in ["web", "mfa", "native", "other"] {
         text = text.replace(&query(client), &format!("<query of {client}>"));
     }
-    let cookies = after(&text, "__Host-auth_session_", |found| {
-        let (_, value) = found.split_once('=').unwrap();
-        format!("<id>={}", if value.is_empty() { "" } else { "<secret>" })
+    let cookies = after(&text, "__Host-auth_session_", |found| match found.split_once('=') {
+        Some((_, "")) => "<id>=".to_owned(),
+        Some(_) => "<id>=<secret>".to_owned(),
+        None => found.to_owned(),
     });
     let sessions = after(&cookies, "__Host-session=", |_| "<secret>".to_owned());
     let ids = after(&sessions, "\"session_id\":\"", |_| "<id>".to_owned());

@@ -124,12 +124,17 @@ impl World {
         Browser { service: self.service.clone(), cookies: BTreeMap::new(), address: [192, 0, 2, 1].into() }
     }
 
-    /// The newest code that went to this address.
+    /// The newest code that went to this address, once it is there.
     pub(crate) async fn code(&self, to: &str) -> String {
-        self.settle().await;
-        let messages = self.outbox.messages();
-        let newest = messages.iter().rev().find(|message| message.to() == to);
-        newest.unwrap_or_else(|| panic!("no code went to {to}")).code().to_owned()
+        for _ in 0..10_000 {
+            self.settle().await;
+            if let Some(message) = self.outbox.messages().iter().rev().find(|message| message.to() == to) {
+                return message.code().to_owned();
+            }
+            // where the queue runs on another thread, that one has to get its turn
+            tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+        }
+        panic!("no code went to {to}");
     }
 
     /// Lets the queue hand over what is in it.
@@ -311,7 +316,7 @@ pub(crate) fn query(client: &str) -> String {
 /// An object of texts as a query.
 pub(crate) fn query_of(pairs: &Value) -> String {
     let pairs = pairs.as_object().unwrap().iter();
-    let pairs = pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value.as_str().unwrap())));
+    let pairs = pairs.map(|(name, value)| format!("{name}={}", encode(value.as_str().unwrap())));
     pairs.collect::<Vec<_>>().join("&")
 }
 
