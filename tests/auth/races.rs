@@ -236,7 +236,7 @@ fn make(browser: &Browser, client: &'static str, id: &str, code: &str, call: Cal
 }
 
 proptest! {
-    #![proptest_config(Config::with_cases(250))]
+    #![proptest_config(Config::with_cases(60))]
     #[test]
     fn c023_c044_c045_c056_c060_whatever_overlaps_each_proof_counts_once_and_there_is_one_code(
         mfa in any::<bool>(),

@@ -551,7 +551,8 @@ fn run(script: Vec<Action>) -> Result<usize, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(Config::default())]
+    // more where PROPTEST_CASES says so
+    #![proptest_config(Config::with_cases(Config::default().cases / 2))]
     #[test]
     fn c021_c023_c034_c037_c044_c046_c047_c061_whatever_is_called_nobody_gets_a_code_who_did_not_prove_who_they_are(
         script in vec(prop_oneof![2 => likely(), 1 => unlikely()], 1..60),

@@ -119,11 +119,13 @@ impl World {
 
     /// The newest code that went to this address, once it is there.
     pub(crate) async fn code(&self, to: &str) -> String {
-        for _ in 0..10_000 {
+        for _ in 0..10_000_000 {
             if let Some(message) = self.outbox.messages().iter().rev().find(|message| message.to() == to) {
                 return message.code().to_owned();
             }
             tokio::task::yield_now().await;
+            // it may be sent by another thread
+            std::thread::yield_now();
         }
         panic!("no code went to {to}");
     }
