@@ -91,12 +91,13 @@ impl fmt::Display for FormError {
 
 impl std::error::Error for FormError {}
 
-/// Writes a value so that [`Form::parse`] reads it back: all but letters and digits as percent sequences.
+/// Writes a name or a value so that [`Form::parse`] reads it back. What RFC 3986 calls unreserved stays as it is, so that
+/// also who compares names without decoding them finds `error_description`; all else becomes percent sequences.
 pub(crate) fn encode(value: &str) -> String {
     let mut coded = String::with_capacity(value.len());
     for byte in value.bytes() {
         match byte {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => coded.push(char::from(byte)),
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b'~' => coded.push(char::from(byte)),
             _ => coded.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -225,7 +226,8 @@ mod tests {
         fn what_is_encoded_is_decoded(expected in prop::collection::vec((any::<String>(), any::<String>()), 0..20), plus: bool) {
             let encode = |text: &str| {
                 let coded = encode(text);
-                assert_eq!(coded, utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
+                let reserved = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+                assert_eq!(coded, utf8_percent_encode(text, &reserved).to_string());
                 if plus { coded.replace("%20", "+") } else { coded }
             };
             let text: Vec<_> =

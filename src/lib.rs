@@ -53,7 +53,10 @@ pub use crate::extract::{MissingLayer, SessionRejection};
 pub use crate::{
     auth::AuthService,
     client::{Client, ClientTable, Clients},
+    delivery::OtpSender,
+    password::{Password, PasswordHash, Passwords},
     policy::{Method, Policies, Policy},
+    user::{Account, Identifier, NewUser, StoredUsers, Users},
 };
 pub use crate::{
     clock::{Clock, Moment, SystemClock, UnixTime},
@@ -69,9 +72,4 @@ pub use crate::{
     secret::{Digest, Secret},
     session::{NewSession, Session, SessionLayer, Sessions, UserId},
     tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
-};
-#[cfg(feature = "login")]
-pub use crate::{
-    password::{Password, PasswordHash, Passwords},
-    user::{Account, Identifier, StoredUsers, Users},
 };

@@ -3,15 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
+#[expect(dead_code, reason = "not every test uses all of it")]
+mod chromium;
 mod services;
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use axum::{
     Router,
@@ -19,12 +15,13 @@ use axum::{
     routing::{get, post},
 };
 use serde_json::{Value, json};
-use services::{missing, program};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
     Digest, EventLog, EventService, Handle, Head, TenantError, UnixTime,
     event::{Event, EventKind, TenantsAndOperator},
 };
+
+use chromium::Chromium;
 
 /// Fills in the form, and tells the test whenever what the page shows has changed.
 const DRIVER: &str = r#"<script>
@@ -44,32 +41,19 @@ addEventListener("DOMContentLoaded", () => {
 </script>"#;
 
 struct Browser {
-    child: Child,
-    profile: PathBuf,
+    _chromium: Chromium,
     seen: mpsc::UnboundedReceiver<Value>,
 }
 
 impl Browser {
     /// Shows the log with this header and key; `None` where there is no browser.
     async fn watch(log: &EventLog, header: &str, key: &str) -> Option<Self> {
-        let Some(program) = program(&["chromium", "chromium-browser", "google-chrome"]) else {
-            missing("chromium is not on PATH");
-            return None;
-        };
         let (address, seen) = serve(log).await;
-        let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{}", address.port()));
+        let mut chromium = Chromium::start(&format!("events-{}", address.port())).await?;
         let entry = serde_json::to_string(&[header, key]).unwrap();
         let entry = percent_encoding::utf8_percent_encode(&entry, percent_encoding::NON_ALPHANUMERIC);
-        let child = Command::new(program)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
-            .args(["--no-first-run", "--remote-debugging-port=0"])
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(format!("http://{address}/events/driven#{entry}"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Some(Self { child, profile, seen })
+        chromium.open(&format!("http://{address}/events/driven#{entry}")).await;
+        Some(Self { _chromium: chromium, seen })
     }
 
     /// What the page shows once this holds.
@@ -84,15 +68,6 @@ impl Browser {
                 return last;
             }
         }
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // its own children end after it, and may still write there
-        let _ = fs::remove_dir_all(&self.profile);
     }
 }
 

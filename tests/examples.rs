@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
+mod browser;
 mod wire;
 
 use std::{
@@ -11,7 +12,8 @@ use std::{
     process::{Output, Stdio},
 };
 
-use serde_json::Value;
+use browser::{Browser, Registered};
+use serde_json::{Value, json as members};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     net::TcpListener,
@@ -81,7 +83,11 @@ async fn the_server_says_where_to_click_and_what_to_try() {
     let at = format!("http://{}/", server.address);
     assert_eq!(server.line().await, "");
     let click = server.line().await;
-    assert!(click.starts_with(&format!("Click:  {at}events/ ")), "{click}");
+    assert!(click.starts_with(&format!("Click:  {at}demo/ ")), "{click}");
+    for page in ["demo/outbox", "account", "events/"] {
+        let line = server.line().await;
+        assert!(line.trim_start().starts_with(&format!("{at}{page} ")), "{line}");
+    }
     let operator = server.line().await;
     assert!(operator.contains("header x-operator-key, key demo-operator-key"), "{operator}");
     assert_eq!((server.line().await, server.line().await), (String::new(), String::from("Try:")));
@@ -93,7 +99,9 @@ async fn the_server_says_where_to_click_and_what_to_try() {
     let mut wire = server.wire().await;
     let page = wire.ask("GET /events/ HTTP/1.1").await;
     assert_eq!((status(&page), header(&page, "content-type")), (200, Some("text/html; charset=utf-8")));
-    for part in ["/events/page.js", "/events/page.css", "/healthz"] {
+    let parts =
+        ["/events/page.js", "/events/page.css", "/healthz", "/demo/", "/authentication/page.js", "/openapi.json"];
+    for part in parts {
         assert_eq!(status(&wire.ask(&format!("GET {part} HTTP/1.1")).await), 200, "{part}");
     }
     let without_slash = wire.ask("GET /events HTTP/1.1").await;
@@ -190,6 +198,167 @@ async fn a_signal_ends_the_server_and_the_file_has_every_event() {
     fs::remove_file(path).unwrap();
     let line: Value = serde_json::from_str(written.trim_end()).unwrap();
     assert_eq!((&line["kind"], &line["tenant"]), (&"rate_limited".into(), &"globex".into()));
+}
+
+impl Example {
+    fn browser(&self) -> Browser {
+        Browser::new(&format!("http://{}", self.address), "")
+    }
+
+    /// The newest code that went out.
+    async fn code(&self, browser: &mut Browser) -> String {
+        // it is sent by a task of its own
+        for _ in 0..10_000 {
+            let sent = browser.open("/demo/outbox").await.json();
+            if let Some(newest) = sent.as_array().unwrap().last() {
+                return newest["code"].as_str().unwrap().to_owned();
+            }
+        }
+        panic!("no code came");
+    }
+}
+
+#[tokio::test]
+async fn the_server_logs_a_person_in_from_its_page_to_the_account_and_out() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));
+    assert_eq!(browser.open("/").await.header("location"), "/demo/");
+    let home = browser.open("/demo/").await;
+    for client in ["demo-web", "demo-mfa", "demo-native"] {
+        assert!(home.text.contains(&format!(r#"href="{origin}/demo/login/{client}""#)), "{}", home.text);
+        // a browser of its own each time, as far as cookies go
+        let mut browser = server.browser();
+        assert_eq!(browser.open("/account").await.header("location"), "/demo/");
+        let sent = browser.open(&format!("/demo/login/{client}")).await;
+        let authorize = sent.header("location").to_owned();
+        let page = browser.open(&authorize).await;
+        assert!(page.header("location").starts_with("/authentication/start?client_id="), "{page:?}");
+
+        // what the page of the login does
+        let asked = |name| sent.redirected(name).unwrap();
+        let mut parameters = members!({ "identifier": "ada@example.com" });
+        for name in ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"] {
+            parameters[name] = asked(name).into();
+        }
+        let json = [("content-type", "application/json")];
+        let call = async |browser: &mut Browser, endpoint: &str, parameters: &Value| {
+            let path = format!("/authentication/{endpoint}");
+            let answer = browser.send("POST", &path, &json, &parameters.to_string()).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            answer.json()
+        };
+        let started = call(&mut browser, "start", &parameters).await;
+        assert_eq!(started["available_methods"], members!(["password", "sms", "email", "whatsapp"]));
+        parameters["session_id"] = started["session_id"].clone();
+        parameters["method"] = "password".into();
+        parameters["username"] = "ada".into();
+        parameters["password"] = "correct horse battery staple".into();
+        let step = call(&mut browser, "authenticate", &parameters).await;
+        if client == "demo-mfa" {
+            assert_eq!((&started["required_steps"], &step["remaining_steps"]), (&2.into(), &1.into()));
+            parameters["method"] = "sms".into();
+            parameters["phone_number"] = "+15555550100".into();
+            call(&mut browser, "authenticate", &parameters).await;
+            parameters["otp"] = server.code(&mut browser).await.into();
+            call(&mut browser, "verify-otp", &parameters).await;
+        }
+        call(&mut browser, "complete", &parameters).await;
+
+        let back = browser.open(&authorize).await;
+        let callback = back.header("location").to_owned();
+        let path = if client == "demo-native" { "/callback?code=" } else { "/demo/callback?code=" };
+        assert!(callback.starts_with(&format!("{origin}{path}")), "{callback}");
+        let shown = browser.open(&callback).await;
+        let code = back.redirected("code").unwrap();
+        assert!(shown.status == 200 && shown.text.contains(&code), "{shown:?}");
+        // a login that another browser began is not taken
+        assert_eq!(server.browser().open(&callback).await.status, 400);
+
+        let account = browser.open("/account").await;
+        assert!(account.text.contains("as <strong>ada</strong> of acme, by pwd"), "{}", account.text);
+        let stranger = browser.send("POST", "/account/sign-out", &[("origin", "https://evil.example")], "").await;
+        assert_eq!(stranger.status, 403);
+        let out = browser.send("POST", "/account/sign-out", &[("origin", &origin)], "").await;
+        assert_eq!((out.status, out.header("location")), (303, "/demo/"));
+        assert_eq!(browser.open("/account").await.header("location"), "/demo/");
+    }
+
+    let operator = [("x-operator-key", "demo-operator-key")];
+    let log = browser.send("GET", "/events/log", &operator, "").await.text;
+    for kind in [
+        "authn_login_start",
+        "authn_otp_sent",
+        "authn_login_step",
+        "authn_login_success",
+        "authn_code_created",
+        "session_revoked",
+    ] {
+        assert!(log.contains(&format!(r#""kind":"{kind}""#)), "{kind}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn the_codes_of_the_server_are_printed_and_listed_and_its_logins_spend_the_budget_of_the_api() {
+    let mut server = Example::start("server", &FREE_PORT).await;
+    let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));
+    let callback = format!("{origin}/demo/callback");
+    let client = Registered { id: "demo-web", redirect_uri: &callback };
+    assert_eq!(browser.open("/demo/outbox").await.text, "[]");
+    let id = browser.start(&client, "grace").await;
+    let ask = members!({ "session_id": id, "method": "whatsapp", "phone_number": "+1 555 555 0101" });
+    assert_eq!(browser.call("authenticate", &client, ask).await.status, 200);
+    let code = server.code(&mut browser).await;
+    let listed = browser.open("/demo/outbox").await.json();
+    assert_eq!((&listed[0]["channel"], &listed[0]["to"]), (&"whatsapp".into(), &"+15555550101".into()));
+    assert!(listed[0]["at"].is_u64() && code.len() == 6, "{listed}");
+    let printed = loop {
+        let line = server.line().await;
+        if line.starts_with("whatsapp ") {
+            break line;
+        }
+    };
+    assert_eq!(printed, format!("whatsapp to +15555550101: {code}"));
+    let verify = members!({ "session_id": id, "otp": code });
+    assert_eq!(browser.call("verify-otp", &client, verify).await.status, 200);
+
+    let key = [("x-api-key", "demo-acme-key")];
+    let hello = browser.send("GET", "/api/hello", &key, "").await;
+    assert_eq!(hello.header("x-ratelimit-remaining"), "596");
+    for _ in 0..596 {
+        browser.send("GET", "/api/hello", &key, "").await;
+    }
+    let refused = browser.call("start", &client, members!({ "identifier": "ada" })).await;
+    assert_eq!((refused.status, refused.error().as_str()), (429, "rate_limit_exceeded"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_the_server_keeps_in_a_directory_survives_a_restart() {
+    let directory = temporary("data");
+    let data = directory.to_str().unwrap();
+    let mut server = Example::start("server", &["--listen", "127.0.0.1:0", "--data", data]).await;
+    let origin = format!("http://{}", server.address);
+    let callback = format!("{origin}/demo/callback");
+    let client = Registered { id: "demo-web", redirect_uri: &callback };
+    let mut browser = server.browser();
+    browser.log_in(&client, "grace", "compilers are polite").await;
+    let half = browser.start(&client, "ada").await;
+    // no time to say goodbye
+    server.child.kill().await.unwrap();
+
+    let second = Example::start("server", &["--listen", &server.address.to_string(), "--data", data]).await;
+    let account = browser.open("/account").await;
+    assert!(account.text.contains("<strong>grace</strong>"), "{}", account.text);
+    let password = "correct horse battery staple";
+    let step = members!({ "session_id": half, "method": "password", "username": "ada", "password": password });
+    assert_eq!(browser.call("authenticate", &client, step).await.status, 200);
+    browser.finish(&client, &half).await;
+
+    let third = run("server", &["--listen", "127.0.0.1:0", "--data", data]).await;
+    let error = String::from_utf8(third.stderr).unwrap();
+    assert!(!third.status.success() && error.starts_with(&format!("--data {data}: ")), "{error}");
+    drop(second);
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[cfg(unix)]
@@ -314,4 +483,70 @@ async fn own_tenant_source_upgrades_a_customer_without_forgiving() {
     assert_eq!(header(&forged, "www-authenticate"), Some("Bearer error=\"invalid_token\""));
     assert_eq!(status(&wire.ask(&with("~anonymous.free.demo")).await), 400);
     assert_eq!(status(&wire.ask("GET / HTTP/1.1").await), 400);
+}
+
+// ---- logins
+
+#[tokio::test]
+async fn login_axum_shares_its_sessions_and_its_budget() {
+    let example = Example::start("login_axum", &["127.0.0.1:0"]).await;
+    let origin = format!("http://{}", example.address);
+    let callback = format!("{origin}/callback");
+    let client = Registered { id: "web", redirect_uri: &callback };
+    let mut browser = Browser::new(&origin, "/auth");
+    assert_eq!(browser.open("/account").await.status, 401);
+    browser.log_in(&client, "ada", "correct horse battery staple").await;
+    assert_eq!(browser.open("/account").await.text, "u-1 of acme\n");
+    assert_eq!(browser.open("/callback").await.text, "logged in\n");
+    // six calls of the login, and this one
+    let hello = browser.send("GET", "/api/hello", &[("x-api-key", "demo-acme-key")], "").await;
+    assert_eq!(hello.header("x-ratelimit-remaining"), "593");
+}
+
+#[tokio::test]
+async fn login_hyper_takes_a_code_that_was_printed() {
+    let mut example = Example::start("login_hyper", &["127.0.0.1:0"]).await;
+    let origin = format!("http://{}", example.address);
+    let callback = format!("{origin}/callback");
+    let client = Registered { id: "web", redirect_uri: &callback };
+    for http2 in [false, true] {
+        let mut browser = if http2 { Browser::http2(&origin, "/auth") } else { Browser::new(&origin, "/auth") };
+        assert_eq!(browser.open("/openapi.json").await.status, 404);
+        assert_eq!(browser.open("/auth/openapi.json").await.status, 200);
+        // by another name each time: the second code within 30 seconds would be refused
+        let typed = if http2 { "ADA@EXAMPLE.COM" } else { "ada@example.com" };
+        let id = browser.start(&client, "ada@example.com").await;
+        let ask = members!({ "session_id": id, "method": "email", "email": typed });
+        let asked = browser.call("authenticate", &client, ask).await;
+        if http2 {
+            assert_eq!((asked.status, asked.error().as_str()), (429, "slow_down"));
+            continue;
+        }
+        assert_eq!(asked.status, 200, "{asked:?}");
+        let line = example.line().await;
+        let code = line.strip_prefix("code for ada@example.com: ").unwrap();
+        let step = browser.call("verify-otp", &client, members!({ "session_id": id, "otp": code })).await;
+        assert_eq!(step.status, 200, "{step:?}");
+        browser.finish(&client, &id).await;
+    }
+}
+
+#[tokio::test]
+async fn login_tonic_lets_calls_through_with_the_session_of_a_login() {
+    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+    let example = Example::start("login_tonic", &["127.0.0.1:0"]).await;
+    let origin = format!("http://{}", example.address);
+    let endpoint = tonic::transport::Endpoint::from_shared(origin.clone()).unwrap();
+    let mut health = HealthClient::new(endpoint.connect().await.unwrap());
+    let refused = health.check(HealthCheckRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+
+    let mut browser = Browser::new(&origin, "/auth");
+    let client = Registered { id: "native", redirect_uri: "http://127.0.0.1:51004/callback" };
+    browser.log_in(&client, "ada", "correct horse battery staple").await;
+    let mut call = tonic::Request::new(HealthCheckRequest::default());
+    let cookie = format!("session={}", browser.cookies["session"]);
+    call.metadata_mut().insert("cookie", cookie.parse().unwrap());
+    assert!(health.check(call).await.is_ok());
 }

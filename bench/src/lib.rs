@@ -3,7 +3,9 @@
 //! `cargo bench -p tollgate-bench` prints the tables of `BENCHMARKS.md`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the machine's clock")]
 
+pub mod apart;
 pub mod heap;
+pub mod login;
 pub mod machine;
 pub mod random;
 pub mod rivals;

@@ -3,19 +3,30 @@
 //!     cargo run --example server
 //!
 //! It prints where to click and what to try with curl; `--help` lists its flags. Copy what you need: `config.rs` reads
-//! the flags, `demo.rs` has the tenants and keys, `api.rs` the routes, `serve.rs` starts and ends the server.
+//! the flags, `demo.rs` has tenants, keys and users, `api.rs` the routes, `auth.rs` the login service, `outbox.rs` takes
+//! its one-time codes, `pages.rs` is an application that sends people to it, `account.rs` what they see then, `serve.rs`
+//! starts and ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
 
 mod config;
 mod demo;
+mod html;
+mod outbox;
+mod auth;
+mod account;
+mod pages;
 mod api;
 mod serve;
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, fs, path::Path, process::ExitCode};
 
 use config::{Command, Config};
-use tollgate::{EventLog, event::JsonLines};
+use tollgate::{
+    EventLog,
+    event::JsonLines,
+    store::{AnyStore, Disk, Memory},
+};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -44,12 +55,22 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &config.event_log {
         log = log.sink(JsonLines::create(path)?);
     }
-    let app = api::router(&log)?;
+    let store = match &config.data {
+        Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
+        None => AnyStore::from(Memory::new()),
+    };
     let listener = serve::bind(config.listen).await?;
-    print!("{}", demo::welcome(listener.local_addr()?));
+    let origin = format!("http://{}", listener.local_addr()?);
+    let app = api::router(&origin, &store, &log).await?;
+    print!("{}", demo::welcome(&origin));
     serve::until_stopped(listener, app).await?;
     if config.event_log.is_some() && !log.flush() {
         eprintln!("the event log could not be written to its end");
     }
     Ok(())
+}
+
+fn open(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {
+    fs::create_dir_all(directory)?;
+    Ok(AnyStore::from(Disk::open(directory.join("state.redb"))?))
 }

@@ -27,6 +27,8 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
 /// Serves until Ctrl-C or SIGTERM, then lets requests that are under way end.
 pub(crate) async fn until_stopped(listener: TcpListener, app: Router) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
+    // so that the peer of each connection is known
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(async {
         let _ = stopped.await;
     });

@@ -124,7 +124,7 @@ pub(super) async fn verify(visit: &mut Visit<'_>, mut entered: Entered) -> Resul
     let owner_below = owner.as_ref().filter(|_| below_ceiling);
     let moved = entered.step(visit, &Call::Verify { guess: &guess, keyed, owner: owner_below }).await?;
     if moved.answer.is_ok() {
-        guard.clear(tried, keyed).await?;
+        guard.clear(tried, keyed).await;
         visit.inner.running().failures.refund(spend);
     }
     Entered::conclude(visit, &moved, open.method, keyed)

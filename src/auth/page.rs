@@ -28,7 +28,7 @@ pub(super) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Probl
     }
     let client = &asked.to.client;
     if accept::favourite(&visit.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
-        return Ok(html(StatusCode::OK, include_str!("page.html")));
+        return Ok(by_accept(html(StatusCode::OK, include_str!("page.html"))));
     }
     let acr_values = asked.query.value("acr_values");
     let policies = &visit.inner.config.policies;
@@ -39,9 +39,7 @@ pub(super) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Probl
         available_methods: plan.iter().flat_map(|plan| plan.methods().iter()).map(Method::as_str).collect(),
         required_steps: plan.as_ref().map_or(0, crate::policy::Plan::steps),
     };
-    let mut response = answer::json(StatusCode::OK, &description);
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    Ok(response)
+    Ok(by_accept(answer::json(StatusCode::OK, &description)))
 }
 
 /// An error that goes nowhere else: as a page for a person, as JSON for a program.
@@ -49,8 +47,21 @@ pub(super) fn shown(visit: &Visit<'_>, problem: Problem) -> Result<Response<Body
     if !accept::prefers_html(&visit.parts.headers) {
         return Err(problem);
     }
-    let text = include_str!("error.html").replace("{code}", problem.code.as_str()).replace("{detail}", problem.detail);
-    let mut response = html(problem.code.status(), text);
+    let status = problem.code.status();
+    let advice = match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            "Wait a little, and then load this page again."
+        }
+        _ => "The link that led here does not work. Go back to the application and start again from there.",
+    };
+    // relative, for whoever mounts this knows best under which path
+    let is_start = visit.parts.uri.path().ends_with("/authentication/start");
+    let text = include_str!("error.html")
+        .replace("{style}", if is_start { "page.css" } else { "authentication/page.css" })
+        .replace("{advice}", advice)
+        .replace("{code}", problem.code.as_str())
+        .replace("{detail}", problem.detail);
+    let mut response = html(status, text);
     // its other headers are those of any answer to this problem
     let plain = problem.into_response(&visit.parts.headers, &visit.inner.config.realm);
     for (name, value) in plain.headers().iter().filter(|(name, _)| **name != header::CONTENT_TYPE) {
@@ -66,6 +77,12 @@ pub(super) fn asset(route: Route) -> Response<Body> {
         Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
         _ => answer::whole(StatusCode::OK, answer::JSON, OPENAPI),
     }
+}
+
+/// The same URL has a page and a description of it.
+fn by_accept(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
 }
 
 fn html(status: StatusCode, text: impl Into<Body>) -> Response<Body> {

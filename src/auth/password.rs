@@ -61,7 +61,7 @@ pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
     };
     let moved = entered.step(visit, &Call::Settle(METHOD, proved)).await?;
     if let (Ok(_), Some(user)) = (&moved.answer, proved) {
-        guard.clear(tried, keyed).await?;
+        guard.clear(tried, keyed).await;
         visit.inner.running().failures.refund(spend);
         upgrade(visit, &entered, user, stored.as_ref(), verdict).await;
     }

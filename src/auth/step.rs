@@ -68,26 +68,24 @@ pub(super) async fn step(visit: &mut Visit<'_>, route: Route, fields: Fields) ->
     if route == Route::VerifyOtp {
         return otp::verify(visit, entered).await;
     }
-    let method = entered.method()?;
-    if matches!(method, Method::Sso | Method::Passkey) {
-        return Err(entered.unsupported(visit));
-    }
+    let method = entered.method(visit)?;
     entered.foresee(visit, &Call::Try(method))?;
     match method {
         Method::Password => password::authenticate(visit, entered).await,
-        _ => otp::send(visit, entered, method).await,
+        Method::Sms | Method::Email | Method::Whatsapp => otp::send(visit, entered, method).await,
+        Method::Sso | Method::Passkey => Err(entered.unsupported(visit, "this method is not served here")),
     }
 }
 
 impl Entered {
-    fn method(&self) -> Result<Method, Problem> {
+    fn method(&self, visit: &Visit<'_>) -> Result<Method, Problem> {
         let name = self.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
-        Method::from_name(name).ok_or(Problem::new(Code::UnsupportedMethod, "there is no such method"))
+        Method::from_name(name).ok_or_else(|| self.unsupported(visit, "there is no such method"))
     }
 
-    fn unsupported(&self, visit: &Visit<'_>) -> Problem {
+    fn unsupported(&self, visit: &Visit<'_>, detail: &'static str) -> Problem {
         let now = visit.inner.running().logins.now();
-        Problem::new(Code::UnsupportedMethod, "this method is not served here").of(self.login.view(now))
+        Problem::new(Code::UnsupportedMethod, detail).of(self.login.view(now))
     }
 
     /// Moves the login on.

@@ -53,6 +53,7 @@
 //! ```
 
 mod account;
+mod decoy;
 mod email;
 mod error;
 mod identifier;

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::{
     Account, Contact, Identifier, NewUser, UserError, Users,
     account::OwnContact,
+    decoy,
     names::FOREVER,
     row::{Name, Owner, Row},
 };
@@ -219,13 +220,19 @@ impl StoredUsers {
 }
 
 impl Users for StoredUsers {
-    /// Two reads, whether the name is known or not.
+    /// Two reads, whether the name is known or not, and as much to make out of them.
     async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
         let name = Name::of(identifier);
         let owner = self.names.get(Some(tenant), name.as_bytes()).wait().await?.map(|stored| stored.value.0);
+        if owner.is_none() {
+            decoy::owner();
+        }
         // of nobody's name, the second read is of a row that can't be there
         let id = owner.as_ref().map_or(&name.as_bytes()[..], |user| user.as_str().as_bytes());
         let row = self.rows.get(Some(tenant), id).wait().await?.map(|stored| stored.value);
+        if row.is_none() {
+            decoy::row();
+        }
         Ok(owner.zip(row.filter(|row| row.lists(&name))).map(|(user, row)| row.into_account(user)))
     }
 

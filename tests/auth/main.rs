@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
+mod authenticate;
+mod authorize;
+mod complete;
+mod cookie;
 mod equal;
 mod faults;
 mod flow;
@@ -13,5 +17,14 @@ mod sequences;
 mod steered;
 mod tabs;
 mod unchecked;
+#[expect(dead_code, reason = "not every test uses all of it")]
+mod frail;
+mod matrix;
+mod otp;
+mod password;
+mod start;
+mod status;
+mod whole;
+mod page;
 #[expect(dead_code, reason = "not every test uses all of it")]
 mod world;

@@ -24,6 +24,8 @@ use crate::openapi;
 
 pub(crate) const ISSUER: &str = "https://auth.example";
 pub(crate) const CALLBACK: &str = "https://app.example/callback";
+/// One more of `web`.
+pub(crate) const WITH_QUERY: &str = "https://app.example/callback?a=1&b=%2Fx+y";
 pub(crate) const ADA: &str = "ada@example.com";
 pub(crate) const ADA_PASSWORD: &str = "correct horse battery staple";
 pub(crate) const ADA_PHONE: &str = "+15555550100";
@@ -59,7 +61,7 @@ pub(crate) fn clients() -> ClientTable {
     };
     let native = Client::new("native", acme()).unwrap().scopes("openid").unwrap();
     ClientTable::new([
-        client("web", acme()),
+        client("web", acme()).redirect_uri(WITH_QUERY).unwrap(),
         client("mfa", acme()).policy(Policy::any(2).unwrap()),
         native.redirect_uri("http://127.0.0.1/callback").unwrap(),
         client("other", "globex".parse().unwrap()),
@@ -119,15 +121,22 @@ impl World {
 
     /// The newest code that went to this address, once it is there.
     pub(crate) async fn code(&self, to: &str) -> String {
-        for _ in 0..10_000_000 {
+        for _ in 0..100_000 {
+            self.settle().await;
             if let Some(message) = self.outbox.messages().iter().rev().find(|message| message.to() == to) {
                 return message.code().to_owned();
             }
-            tokio::task::yield_now().await;
             // it may be sent by another thread
             std::thread::yield_now();
         }
         panic!("no code went to {to}");
+    }
+
+    /// Lets the queue hand over what is in it.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(crate) fn advance(&self, seconds: u64) {
@@ -156,7 +165,7 @@ async fn people(users: &StoredUsers) {
 /// A browser: it keeps its cookies, and comes from one address.
 #[derive(Clone)]
 pub(crate) struct Browser {
-    service: AuthService,
+    pub(crate) service: AuthService,
     pub(crate) cookies: BTreeMap<String, String>,
     pub(crate) address: std::net::IpAddr,
 }
@@ -194,9 +203,16 @@ impl Answer {
 impl Browser {
     /// Sends a request, and keeps the cookies of the answer.
     pub(crate) async fn send(&mut self, request: http::request::Builder, body: impl Into<String>) -> Answer {
+        self.serve(request.body(Body::from(body.into())).unwrap()).await
+    }
+
+    /// The same with any body. A request with cookies of its own goes without those that were kept.
+    pub(crate) async fn serve<B>(&mut self, mut request: Request<B>) -> Answer
+    where
+        B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let mut request = request.body(Body::from(body.into())).unwrap();
-        if !cookies.is_empty() {
+        if !cookies.is_empty() && !request.headers().contains_key(header::COOKIE) {
             request.headers_mut().insert(header::COOKIE, cookies.join("; ").parse().unwrap());
         }
         request.extensions_mut().insert(PeerAddr((self.address, 1234).into()));
@@ -289,17 +305,18 @@ pub(crate) fn parameters(client: &str) -> Value {
 
 /// The same as a query.
 pub(crate) fn query(client: &str) -> String {
-    let pairs = parameters(client);
-    let encode = |value: &Value| {
-        percent_encoding::utf8_percent_encode(value.as_str().unwrap(), percent_encoding::NON_ALPHANUMERIC).to_string()
-    };
-    pairs
-        .as_object()
-        .unwrap()
-        .iter()
-        .map(|(name, value)| format!("{name}={}", encode(value)))
-        .collect::<Vec<_>>()
-        .join("&")
+    query_of(&parameters(client))
+}
+
+/// An object of texts as a query.
+pub(crate) fn query_of(pairs: &Value) -> String {
+    let pairs = pairs.as_object().unwrap().iter();
+    let pairs = pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value.as_str().unwrap())));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+pub(crate) fn encode(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 pub(crate) fn redirect_uri(client: &str) -> &'static str {
@@ -312,4 +329,20 @@ pub(crate) fn with(mut object: Value, members: &[(&str, &str)]) -> Value {
         object[*name] = json!(value);
     }
     object
+}
+
+/// Runs all at once.
+pub(crate) async fn join<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|cx| {
+        for (future, done) in futures.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(cx) {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done.into_iter().map(Option::unwrap).collect()
 }

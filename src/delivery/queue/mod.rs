@@ -140,6 +140,19 @@ impl Queue {
         self.with(|settings| settings.report = Some(Arc::new(report)))
     }
 
+    /// Tells `report` too, before whoever is told already.
+    pub(crate) fn also_on_undelivered(self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
+        self.with(|settings| {
+            let other = settings.report.take();
+            settings.report = Some(Arc::new(move |message: &Message, why: Undelivered| {
+                report(message, why);
+                if let Some(other) = &other {
+                    other(message, why);
+                }
+            }));
+        })
+    }
+
     /// Whether this channel has a sender.
     pub fn has(&self, channel: Channel) -> bool {
         self.find(channel).is_some()

@@ -1,0 +1,96 @@
+//! What a browser remembers and says, however it is sent.
+
+use tollgate::CodeChallenge;
+
+pub(super) const CALLBACK: &str = "https://app.example/callback";
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+
+/// A request: a POST if it has a body.
+pub struct Ask {
+    pub target: String,
+    pub body: Option<String>,
+}
+
+/// A browser in one login.
+#[derive(Clone, Default)]
+pub struct Browser {
+    cookies: Vec<(String, String)>,
+    /// The login, once it has begun.
+    pub login: String,
+}
+
+impl Browser {
+    pub fn start(&self, identifier: &str) -> Ask {
+        self.post("start", &format!(r#""identifier":"{identifier}""#))
+    }
+
+    pub fn password(&self, username: &str, password: &str) -> Ask {
+        let more = format!(r#""method":"password","username":"{username}","password":"{password}""#);
+        self.bound("authenticate", &more)
+    }
+
+    pub fn code(&self, phone: &str) -> Ask {
+        self.bound("authenticate", &format!(r#""method":"sms","phone_number":"{phone}""#))
+    }
+
+    pub fn verify(&self, code: &str) -> Ask {
+        self.bound("verify-otp", &format!(r#""otp":"{code}""#))
+    }
+
+    pub fn complete(&self) -> Ask {
+        self.post("complete", &format!(r#""session_id":"{}""#, self.login))
+    }
+
+    pub fn authorize(&self) -> Ask {
+        let challenge = challenge();
+        let target = format!(
+            "/authorize?client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope=openid\
+             &code_challenge={challenge}&code_challenge_method=S256&state=xyz"
+        );
+        Ask { target, body: None }
+    }
+
+    fn bound(&self, endpoint: &str, more: &str) -> Ask {
+        self.post(endpoint, &format!(r#""session_id":"{}",{more}"#, self.login))
+    }
+
+    fn post(&self, endpoint: &str, more: &str) -> Ask {
+        let challenge = challenge();
+        let body = format!(
+            r#"{{"client_id":"web","redirect_uri":"{CALLBACK}","response_type":"code","scope":"openid","code_challenge":"{challenge}","code_challenge_method":"S256",{more}}}"#
+        );
+        Ask { target: format!("/authentication/{endpoint}"), body: Some(body) }
+    }
+
+    /// The line of all its cookies; empty if it has none.
+    pub fn cookies(&self) -> String {
+        let pairs: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        pairs.join("; ")
+    }
+
+    /// Keeps a cookie that an answer sets, or drops one that it removes.
+    pub fn keep(&mut self, set_cookie: &str) {
+        let (pair, attributes) = set_cookie.split_once(';').unwrap_or((set_cookie, ""));
+        let Some((name, value)) = pair.split_once('=') else { return };
+        self.cookies.retain(|(known, _)| known != name);
+        if !attributes.contains("Max-Age=0") {
+            self.cookies.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    /// Remembers which login it is in, as the answer of start says.
+    pub fn began(&mut self, body: &str) {
+        let after = body.split_once(r#""session_id":""#).map_or("", |(_, after)| after);
+        self.login = after.split('"').next().unwrap_or_default().to_owned();
+        assert!(!self.login.is_empty(), "no login began: {body}");
+    }
+}
+
+fn challenge() -> String {
+    use std::sync::LazyLock;
+    static CHALLENGE: LazyLock<String> = LazyLock::new(|| {
+        let verifier = tollgate::CodeVerifier::parse(VERIFIER).expect("it is that of RFC 7636");
+        CodeChallenge::of(&verifier).to_string()
+    });
+    CHALLENGE.clone()
+}

@@ -1,0 +1,82 @@
+//! A browser in the same process: the service is called without HTTP.
+
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use tokio::runtime::{self, Runtime};
+use tollgate::{AuthService, PeerAddr, body::Body};
+use tower_service::Service;
+
+use super::{Ask, Browser};
+
+/// The runtime of one thread on which a service is called.
+pub fn runtime() -> Runtime {
+    runtime::Builder::new_current_thread().enable_time().build().expect("the runtime starts")
+}
+
+pub struct Local {
+    pub browser: Browser,
+    address: IpAddr,
+}
+
+/// An answer, and how long the service took to give it.
+pub struct Answer {
+    pub status: u16,
+    pub text: String,
+    pub location: String,
+    pub took: Duration,
+}
+
+impl Local {
+    pub fn new(address: IpAddr) -> Self {
+        Self { browser: Browser::default(), address }
+    }
+
+    pub fn request(&self, ask: Ask) -> Request<Body> {
+        let is_post = ask.body.is_some();
+        let mut request = Request::new(ask.body.map_or_else(Body::empty, Body::from));
+        if is_post {
+            *request.method_mut() = Method::POST;
+            request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        }
+        *request.uri_mut() = ask.target.parse().expect("it is a target");
+        let cookies = self.browser.cookies();
+        if !cookies.is_empty() {
+            request.headers_mut().insert(header::COOKIE, cookies.parse().expect("they are cookies"));
+        }
+        request.extensions_mut().insert(PeerAddr((self.address, 1234).into()));
+        request
+    }
+
+    /// Sends a request, and keeps the cookies of the answer.
+    pub fn send(&mut self, runtime: &Runtime, service: &AuthService, ask: Ask) -> Answer {
+        let (request, mut service) = (self.request(ask), service.clone());
+        let (response, took) = runtime.block_on(async {
+            let began = Instant::now();
+            let Ok(response) = service.call(std::hint::black_box(request)).await;
+            (response, began.elapsed())
+        });
+        self.keep(runtime, response, took)
+    }
+
+    pub fn keep(&mut self, runtime: &Runtime, response: Response<Body>, took: Duration) -> Answer {
+        let (parts, body) = response.into_parts();
+        for set in parts.headers.get_all(header::SET_COOKIE) {
+            self.browser.keep(set.to_str().expect("it is text"));
+        }
+        let Ok(body) = runtime.block_on(body.collect());
+        let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+        let location = parts.headers.get(header::LOCATION).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        Answer { status: parts.status.as_u16(), text, location: location.to_owned(), took }
+    }
+
+    /// Begins a login.
+    pub fn start(&mut self, runtime: &Runtime, service: &AuthService, identifier: &str) {
+        let answer = self.send(runtime, service, self.browser.start(identifier));
+        self.browser.began(&answer.text);
+    }
+}

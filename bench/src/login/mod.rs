@@ -1,0 +1,97 @@
+//! A login service with as many users as are asked for, and browsers that use it.
+
+mod browser;
+mod local;
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+use tollgate::{
+    AuthService, Client, ClientTable, Clock, Identifier, Limiter, Password, Passwords, Quota, Quotas, StoredUsers,
+    SystemClock, Tenant, UserId,
+    delivery::OtpSender,
+    store::AnyStore,
+    user::{Contact, EmailAddress, NewUser, PhoneNumber},
+};
+
+pub use self::{
+    browser::{Ask, Browser},
+    local::{Answer, Local, runtime},
+};
+
+pub const PASSWORD: &str = "correct horse battery staple";
+
+/// What a user is called. Everything of one kind is of one length.
+pub fn identifier(user: u64) -> String {
+    format!("u{user:08}@example.com")
+}
+
+pub fn username(user: u64) -> String {
+    format!("u{user:08}")
+}
+
+pub fn phone(user: u64) -> String {
+    format!("+1555{user:07}")
+}
+
+/// Who has no account.
+pub fn stranger(number: u64) -> String {
+    format!("x{number:08}@example.com")
+}
+
+/// An address that is nobody's.
+pub fn foreign(number: u64) -> String {
+    format!("+1666{number:07}")
+}
+
+/// An address of the internet for each browser.
+pub fn address(number: u64) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 | (number as u32 & 0x00FF_FFFF)))
+}
+
+/// How a service is set up.
+pub struct Setup {
+    pub store: AnyStore,
+    pub users: u64,
+    pub passwords: Passwords,
+}
+
+impl Setup {
+    /// With one client, one step, the defaults of everything else, and a tenant that may do what it likes; the users are
+    /// written to the store first.
+    pub async fn service(self, sender: impl OtpSender) -> AuthService {
+        self.service_on(Arc::new(SystemClock::new()), sender).await
+    }
+
+    pub async fn service_on(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthService {
+        let Self { store, users, passwords } = self;
+        let accounts = StoredUsers::new(store.clone()).clock(clock.clone());
+        let tenant: Tenant = "acme".parse().expect("it is a name of a tenant");
+        let hash = passwords.hash(Password::new(PASSWORD.to_owned())).await.expect("there is memory");
+        for user in 0..users {
+            let id = UserId::parse(&format!("{user:08}")).expect("it is an id");
+            let name = Identifier::parse(&identifier(user)).expect("it is a name");
+            let number = PhoneNumber::parse(&phone(user)).expect("it is a number");
+            let mailbox = EmailAddress::parse(&identifier(user)).expect("it is an address");
+            let new = NewUser::new(id, name)
+                .identifier(Identifier::parse(&username(user)).expect("it is a name"))
+                .password(hash.clone())
+                .contact(Contact::Email(mailbox))
+                .contact(Contact::Phone(number));
+            accounts.create(&tenant, new).await.expect("there is room");
+        }
+        let client = Client::new("web", tenant).and_then(|client| client.redirect_uri(browser::CALLBACK));
+        let client = client.and_then(|client| client.scopes("openid profile email")).expect("it is a client");
+        let clients = ClientTable::new([client]).expect("there is one");
+        let budget = Quota::per_minute(100_000_000).expect("it is a quota");
+        let limiter = Limiter::memory(Quotas::new(budget)).clock(clock.clone()).expect("it is new");
+        AuthService::new("https://auth.example", store, clients, accounts)
+            .expect("it is an issuer")
+            .sms(sender)
+            .passwords(passwords)
+            .limiter(limiter)
+            .clock(clock)
+    }
+}

@@ -1,0 +1,96 @@
+//! A login service on a plain hyper server, HTTP/1 and HTTP/2, below a base path, with one-time codes by e-mail.
+//!
+//!     cargo run --example login_hyper
+//!
+//!     curl -i http://127.0.0.1:3000/auth/openapi.json
+//!
+//! Codes are printed; a real server sends them through `delivery::Smtp` or `delivery::Webhook`.
+
+#![expect(clippy::print_stdout, reason = "it tells where it listens, and the codes")]
+
+use std::{convert::Infallible, error::Error};
+
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use tokio::net::TcpListener;
+use tollgate::{
+    AuthService, Client, ClientTable, Identifier, NewUser, PeerAddr, Quota, StoredUsers, Tenant, UserId,
+    body::Body,
+    delivery::{Message, OtpSender, SendError},
+    store::{AnyStore, Memory},
+    user::EmailAddress,
+};
+use tower::{ServiceExt, service_fn};
+
+/// The path below which the login is.
+const BASE: &str = "/auth";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".into())).await?;
+    let origin = format!("http://{}", listener.local_addr()?);
+    let auth = auth(&origin).await?;
+    println!("listening on {origin}");
+
+    let server = auto::Builder::new(TokioExecutor::new());
+    loop {
+        let (stream, peer) = listener.accept().await?;
+        let auth = auth.clone();
+        let route = service_fn(move |mut request: Request<Incoming>| {
+            // whoever fails too often is told by this address; only this loop knows it
+            request.extensions_mut().insert(PeerAddr(peer));
+            let auth = auth.clone();
+            async move {
+                match request.uri().path().strip_prefix(BASE) {
+                    // the service knows its base path by its issuer
+                    Some(below) if below.starts_with('/') => auth.oneshot(request).await,
+                    _ => Ok::<_, Infallible>(elsewhere(request.uri().path())),
+                }
+            }
+        });
+        let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(route)).into_owned();
+        tokio::spawn(connection);
+    }
+}
+
+async fn auth(origin: &str) -> Result<AuthService, Box<dyn Error>> {
+    let (acme, store) = (Tenant::parse("acme")?, AnyStore::from(Memory::new()));
+    let users = StoredUsers::new(store.clone());
+    let ada = NewUser::new(UserId::parse("u-1")?, Identifier::parse("ada@example.com")?)
+        .contact(EmailAddress::parse("ada@example.com")?);
+    users.create(&acme, ada).await?;
+    let web = Client::new("web", acme)?.redirect_uri(&format!("{origin}/callback"))?.scopes("openid")?;
+    Ok(AuthService::new(&format!("{origin}{BASE}"), store, ClientTable::new([web])?, users)?
+        .email(Printed)
+        .without_passwords()
+        // of the 600 requests a minute of a tenant, one address may spend 60 here
+        .per_address(Quota::per_minute(60)?)
+        // plain http, on loopback: leave it out where there is TLS
+        .insecure_loopback()?
+        .check()?)
+}
+
+/// Shows codes to whoever started the server.
+struct Printed;
+
+impl OtpSender for Printed {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        println!("code for {}: {}", message.to(), message.code());
+        Ok(())
+    }
+}
+
+/// What else the server has; the code of a login arrives here.
+fn elsewhere(path: &str) -> Response<Body> {
+    let found = path == "/callback";
+    let mut response = Response::new(Body::from(if found { "logged in\n" } else { "nothing is here\n" }));
+    if !found {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    }
+    response
+}

@@ -1,0 +1,51 @@
+//! A login service beside a gRPC service, on one port: browsers log in at `/auth`, and only calls with the session that
+//! this began come through to the health service.
+//!
+//!     cargo run --example login_tonic 127.0.0.1:50051
+//!
+//!     curl -i http://127.0.0.1:50051/auth/openapi.json
+//!     grpc_health_probe -addr 127.0.0.1:50051                    # Unauthenticated
+
+#![expect(clippy::print_stdout, reason = "it tells where it listens")]
+
+use std::error::Error;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tollgate::{
+    AuthService, Client, ClientTable, Identifier, NewUser, Password, Passwords, SessionLayer, Sessions, StoredUsers,
+    Tenant, UserId,
+    store::{AnyStore, Memory},
+};
+use tonic::service::Routes;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:50051".into())).await?;
+    let origin = format!("http://{}", listener.local_addr()?);
+    let store = AnyStore::from(Memory::new());
+    // plain http, on loopback: leave out both `insecure_loopback` where there is TLS
+    let sessions = Sessions::new(store.clone()).insecure_loopback();
+
+    // no call without a session: a gRPC client sends its cookie as metadata
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    let grpc = Routes::new(health).into_axum_router().layer(SessionLayer::new(sessions.clone()).required());
+
+    let auth = auth(&format!("{origin}/auth"), store, sessions).await?;
+    println!("listening on {origin}");
+    // gRPC needs HTTP/2, browsers without TLS speak HTTP/1.1: this serves both
+    axum::serve(listener, Router::new().nest_service("/auth", auth).fallback_service(grpc)).await?;
+    Ok(())
+}
+
+async fn auth(issuer: &str, store: AnyStore, sessions: Sessions) -> Result<AuthService, Box<dyn Error>> {
+    let acme = Tenant::parse("acme")?;
+    let users = StoredUsers::new(store.clone());
+    let hash = Passwords::new().hash(Password::new("correct horse battery staple")).await?;
+    users.create(&acme, NewUser::new(UserId::parse("u-1")?, Identifier::parse("ada")?).password(hash)).await?;
+    let native = Client::new("native", acme)?.redirect_uri("http://127.0.0.1/callback")?.scopes("openid")?;
+    Ok(AuthService::new(issuer, store, ClientTable::new([native])?, users)?
+        .sessions(sessions)
+        .insecure_loopback()?
+        .check()?)
+}

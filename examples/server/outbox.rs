@@ -1,0 +1,49 @@
+//! One-time codes as the demo sends them: on stdout, and for all to read at `/demo/outbox`. Yours goes through
+//! `delivery::Smtp`, `delivery::Webhook` or a sender of your own.
+
+use std::{
+    collections::VecDeque,
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde_json::{Value, json};
+use tollgate::{
+    Clock, SystemClock,
+    delivery::{Message, OtpSender, SendError},
+};
+
+const MOST: usize = 100;
+
+/// The newest codes; clones are one.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    messages: Arc<Mutex<VecDeque<Value>>>,
+    clock: Arc<SystemClock>,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self { messages: Arc::default(), clock: Arc::new(SystemClock::new()) }
+    }
+
+    /// As JSON, newest last.
+    pub(crate) fn list(&self) -> Value {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+impl OtpSender for Outbox {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        let (channel, to, code) = (message.channel().as_str(), message.to(), message.code());
+        // whoever started the server may have closed its output
+        let _ = writeln!(io::stdout(), "{channel} to {to}: {code}");
+        let at = self.clock.unix(self.clock.now()).as_millis();
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        if messages.len() == MOST {
+            messages.pop_front();
+        }
+        messages.push_back(json!({ "channel": channel, "to": to, "code": code, "at": at }));
+        Ok(())
+    }
+}

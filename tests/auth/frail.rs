@@ -1,0 +1,82 @@
+//! A store that fails when it is told to, and lets others go first before each thing that it does.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::SeqCst},
+};
+
+use tollgate::{
+    MaybeReady,
+    store::{AnyStore, Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+};
+
+/// What an engine might say, and nobody outside may hear.
+pub(crate) const SAID: &str = "ERROR: relation \"logins\" at 10.0.0.7, password=hunter2";
+
+/// Clones are one store.
+#[derive(Clone, Debug)]
+pub(crate) struct Frail {
+    store: AnyStore,
+    /// So many things are done before it fails.
+    left: Arc<AtomicI64>,
+}
+
+impl Frail {
+    pub(crate) fn new() -> Self {
+        Self { store: Memory::new().into(), left: Arc::new(AtomicI64::new(i64::MAX)) }
+    }
+
+    /// Does so many things more, and then nothing.
+    pub(crate) fn fail_after(&self, things: i64) {
+        self.left.store(things, SeqCst);
+    }
+
+    /// Whether it has failed since it was told to.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.left.load(SeqCst) < 0
+    }
+
+    pub(crate) fn mend(&self) {
+        self.fail_after(i64::MAX);
+    }
+
+    fn act(&self) -> Result<(), StoreError> {
+        if self.left.fetch_sub(1, SeqCst) > 0 {
+            Ok(())
+        } else {
+            Err(StoreError::new(StoreErrorKind::Unavailable, SAID))
+        }
+    }
+}
+
+impl Store for Frail {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        let (own, key) = (self.clone(), key.clone());
+        MaybeReady::Pending(async move {
+            tokio::task::yield_now().await;
+            own.act()?;
+            match own.store.get(&key) {
+                MaybeReady::Ready(found) => found,
+                MaybeReady::Pending(future) => future.await,
+            }
+        })
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+        tokio::task::yield_now().await;
+        self.act()?;
+        self.store.insert(key, record).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+        tokio::task::yield_now().await;
+        self.act()?;
+        self.store.swap(key, expected, record).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        tokio::task::yield_now().await;
+        self.act()?;
+        self.store.take(key).await
+    }
+}

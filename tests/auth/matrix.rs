@@ -1,0 +1,262 @@
+//! Every state of a login with every call: the table of the design, as it is met on the wire.
+//!
+//! `matrix.txt` is the expected text. It is written anew with `TOLLGATE_WRITE_MATRIX=1`, and then read line by line.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use http::{Method, Request, StatusCode};
+use serde_json::json;
+
+use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PHONE, World, challenge, query};
+
+const CLIENT: &str = "mfa";
+const EXPECTED: &str = include_str!("matrix.txt");
+
+const STATES: &[&str] = &[
+    "no login",
+    "wrong cookie",
+    "started",
+    "code open",
+    "one step done",
+    "code open at step two",
+    "all steps done",
+    "completed",
+    "consumed",
+    "failed",
+    "idle for 10 min",
+    "30 min old",
+    "completed 5 min ago",
+    "forgotten",
+];
+
+const CALLS: &[&str] = &[
+    "GET /authorize",
+    "GET /authorize by a program",
+    "HEAD /authorize",
+    "GET /authentication/start as HTML",
+    "GET /authentication/start as JSON",
+    "POST /authentication/start",
+    "GET /authentication/status",
+    "HEAD /authentication/status",
+    "POST /authentication/authenticate password, right",
+    "POST /authentication/authenticate password, wrong",
+    "POST /authentication/authenticate password, of another account",
+    "POST /authentication/authenticate sms, right",
+    "POST /authentication/authenticate sms, of another account",
+    "POST /authentication/authenticate email, right",
+    "POST /authentication/authenticate email, of another account",
+    "POST /authentication/authenticate whatsapp, right",
+    "POST /authentication/authenticate whatsapp, of another account",
+    "POST /authentication/authenticate sso",
+    "POST /authentication/authenticate passkey",
+    "POST /authentication/authenticate carrier pigeon",
+    "POST /authentication/verify-otp right",
+    "POST /authentication/verify-otp wrong",
+    "POST /authentication/complete",
+    "POST /authentication/complete for another client",
+    "OPTIONS /authentication/status",
+    "preflight of /authentication/status",
+    "preflight of /authorize",
+    "PUT /authentication/status",
+    "GET /authentication/nothing",
+];
+
+/// A login that has come so far, and the browser that it was begun in.
+struct Stage {
+    world: World,
+    browser: Browser,
+    id: String,
+    code: Option<String>,
+}
+
+async fn stage(state: &str) -> Stage {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start(CLIENT, ADA).await;
+    let mut stage = Stage { browser, id, code: None, world };
+    match state {
+        "no login" => stage.browser.cookies.clear(),
+        "wrong cookie" => stage.browser.cookies.values_mut().for_each(|secret| *secret = challenge()),
+        "started" => {}
+        "code open" => stage.open("sms").await,
+        "one step done" => stage.password().await,
+        "code open at step two" => {
+            stage.password().await;
+            stage.open("sms").await;
+        }
+        "all steps done" => stage.all_steps().await,
+        "completed" | "consumed" | "completed 5 min ago" => {
+            stage.all_steps().await;
+            assert_eq!(stage.browser.complete(CLIENT, &stage.id).await.status, 200);
+            if state == "consumed" {
+                let cookies = stage.browser.cookies.clone();
+                assert!(stage.browser.authorize(CLIENT).await.redirected("code").is_some());
+                // who kept a copy of what was taken away
+                stage.browser.cookies = cookies;
+            } else if state != "completed" {
+                stage.world.advance(5 * 60);
+            }
+        }
+        "failed" => {
+            for failure in 0..15 {
+                let address = format!("nobody{}@example.com", failure / 5);
+                if failure % 5 == 0 {
+                    assert_eq!(stage.browser.ask(CLIENT, &stage.id, "email", &address).await.status, 200);
+                }
+                let answer = stage.browser.verify(CLIENT, &stage.id, "000000").await;
+                assert_eq!(answer.error() == "session_failed", failure == 14, "{failure} {answer:?}");
+            }
+        }
+        "idle for 10 min" => stage.world.advance(10 * 60),
+        "30 min old" => {
+            for _ in 0..3 {
+                stage.world.advance(9 * 60);
+                stage.open("email").await;
+            }
+            stage.world.advance(3 * 60);
+        }
+        "forgotten" => stage.world.advance(10 * 60 + 3600),
+        _ => panic!("{state}"),
+    }
+    stage
+}
+
+impl Stage {
+    async fn open(&mut self, method: &str) {
+        let address = if method == "email" { ADA } else { ADA_PHONE };
+        let answer = self.browser.ask(CLIENT, &self.id, method, address).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        self.code = Some(self.world.code(address).await);
+    }
+
+    async fn password(&mut self) {
+        let answer = self.browser.password(CLIENT, &self.id, "ada", ADA_PASSWORD).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+
+    async fn all_steps(&mut self) {
+        self.password().await;
+        self.open("sms").await;
+        let code = self.code.clone().unwrap();
+        assert_eq!(self.browser.verify(CLIENT, &self.id, &code).await.status, 200);
+    }
+
+    async fn call(&mut self, call: &str) -> Answer {
+        let code = self.code.clone().unwrap_or_else(|| "123456".to_owned());
+        let (browser, id) = (&mut self.browser, self.id.as_str());
+        let get = |target: String, accept: &str| Request::get(target).header("accept", accept);
+        let preflight = |path| {
+            let request = Request::options(path).header("origin", "https://app.example");
+            request.header("access-control-request-method", "GET")
+        };
+        let authorize = format!("/authorize?{}&state=xyz", query(CLIENT));
+        let page = format!("/authentication/start?{}", query(CLIENT));
+        let status = format!("/authentication/status?session_id={id}");
+        if let Some(rest) = call.strip_prefix("POST /authentication/authenticate ") {
+            let (method, whose) = rest.split_once(", ").unwrap_or((rest, ""));
+            return match (method, whose) {
+                ("password", "right") => browser.password(CLIENT, id, "ada", ADA_PASSWORD).await,
+                ("password", "wrong") => browser.password(CLIENT, id, "ada", "wrong").await,
+                ("password", _) => browser.password(CLIENT, id, "grace", crate::world::GRACE_PASSWORD).await,
+                ("email", "right") => browser.ask(CLIENT, id, method, ADA).await,
+                ("email", _) => browser.ask(CLIENT, id, method, GRACE).await,
+                ("sms" | "whatsapp", "right") => browser.ask(CLIENT, id, method, ADA_PHONE).await,
+                ("sms" | "whatsapp", _) => browser.ask(CLIENT, id, method, GRACE_PHONE).await,
+                _ => browser.call("authenticate", CLIENT, id, &[("method", method)]).await,
+            };
+        }
+        match call {
+            "GET /authorize" => browser.send(get(authorize, "*/*"), "").await,
+            "GET /authorize by a program" => browser.send(get(authorize, "application/json"), "").await,
+            "HEAD /authorize" => browser.send(Request::head(authorize).header("accept", "*/*"), "").await,
+            "GET /authentication/start as HTML" => browser.send(get(page, "text/html"), "").await,
+            "GET /authentication/start as JSON" => browser.send(get(page, "application/json"), "").await,
+            "POST /authentication/start" => {
+                let mut body = crate::world::parameters(CLIENT);
+                body["identifier"] = json!(ADA);
+                browser.post("/authentication/start", &body).await
+            }
+            "GET /authentication/status" => browser.send(get(status, "*/*"), "").await,
+            "HEAD /authentication/status" => browser.send(Request::head(status), "").await,
+            "POST /authentication/verify-otp right" => browser.verify(CLIENT, id, &code).await,
+            "POST /authentication/verify-otp wrong" => {
+                let wrong = if code.starts_with('0') { "1" } else { "0" }.to_owned() + &code[1..];
+                browser.verify(CLIENT, id, &wrong).await
+            }
+            "POST /authentication/complete" => browser.complete(CLIENT, id).await,
+            "POST /authentication/complete for another client" => browser.complete("web", id).await,
+            "OPTIONS /authentication/status" => browser.send(Request::options("/authentication/status"), "").await,
+            "preflight of /authentication/status" => browser.send(preflight("/authentication/status"), "").await,
+            "preflight of /authorize" => browser.send(preflight("/authorize"), "").await,
+            "PUT /authentication/status" => browser.send(Request::builder().method(Method::PUT).uri(status), "").await,
+            "GET /authentication/nothing" => browser.get("/authentication/nothing").await,
+            _ => panic!("{call}"),
+        }
+    }
+
+    /// How the login stands, as its own browser is told: status, steps done and steps to do.
+    async fn stands(&self, cookies: &BTreeMap<String, String>) -> String {
+        let mut browser = Browser { cookies: cookies.clone(), ..self.browser.clone() };
+        let answer = browser.status(&self.id).await;
+        if answer.status != StatusCode::OK {
+            return "-".to_owned();
+        }
+        let shown = answer.json();
+        let [done, left] = ["completed_steps", "remaining_steps"].map(|name| shown[name].as_u64().unwrap());
+        assert_eq!(shown["next_step"].as_u64(), (left > 0).then_some(done + 1), "{shown}");
+        format!("{} {done}+{left}", shown["status"].as_str().unwrap())
+    }
+}
+
+/// The table, and below it every answer that stands in it.
+async fn table() -> String {
+    let (mut text, mut answers) = (String::new(), Vec::<String>::new());
+    for call in CALLS {
+        let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+        for state in STATES {
+            let mut stage = stage(state).await;
+            let cookies = stage.browser.cookies.clone();
+            let before = stage.stands(&cookies).await;
+            let answer = stage.call(call).await;
+            let own = answer.own();
+            let number = answers.iter().position(|known| *known == own).unwrap_or_else(|| {
+                answers.push(own);
+                answers.len() - 1
+            });
+            let name = if answer.text.starts_with('{') { answer.error() } else { String::new() };
+            let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+            let after = stage.stands(&cookies).await;
+            let to = if after == before { "same" } else { &after };
+            let outcome = format!("{}{name} [{}] to {to}", answer.status.as_u16(), number + 1);
+            match rows.iter_mut().find(|(known, _)| *known == outcome) {
+                Some((_, states)) => states.push(state),
+                None => rows.push((outcome, vec![state])),
+            }
+        }
+        writeln!(text, "{call}").unwrap();
+        for (outcome, states) in rows {
+            let when =
+                if states.len() == STATES.len() { "always".to_owned() } else { format!("when {}", states.join(", ")) };
+            writeln!(text, "    {outcome:<45} {when}").unwrap();
+        }
+        text.push('\n');
+    }
+    text.push_str("The answers, without the headers that all have:\n");
+    for (number, answer) in answers.iter().enumerate() {
+        write!(text, "\n[{}] {answer}", number + 1).unwrap();
+    }
+    text
+}
+
+#[tokio::test]
+async fn every_state_meets_every_call_as_the_table_says() {
+    let table = table().await;
+    if std::env::var_os("TOLLGATE_WRITE_MATRIX").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/auth/matrix.txt"), &table).unwrap();
+        return;
+    }
+    for (line, (is, expected)) in table.lines().zip(EXPECTED.lines()).enumerate() {
+        assert_eq!(is, expected, "line {}", line + 1);
+    }
+    assert_eq!(table.lines().count(), EXPECTED.lines().count());
+}

@@ -1,0 +1,84 @@
+//! A whole answer as text, to be compared with the text that is expected.
+
+use crate::world::{Answer, query};
+
+/// What every answer has, whatever was asked.
+const COMMON: &[&str] = &[
+    "cache-control: no-store",
+    "cross-origin-opener-policy: same-origin",
+    "referrer-policy: no-referrer",
+    "x-content-type-options: nosniff",
+    "x-frame-options: DENY",
+];
+const BARE: &str =
+    "content-security-policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const BUDGET: &[&str] = &["x-ratelimit: ", "x-ratelimit-limit: ", "x-ratelimit-remaining: ", "x-ratelimit-reset: "];
+
+impl Answer {
+    /// Status, headers by name, body; with a name in the place of what differs from run to run.
+    pub(crate) fn whole(&self) -> String {
+        let (lines, body) = (self.lines(), &self.text);
+        named(&format!("{}\n{}\n\n{body}", self.status.as_u16(), lines.join("\n")))
+    }
+
+    /// The same without the headers that every answer has, which are checked here.
+    pub(crate) fn own(&self) -> String {
+        let mut lines = self.lines();
+        for common in COMMON {
+            assert!(take(&mut lines, |line| line == *common), "no {common}: {self:?}");
+        }
+        for common in BUDGET {
+            assert!(take(&mut lines, |line| line.starts_with(common)), "no {common}: {self:?}");
+        }
+        let is_page = self.header("content-type").starts_with("text/html");
+        assert!(is_page || take(&mut lines, |line| line == BARE), "no {BARE}: {self:?}");
+        let head: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let body = if self.text.is_empty() { String::new() } else { format!("\n{}\n", self.text.trim_end()) };
+        named(&format!("{}\n{head}{body}", self.status.as_u16()))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let pairs = self.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+        let mut lines: Vec<String> = pairs.collect();
+        // several of one name stay in their order
+        lines.sort_by_key(|line| line.split(':').next().unwrap().to_owned());
+        lines
+    }
+}
+
+fn take(lines: &mut Vec<String>, is_it: impl Fn(&str) -> bool) -> bool {
+    let found = lines.iter().position(|line| is_it(line));
+    found.map(|at| lines.remove(at)).is_some()
+}
+
+fn named(text: &str) -> String {
+    let mut text = text.to_owned();
+    for client in ["web", "mfa", "native", "other"] {
+        text = text.replace(&query(client), &format!("<query of {client}>"));
+    }
+    let cookies = after(&text, "__Host-auth_session_", |found| {
+        let (_, value) = found.split_once('=').unwrap();
+        format!("<id>={}", if value.is_empty() { "" } else { "<secret>" })
+    });
+    let sessions = after(&cookies, "__Host-session=", |_| "<secret>".to_owned());
+    let ids = after(&sessions, "\"session_id\":\"", |_| "<id>".to_owned());
+    let codes = after(&ids, "?code=", |code| {
+        assert_eq!(code.len(), 43, "256 bits");
+        "<code>".to_owned()
+    });
+    let left = after(&codes, "x-ratelimit-remaining: ", |_| "<remaining>".to_owned());
+    after(&left, "x-ratelimit-reset: ", |_| "<reset>".to_owned())
+}
+
+/// Writes another text for what stands behind each `mark`.
+fn after(text: &str, mark: &str, other: impl Fn(&str) -> String) -> String {
+    let mut parts = text.split(mark);
+    let mut written = parts.next().unwrap().to_owned();
+    for part in parts {
+        let end = part.find([';', '"', '&', '\n', ' ']).unwrap_or(part.len());
+        written.push_str(mark);
+        written.push_str(&other(&part[..end]));
+        written.push_str(&part[end..]);
+    }
+    written
+}

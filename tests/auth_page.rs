@@ -1,0 +1,386 @@
+//! The login page, in a real browser and by its keyboard alone.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::print_stderr, reason = "a skip is said")]
+
+mod chromium;
+mod services;
+#[expect(dead_code, reason = "not every test uses all of it")]
+#[path = "auth/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use axum::{Router, extract::RawQuery, routing::get};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tollgate::{AuthService, Client, ClientTable, Passwords, Policy};
+
+use chromium::Chromium;
+use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge};
+
+/// The page served under this path, and a browser that has not opened it yet.
+struct Page {
+    world: World,
+    browser: Chromium,
+    origin: String,
+    base: &'static str,
+    /// The queries that came to the redirect URI.
+    back: mpsc::UnboundedReceiver<String>,
+}
+
+impl Page {
+    async fn under(base: &'static str, name: &str) -> Option<Self> {
+        let browser = Chromium::start(name).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let world = World::new().await;
+        let client = |id: &str| {
+            let client = Client::new(id, "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
+            client.name("Acme <b>Expenses</b>").unwrap().redirect_uri(&format!("{origin}/callback")).unwrap()
+        };
+        let clients = ClientTable::new([client("web"), client("mfa").policy(Policy::any(2).unwrap())]).unwrap();
+        let service = AuthService::new(&format!("{origin}{base}"), world.store.clone(), clients, world.users.clone())
+            .unwrap()
+            .insecure_loopback()
+            .unwrap()
+            .sms(world.outbox.clone())
+            .email(world.outbox.clone())
+            .passwords(Passwords::new().insecure_fast())
+            .clock(world.clock.clone());
+        let (tell, back) = mpsc::unbounded_channel();
+        let callback = async move |RawQuery(query): RawQuery| drop(tell.send(query.unwrap_or_default()));
+        let app = Router::new().route("/callback", get(callback));
+        let app = if base.is_empty() { app.fallback_service(service) } else { app.nest_service(base, service) };
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Some(Self { world, browser, origin, base, back })
+    }
+
+    /// What the application sends the browser to.
+    fn link(&self, client: &str) -> String {
+        let Self { origin, base, .. } = self;
+        let challenge = challenge();
+        format!(
+            "{origin}{base}/authorize?client_id={client}&redirect_uri={origin}/callback&response_type=code&scope=openid\
+             &code_challenge={challenge}&code_challenge_method=S256&state=a%20b%26c"
+        )
+    }
+
+    /// Begins a login as Ada, up to the choice of the first step.
+    async fn begin(&mut self, client: &str) {
+        let link = self.link(client);
+        self.browser.open(&link).await;
+        self.focus("identifier").await;
+        self.enter(ADA).await;
+        self.focus("password").await;
+    }
+
+    /// Waits until this has the focus: an element of this id, or a button of this value.
+    async fn focus(&mut self, name: &str) {
+        let script = format!("[document.activeElement.id, document.activeElement.value].includes('{name}') && idle()");
+        self.until(&script).await;
+    }
+
+    async fn until(&mut self, script: &str) {
+        let idle = "() => !document.body.hasAttribute('aria-busy')";
+        self.browser
+            .until(&format!("((idle, text) => {script})({idle}, (id) => document.getElementById(id).textContent)"))
+            .await;
+    }
+
+    /// Waits until the page says this.
+    async fn says(&mut self, words: &str) {
+        self.until(&format!("text('message') === {} && idle()", json!(words))).await;
+    }
+
+    async fn ask(&mut self, script: &str) -> Value {
+        self.browser.ask(script).await.unwrap()
+    }
+
+    async fn enter(&mut self, text: &str) {
+        self.browser.insert(text).await;
+        self.browser.press("Enter").await;
+    }
+
+    /// Time goes on, for the server and in the page.
+    async fn advance(&mut self, seconds: u64) {
+        self.world.advance(seconds);
+        self.ask(&format!("{{ const now = Date.now; Date.now = () => now() + {seconds} * 1000; }}")).await;
+    }
+
+    /// What came back to the application.
+    async fn back(&mut self) -> String {
+        let came = timeout(Duration::from_secs(60), self.back.recv()).await;
+        came.unwrap_or_else(|_| panic!("the browser never went back")).unwrap()
+    }
+
+    /// What the browser complained of. An answer that is no success is always told; this says which.
+    fn complaints(&mut self) -> Vec<String> {
+        let refused = "Failed to load resource: the server responded with a status of ";
+        let start = format!("{}{}/authentication/", self.origin, self.base);
+        let plain = |text: String| text.replace('"', "").replace(refused, "").replace(&start, "");
+        self.browser.complaints().into_iter().map(plain).collect()
+    }
+}
+
+#[tokio::test]
+async fn two_steps_by_the_keyboard_end_with_a_code() {
+    let Some(mut page) = Page::under("", "two-steps").await else { return };
+    page.begin("mfa").await;
+    assert_eq!(page.ask("document.title").await, "Log in to Acme <b>Expenses</b>");
+    assert_eq!(page.ask("document.querySelector('h1').textContent").await, "Log in to Acme <b>Expenses</b>");
+    assert_eq!(page.ask("document.getElementById('step').textContent").await, "Step 1 of 2");
+    page.browser.press("Enter").await;
+
+    page.focus("secret").await;
+    page.enter("not the password").await;
+    page.says("The name or the password is wrong.").await;
+    page.focus("secret").await;
+    assert_eq!(page.ask("document.getElementById('secret').value").await, "");
+    page.enter(ADA_PASSWORD).await;
+
+    page.until("text('step') === 'Step 2 of 2' && idle()").await;
+    let offered = "Array.from(document.querySelectorAll('#ways button'), (button) => button.value)";
+    assert_eq!(page.ask(offered).await, json!(["sms", "email"]));
+    page.focus("sms").await;
+    page.browser.press("Enter").await;
+    page.focus("to").await;
+    page.enter("+1 555 555-0100").await;
+    page.focus("otp").await;
+    let code = page.world.code(ADA_PHONE).await;
+
+    // a reload loses nothing, and what is kept for it is no secret
+    page.browser.reload().await;
+    page.until("text('client') !== ''").await;
+    page.focus("otp").await;
+    let kept = page.ask("JSON.stringify(sessionStorage)").await.to_string();
+    assert!(kept.contains(ADA) && !kept.contains(ADA_PASSWORD) && !kept.contains(&code), "{kept}");
+    let wrong = if code == "000000" { "000001" } else { "000000" };
+    page.enter(wrong).await;
+    page.says("The code is wrong or too old.").await;
+    page.enter(&format!("{} {}", &code[..3], &code[3..])).await;
+
+    let back = page.back().await;
+    assert!(back.starts_with("code=") && back.contains("&state=a%20b%26c&iss=http"), "{back}");
+    page.until("location.pathname === '/callback'").await;
+    assert_eq!(page.ask("sessionStorage.length").await, 0);
+    assert_eq!(page.complaints(), ["401 (Unauthorized) authenticate", "401 (Unauthorized) verify-otp"]);
+}
+
+#[tokio::test]
+async fn under_a_path_a_login_that_has_ended_is_begun_again() {
+    let Some(mut page) = Page::under("/id/v1", "path").await else { return };
+    page.begin("web").await;
+    assert_eq!(page.ask("document.getElementById('step').textContent").await, "");
+    page.browser.press("Enter").await;
+    page.focus("secret").await;
+    page.world.advance(31 * 60);
+    page.enter(ADA_PASSWORD).await;
+    page.says("This login has ended, for it took too long.").await;
+    page.browser.press("Enter").await;
+    page.focus("identifier").await;
+    assert_eq!(page.ask("document.activeElement.value").await, ADA);
+    page.browser.press("Enter").await;
+    page.focus("password").await;
+
+    // the same, found out by a reload
+    page.world.advance(31 * 60);
+    page.browser.reload().await;
+    page.says("This login has ended, for it took too long.").await;
+    page.browser.press("Enter").await;
+    page.focus("identifier").await;
+    page.browser.press("Enter").await;
+    page.focus("password").await;
+    page.browser.press("Enter").await;
+    page.focus("secret").await;
+    page.enter(ADA_PASSWORD).await;
+    assert!(page.back().await.starts_with("code="));
+    assert_eq!(page.complaints(), ["401 (Unauthorized) authenticate"]);
+}
+
+#[tokio::test]
+async fn who_has_to_wait_is_told_for_how_long_and_can_t_hammer() {
+    let Some(mut page) = Page::under("", "wait").await else { return };
+    page.begin("web").await;
+    page.browser.press("Enter").await;
+    page.focus("secret").await;
+    for _ in 0..5 {
+        page.enter("wrong").await;
+        page.says("The name or the password is wrong.").await;
+    }
+    page.enter("wrong").await;
+    page.says("That was tried too often. You can try again in 30 s.").await;
+    let button = "document.querySelector('#password button')";
+    let held = page.ask(&format!("{button}.textContent + {button}.disabled")).await;
+    let held = held.as_str().unwrap();
+    assert!(held.starts_with("Continue (in ") && held.ends_with(" s)true"), "{held}");
+    assert_eq!(page.complaints().len(), 6);
+    page.enter("nothing is sent now").await;
+    page.ask("document.getElementById('secret').value = ''").await;
+    assert_eq!(page.complaints(), [""; 0]);
+
+    page.advance(30).await;
+    page.until(&format!("{button}.textContent === 'Continue' && !{button}.disabled && text('message') === ''")).await;
+    page.enter(ADA_PASSWORD).await;
+    assert!(page.back().await.starts_with("code="));
+}
+
+#[tokio::test]
+async fn another_code_is_sent_when_it_is_time() {
+    let Some(mut page) = Page::under("", "resend").await else { return };
+    page.begin("web").await;
+    page.ask("document.querySelector('#ways button[value=email]').focus()").await;
+    page.browser.press("Enter").await;
+    // an address that was given as the identifier is not asked for twice
+    page.focus("to").await;
+    page.browser.press("Enter").await;
+    page.focus("otp").await;
+    let first = page.world.code(ADA).await;
+    assert_eq!(page.ask("document.getElementById('resend').disabled").await, true);
+    page.advance(30).await;
+    page.until("!document.getElementById('resend').disabled").await;
+    // from the field over "Continue"
+    page.browser.press("Tab").await;
+    page.browser.press("Tab").await;
+    page.focus("resend").await;
+    page.browser.press("Enter").await;
+    page.until("document.getElementById('resend').disabled && document.activeElement.id === 'otp' && idle()").await;
+    let sent = page.world.outbox.messages().len();
+    assert_eq!(sent, 2);
+    let second = page.world.code(ADA).await;
+    if first != second {
+        for tried in 1..=5 {
+            page.enter(&first).await;
+            match tried {
+                1 => page.says("The code is wrong or too old.").await,
+                _ => {
+                    let told = format!("You tried {tried} times; soon a new code is needed.");
+                    page.says(&format!("The code is wrong or too old. {told}")).await;
+                }
+            }
+        }
+        page.enter(&second).await;
+        page.says("That code can’t be used any more. Have a new one sent.").await;
+        page.advance(30).await;
+        page.until("!document.querySelector('#address button').disabled").await;
+        page.browser.press("Enter").await;
+        page.focus("otp").await;
+    }
+    let last = page.world.code(ADA).await;
+    page.enter(&last).await;
+    assert!(page.back().await.starts_with("code="));
+}
+
+#[tokio::test]
+async fn an_error_looks_like_the_rest_and_reflects_nothing() {
+    let Some(mut page) = Page::under("/id", "error").await else { return };
+    for path in ["authorize", "authentication/start"] {
+        let link = format!(
+            "{}/id/{path}?client_id=%3Cscript%3Ealert(1)%3C/script%3E&redirect_uri=https://reflected.example",
+            page.origin
+        );
+        page.browser.open(&link).await;
+        page.until("document.readyState === 'complete' && location.search.startsWith('?client_id=%3Cscript')").await;
+        let shown = page.ask("document.documentElement.outerHTML").await.to_string();
+        assert!(shown.contains("This login can’t go on") && shown.contains("invalid_client"), "{shown}");
+        assert!(!shown.contains("alert") && !shown.contains("reflected"), "{shown}");
+        assert_eq!(page.ask("getComputedStyle(document.querySelector('main')).borderTopWidth").await, "4px", "{path}");
+        page.browser.open("about:blank").await;
+    }
+}
+
+/// All that the endpoints may answer, one that they don't, and that there is no answer.
+const CODES: &str = "invalid_request unsupported_response_type invalid_scope unauthorized_client invalid_client \
+    unsupported_method invalid_grant unsupported_grant_type invalid_session session_expired invalid_credentials \
+    invalid_otp invalid_assertion login_required access_denied origin_not_allowed not_found no_pending_challenge \
+    method_not_allowed no_step_remaining steps_remaining session_failed content_too_large unsupported_media_type \
+    slow_down too_many_attempts rate_limit_exceeded temporarily_unavailable something_new unreachable";
+
+/// In the place of the server: all goes well, but at the endpoint that is named in the storage of the tab.
+const SERVER: &str = r#"
+window.calls = [];
+window.fetch = async (url, { method, body }) => {
+  const path = new URL(url).pathname.split("/").pop();
+  calls.push(path);
+  const [place, error] = (sessionStorage.failing ?? "").split(" ");
+  const fails = path === place || (path === "complete" && error === "no_step_remaining");
+  if (fails && (method === "POST" || path === "status")) {
+    if (error === "unreachable") throw new TypeError();
+    const retry_after = /slow|many|rate|unavailable/.test(error) ? 7 : undefined;
+    return new Response(JSON.stringify({ error, retry_after }), { status: 400 });
+  }
+  const counters = { session_id: "s", status: "pending", completed_steps: 0, remaining_steps: 1, next_step: 1 };
+  const isOpened = path === "authenticate" && JSON.parse(body).method !== "password";
+  return new Response(JSON.stringify({
+    ...counters,
+    ...(path === "verify-otp" && { completed_steps: 1, remaining_steps: 0, next_step: null }),
+    ...(isOpened && { challenge: { digits: 6, resend_in: 30 } }),
+    ...(path === "start" && { client_name: "Acme", available_methods: ["password", "sms", "passkey", "hologram"] }),
+  }));
+};
+window.settled = () => new Promise((done) => {
+  const look = () => document.body.hasAttribute("aria-busy") ? setTimeout(look) : done();
+  setTimeout(look);
+});
+window.go = async (place) => {
+  const send = async (form, field, text) => {
+    document.getElementById(field).value = text;
+    document.getElementById(form).requestSubmit();
+    await settled();
+  };
+  await settled();
+  await send("who", "identifier", "ada");
+  if (place === "start" || place === "status") return;
+  document.querySelector(`#ways [value=${place === "authenticate" ? "password" : "sms"}]`).click();
+  if (place === "authenticate") return send("password", "secret", "x");
+  await send("address", "to", "+15555550100");
+  await send("code", "otp", "000000");
+};
+window.seen = async () => {
+  await settled();
+  const buttons = Array.from(document.querySelectorAll("button")).filter((button) => button.offsetParent);
+  return {
+    words: document.getElementById("message").textContent,
+    open: buttons.filter((button) => !button.disabled).map((button) => button.textContent),
+    held: buttons.filter((button) => button.disabled).map((button) => button.textContent),
+    calls: calls.length,
+  };
+};
+"#;
+
+#[tokio::test]
+async fn every_error_leads_to_words_and_a_way_on() {
+    let Some(mut page) = Page::under("", "errors").await else { return };
+    page.browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": SERVER })).await;
+    for place in ["start", "authenticate", "verify-otp", "complete", "status"] {
+        for code in CODES.split_whitespace() {
+            // another query is another login
+            let link = page.link("web").replace("/authorize?", "/authentication/start?");
+            page.browser.open(&format!("{link}-{place}-{code}")).await;
+            page.until("text('client') !== '' && idle()").await;
+            page.ask(&format!("sessionStorage.failing = '{place} {code}'; go('{place}')")).await;
+            if place == "status" {
+                page.browser.reload().await;
+                page.until("text('client') !== '' && calls.includes('status') && idle()").await;
+            }
+            let seen = page.ask("seen()").await;
+            let words = seen["words"].as_str().unwrap();
+            let said = format!("{place} {code}: {seen}");
+            // where the server and the page differ about the steps, the page asks, and goes on
+            let goes_on = code == "steps_remaining" && ["authenticate", "verify-otp", "complete"].contains(&place);
+            assert!(goes_on || words.len() > 10 && !words.contains("undefined"), "{said}");
+            let retry = words.contains("in 7 s");
+            assert_eq!(
+                retry,
+                ["slow_down", "too_many_attempts", "rate_limit_exceeded", "temporarily_unavailable"].contains(&code),
+                "{said}"
+            );
+            let waits = seen["held"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains("(in "));
+            assert!(if retry { waits } else { !seen["open"].as_array().unwrap().is_empty() }, "{said}");
+            let ended = ["session_expired", "session_failed", "invalid_session", "login_required"].contains(&code);
+            assert!(!ended || seen["open"] == json!(["Start again"]), "{said}");
+            assert!(seen["calls"].as_u64().unwrap() <= 7, "{said}");
+            assert!(page.browser.complaints().is_empty(), "{said}");
+        }
+    }
+}

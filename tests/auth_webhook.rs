@@ -1,0 +1,99 @@
+//! A login whose code goes through an HTTP gateway that hangs, fails and recovers.
+
+#![cfg(feature = "webhook")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may fail"
+)]
+
+mod browser;
+mod served;
+
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use browser::Browser;
+use serde_json::{Value, json};
+use served::{ADAS_PHONE, WEB};
+use tokio::{sync::mpsc, time::timeout};
+use tollgate::delivery::Webhook;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Health {
+    Hangs,
+    Fails,
+    Works,
+}
+
+/// A gateway in this health; what is sent to it, it tells.
+#[derive(Clone)]
+struct Gateway {
+    health: Arc<Mutex<Health>>,
+    tell: mpsc::UnboundedSender<(Health, Value)>,
+}
+
+async fn take(State(gateway): State<Gateway>, Json(message): Json<Value>) -> StatusCode {
+    let health = *gateway.health.lock().unwrap();
+    gateway.tell.send((health, message)).unwrap();
+    match health {
+        Health::Hangs => pending().await,
+        Health::Fails => StatusCode::BAD_GATEWAY,
+        Health::Works => StatusCode::ACCEPTED,
+    }
+}
+
+#[tokio::test]
+async fn a_login_waits_for_no_gateway_and_ends_when_the_gateway_is_well_again() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let gateway = Gateway { health: Arc::new(Mutex::new(Health::Hangs)), tell };
+    let (listener, address) = served::listen().await;
+    let app = Router::new().route("/otp", post(take)).with_state(gateway.clone());
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+
+    let key = b"a key of thirty-two plain bytes.";
+    let webhook = Webhook::new(&format!("http://{address}/otp"), key).unwrap();
+    let webhook = webhook.timeout(Duration::from_millis(300)).unwrap();
+    let server = served::axum("", [], |auth| Router::new().fallback_service(auth.sms(webhook))).await;
+    let mut browser = Browser::new(&server.origin(), "");
+    let id = browser.start(&WEB, "ada").await;
+    let ask = json!({ "session_id": id, "method": "sms", "phone_number": ADAS_PHONE });
+
+    // nothing makes the gateway well before this is answered
+    let asked = timeout(PATIENCE, browser.call("authenticate", &WEB, ask)).await.expect("it waits for the gateway");
+    assert_eq!((asked.status, asked.json()["status"].as_str()), (200, Some("pending")), "{asked:?}");
+    let mut next = async |health| {
+        loop {
+            let (was, message) = timeout(PATIENCE, told.recv()).await.expect("the gateway is not asked").unwrap();
+            if was == health {
+                return message;
+            }
+        }
+    };
+    let first = next(Health::Hangs).await;
+    *gateway.health.lock().unwrap() = Health::Fails;
+    let second = next(Health::Fails).await;
+    // the login goes on meanwhile
+    let status = browser.open(&format!("/authentication/status?session_id={id}")).await;
+    assert_eq!((status.status, status.json()["status"].as_str()), (200, Some("pending")));
+    *gateway.health.lock().unwrap() = Health::Works;
+    let third = next(Health::Works).await;
+
+    // one message, tried three times
+    assert_eq!((&first, &second), (&second, &third));
+    assert_eq!(
+        (&third["channel"], &third["to"], &third["tenant"]),
+        (&json!("sms"), &json!(ADAS_PHONE), &json!("acme"))
+    );
+    let proved = browser.call("verify-otp", &WEB, json!({ "session_id": id, "otp": third["code"] })).await;
+    assert_eq!((proved.status, proved.json()["status"].as_str()), (200, Some("success")), "{proved:?}");
+    browser.finish(&WEB, &id).await;
+}

@@ -1,0 +1,167 @@
+//! A real browser, driven by its own protocol over a pipe: it is told what to open and what to type, and asked what it
+//! shows.
+
+use std::{fs, path::PathBuf, process::Stdio, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+
+use crate::services::{missing, program};
+
+/// A browser with one tab, which ends with this value.
+pub(crate) struct Chromium {
+    /// Killed when it is dropped.
+    _child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    profile: PathBuf,
+    /// What its tab is called by the protocol.
+    tab: Option<String>,
+    calls: u64,
+    complaints: Vec<String>,
+}
+
+impl Chromium {
+    /// Starts one with a profile of this name; `None`, said aloud, where there is no browser.
+    pub(crate) async fn start(name: &str) -> Option<Self> {
+        let Some(program) = program(&["chromium", "chromium-browser", "google-chrome"]) else {
+            missing("chromium is not on PATH");
+            return None;
+        };
+        let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{}", std::process::id()));
+        // it reads calls from descriptor 3 and answers on 4, which only a shell can give it
+        let mut child = Command::new("sh")
+            .args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#])
+            .arg(program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .args(["--remote-debugging-pipe", "about:blank"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let complaints = Vec::new();
+        let mut browser = Self { _child: child, input, output, profile, tab: None, calls: 0, complaints };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await;
+        let target = json!({ "targetId": target["targetId"], "flatten": true });
+        let tab = browser.call("Target.attachToTarget", target).await;
+        browser.tab = Some(tab["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Runtime", "Log", "Page"] {
+            browser.call(&format!("{domain}.enable"), json!({})).await;
+        }
+        Some(browser)
+    }
+
+    pub(crate) async fn open(&mut self, url: &str) {
+        let opened = self.call("Page.navigate", json!({ "url": url })).await;
+        assert!(opened["errorText"].is_null(), "{url}: {opened}");
+    }
+
+    pub(crate) async fn reload(&mut self) {
+        self.call("Page.reload", json!({})).await;
+    }
+
+    /// What a script in the page says; an error where the page left meanwhile.
+    pub(crate) async fn ask(&mut self, script: &str) -> Result<Value, Value> {
+        let asked = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
+        let answer = self.try_call("Runtime.evaluate", asked).await?;
+        match answer.get("exceptionDetails") {
+            Some(thrown) => Err(thrown.clone()),
+            None => Ok(answer["result"]["value"].clone()),
+        }
+    }
+
+    /// Waits until this script says something true of the page, on this page or on one that follows it.
+    pub(crate) async fn until(&mut self, script: &str) {
+        let script = format!(
+            "new Promise((done) => {{
+                const look = () => {{ try {{ if ({script}) done(true); }} catch {{}} }};
+                const all = {{ subtree: true, childList: true, attributes: true, characterData: true }};
+                new MutationObserver(look).observe(document, all);
+                addEventListener('load', look);
+                look();
+            }})"
+        );
+        let seen =
+            timeout(Duration::from_secs(60), async { while self.ask(&script).await != Ok(json!(true)) {} }).await;
+        if seen.is_err() {
+            panic!("it never came true: {script}");
+        }
+    }
+
+    /// Types into what has the focus.
+    pub(crate) async fn insert(&mut self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text })).await;
+    }
+
+    /// Presses a key that has a name, such as Enter or Tab.
+    pub(crate) async fn press(&mut self, key: &str) {
+        let (number, text) = match key {
+            "Enter" => (13, "\r"),
+            "Tab" => (9, ""),
+            _ => panic!("{key} is not known here"),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let typed = if kind == "keyDown" { text } else { "" };
+            let event =
+                json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": number, "text": typed });
+            self.call("Input.dispatchKeyEvent", event).await;
+        }
+    }
+
+    /// What stood in its console since this was asked last: what was logged, thrown, refused by a policy or not found.
+    pub(crate) fn complaints(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.complaints)
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.try_call(method, parameters).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    async fn try_call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
+        self.calls += 1;
+        let mut call = json!({ "id": self.calls, "method": method, "params": parameters });
+        if let Some(tab) = &self.tab {
+            call["sessionId"] = json!(tab);
+        }
+        self.input.write_all(format!("{call}\0").as_bytes()).await.unwrap();
+        loop {
+            let message = self.message().await;
+            if message["id"] == self.calls {
+                return message.get("error").map_or_else(|| Ok(message["result"].clone()), |error| Err(error.clone()));
+            }
+            let told = &message["params"];
+            match message["method"].as_str() {
+                Some("Log.entryAdded") => {
+                    self.complaints.push(format!("{} {}", told["entry"]["text"], told["entry"]["url"]))
+                }
+                Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown") => self.complaints.push(told.to_string()),
+                _ => {}
+            }
+        }
+    }
+
+    async fn message(&mut self) -> Value {
+        let mut message = Vec::new();
+        let read = timeout(Duration::from_secs(90), self.output.read_until(0, &mut message)).await;
+        assert!(matches!(read, Ok(Ok(1..))), "the browser says nothing more: {read:?}");
+        serde_json::from_slice(message.trim_ascii_end().strip_suffix(b"\0").unwrap()).unwrap()
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        let _ = self._child.start_kill();
+        // its own children end after it, and may still write there
+        let _ = fs::remove_dir_all(&self.profile);
+    }
+}

@@ -1,0 +1,79 @@
+//! A login service on a port of its own.
+
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tollgate::{
+    AuthService, Client, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Quota, Quotas, StoredUsers,
+    Tenant, UserId,
+    store::{AnyStore, Memory},
+    user::{Contact, EmailAddress, PhoneNumber},
+};
+
+use crate::browser::Registered;
+
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
+/// The phone of the user `ada`, whose mailbox is `ada@example.com`, as that of each is named after them.
+pub(crate) const ADAS_PHONE: &str = "+15555550100";
+pub(crate) const WEB: Registered<'_> = Registered { id: "web", redirect_uri: "http://127.0.0.1:51004/callback" };
+
+/// A server that ends with this value.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Running {
+    pub(crate) fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+/// The service of this issuer: `ada` and others of these names may log in through `web`.
+pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = String>) -> AuthService {
+    let (acme, store) = (Tenant::parse("acme").unwrap(), AnyStore::from(Memory::new()));
+    let (people, passwords) = (StoredUsers::new(store.clone()), Passwords::new().insecure_fast());
+    let hash = passwords.hash(Password::new(PASSWORD)).await.unwrap();
+    for (number, name) in ["ada".to_owned()].into_iter().chain(others).enumerate() {
+        let (id, mailbox) = (UserId::parse(&format!("u-{name}")).unwrap(), format!("{name}@example.com"));
+        let user = NewUser::new(id, Identifier::parse(&name).unwrap())
+            .password(hash.clone())
+            .contact(Contact::Email(EmailAddress::parse(mailbox).unwrap()))
+            .contact(Contact::Phone(PhoneNumber::parse(format!("+1555555{:04}", 100 + number)).unwrap()));
+        people.create(&acme, user).await.unwrap();
+    }
+    let web = Client::new("web", acme).unwrap().redirect_uri("http://127.0.0.1/callback").unwrap();
+    let clients = ClientTable::new([web.scopes("openid").unwrap()]).unwrap();
+    AuthService::new(issuer, store, clients, people)
+        .unwrap()
+        .passwords(passwords)
+        .limiter(Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())))
+        .insecure_loopback()
+        .unwrap()
+}
+
+pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// The service at this path, mounted so in axum.
+pub(crate) async fn axum(
+    base: &str,
+    others: impl IntoIterator<Item = String>,
+    mount: impl FnOnce(AuthService) -> Router,
+) -> Running {
+    let (listener, address) = listen().await;
+    let app = mount(service(&format!("http://{address}{base}"), others).await);
+    Running { address, task: tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }) }
+}
