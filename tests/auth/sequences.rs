@@ -10,7 +10,7 @@ use tollgate::{UserId, policy::FactorClass};
 
 use crate::world::{
     ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, NOBODY, World, parameters,
-    query, with,
+    query_of, with,
 };
 
 const SESSION: &str = "__Host-session";
@@ -207,7 +207,7 @@ impl Play {
     /// The call that leads on.
     fn next_of(&self, browser: usize, pick: usize) -> Action {
         let newest = self.logins.iter().rposition(|login| login.home == browser);
-        let fresh = Action::Start { browser, mfa: pick % 2 == 0, name: pick % NAMES.len(), tab: pick % 3 / 2 };
+        let fresh = Action::Start { browser, mfa: pick.is_multiple_of(2), name: pick % NAMES.len(), tab: pick % 3 / 2 };
         let Some(place) = newest.filter(|place| !self.logins[*place].is_over(self.now) && pick != 11) else {
             return fresh;
         };
@@ -424,15 +424,9 @@ impl Play {
                 && login.completed_at.is_some()
                 && !login.is_over(self.now)
         });
-        let pairs = query(client(mfa)).replace(&crate::world::challenge(), &challenge(tab));
-        let pairs: Vec<_> = pairs
-            .split('&')
-            .filter(|pair| !pair.starts_with("code_challenge="))
-            .map(str::to_owned)
-            .chain([format!("code_challenge={}", challenge(tab))])
-            .collect();
+        let asked = query_of(&with(parameters(client(mfa)), &[("code_challenge", &challenge(tab))]));
         let replaced = self.browsers[browser].cookies.get(SESSION).cloned();
-        let answer = self.browsers[browser].get(&format!("/authorize?{}", pairs.join("&"))).await;
+        let answer = self.browsers[browser].get(&format!("/authorize?{asked}")).await;
         prop_assert_eq!(answer.status.as_u16(), 302, "{:?}", answer);
         let code = answer.redirected("code");
         let Some(meant) = meant else {
