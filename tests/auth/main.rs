@@ -25,5 +25,4 @@ mod steered;
 mod tabs;
 mod unchecked;
 mod whole;
-#[expect(dead_code, reason = "not every test uses all of it")]
 mod world;
