@@ -70,6 +70,7 @@ async fn auth(origin: &str) -> Result<AuthService, Box<dyn Error>> {
         .without_passwords()
         // of the 600 requests a minute of a tenant, one address may spend 60 here
         .per_address(Quota::per_minute(60)?)
+        .messages_per_address(Quota::per_minute(10)?)
         // plain http, on loopback: leave it out where there is TLS
         .insecure_loopback()?
         .check()?)

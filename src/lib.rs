@@ -6,6 +6,8 @@ mod error;
 mod clock;
 mod trace;
 mod encoding;
+#[cfg(feature = "login")]
+mod text;
 mod scan;
 mod secret;
 mod handle;

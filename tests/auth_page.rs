@@ -4,6 +4,8 @@
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
 mod chromium;
+#[path = "auth/openapi.rs"]
+mod openapi;
 mod services;
 #[expect(dead_code, reason = "not every test uses all of it")]
 #[path = "auth/world.rs"]

@@ -1,13 +1,7 @@
 //! A login whose code goes through an HTTP gateway that hangs, fails and recovers.
 
 #![cfg(feature = "webhook")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test may fail"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod browser;
 mod served;

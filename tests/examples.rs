@@ -1,6 +1,6 @@
 //! The examples, run as a user runs them. Cargo builds them before it runs the tests.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod browser;
 mod wire;
@@ -271,8 +271,9 @@ async fn the_server_logs_a_person_in_from_its_page_to_the_account_and_out() {
         let shown = browser.open(&callback).await;
         let code = back.redirected("code").unwrap();
         assert!(shown.status == 200 && shown.text.contains(&code), "{shown:?}");
-        // a login that another browser began is not taken
+        // a login that another browser began is not taken, nor is one a second time
         assert_eq!(server.browser().open(&callback).await.status, 400);
+        assert_eq!(browser.open(&callback).await.status, 400);
 
         let account = browser.open("/account").await;
         assert!(account.text.contains("as <strong>ada</strong> of acme, by pwd"), "{}", account.text);

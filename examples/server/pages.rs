@@ -23,7 +23,10 @@ use crate::{
     outbox::Outbox,
 };
 
-const COOKIE: &str = "demo_login";
+/// The cookie of a login: one for each, so that two tabs don't collide.
+fn cookie_name(state: &str) -> String {
+    format!("demo_login_{}", state.get(..8).unwrap_or_default())
+}
 
 pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
     let home = page_of_logins(origin);
@@ -56,9 +59,9 @@ or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com,
 /// Sends the browser to log in.
 async fn login(State(origin): State<String>, Path(client): Path<String>) -> Response {
     let (verifier, state) = (CodeVerifier::generate(), Secret::generate());
-    let kept = format!("{}.{}", state.expose(), verifier.expose());
+    let (name, kept) = (cookie_name(state.expose()), format!("{}.{}", state.expose(), verifier.expose()));
     // no `Secure`: the demo has no TLS
-    let Ok(cookie) = SetCookie::new(COOKIE, &kept).and_then(SetCookie::insecure_plain_http) else {
+    let Ok(cookie) = SetCookie::new(&name, &kept).and_then(SetCookie::insecure_plain_http) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let callback = if client == "demo-native" { NATIVE_CALLBACK } else { CALLBACK };
@@ -80,8 +83,9 @@ async fn login(State(origin): State<String>, Path(client): Path<String>) -> Resp
 /// What a login ends with.
 async fn callback(headers: HeaderMap, Query(answer): Query<BTreeMap<String, String>>) -> Response {
     let of = |name: &str| answer.get(name).map_or("", String::as_str);
-    let kept = cookie::read(&headers, COOKIE).find_map(|kept| kept.split_once('.'));
-    let Some((_, verifier)) = kept.filter(|(state, _)| *state == of("state")) else {
+    let name = cookie_name(of("state"));
+    let mut kept = cookie::read(&headers, &name).filter_map(|kept| kept.split_once('.'));
+    let Some((_, verifier)) = kept.find(|(state, _)| *state == of("state")) else {
         let body = "<h1>Not from here</h1>\n<p>This login was not begun in this browser: its state is another.";
         return (StatusCode::BAD_REQUEST, page(body)).into_response();
     };
@@ -96,5 +100,10 @@ async fn callback(headers: HeaderMap, Query(answer): Query<BTreeMap<String, Stri
         ),
         None => format!("<h1>Not logged in</h1>\n<p>{}: {}", escape(of("error")), escape(of("error_description"))),
     };
-    page(&format!("{body}\n<p><a href=\"/demo/\">Back to the demo</a>"))
+    let mut response = page(&format!("{body}\n<p><a href=\"/demo/\">Back to the demo</a>"));
+    // a state is good for one answer
+    if let Ok(removal) = SetCookie::removal(&name).and_then(SetCookie::insecure_plain_http) {
+        removal.append_to(response.headers_mut());
+    }
+    response
 }

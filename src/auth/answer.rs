@@ -30,6 +30,8 @@ impl From<View> for Counters {
     }
 }
 
+impl Counters {}
+
 /// A JSON document.
 pub(super) fn json(status: StatusCode, document: &impl Serialize) -> Response<Body> {
     // never the default: what is written here has only text, numbers and lists in it

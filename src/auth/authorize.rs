@@ -6,146 +6,58 @@ use super::{
     answer,
     cookies::Carried,
     grant::Grant,
-    page,
+    page, password,
     problem::{Code, Problem},
-    request::{self, Addressed, Wrong},
+    query::{self, Asked, Wishes},
+    request::Wrong,
     visit::Visit,
 };
 use crate::{
     accept,
     body::Body,
     event::EventKind,
-    form::Form,
-    login::{Binding, Call, ClientParameters, Login},
+    login::{Binding, Call, Login},
     policy::Plan,
     secret::Secret,
-    store::{StoreError, StoreErrorKind},
+    store::StoreError,
+    user::Account,
 };
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
-/// The longest `state` that is sent back.
-const LONGEST_STATE: usize = 4096;
-
-/// What stands in the query of `/authorize`, and in that of the page.
-pub(super) struct Query<'a> {
-    /// As it came: it is passed on untouched.
-    pub(super) raw: &'a str,
-    form: Form<'a>,
-}
-
-/// A query that can be answered at its redirect URI.
-pub(super) struct Asked<'a> {
-    pub(super) query: Query<'a>,
-    pub(super) to: Addressed,
-    pub(super) parameters: ClientParameters,
-}
-
-impl<'a> Query<'a> {
-    pub(super) fn of(visit: &Visit<'a>) -> Result<Self, Problem> {
-        let raw = visit.parts.uri.query().unwrap_or_default();
-        let form = Form::parse(raw.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
-        Ok(Self { raw, form })
-    }
-
-    pub(super) fn value(&self, name: &str) -> Option<&str> {
-        self.form.value(name)
-    }
-
-    fn parameters(&self) -> ClientParameters {
-        let own = |name| self.value(name).map(str::to_owned);
-        ClientParameters {
-            client_id: own("client_id"),
-            redirect_uri: own("redirect_uri"),
-            response_type: own("response_type"),
-            scope: own("scope"),
-            code_challenge: own("code_challenge"),
-            code_challenge_method: own("code_challenge_method"),
-        }
-    }
-
-    pub(super) fn is_twice(&self, name: &str) -> bool {
-        self.form.values(name).nth(1).is_some()
-    }
-}
-
-/// Reads the query and charges the request. An error here is shown, for there is nowhere to send it.
-pub(super) async fn asked<'a>(visit: &mut Visit<'a>) -> Result<Asked<'a>, Problem> {
-    let query = match Query::of(visit) {
-        Ok(query) => query,
-        Err(problem) => {
-            visit.charge(None)?;
-            return Err(problem);
-        }
-    };
-    let parameters = query.parameters();
-    let client_id = parameters.client_id.as_deref().filter(|_| !query.is_twice("client_id"));
-    let client = visit.charged_client(client_id).await?;
-    for (name, detail) in [("client_id", "client_id is given twice"), ("redirect_uri", "redirect_uri is given twice")] {
-        if query.is_twice(name) {
-            return Err(Problem::invalid(detail));
-        }
-    }
-    let to = request::address(&parameters, client).map_err(|wrong| Problem::new(wrong.code, wrong.detail))?;
-    Ok(Asked { query, to, parameters })
-}
-
-impl Asked<'_> {
-    /// What the login is to be for; what is wrong with it is told at the redirect URI.
-    pub(super) fn binding(&self) -> Result<Binding, Wrong> {
-        if self.query.form.has_duplicates() {
-            return Err(Wrong { code: Code::InvalidRequest, detail: "a parameter is given twice" });
-        }
-        if self.state().is_some_and(|state| state.len() > LONGEST_STATE) {
-            return Err(Wrong { code: Code::InvalidRequest, detail: "state is longer than 4096 bytes" });
-        }
-        request::bind(&self.parameters, &self.to)
-    }
-
-    fn state(&self) -> Option<&str> {
-        self.query.value("state").filter(|_| !self.query.is_twice("state"))
-    }
-
-    /// Sends the browser back to the client with these parameters, its own `state`, and our name.
-    fn back(&self, visit: &Visit<'_>, parameters: &[(&str, &str)]) -> Result<Response<Body>, Problem> {
-        let state = self.state().filter(|state| state.len() <= LONGEST_STATE).map(|state| ("state", state));
-        let issuer = ("iss", visit.inner.config.issuer.as_str());
-        let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
-        let location = self.to.redirect.answer(&all);
-        answer::redirect(&location).ok_or_else(|| Problem::invalid("the answer is too long to be sent"))
-    }
-
-    pub(super) fn error(&self, visit: &Visit<'_>, wrong: Wrong) -> Result<Response<Body>, Problem> {
-        self.back(visit, &[("error", wrong.code.as_str()), ("error_description", wrong.detail)])
-    }
-}
+/// By one of these a browser says that it only fetches ahead; by the last two in the old days.
+const AHEAD: [HeaderName; 3] =
+    [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
 pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match asked(visit).await {
+    let asked = match query::asked(visit).await {
         Ok(asked) => asked,
         Err(problem) => return page::shown(visit, problem),
     };
-    let binding = match asked.binding() {
-        Ok(binding) => binding,
+    let (binding, wishes) = match asked.binding().and_then(|binding| Ok((binding, asked.wishes()?))) {
+        Ok(checked) => checked,
         Err(wrong) => return asked.error(visit, wrong),
     };
-    if visit.parts.headers.contains_key(SEC_PURPOSE) {
+    if AHEAD.iter().any(|name| visit.parts.headers.contains_key(name)) {
         // a browser that guesses drops an answer that failed, and asks again when it is sure
         return Err(Problem::new(Code::TemporarilyUnavailable, "this is not for fetching ahead"));
     }
     let cookies = visit.inner.config.cookies;
     let carried = cookies.carried(&visit.parts.headers);
     let outcome = match visit.parts.method {
-        Method::GET => hand_out(visit, &asked, &binding, &carried).await,
+        Method::GET => hand_out(visit, &asked, (&binding, wishes), &carried).await,
         _ => Ok(None),
     };
     match outcome {
         Ok(Some(response)) => Ok(response),
+        Ok(None) if wishes.silent => {
+            let wrong = Wrong { code: Code::LoginRequired, detail: "the user has to log in first" };
+            asked.error(visit, wrong)
+        }
         Ok(None) if !carried.is_empty() || is_navigation(visit) => to_login(visit, &asked),
         Ok(None) => Err(Problem::new(Code::LoginRequired, "the user has to log in first")),
         Err(error) => {
-            let problem = Problem::from(error);
-            asked.error(visit, Wrong { code: problem.code, detail: problem.detail })
+            let Problem { code, detail, .. } = Problem::from(error);
+            asked.error(visit, Wrong { code, detail })
         }
     }
 }
@@ -154,28 +66,35 @@ pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, P
 async fn hand_out(
     visit: &Visit<'_>,
     asked: &Asked<'_>,
-    binding: &Binding,
+    wanted: (&Binding, Wishes),
     carried: &[Carried<'_>],
 ) -> Result<Option<Response<Body>>, StoreError> {
-    let Some((cookie, login)) = newest_completed(visit, asked, binding, carried).await? else { return Ok(None) };
-    let demanded = demanded(visit, asked, &login);
-    let Some(grant) = Grant::of(&login, demanded.as_ref().and_then(Plan::acr)) else { return Ok(None) };
+    let Some((cookie, login, plan)) = newest_completed(visit, asked, wanted, carried).await? else { return Ok(None) };
     let running = visit.inner.running();
     let keyed = visit.inner.keyed().await?;
-    // the account may have been closed since its steps were proved
+    // the account may have been closed since its steps were proved, or its password changed because somebody had it
     let account = visit.inner.config.users.find(&login.tenant, &login.identifier).await?;
-    if !account.is_some_and(|account| !account.is_disabled() && *account.id() == grant.user) {
+    let unchanged = |account: &Account| {
+        let mark = account.password_hash().map(|hash| *password::mark(hash, keyed).as_bytes());
+        Some(account.id()) == login.user.as_ref() && (login.mark.is_none() || login.mark == mark)
+    };
+    if !account.is_some_and(|account| !account.is_disabled() && unchanged(&account)) {
+        visit.inner.journal().tally_login(EventKind::LoginFailed, &login, None, keyed);
         let wrong = Wrong { code: Code::AccessDenied, detail: "the account may not log in" };
         return Ok(asked.error(visit, wrong).ok());
     }
+    // whatever can fail without the store does so before the login is spent
     let code = Secret::generate();
+    let grant = Grant::of(&login, plan.acr().or(login.plan.acr()));
+    let session = grant.as_ref().and_then(|grant| grant.session().ok());
+    let answer = asked.back(visit, &[("code", code.expose())]);
+    let (Some(grant), Some(session), Ok(mut response)) = (grant, session, answer) else { return Ok(None) };
     // first the login is spent, then the code exists: what fails in between costs a login and never gives two codes
     let spent = running.logins.step(&cookie.digest, &Call::Consume(&code.digest())).await?;
     if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(None);
     }
     running.codes.issue(&code.digest(), &grant).await?;
-    let session = grant.session().map_err(|_| StoreError::from(StoreErrorKind::Corrupt))?;
     let (session_cookie, _) = running.sessions.create(session).await?;
     // the cookie takes the place of the one before, and so nobody could end that session any more
     if let Err(error) = running.sessions.end_presented(&visit.parts.headers).await {
@@ -184,7 +103,6 @@ async fn hand_out(
     let journal = visit.inner.journal();
     journal.record(EventKind::LoginSucceeded, &login, None, keyed);
     journal.record(EventKind::CodeIssued, &login, None, keyed);
-    let Ok(mut response) = asked.back(visit, &[("code", code.expose())]) else { return Ok(None) };
     session_cookie.append_to(response.headers_mut());
     if let Some(removal) = visit.inner.config.cookies.removal(cookie.name) {
         removal.append_to(response.headers_mut());
@@ -192,32 +110,29 @@ async fn hand_out(
     Ok(Some(response))
 }
 
+/// The newest login of this browser that answers this request, and the plan of the request, which it meets.
 async fn newest_completed<'c>(
     visit: &Visit<'_>,
     asked: &Asked<'_>,
-    binding: &Binding,
+    (binding, wishes): (&Binding, Wishes),
     carried: &'c [Carried<'c>],
-) -> Result<Option<(&'c Carried<'c>, Login)>, StoreError> {
+) -> Result<Option<(&'c Carried<'c>, Login, Plan)>, StoreError> {
     let logins = &visit.inner.running().logins;
+    let Some(plan) = asked.plan(visit) else { return Ok(None) };
     let mut newest: Option<(&Carried<'_>, Login)> = None;
     for cookie in carried {
         let Some(login) = logins.find(&cookie.digest).await? else { continue };
         let answers = login.is_completed(logins.now())
             && login.binding == *binding
+            && login.tenant == *asked.to.client.tenant()
             && cookie.name == visit.inner.config.cookies.name_of(&login.id)
-            && demanded(visit, asked, &login).is_some_and(|plan| plan.is_met_by(login.proved()));
+            && wishes.max_age.is_none_or(|age| login.was_proved_within(age, logins.now()))
+            && plan.is_met_by(login.proved());
         if answers && newest.as_ref().is_none_or(|(_, other)| other.began < login.began) {
             newest = Some((cookie, login));
         }
     }
-    Ok(newest)
-}
-
-/// What this request demands, which may be more than what the login began with.
-fn demanded(visit: &Visit<'_>, asked: &Asked<'_>, login: &Login) -> Option<Plan> {
-    let acr_values = asked.query.value("acr_values");
-    let policies = &visit.inner.config.policies;
-    policies.plan(&login.tenant, asked.to.client.demands(), acr_values, visit.inner.enabled()).ok()
+    Ok(newest.map(|(cookie, login)| (cookie, login, plan)))
 }
 
 /// To the login page, with the query as it came.

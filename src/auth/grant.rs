@@ -22,11 +22,11 @@ const CODE_LIVES: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Grant {
     pub(super) binding: Binding,
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(super) tenant: Tenant,
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(super) user: UserId,
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(super) login: crate::login::LoginId,
     /// In Unix seconds.
     pub(super) auth_time: u64,

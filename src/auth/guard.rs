@@ -16,13 +16,36 @@ use crate::{
         table::{Change, Table},
     },
     tenant::Tenant,
+    user::{Account, Contact, Identifier},
 };
+
+/// What callers submit, as it is counted.
+pub(super) mod submitted {
+    use super::{Contact, Digest, Identifier, Keyed, Tenant};
+
+    pub(in crate::auth) fn name(tenant: &Tenant, name: &Identifier, keyed: &Keyed) -> Digest {
+        keyed.hash("submitted name", [tenant.as_str().as_bytes(), name.as_str().as_bytes()])
+    }
+
+    pub(in crate::auth) fn address(tenant: &Tenant, address: &Contact, keyed: &Keyed) -> Digest {
+        keyed.hash("address", [tenant.as_str().as_bytes(), address.as_str().as_bytes()])
+    }
+
+    /// A name and an address together: who knows only the address can lock nobody out of it.
+    pub(in crate::auth) fn pair(name: &Identifier, address: &Digest, keyed: &Keyed) -> Digest {
+        keyed.hash("submitted pair", [name.as_str().as_bytes(), address.as_bytes()])
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     throttles: Table<Throttle>,
     sends: Table<Sends>,
 }
+
+/// How long a row is kept that is written only so that nobody's costs as much as somebody's: strangers can make as many
+/// of them as they like.
+const FOR_SHOW: Duration = Duration::from_secs(60);
 
 /// Where the tries of one login step are counted.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +84,7 @@ impl Guard {
             .update(Some(tried.tenant), tried.silent(keyed).as_bytes(), |row, now| {
                 // at the ceiling too it is a write: one that is left out could be timed
                 let (next, kept_until, is_below) = row.copied().unwrap_or_default().counted_silently(now);
+                let kept_until = if tried.account.is_some() { kept_until } else { now + FOR_SHOW };
                 Change::Put(next, kept_until, is_below)
             })
             .await
@@ -89,14 +113,35 @@ impl Guard {
         }
     }
 
+    /// Forgets the failures of a person: those of this name, of the contacts of the account, and of the account itself.
+    pub(super) async fn unlock(
+        &self,
+        tenant: &Tenant,
+        identifier: &Identifier,
+        account: Option<&Account>,
+        keyed: &Keyed,
+    ) -> Result<(), StoreError> {
+        let name = submitted::name(tenant, identifier, keyed);
+        let contacts = account.iter().flat_map(|account| account.contacts());
+        let addresses = contacts
+            .map(|(contact, _)| submitted::pair(identifier, &submitted::address(tenant, contact, keyed), keyed));
+        let account = account.map(Account::id);
+        for submitted in addresses.chain([name]) {
+            for method in Method::ALL.iter().copied() {
+                let tried = Tried { tenant, method, submitted: &submitted, account };
+                self.throttles.remove(Some(tenant), tried.visible(keyed).as_bytes()).await?;
+                self.throttles.remove(Some(tenant), tried.silent(keyed).as_bytes()).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Counts a message that was asked for by this identifier to this address; or says why not, which the caller sees.
     pub(super) async fn count_request(
         &self,
         tried: Tried<'_>,
-        identifier: &[u8],
-        keyed: &Keyed,
+        pair: &Digest,
     ) -> Result<Result<(), TooSoon>, StoreError> {
-        let pair = keyed.hash("requested", [identifier, tried.submitted.as_bytes()]);
         let allowance = Allowance::of(tried.method);
         self.sends
             .update(Some(tried.tenant), pair.as_bytes(), |row, now| {
@@ -122,7 +167,9 @@ impl Guard {
                 let more = sends.one_more(tried.method, allowance, now);
                 let is_below = more.is_ok();
                 // at the ceiling too it is a write: one that is left out could be timed
-                Change::Put(more.unwrap_or(sends), Sends::forgotten_at(allowance, now), is_below)
+                let kept_until =
+                    if tried.account.is_some() { Sends::forgotten_at(allowance, now) } else { now + FOR_SHOW };
+                Change::Put(more.unwrap_or(sends), kept_until, is_below)
             })
             .await
     }

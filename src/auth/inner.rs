@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Once, OnceLock},
 };
 
 use http::HeaderValue;
@@ -68,16 +68,20 @@ pub(super) struct Running {
     /// How often an address may be wrong.
     pub(super) failures: Limiter,
     /// How many messages it may ask for.
-    pub(super) messages: Option<Limiter>,
+    pub(super) messages: Limiter,
     /// How often one may begin as the same identifier.
     pub(super) starts: Limiter,
     pub(super) queue: Queue,
     journal: Journal,
     keyed: OnceCell<Keyed>,
+    no_address: Once,
 }
 
-/// A number that was checked here and not by a caller.
+/// How often an address may be wrong in a minute: many people can share one.
 const FAILURES_OF_AN_ADDRESS: u32 = 60;
+/// How many codes one address can ask for in a minute: as many as there can be logins of it within the usual budget.
+const MESSAGES_OF_AN_ADDRESS: u32 = 120;
+/// How many logins can begin in a minute for one name: bounds what is stored, not people.
 const STARTS_OF_AN_IDENTIFIER: u32 = 600;
 /// The promise of the interface, where nothing else was set.
 const REQUESTS_OF_A_TENANT: u32 = 600;
@@ -89,14 +93,6 @@ impl Inner {
 
     pub(super) fn running(&self) -> &Running {
         self.running.get_or_init(|| Running::of(&self.config))
-    }
-
-    /// A path without that of the issuer, which a router may or may not have taken off.
-    pub(super) fn below_base<'p>(&self, path: &'p str) -> &'p str {
-        match path.strip_prefix(self.config.issuer.path()) {
-            Some(below) if below.starts_with('/') => below,
-            _ => path,
-        }
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -123,6 +119,13 @@ impl Inner {
 }
 
 impl Running {
+    /// Says it once, for it is so for every request or for none.
+    pub(super) fn warn_of_no_address(&self) {
+        self.no_address.call_once(|| {
+            crate::trace::warning!("requests come without the address of their client, so no address has limits");
+        });
+    }
+
     fn of(config: &Config) -> Self {
         let (store, clock) = (config.store.clone(), Arc::clone(&config.clock));
         let limiter =
@@ -147,12 +150,15 @@ impl Running {
             sessions,
             gate: RateLimitGate::new(nobody, limiter),
             share: config.share.map(|quota| RateLimitGate::new(nobody, with_log(limiter_of(quota, config), config))),
-            messages: config.messages.map(|quota| limiter_of(quota, config)),
+            messages: config
+                .messages
+                .map_or_else(|| strangers(MESSAGES_OF_AN_ADDRESS, config), |quota| limiter_of(quota, config)),
             failures: strangers(FAILURES_OF_AN_ADDRESS, config),
             starts: strangers(STARTS_OF_AN_IDENTIFIER, config),
             queue,
             journal,
             keyed: OnceCell::new(),
+            no_address: Once::new(),
         }
     }
 }

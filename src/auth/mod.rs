@@ -163,7 +163,8 @@
 //!
 //! Every request spends of the budget of its tenant: with [`limiter`](AuthService::limiter) one with your APIs, else 600 in
 //! any minute for this service alone. A client's id is public, so a stranger can spend that budget; give
-//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address.
+//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address. Where
+//! messages cost money, set [`messages_per_address`](AuthService::messages_per_address), too.
 //!
 //! # Steps
 //!
@@ -236,6 +237,7 @@
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its own.
 
 mod answer;
+mod attempt;
 mod authorize;
 mod complete;
 mod cookies;
@@ -253,6 +255,7 @@ mod otp;
 mod page;
 mod password;
 mod problem;
+mod query;
 mod request;
 mod route;
 mod service;

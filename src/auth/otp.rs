@@ -1,12 +1,15 @@
 //! One-time codes: the methods `sms`, `email` and `whatsapp`.
 
+use std::time::Duration;
+
 use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{
     answer::{self, Counters},
+    attempt::Attempt,
     fields::Fields,
-    guard::Tried,
+    guard::{Tried, submitted},
     problem::{Code, Problem},
     step::Entered,
     visit::Visit,
@@ -16,10 +19,11 @@ use crate::{
     clock::ceil_seconds,
     delivery::{Channel, Message},
     event::EventKind,
-    limit::Decision,
-    login::{CODE_LIVES, COOL_DOWN, Call, DIGITS, OneTimeCode, OpenCode, TooSoon},
+    limit::{Decision, Spend},
+    login::{CODE_LIVES, COOL_DOWN, Call, Challenge, DIGITS, Denied, OneTimeCode, OpenCode, TooSoon},
     policy::Method,
     secret::Digest,
+    session::UserId,
     user::{Contact, EmailAddress, PhoneNumber},
 };
 
@@ -27,11 +31,11 @@ use crate::{
 struct Opened {
     #[serde(flatten)]
     login: Counters,
-    challenge: Challenge,
+    challenge: Shown,
 }
 
 #[derive(Serialize)]
-struct Challenge {
+struct Shown {
     r#type: &'static str,
     channel: &'static str,
     digits: usize,
@@ -48,22 +52,18 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
     let keyed = visit.inner.keyed().await?;
     let running = visit.inner.running();
     let (login, now) = (&entered.login, running.logins.now());
-    let to = match &contact {
-        Contact::Email(address) => address.as_str(),
-        Contact::Phone(number) => number.as_str(),
-    };
-    let address = keyed.hash("address", [login.tenant.as_str().as_bytes(), to.as_bytes()]);
+    let address = submitted::address(&login.tenant, &contact, keyed);
     let code = OneTimeCode::generate();
-    entered
-        .foresee(visit, &Call::Open(&OpenCode::new(method, &address, None, &login.id, code.expose(), keyed, now)))?;
+    entered.foresee(visit, &Call::MayOpen(method))?;
 
     let tried = Tried { tenant: &login.tenant, method, submitted: &address, account: None };
-    if let Some(Decision::Refused(refusal)) = running.messages.as_ref().map(|limit| limit.check(&visit.address(), 1)) {
-        let wait = refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default();
-        return Err(refused(TooSoon::Spent(wait)).of(login.view(now)));
-    }
-    let asked = running.guard.count_request(tried, login.identifier.as_str().as_bytes(), keyed).await?;
+    let spend = spend(visit).map_err(|wait| refused(TooSoon::Spent(wait)).of(login.view(now)))?;
+    let pair = submitted::pair(&login.identifier, &address, keyed);
+    let asked = running.guard.count_request(tried, &pair).await?;
     if let Err(too_soon) = asked {
+        if let Some(spend) = spend {
+            running.messages.refund(spend);
+        }
         return Err(refused(too_soon).of(login.view(now)));
     }
     let account = entered.account(visit).await?;
@@ -76,17 +76,17 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
     let owner = owner.filter(|_| below_ceiling);
 
     let open = OpenCode::new(method, &address, owner.clone(), &login.id, code.expose(), keyed, now);
-    let moved = entered.step(visit, &Call::Open(&open)).await?;
+    let moved = entered.step(visit, &Call::Open(&Challenge::Code(open))).await?;
     let view = moved.told(now)?;
     // the same work for nobody: a message is made, and dropped where another would be sent
-    let message = Message::new(channel, login.tenant.clone(), to, code.expose(), now + CODE_LIVES);
+    let message = Message::new(channel, login.tenant.clone(), contact.as_str(), code.expose(), now + CODE_LIVES);
     let sent = visit.inner.journal().about(EventKind::OtpSent, login, Some(method), keyed);
     // what finds no room is reported by the queue; the caller sees no difference
     let taken = running.queue.push(channel, owner.is_some().then_some(message));
     if owner.is_some() && taken {
         visit.inner.journal().tally_event(&sent);
     }
-    let challenge = Challenge {
+    let challenge = Shown {
         r#type: "otp",
         channel: channel.as_str(),
         digits: DIGITS,
@@ -96,6 +96,15 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
     Ok(answer::json(StatusCode::OK, &Opened { login: Counters::from(view), challenge }))
 }
 
+/// Charges a message to the address that asks for it; or says how long to wait.
+fn spend(visit: &Visit<'_>) -> Result<Option<Spend>, Duration> {
+    let Some(address) = visit.known_address() else { return Ok(None) };
+    match visit.inner.running().messages.check(&address, 1) {
+        Decision::Admitted(admission) => Ok(Some(admission.spend)),
+        Decision::Refused(refusal) => Err(refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default()),
+    }
+}
+
 /// Takes a code back.
 pub(super) async fn verify(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
     let guess = entered.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
@@ -103,31 +112,36 @@ pub(super) async fn verify(visit: &mut Visit<'_>, mut entered: Entered) -> Resul
         return Err(Problem::invalid("otp is missing"));
     }
     let keyed = visit.inner.keyed().await?;
-    let call = Call::Verify { guess: &guess, keyed, owner: None };
-    entered.foresee(visit, &call)?;
-    let Some(open) = entered.login.open.clone() else {
-        return Err(Problem::denied(crate::login::Denied::NoPendingChallenge));
+    let of = entered.login.open.as_ref().map(|Challenge::Code(open)| open);
+    entered.foresee(visit, &Call::Verify { of, guess: &guess, keyed, owner: None })?;
+    let open = of.ok_or(Problem::denied(Denied::NoPendingChallenge))?;
+    let pair = submitted::pair(&entered.login.identifier, &Digest::from_bytes(open.address), keyed);
+    let mut attempt = Attempt::begin(visit, &entered, open.method, pair, keyed).await?;
+    let owner = match owner(visit, &entered, open, &mut attempt).await {
+        Ok(owner) => owner,
+        Err(problem) => {
+            attempt.take_back(visit).await;
+            return Err(problem);
+        }
     };
-    let tenant = entered.login.tenant.clone();
-    let address = Digest::from_bytes(open.address);
-    let tried = Tried { tenant: &tenant, method: open.method, submitted: &address, account: None };
-    let spend = entered.count(visit, tried, keyed).await?;
-
-    let account = entered.account(visit).await?;
-    let owner = account.map(|account| account.id().clone()).filter(|id| Some(id) == open.owner.as_ref());
-    let tried = Tried { account: owner.as_ref(), ..tried };
-    let guard = &visit.inner.running().guard;
-    let below_ceiling = guard.count_silently(tried, keyed).await?;
-    if !below_ceiling {
-        visit.inner.journal().tally_login(EventKind::LoginCeiling, &entered.login, Some(open.method), keyed);
-    }
-    let owner_below = owner.as_ref().filter(|_| below_ceiling);
-    let moved = entered.step(visit, &Call::Verify { guess: &guess, keyed, owner: owner_below }).await?;
+    let moved = entered.step(visit, &Call::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
     if moved.answer.is_ok() {
-        guard.clear(tried, keyed).await;
-        visit.inner.running().failures.refund(spend);
+        attempt.succeeded(visit).await;
     }
     Entered::conclude(visit, &moved, open.method, keyed)
+}
+
+/// Who may be proved by the code: whose address it went to, if that is still the account of the login.
+async fn owner(
+    visit: &Visit<'_>,
+    entered: &Entered,
+    open: &OpenCode,
+    attempt: &mut Attempt<'_>,
+) -> Result<Option<UserId>, Problem> {
+    let account = entered.account(visit).await?;
+    let owner = account.map(|account| account.id().clone()).filter(|id| Some(id) == open.owner.as_ref());
+    let below_ceiling = attempt.count_for(visit, owner.as_ref()).await?;
+    Ok(owner.filter(|_| below_ceiling))
 }
 
 fn contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {

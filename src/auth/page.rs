@@ -3,7 +3,7 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::{answer, authorize, problem::Problem, route::Route, visit::Visit};
+use super::{answer, problem::Problem, query, route::Route, visit::Visit};
 use crate::{accept, body::Body, policy::Method};
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
@@ -19,25 +19,23 @@ struct Description<'a> {
 
 /// `GET /authentication/start`: the page, or what it shows for a page of your own.
 pub(super) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match authorize::asked(visit).await {
+    let asked = match query::asked(visit).await {
         Ok(asked) => asked,
         Err(problem) => return shown(visit, problem),
     };
-    if let Err(wrong) = asked.binding() {
+    if let Err(wrong) = asked.binding().and_then(|_| asked.wishes()) {
         return asked.error(visit, wrong);
     }
     let client = &asked.to.client;
     if accept::favourite(&visit.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
         return Ok(by_accept(html(StatusCode::OK, include_str!("page.html"))));
     }
-    let acr_values = asked.query.value("acr_values");
-    let policies = &visit.inner.config.policies;
-    let plan = policies.plan(client.tenant(), client.demands(), acr_values, visit.inner.enabled());
+    let plan = asked.plan(visit).ok_or_else(Problem::unmet)?;
     let description = Description {
         client_id: client.id(),
         client_name: client.display_name(),
-        available_methods: plan.iter().flat_map(|plan| plan.methods().iter()).map(Method::as_str).collect(),
-        required_steps: plan.as_ref().map_or(0, crate::policy::Plan::steps),
+        available_methods: plan.methods().iter().map(Method::as_str).collect(),
+        required_steps: plan.steps(),
     };
     Ok(by_accept(answer::json(StatusCode::OK, &description)))
 }

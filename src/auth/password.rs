@@ -4,23 +4,40 @@ use std::mem::take;
 
 use http::Response;
 
-use super::{guard::Tried, problem::Problem, step::Entered, visit::Visit};
+use super::{attempt::Attempt, fields::Typed, guard::submitted, problem::Problem, step::Entered, visit::Visit};
 use crate::{
     body::Body,
-    event::EventKind,
-    login::Call,
+    login::{Call, Keyed, Proof},
     password::{Password, PasswordHash, Verdict},
     policy::Method,
+    secret::Digest,
     session::UserId,
-    user::Identifier,
+    user::{Account, Identifier},
 };
 
 const METHOD: Method = Method::Password;
 
-/// One path for everybody: who is unknown, disabled, has no password, or is somebody else than the login was begun for is
-/// looked up as often, counted as often, and checked against a hash of the same cost that nothing matches.
+/// A password that was checked: whose it is, if it was right.
+struct Checked {
+    user: Option<UserId>,
+    stored: Option<PasswordHash>,
+    rehashed: Option<PasswordHash>,
+}
+
+impl Checked {
+    /// What will stand there from now on.
+    fn hash(&self) -> Option<&PasswordHash> {
+        self.rehashed.as_ref().or(self.stored.as_ref())
+    }
+}
+
+/// What a login remembers of a hash, to see whether the password was changed before the code is issued.
+pub(super) fn mark(hash: &PasswordHash, keyed: &Keyed) -> Digest {
+    keyed.hash("password mark", [hash.as_str().as_bytes()])
+}
+
 pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
-    let (username, mut typed) = match (entered.fields.username.take(), entered.fields.password.take()) {
+    let (username, typed) = match (entered.fields.username.take(), entered.fields.password.take()) {
         (Some(username), Some(typed)) if !typed.0.is_empty() => (username, typed),
         (None, _) => return Err(Problem::invalid("username is missing")),
         (Some(_), _) => return Err(Problem::invalid("password is missing")),
@@ -28,51 +45,54 @@ pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
     let username = Identifier::parse(&username).map_err(|_| Problem::invalid("username is malformed"))?;
 
     let keyed = visit.inner.keyed().await?;
-    let tenant = entered.login.tenant.clone();
-    let submitted = keyed.hash("submitted name", [tenant.as_str().as_bytes(), username.as_str().as_bytes()]);
-    let tried = Tried { tenant: &tenant, method: METHOD, submitted: &submitted, account: None };
-    let spend = entered.count(visit, tried, keyed).await?;
-    let counted = entered.step(visit, &Call::Try(METHOD)).await?;
-    counted.told(visit.inner.running().logins.now())?;
-
-    let account = entered.account(visit).await?;
-    let id = account.as_ref().map(|account| account.id().clone());
-    let is_theirs = entered.leads_to(visit, &username, id.as_ref()).await?;
-    let account = account.filter(|_| is_theirs);
-    let id = id.filter(|_| is_theirs);
-    let tried = Tried { account: id.as_ref(), ..tried };
-    let guard = &visit.inner.running().guard;
-    let below_ceiling = guard.count_silently(tried, keyed).await?;
-    if !below_ceiling {
-        visit.inner.journal().tally_login(EventKind::LoginCeiling, &entered.login, Some(METHOD), keyed);
-    }
-    let stored = account.as_ref().and_then(|account| account.password_hash()).filter(|_| below_ceiling).cloned();
-    let verdict = visit.inner.config.passwords.verify(Password::new(take(&mut *typed.0)), stored.clone()).await;
-    let Ok(verdict) = verdict else {
-        guard.uncount(tried, below_ceiling, keyed).await?;
-        visit.inner.running().failures.refund(spend);
-        entered.step(visit, &Call::TakeBack).await?;
-        return Err(Problem::unavailable());
+    let submitted = submitted::name(&entered.login.tenant, &username, keyed);
+    let mut attempt = Attempt::begin(visit, &entered, METHOD, submitted, keyed).await?;
+    let checked = match check(visit, &entered, &mut attempt, &username, typed).await {
+        Ok(checked) => checked,
+        Err(problem) => {
+            attempt.take_back(visit).await;
+            return Err(problem);
+        }
     };
-
-    let proved = match (&verdict, &id) {
-        (Verdict::Right { .. }, Some(user)) => Some(user),
-        _ => None,
-    };
-    let moved = entered.step(visit, &Call::Settle(METHOD, proved)).await?;
-    if let (Ok(_), Some(user)) = (&moved.answer, proved) {
-        guard.clear(tried, keyed).await;
-        visit.inner.running().failures.refund(spend);
-        upgrade(visit, &entered, user, stored.as_ref(), verdict).await;
+    let mark = checked.hash().map(|hash| mark(hash, keyed));
+    let proof = checked.user.as_ref().map(|user| Proof { user, mark });
+    let moved = entered.step(visit, &Call::Settle(METHOD, proof)).await?;
+    if moved.answer.is_ok() {
+        attempt.succeeded(visit).await;
+        upgrade(visit, &entered, checked).await;
     }
     Entered::conclude(visit, &moved, METHOD, keyed)
 }
 
+/// One path for everybody: who is unknown, disabled, has no password, or is somebody else than the login was begun for is
+/// looked up as often, counted as often, and checked against a hash of the same cost that nothing matches.
+async fn check(
+    visit: &Visit<'_>,
+    entered: &Entered,
+    attempt: &mut Attempt<'_>,
+    username: &Identifier,
+    mut typed: Typed,
+) -> Result<Checked, Problem> {
+    attempt.count_in_login(visit).await?;
+    let account = entered.account(visit).await?;
+    let is_theirs = entered.leads_to(visit, username, account.as_ref().map(Account::id)).await?;
+    let account = account.filter(|_| is_theirs);
+    let user = account.as_ref().map(|account| account.id().clone());
+    let below_ceiling = attempt.count_for(visit, user.as_ref()).await?;
+    let stored = account.as_ref().and_then(|account| account.password_hash()).filter(|_| below_ceiling).cloned();
+    let password = Password::new(take(&mut *typed.0));
+    match visit.inner.config.passwords.verify(password, stored.clone()).await {
+        Ok(Verdict::Right { rehashed, .. }) => Ok(Checked { user, stored, rehashed }),
+        Ok(_) => Ok(Checked { user: None, stored, rehashed: None }),
+        Err(_) => Err(Problem::unavailable()),
+    }
+}
+
 /// Puts a hash of today in the place of a weak one. That it fails harms nobody: the next login tries again.
-async fn upgrade(visit: &Visit<'_>, entered: &Entered, user: &UserId, old: Option<&PasswordHash>, verdict: Verdict) {
-    if let (Verdict::Right { rehashed: Some(new) }, Some(old)) = (verdict, old) {
+async fn upgrade(visit: &Visit<'_>, entered: &Entered, checked: Checked) {
+    if let Checked { user: Some(user), stored: Some(old), rehashed: Some(new) } = checked {
         let users = &visit.inner.config.users;
-        if let Err(error) = users.upgrade_password(&entered.login.tenant, user, old, new).await {
+        if let Err(error) = users.upgrade_password(&entered.login.tenant, &user, &old, new).await {
             crate::trace::warning!("a weak password hash could not be replaced: {error}");
         }
     }

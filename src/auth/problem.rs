@@ -5,7 +5,10 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::answer::{self, Counters};
+use super::{
+    answer::{self, Counters},
+    request::Wrong,
+};
 use crate::{
     accept,
     body::Body,
@@ -154,6 +157,11 @@ impl Problem {
         Self::new(Code::InvalidRequest, detail)
     }
 
+    /// A login that no method could finish does not begin.
+    pub(super) fn unmet() -> Self {
+        Self::new(Code::AccessDenied, "no method that is enabled here meets the policy")
+    }
+
     pub(super) fn unavailable() -> Self {
         Self::new(Code::TemporarilyUnavailable, "this can't be done right now").retry_in(Duration::from_secs(1))
     }
@@ -181,9 +189,7 @@ impl Problem {
             Denied::LastTries => {
                 Self::new(Code::SlowDown, "other tries are under way").retry_in(Duration::from_secs(1))
             }
-            Denied::SendsSpent(wait) => {
-                Self::new(Code::TooManyAttempts, "no more codes are sent in this login").retry_in(wait)
-            }
+            Denied::SendsSpent => Self::new(Code::TooManyAttempts, "no more codes are sent in this login"),
             Denied::Wrong(Method::Password) => Self::new(Code::InvalidCredentials, "the credentials are wrong"),
             Denied::Wrong(_) => Self::new(Code::InvalidOtp, "the code is wrong or too old"),
         }
@@ -249,6 +255,12 @@ struct Document {
     login_status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+}
+
+impl From<Wrong> for Problem {
+    fn from(wrong: Wrong) -> Self {
+        Self::new(wrong.code, wrong.detail)
+    }
 }
 
 impl From<StoreError> for Problem {

@@ -46,9 +46,10 @@ impl Path {
         Self { path, get: None, post: Some(route) }
     }
 
-    /// The path that a request names, below the base path.
-    pub(super) fn of(path: &str) -> Option<&'static Self> {
-        PATHS.iter().find(|known| known.path == path)
+    /// The path that a request names, with or without that of the issuer, which a router may have taken off.
+    pub(super) fn of(path: &str, base: &str) -> Option<&'static Self> {
+        let known = |path: &str| PATHS.iter().find(|known| known.path == path);
+        known(path).or_else(|| known(path.strip_prefix(base)?))
     }
 
     /// What a request by this method is for. HEAD asks what GET would.

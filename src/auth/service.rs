@@ -5,10 +5,12 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, request::Parts};
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::{
@@ -25,7 +27,7 @@ use super::{
 };
 use crate::{
     body::Body,
-    client::AnyClients,
+    client::{AnyClients, Client},
     clock::{Clock, SystemClock},
     delivery::{AnySender, Channel, Queue},
     error::ConfigError,
@@ -33,19 +35,21 @@ use crate::{
     limit::{Limiter, Quota},
     login::Keyed,
     password::Passwords,
-    policy::Policies,
+    policy::{Explanation, Policies},
     replay::{ReadError, Reader},
     secret::Secret,
     session::Sessions,
-    store::AnyStore,
-    tenant::ClientIp,
-    user::AnyUsers,
+    store::{AnyStore, StoreError},
+    tenant::{ClientIp, Tenant},
+    user::{AnyUsers, Identifier},
 };
 
 /// The endpoints of a login, from `/authorize` to the authorization code.
 ///
 /// It has no type parameters, answers any request whose body comes in [`Bytes`], and never fails, so it mounts unchanged
-/// in axum (`nest_service`, `route_service`), hyper and tonic. Clones are one. The [module docs](super) show it whole.
+/// in axum (`nest_service`, `route_service`), hyper and tonic, on a tokio runtime with time enabled: without one no
+/// password is checked and no code is sent. Clones are one, until something is set on one of them. The
+/// [module docs](super) show it whole.
 #[derive(Clone)]
 #[must_use]
 pub struct AuthService(Arc<Inner>);
@@ -147,21 +151,21 @@ impl AuthService {
         self.set(|config| config.limiter = Some(limiter))
     }
 
-    /// Lets one address spend no more than this of a tenant's budget here, so that a stranger who knows a public client
-    /// id can't burn all of it. Otherwise one address may spend it all.
+    /// Lets one address spend no more than this here, of the budgets of all tenants together, so that a stranger who knows
+    /// a public client id can't burn a tenant's. Otherwise one address may spend it all. It is counted in this process.
     pub fn per_address(self, quota: Quota) -> Self {
         self.set(|config| config.share = Some(quota))
     }
 
-    /// Lets one address ask for so many one-time codes, whoever they are for: what a sender charges for can otherwise be
-    /// asked for as often as the tenant's budget goes. Without it each login, each identifier and each receiver have
-    /// limits, and an address none.
+    /// Lets one address ask for so many one-time codes, whoever they are for: 120 in a minute, if nothing else is said.
+    /// What a sender charges for wants less. Each login, each pair of name and address and each receiver have limits
+    /// beside it. It is counted in this process.
     pub fn messages_per_address(self, quota: Quota) -> Self {
         self.set(|config| config.messages = Some(quota))
     }
 
-    /// Tells clients' addresses apart by this; by [`PeerAddr`](crate::PeerAddr), otherwise. Requests without an address
-    /// all count as one.
+    /// Tells clients' addresses apart by this; by [`PeerAddr`](crate::PeerAddr), otherwise. Where requests come without
+    /// one, no limit of addresses holds, as of 60 failures a minute, and the log says so once.
     pub fn client_ip(self, client_ip: ClientIp) -> Self {
         self.set(|config| config.client_ip = client_ip)
     }
@@ -177,7 +181,7 @@ impl AuthService {
     }
 
     /// Hashes codes and identifiers under this key, which all nodes must share. Otherwise one is made and kept in the
-    /// store, where whoever reads the store reads it too.
+    /// store, where whoever reads the store reads it too. Another key voids the codes that are out, and what was counted.
     pub fn key(self, key: &Secret) -> Self {
         self.set(|config| config.key = Some(Keyed::new(key)))
     }
@@ -209,15 +213,34 @@ impl AuthService {
     /// Whether every login that the policies and the listed clients lead to can be met by the methods that are enabled;
     /// to be asked when all is set. A login that can't be met is refused with `access_denied`.
     pub fn check(self) -> Result<Self, ConfigError> {
-        let (policies, enabled) = (&self.0.config.policies, self.0.enabled());
+        let config = &self.0.config;
+        let (policies, enabled) = (&config.policies, self.0.enabled());
         policies.check(enabled)?;
-        for client in self.0.config.clients.listed() {
-            if policies.plan(client.tenant(), client.demands(), None, enabled).is_err() {
-                let reason = policies.explain(client.tenant(), client.demands(), None, enabled).to_string();
-                return Err(ConfigError::new("client", client.id(), reason.replace('\n', " ")));
-            }
+        for client in config.clients.listed() {
+            policies
+                .check_demands(client.tenant(), client.demands(), enabled)
+                .map_err(|why| ConfigError::new("client", client.id(), why))?;
+        }
+        let secure = config.sessions.as_ref().is_none_or(|sessions| sessions.is_loopback() == config.cookies.loopback);
+        if !secure {
+            let reason = "must be called here and on the sessions, or on neither";
+            return Err(ConfigError::new("insecure_loopback", config.issuer.as_str(), reason));
         }
         Ok(self)
+    }
+
+    /// Ends what failures before have locked for a person: an operator's act, and that of a page where a password is
+    /// reset. Tries of this name and of the contacts of its account count from nothing again, and the account, if it had a
+    /// hundred failures in a row, can be logged into.
+    pub async fn unlock(&self, tenant: &Tenant, identifier: &Identifier) -> Result<(), StoreError> {
+        let account = self.0.config.users.find(tenant, identifier).await?;
+        let keyed = self.0.keyed().await?;
+        self.0.running().guard.unlock(tenant, identifier, account.as_ref(), keyed).await
+    }
+
+    /// What a login of this client would ask for, and why, in words for the operator.
+    pub fn explain(&self, client: &Client, acr_values: Option<&str>) -> Explanation {
+        self.0.config.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled())
     }
 
     /// The description of all endpoints, as `GET /openapi.json` serves it.
@@ -249,15 +272,18 @@ where
     }
 }
 
+/// How long a body of 64 KiB may take.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
 /// From the path to the endpoint.
 async fn serve<B>(visit: &mut Visit<'_>, body: B) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let path = Path::of(visit.inner.below_base(visit.parts.uri.path()));
+    let path = Path::of(visit.parts.uri.path(), visit.inner.config.issuer.path());
     let method = &visit.parts.method;
     let route = path.and_then(|path| path.route(method));
-    let (Some(path), Some(route)) = (path, route) else {
+    let Some(route) = route else {
         visit.charge(None)?;
         return match path {
             None => Err(Problem::new(Code::NotFound, "nothing is here")),
@@ -266,12 +292,14 @@ where
                 .header(http::header::ALLOW, HeaderValue::from_static(path.allow()))),
         };
     };
-    let _ = path;
+    if let Some(path) = path {
+        visit.let_any_read(path).await;
+    }
     match route {
         Route::Authorize => authorize::authorize(visit).await,
         Route::StartPage => page::start(visit).await,
         Route::Script | Route::Style | Route::OpenApi => {
-            visit.charge(None)?;
+            visit.charge_asset()?;
             Ok(page::asset(route))
         }
         Route::Status => status::status(visit).await,
@@ -297,10 +325,11 @@ async fn fields<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: B) -> Res
     Fields::read(read(body).await.map_err(|error| fields::unreadable(&error))?)
 }
 
-/// The whole body, up to a bound.
+/// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
 async fn read<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, ReadError> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
-    poll_fn(|cx| reader.poll(body.as_mut(), fields::MOST_BYTES, cx)).await.map(|whole| whole.data)
+    let whole = poll_fn(|cx| reader.poll(body.as_mut(), fields::MOST_BYTES, cx));
+    timeout(BODY_TIME, whole).await.map_err(|_| ReadError::Broken)?.map(|whole| whole.data)
 }
 
 /// The answer of an [`AuthService`], on its way.

@@ -33,12 +33,10 @@ struct Started {
 
 pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = visit.charged_client(parameters.client_id.as_deref()).await?;
-    visit.check_origin(client.as_deref())?;
+    let client = visit.calling_client(parameters.client_id.as_deref()).await?;
 
-    let wrong = |wrong: request::Wrong| Problem::new(wrong.code, wrong.detail);
-    let to = request::address(&parameters, client).map_err(wrong)?;
-    let binding = request::bind(&parameters, &to).map_err(wrong)?;
+    let to = request::address(&parameters, client)?;
+    let binding = request::bind(&parameters, &to)?;
     let identifier = fields.identifier.as_deref().ok_or(Problem::invalid("identifier is missing"))?;
     let identifier = Identifier::parse(identifier).map_err(|_| Problem::invalid("identifier is malformed"))?;
 
@@ -49,7 +47,7 @@ pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
     let plan = config
         .policies
         .plan(&tenant, to.client.demands(), fields.acr_values.as_deref(), visit.inner.enabled())
-        .map_err(|_| Problem::new(Code::AccessDenied, "no method that is enabled here meets the policy"))?;
+        .map_err(|_| Problem::unmet())?;
 
     let logins = &visit.inner.running().logins;
     let secret = Secret::generate();
@@ -75,11 +73,11 @@ pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
     Ok(response)
 }
 
-/// Whoever was wrong too often begins nothing, and one name can't be begun with without end.
+/// From an address that was wrong too often nothing begins, and for one name not without end.
 fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: &Keyed) -> Result<(), Problem> {
     let running = visit.inner.running();
     let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-    if let Some(standing) = running.failures.peek(&visit.address())
+    if let Some(standing) = visit.known_address().and_then(|address| running.failures.peek(&address))
         && standing.remaining() == 0
     {
         return Err(too_many().retry_in(standing.wait()));

@@ -4,8 +4,8 @@ use http::{Response, StatusCode};
 
 use super::{
     answer::{self, Counters},
-    authorize::Query,
     problem::Problem,
+    query::Query,
     visit::Visit,
 };
 use crate::body::Body;

@@ -7,7 +7,6 @@ use http::{Response, StatusCode};
 use super::{
     answer::{self, Counters},
     fields::Fields,
-    guard::Tried,
     logins::Moved,
     otp, password,
     problem::{Code, Problem},
@@ -17,7 +16,6 @@ use super::{
 use crate::{
     body::Body,
     event::EventKind,
-    limit::{Decision, Spend},
     login::{Call, Denied, Keyed, Login, Step, View, step as consult},
     policy::Method,
     secret::Digest,
@@ -103,26 +101,8 @@ impl Entered {
         }
     }
 
-    /// Counts a try against the address that it comes from and against what was submitted; both refuse aloud.
-    pub(super) async fn count(&self, visit: &Visit<'_>, tried: Tried<'_>, keyed: &Keyed) -> Result<Spend, Problem> {
-        let running = visit.inner.running();
-        let spend = match running.failures.check(&visit.address(), 1) {
-            Decision::Admitted(admission) => admission.spend,
-            Decision::Refused(refusal) => {
-                let wait = refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default();
-                return Err(self.locked(visit, tried.method, wait, keyed));
-            }
-        };
-        match running.guard.count(tried, keyed).await? {
-            Ok(()) => Ok(spend),
-            Err(wait) => {
-                running.failures.refund(spend);
-                Err(self.locked(visit, tried.method, wait, keyed))
-            }
-        }
-    }
-
-    fn locked(&self, visit: &Visit<'_>, method: Method, wait: Duration, keyed: &Keyed) -> Problem {
+    /// Refuses a try for the failures before it.
+    pub(super) fn locked(&self, visit: &Visit<'_>, method: Method, wait: Duration, keyed: &Keyed) -> Problem {
         visit.inner.journal().tally_login(EventKind::LoginLocked, &self.login, Some(method), keyed);
         let now = visit.inner.running().logins.now();
         let problem = Problem::new(Code::TooManyAttempts, "too many attempts; wait");

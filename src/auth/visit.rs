@@ -44,26 +44,45 @@ impl<'a> Visit<'a> {
         Head::from(self.parts)
     }
 
-    /// Whose address it comes from, as what is limited; all without one are one.
-    pub(super) fn address(&self) -> Tenant {
-        self.inner.config.client_ip.address(self.head()).map_or_else(Tenant::anonymous, Tenant::address)
+    /// Whose address it comes from, as what is limited. Where a server tells none, no limit of addresses holds: one that
+    /// all share would let anybody lock out everybody.
+    pub(super) fn known_address(&self) -> Option<Tenant> {
+        let address = self.inner.config.client_ip.address(self.head());
+        if address.is_none() {
+            self.inner.running().warn_of_no_address();
+        }
+        address.map(Tenant::address)
+    }
+
+    /// The same, for what has to be charged to somebody.
+    fn address(&self) -> Tenant {
+        self.known_address().unwrap_or_else(Tenant::anonymous)
     }
 
     /// Charges the request: to the tenant, where one is known by its client or its login, else to the address.
     pub(super) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
-        if let (Some(share), Some(_)) = (&self.inner.running().share, tenant) {
-            share.charge(self.address(), self.head())?;
+        if let (Some(share), Some(_), Some(address)) = (&self.inner.running().share, tenant, self.known_address()) {
+            share.charge(address, self.head())?;
         }
         let tenant = tenant.cloned().unwrap_or_else(|| self.address());
         self.pass = Some(self.inner.running().gate.charge(tenant, self.head())?);
         Ok(())
     }
 
+    /// What is the same for everybody belongs to no tenant, and where addresses are unknown to nobody.
+    pub(super) fn charge_asset(&mut self) -> Result<(), Problem> {
+        if let Some(address) = self.known_address() {
+            self.pass = Some(self.inner.running().gate.charge(address, self.head())?);
+        }
+        Ok(())
+    }
+
     /// The client of this id, if there is one.
     pub(super) async fn client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
         match id {
-            Some(id) => self.inner.config.clients.find(id).await,
-            None => Ok(None),
+            // no client has a longer one
+            Some(id) if id.len() <= Client::MAX_ID => self.inner.config.clients.find(id).await,
+            _ => Ok(None),
         }
     }
 
@@ -72,6 +91,17 @@ impl<'a> Visit<'a> {
         let client = self.client(id).await;
         self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
         Ok(client?)
+    }
+
+    /// The same for a call of a script, which is made from where it may be made.
+    pub(super) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.client(id).await;
+        let known = client.as_ref().ok().and_then(Option::as_deref);
+        self.let_read(known);
+        self.charge(known.map(Client::tenant))?;
+        let client = client?;
+        self.check_origin(client.as_deref())?;
+        Ok(client)
     }
 
     /// The login that a call is about, if it was begun in this browser; with the request charged, and made from where it
@@ -83,16 +113,14 @@ impl<'a> Visit<'a> {
         client_id: Option<&str>,
         session_id: Option<&str>,
     ) -> Result<(Digest, Login), Problem> {
-        let client = self.client(client_id).await;
         let found = self.login(session_id).await;
-        let by_client = client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant);
-        let by_login = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| &login.tenant);
-        self.charge(by_client.or(by_login))?;
+        let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| login);
+        // whom a login is for was proved, whom a call names was not
+        let client = self.client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
+        let known = client.as_ref().ok().and_then(Option::as_deref);
+        self.let_read(known);
+        self.charge(own.map(|login| &login.tenant).or(known.map(Client::tenant)))?;
         let (client, found) = (client?, found?);
-        let client = match (client, &found) {
-            (None, Some((_, login))) => self.client(Some(&login.binding.client_id)).await?,
-            (client, _) => client,
-        };
         self.check_origin(client.as_deref())?;
         if session_id.is_none() {
             return Err(Problem::invalid("session_id is missing"));
@@ -106,32 +134,49 @@ impl<'a> Visit<'a> {
         Ok(self.inner.running().logins.find(&digest).await?.map(|login| (digest, login)))
     }
 
+    /// Lets scripts of any client's pages read, as long as it is not known whose call it is.
+    pub(super) async fn let_any_read(&mut self, path: &Path) {
+        let origin = self.only(&header::ORIGIN).unwrap_or_default().filter(|_| path.is_for_scripts());
+        if let Some((origin, text)) = origin.and_then(|origin| Some((origin, origin.to_str().ok()?)))
+            && self.inner.config.clients.allows_origin(text).await.unwrap_or_default()
+        {
+            self.reader = Some(origin.clone());
+        }
+    }
+
+    /// Lets scripts of this client's pages read the answer, be it that there is no budget left.
+    fn let_read(&mut self, client: Option<&Client>) {
+        let origin = self.only(&header::ORIGIN).unwrap_or_default();
+        let is_known = |text| client.is_some_and(|client| client.allows_origin(text));
+        self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
+    }
+
+    /// The value of a header; an error where it is given twice.
+    fn only(&self, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
+        let mut values = self.parts.headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (value, None) => Ok(value),
+            (_, Some(_)) => Err(()),
+        }
+    }
+
     /// Lets scripts call that run on our own pages or on those of this client, and programs that are no browsers.
-    pub(super) fn check_origin(&mut self, client: Option<&Client>) -> Result<(), Problem> {
-        let headers = &self.parts.headers;
-        let only = |name: &HeaderName| {
-            let mut values = headers.get_all(name).iter();
-            (values.next(), values.next())
-        };
-        let foreign = || Problem::new(Code::OriginNotAllowed, "pages of this origin may not call");
-        let allowed = match (only(&header::ORIGIN), only(&SEC_FETCH_SITE)) {
-            ((_, Some(_)), _) | (_, (_, Some(_))) => false,
+    fn check_origin(&mut self, client: Option<&Client>) -> Result<(), Problem> {
+        let allowed = match (self.only(&header::ORIGIN), self.only(&SEC_FETCH_SITE)) {
+            (Err(()), _) | (_, Err(())) => false,
             // the browser says that the page is ours
-            (_, (Some(site), _)) if site == "same-origin" => true,
-            ((Some(origin), _), _) if origin.as_bytes() == self.inner.config.issuer.origin().as_bytes() => true,
-            ((Some(origin), _), _) => {
-                let known = origin.to_str().is_ok_and(|text| client.is_some_and(|client| client.allows_origin(text)));
-                self.reader = known.then(|| origin.clone());
-                known
-            }
-            ((None, _), (Some(site), _)) => site == "none",
-            ((None, _), (None, _)) => true,
+            (_, Ok(Some(site))) if site == "same-origin" => true,
+            (Ok(Some(origin)), _) if origin.as_bytes() == self.inner.config.issuer.origin().as_bytes() => true,
+            (Ok(Some(_)), _) => self.reader.is_some(),
+            (Ok(None), Ok(Some(site))) => site == "none",
+            (Ok(None), Ok(None)) => true,
         };
         if allowed {
             return Ok(());
         }
+        self.reader = None;
         self.inner.journal().tally(EventKind::ForeignOrigin, client.map(Client::tenant), None);
-        Err(foreign())
+        Err(Problem::new(Code::OriginNotAllowed, "pages of this origin may not call"))
     }
 
     /// The answer to OPTIONS: what a path takes and, to scripts that some client allows, that they may call.

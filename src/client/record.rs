@@ -24,11 +24,14 @@ pub struct Client {
 const MOST: usize = 64;
 
 impl Client {
+    /// The most bytes that an id may have.
+    pub const MAX_ID: usize = 128;
+
     /// A client with this id: 1 to 128 visible ASCII characters, none of them a
     /// quote or `\`.
     pub fn new(id: &str, tenant: Tenant) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
-        if id.is_empty() || id.len() > 128 || !id.bytes().all(allowed) {
+        if id.is_empty() || id.len() > Self::MAX_ID || !id.bytes().all(allowed) {
             let reason = "must be 1 to 128 visible ASCII characters, no quotes and no '\\'";
             return Err(ConfigError::new("client id", id.escape_debug(), reason));
         }

@@ -3,11 +3,9 @@
 //! It is a pure function. What it says is stored by one compare-and-swap, and only then answered: so of calls that race
 //! one comes first, and the others meet what it left.
 
-use std::time::Duration;
-
 use super::{
     keyed::Keyed,
-    state::{FAILURES, Login, OpenCode, Phase, SENDS, View},
+    state::{Challenge, FAILURES, Login, OpenCode, Phase, SENDS, View},
 };
 use crate::{clock::UnixTime, policy::Method, secret::Digest, session::UserId};
 
@@ -16,18 +14,27 @@ use crate::{clock::UnixTime, policy::Method, secret::Digest, session::UserId};
 pub(crate) enum Call<'a> {
     /// A secret is about to be checked, which takes time: the try is counted first.
     Try(Method),
-    /// It was checked; whose it is, if it was right.
-    Settle(Method, Option<&'a UserId>),
+    /// It was checked; what that proves, if it was right.
+    Settle(Method, Option<Proof<'a>>),
     /// It could not be checked: as if it had not been tried.
     TakeBack,
-    /// A code goes out, which closes the one before.
-    Open(&'a OpenCode),
-    /// A code comes back; who may be proved by it, if anybody.
-    Verify { guess: &'a str, keyed: &'a Keyed, owner: Option<&'a UserId> },
+    /// A challenge would be opened: whether it may.
+    MayOpen(Method),
+    /// A challenge is opened, which closes the one before.
+    Open(&'a Challenge),
+    /// A code comes back, for the challenge that the try was counted for; who may be proved by it, if anybody.
+    Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a UserId> },
     /// All steps are done: they are confirmed.
     Complete,
     /// The code of this digest is issued for it.
     Consume(&'a Digest),
+}
+
+/// Whose a secret is, and a mark of what it was checked against, which must still stand there when the code is issued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof<'a> {
+    pub(crate) user: &'a UserId,
+    pub(crate) mark: Option<Digest>,
 }
 
 /// Why not.
@@ -42,8 +49,8 @@ pub(crate) enum Denied {
     NotCompleted,
     /// The last tries are under way, and nobody knows yet how they end.
     LastTries,
-    /// No more codes are sent in this login; so long until another can be begun in its place.
-    SendsSpent(Duration),
+    /// No more codes are sent in this login.
+    SendsSpent,
     /// What was tried is wrong.
     Wrong(Method),
 }
@@ -58,71 +65,105 @@ pub(crate) struct Step {
 
 /// The table.
 pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
-    let proved = login.proved();
-    match (login.phase, call) {
-        _ if login.has_ended(now) => denied(Denied::Expired),
-        (Phase::Failed, _) => denied(Denied::SessionFailed),
-
-        (Phase::Completed(_), Call::Complete) => Step { next: None, answer: Ok(login.view(now)) },
-        (Phase::Completed(_), Call::Consume(code)) => {
-            to(login, now, |next| next.phase = Phase::Consumed(*code.as_bytes()))
+    if let Some(why) = refused(login, call, now) {
+        return Step { next: given_back(login, call, why), answer: Err(why) };
+    }
+    match call {
+        Call::Try(_) => to(login, now, |next| next.failures += 1),
+        Call::Settle(method, Some(proof)) if login.is_of(proof.user) => {
+            success(&uncounted(login), *method, *proof, now)
         }
-        (_, Call::Consume(_)) => denied(Denied::NotCompleted),
-        (_, Call::Complete) if login.remaining() > 0 => denied(Denied::StepsRemaining),
-        (_, Call::Complete) => to(login, now, |next| next.phase = Phase::Completed(now.as_nanos())),
-
-        (_, Call::Verify { .. }) if login.open.is_none() => denied(Denied::NoPendingChallenge),
-        _ if login.remaining() == 0 => denied(Denied::NoStepRemaining),
-        (_, Call::TakeBack) => to(login, now, |next| next.failures = next.failures.saturating_sub(1)),
-        (_, Call::Try(method) | Call::Settle(method, _) | Call::Open(OpenCode { method, .. }))
-            if !login.plan.allows(proved, *method) =>
-        {
-            denied(Denied::MethodNotAllowed)
-        }
-
-        (_, Call::Settle(method, Some(user))) if login.is_of(user) => {
-            let right = Login { failures: login.failures.saturating_sub(1), ..login.clone() };
-            success(&right, *method, user, now)
-        }
-        (_, Call::Settle(method, _)) => wrong(login, *method, now),
-
-        (_, Call::Try(_) | Call::Verify { .. }) if login.failures >= FAILURES => denied(Denied::LastTries),
-        (_, Call::Try(_)) => to(login, now, |next| next.failures += 1),
-
-        (_, Call::Open(_)) if login.sends >= SENDS => {
-            denied(Denied::SendsSpent(Duration::from_nanos(login.ends_at().as_nanos().saturating_sub(now.as_nanos()))))
-        }
-        (_, Call::Open(code)) => to(login, now, |next| {
+        Call::Settle(method, _) => wrong(login, *method, now),
+        Call::TakeBack => to(login, now, |next| next.failures = next.failures.saturating_sub(1)),
+        Call::MayOpen(_) => same(login, now),
+        Call::Open(challenge) => to(login, now, |next| {
             next.sends += 1;
-            next.open = Some((*code).clone());
+            next.open = Some((*challenge).clone());
             next.phase = Phase::Pending;
         }),
-        (_, Call::Verify { guess, keyed, owner }) => verify(login, guess, keyed, *owner, now),
+        Call::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
+        Call::Complete if matches!(login.phase, Phase::Completed(_)) => same(login, now),
+        Call::Complete => to(login, now, |next| next.phase = Phase::Completed(now.as_nanos())),
+        Call::Consume(code) => to(login, now, |next| next.phase = Phase::Consumed(*code.as_bytes())),
     }
+}
+
+/// The guards: why a call can't be made at all, from what it finds.
+fn refused(login: &Login, call: &Call<'_>, now: UnixTime) -> Option<Denied> {
+    if login.has_ended(now) {
+        return Some(Denied::Expired);
+    }
+    if login.has_failed(now) {
+        return Some(Denied::SessionFailed);
+    }
+    let unfit = match call {
+        Call::Try(method) | Call::Settle(method, _) | Call::MayOpen(method) => unasked(login, *method),
+        Call::Open(challenge) => unasked(login, challenge.method()),
+        Call::Verify { of, .. } if !login.waits_for(*of) => Some(Denied::NoPendingChallenge),
+        Call::Complete if login.remaining() > 0 => Some(Denied::StepsRemaining),
+        Call::Consume(_) if !matches!(login.phase, Phase::Completed(_)) => Some(Denied::NotCompleted),
+        Call::TakeBack if login.remaining() == 0 => Some(Denied::NoStepRemaining),
+        _ => None,
+    };
+    let spent = match call {
+        Call::Try(_) | Call::Verify { .. } if login.failures >= FAILURES => Some(Denied::LastTries),
+        Call::MayOpen(_) | Call::Open(_) if login.sends >= SENDS => Some(Denied::SendsSpent),
+        _ => None,
+    };
+    unfit.or(spent)
+}
+
+/// Why no step by this method is asked for, if none is.
+fn unasked(login: &Login, method: Method) -> Option<Denied> {
+    if login.remaining() == 0 {
+        return Some(Denied::NoStepRemaining);
+    }
+    (!login.plan.allows(login.proved(), method)).then_some(Denied::MethodNotAllowed)
+}
+
+/// What was right and came second is no failure: as when somebody clicks twice.
+fn given_back(login: &Login, call: &Call<'_>, why: Denied) -> Option<Login> {
+    match (call, why) {
+        (Call::Settle(_, Some(proof)), Denied::NoStepRemaining | Denied::MethodNotAllowed)
+            if login.is_of(proof.user) =>
+        {
+            Some(uncounted(login))
+        }
+        _ => None,
+    }
+}
+
+fn uncounted(login: &Login) -> Login {
+    Login { failures: login.failures.saturating_sub(1), ..login.clone() }
+}
+
+fn same(login: &Login, now: UnixTime) -> Step {
+    Step { next: None, answer: Ok(login.view(now)) }
 }
 
 /// A code is tried: counted and compared in one step.
 fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&UserId>, now: UnixTime) -> Step {
-    let Some(open) = &login.open else { return denied(Denied::NoPendingChallenge) };
+    let Some(Challenge::Code(open)) = &login.open else { return denied(Denied::NoPendingChallenge) };
     let is_code = open.is(guess, &login.id, keyed, now);
     match owner {
         Some(owner) if is_code && open.owner.as_ref() == Some(owner) && login.is_of(owner) => {
-            success(login, open.method, owner, now)
+            success(login, open.method, Proof { user: owner, mark: None }, now)
         }
         _ => {
             let mut tried = login.clone();
             tried.failures += 1;
-            tried.open = open.tried();
+            tried.open = open.tried().map(Challenge::Code);
             wrong(&tried, open.method, now).or(tried, now)
         }
     }
 }
 
 /// A step is proved.
-fn success(login: &Login, method: Method, user: &UserId, now: UnixTime) -> Step {
+fn success(login: &Login, method: Method, proof: Proof<'_>, now: UnixTime) -> Step {
     to(login, now, |next| {
         next.proved.push((method, now.as_nanos()));
-        next.user = Some(user.clone());
+        next.user = Some(proof.user.clone());
+        next.mark = proof.mark.map(|mark| *mark.as_bytes()).or(next.mark);
         next.open = None;
         next.phase = Phase::Success;
     })
@@ -161,6 +202,11 @@ impl Step {
 }
 
 impl Login {
+    /// Whether this is the code that is waited for, and no other that was sent since.
+    fn waits_for(&self, code: Option<&OpenCode>) -> bool {
+        matches!((code, &self.open), (Some(code), Some(Challenge::Code(open))) if open.is_same(code))
+    }
+
     /// Whether this user may go on with it: anybody at first, and then only who proved the first step.
     fn is_of(&self, user: &UserId) -> bool {
         self.user.as_ref().is_none_or(|own| own == user)

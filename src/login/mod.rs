@@ -13,9 +13,9 @@ mod throttle;
 pub(crate) use self::{
     code::{DIGITS, OneTimeCode},
     keyed::Keyed,
-    machine::{Call, Denied, Step, step},
+    machine::{Call, Denied, Proof, Step, step},
     parameters::{Binding, ClientParameters},
     sends::{Allowance, COOL_DOWN, Sends, TooSoon},
-    state::{CODE_LIVES, Login, LoginId, OpenCode, View},
+    state::{CODE_LIVES, Challenge, Login, LoginId, OpenCode, View},
     throttle::Throttle,
 };

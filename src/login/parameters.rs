@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{client::Scopes, pkce::CodeChallenge};
 
 /// The six parameters of a client, as they came.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ClientParameters {
     pub(crate) client_id: Option<String>,
     pub(crate) redirect_uri: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Binding {
     pub(crate) client_id: String,
     pub(crate) redirect_uri: String,
     pub(crate) scope: Scopes,
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(crate) code_challenge: CodeChallenge,
 }
 

@@ -32,14 +32,17 @@ pub(crate) const SENDS: u8 = 5;
 /// How many failures end a login.
 pub(crate) const FAILURES: u8 = 15;
 
+/// After so long no try is under way any more.
+const SETTLED: Duration = Duration::from_secs(30);
+
 /// The public name of a login: it is shown and sent about freely, and without the secret in the cookie it opens nothing.
 pub(crate) type LoginId = Handle;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Login {
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(crate) id: LoginId,
-    #[serde(with = "crate::store::text")]
+    #[serde(with = "crate::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
     /// Who it was begun for, as it was typed; whether there is such a user is not known to it.
@@ -48,10 +51,12 @@ pub(crate) struct Login {
     /// What was proved, in order, and when.
     pub(crate) proved: Vec<(Method, u64)>,
     /// Who proved it: fixed by the first success.
-    #[serde(with = "crate::store::text::option")]
+    #[serde(with = "crate::text::option")]
     pub(crate) user: Option<UserId>,
+    /// A keyed hash of what the password was checked against.
+    pub(crate) mark: Option<[u8; 32]>,
     pub(crate) phase: Phase,
-    pub(crate) open: Option<OpenCode>,
+    pub(crate) open: Option<Challenge>,
     pub(crate) failures: u8,
     pub(crate) sends: u8,
     pub(crate) began: u64,
@@ -73,6 +78,20 @@ pub(crate) enum Phase {
     Consumed([u8; 32]),
 }
 
+/// What is waited for, one at a time. Passkeys and other providers will have theirs here.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Challenge {
+    Code(OpenCode),
+}
+
+impl Challenge {
+    pub(crate) fn method(&self) -> Method {
+        match self {
+            Self::Code(code) => code.method,
+        }
+    }
+}
+
 /// A one-time code that was, or seems to have been, sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct OpenCode {
@@ -81,7 +100,7 @@ pub(crate) struct OpenCode {
     pub(crate) address: [u8; 32],
     code: [u8; 32],
     /// Whose verified address it is; nobody's code can't come back right.
-    #[serde(with = "crate::store::text::option")]
+    #[serde(with = "crate::text::option")]
     pub(crate) owner: Option<UserId>,
     tries: u8,
     expires_at: u64,
@@ -104,6 +123,7 @@ impl Login {
             plan,
             proved: Vec::new(),
             user: None,
+            mark: None,
             phase: Phase::Pending,
             open: None,
             failures: 0,
@@ -149,15 +169,27 @@ impl Login {
         self.ends_at() + REMEMBERED
     }
 
+    /// Whether too many tries were wrong; or may have been, for whoever made the last ones never learned how they ended.
+    pub(crate) fn has_failed(&self, now: UnixTime) -> bool {
+        let unsettled = self.failures >= FAILURES && self.remaining() > 0;
+        self.phase == Phase::Failed || unsettled && now >= UnixTime::from_nanos(self.touched) + SETTLED
+    }
+
     pub(crate) fn is_completed(&self, now: UnixTime) -> bool {
         matches!(self.phase, Phase::Completed(_)) && !self.has_ended(now)
+    }
+
+    /// Whether the last proof is no older than this.
+    pub(crate) fn was_proved_within(&self, age: Duration, now: UnixTime) -> bool {
+        self.proved.last().is_some_and(|(_, at)| UnixTime::from_nanos(*at) + age >= now)
     }
 
     /// What is shown of it.
     pub(crate) fn view(&self, now: UnixTime) -> View {
         let status = match self.phase {
-            _ if self.has_ended(now) => Status::Expired,
             Phase::Consumed(_) => Status::Expired,
+            _ if self.has_ended(now) => Status::Expired,
+            _ if self.has_failed(now) => Status::Failed,
             Phase::Pending => Status::Pending,
             Phase::Success => Status::Success,
             Phase::Completed(_) => Status::Completed,
@@ -181,6 +213,11 @@ impl OpenCode {
         let expires_at = (now + CODE_LIVES).as_nanos();
         let code = *hash_of(login, method, &address, code, keyed).as_bytes();
         Self { method, address, code, owner, tries: 0, expires_at }
+    }
+
+    /// Whether this is that very code, sent at that very time.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.code == other.code && self.expires_at == other.expires_at
     }
 
     /// What is left of it after a try that was wrong: nothing after the last.

@@ -29,9 +29,10 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// Counts a try; or says how long to wait.
     pub(crate) fn counted(self, now: UnixTime) -> Result<Self, Duration> {
-        let wait = self.open_at.saturating_sub(now.as_nanos());
-        if wait > 0 {
-            return Err(Duration::from_nanos(wait));
+        let wait = Duration::from_nanos(self.open_at.saturating_sub(now.as_nanos()));
+        if !wait.is_zero() {
+            // a clock that was set back makes no wait longer than it was
+            return Err(wait.min(wait_after(self.failures)));
         }
         let failures = self.failures.saturating_add(1);
         Ok(Self { failures, open_at: (now + wait_after(failures)).as_nanos() })

@@ -15,6 +15,7 @@ use crate::error::ConfigError;
 ///
 /// It needs a tokio runtime to be called in.
 #[derive(Clone)]
+#[must_use]
 pub struct Passwords {
     engine: Engine,
     /// One permit for each job that runs.
@@ -28,8 +29,10 @@ pub struct Passwords {
 /// What the check of a password says.
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub enum Verdict {
     /// It is the one that was hashed.
+    #[non_exhaustive]
     Right {
         /// The same password under the parameters of today, where the stored
         /// hash has weaker ones: store it in place of that.

@@ -65,7 +65,7 @@ fn plan(demands: &[Policy], enabled: MethodSet) -> Option<Plan> {
 
 fn any_set() -> impl Strategy<Value = MethodSet> {
     prop_oneof![
-        2 => prop::collection::vec(prop::sample::select(&Method::ALL[..]), 0..6).prop_map(MethodSet::from_iter),
+        2 => prop::collection::vec(prop::sample::select(Method::ALL), 0..6).prop_map(MethodSet::from_iter),
         1 => Just(MethodSet::ALL),
     ]
 }
@@ -124,7 +124,7 @@ proptest! {
         let Some(plan) = plan(&demands, enabled) else { return Ok(()) };
         let accepted = accepted(&model_of(&demands), &methods(enabled));
         let proved = methods(proved);
-        for method in Method::ALL {
+        for method in Method::ALL.iter().copied() {
             let then = &proved | &Methods::from([method]);
             let leads = !proved.contains(&method) && accepted.iter().any(|goal| then.is_subset(goal));
             prop_assert_eq!(plan.allows(set(&proved), method), leads, "{}", method);

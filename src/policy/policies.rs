@@ -106,11 +106,22 @@ impl Policies {
     pub fn check(&self, enabled: MethodSet) -> Result<(), ConfigError> {
         let stranger = Tenant::anonymous();
         for tenant in self.tenants.keys().chain([&stranger]) {
-            for acr in self.acr.keys().map(|name| Some(name.as_str())).chain([None]) {
-                if self.plan(tenant, None, acr, enabled).is_err() {
-                    let explanation = self.explain(tenant, None, acr, enabled).to_string();
-                    return Err(ConfigError::new("enabled methods", enabled, explanation.replace('\n', " ")));
-                }
+            self.check_demands(tenant, None, enabled)
+                .map_err(|why| ConfigError::new("enabled methods", enabled, why))?;
+        }
+        Ok(())
+    }
+
+    /// The same for the logins of one client.
+    pub(crate) fn check_demands(
+        &self,
+        tenant: &Tenant,
+        client: Option<&Policy>,
+        enabled: MethodSet,
+    ) -> Result<(), String> {
+        for acr in self.acr.keys().map(|name| Some(name.as_str())).chain([None]) {
+            if self.plan(tenant, client, acr, enabled).is_err() {
+                return Err(self.explain(tenant, client, acr, enabled).to_string().replace('\n', " "));
             }
         }
         Ok(())

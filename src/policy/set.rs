@@ -76,7 +76,7 @@ impl MethodSet {
 
     /// Each of them, in the order of [`Method::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Method> {
-        Method::ALL.into_iter().filter(move |method| self.contains(*method))
+        Method::ALL.iter().copied().filter(move |method| self.contains(*method))
     }
 
     /// Whether each proves something else than the others do.
@@ -205,7 +205,7 @@ mod tests {
             prop_assert_eq!((a.len(), a.is_empty()), (one.len(), one.is_empty()));
             let distinct = one.iter().map(|method| method.class()).collect::<BTreeSet<_>>().len() == one.len();
             prop_assert_eq!(a.is_distinct(), distinct);
-            for method in Method::ALL {
+            for method in Method::ALL.iter().copied() {
                 prop_assert_eq!(a.contains(method), one.contains(&method));
                 prop_assert!(a.with(method).contains(method) && !a.without(method).contains(method));
             }

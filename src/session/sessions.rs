@@ -178,7 +178,7 @@ impl Sessions {
         &self.0.cookie.name
     }
 
-    pub(super) fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         self.0.cookie.loopback
     }
 

@@ -73,8 +73,6 @@ mod memory;
 mod model;
 mod record;
 pub(crate) mod table;
-#[cfg(feature = "login")]
-pub(crate) mod text;
 
 use std::{future::Future, pin::Pin};
 

@@ -134,21 +134,27 @@ impl<T: Value> Table<T> {
         R: Send,
     {
         let key = self.key(tenant, id)?;
-        let mut found = self.get(tenant, id).wait().await?;
+        let mut entry = self.store.get(&key).wait().await?;
         for _ in 0..TRIES {
+            let found = self.read(entry.clone())?;
             let (value, expires_at, answer) = match change(found.as_ref().map(|stored| &stored.value), self.now()) {
                 Change::Keep(answer) => return Ok(answer),
                 Change::Put(value, expires_at, answer) => (value, expires_at, answer),
             };
+            // what lived when it was read may have expired by now: then the change was made to nothing
+            if found.is_some_and(|read| !self.lives(read.expires_at)) {
+                continue;
+            }
             let record = self.record(&value, expires_at)?;
             drop(value);
-            let outcome = match &found {
-                Some(read) => self.swap_record(&key, read.version, read.expires_at, record).await?,
-                None => self.insert_record(&key, record).await?,
+            // what has expired is written over at once: whether something stood there can't be told by the work
+            let outcome = match &entry {
+                Some(entry) => self.store.swap(&key, entry.version, record).await?,
+                None => self.store.insert(&key, record).await?,
             };
             match outcome {
                 Outcome::Done(_) => return Ok(answer),
-                Outcome::Lost(instead) => found = instead,
+                Outcome::Lost(instead) => entry = instead,
             }
         }
         Err(StoreErrorKind::Busy.into())

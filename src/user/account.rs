@@ -8,11 +8,22 @@ use crate::{password::PasswordHash, session::UserId};
 /// Its `Debug` shows only of which kind it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Contact {
     /// A mailbox.
     Email(EmailAddress),
     /// A phone, for SMS and WhatsApp.
     Phone(PhoneNumber),
+}
+
+impl Contact {
+    /// The address or the number.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Email(address) => address.as_str(),
+            Self::Phone(number) => number.as_str(),
+        }
+    }
 }
 
 impl From<EmailAddress> for Contact {
@@ -39,6 +50,7 @@ impl From<PhoneNumber> for Contact {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Account {
     id: UserId,
     password: Option<PasswordHash>,

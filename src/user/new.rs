@@ -3,6 +3,7 @@ use crate::{password::PasswordHash, session::UserId};
 
 /// An account that is to be made, and the names that find it.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct NewUser {
     pub(super) account: Account,
     pub(super) identifiers: Vec<Identifier>,

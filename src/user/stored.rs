@@ -29,6 +29,7 @@ use crate::{
 /// others. An account may then have some of the names that it was to have: give
 /// them again, or [`remove`](Self::remove) it.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct StoredUsers {
     store: AnyStore,
     pub(super) rows: Table<Row>,

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, Ordering::SeqCst},
+    atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
 };
 
 use tollgate::{
@@ -19,16 +19,19 @@ pub(crate) struct Frail {
     store: AnyStore,
     /// So many things are done before it fails.
     left: Arc<AtomicI64>,
+    /// Whether it fails once, and then goes on.
+    once: Arc<AtomicBool>,
 }
 
 impl Frail {
     pub(crate) fn new() -> Self {
-        Self { store: Memory::new().into(), left: Arc::new(AtomicI64::new(i64::MAX)) }
+        Self { store: Memory::new().into(), left: Arc::new(AtomicI64::new(i64::MAX)), once: Arc::default() }
     }
 
-    /// Does so many things more, and then nothing.
-    pub(crate) fn fail_after(&self, things: i64) {
+    /// Does so many things more, and then fails: once, or until it is mended.
+    pub(crate) fn fail_after(&self, things: i64, once: bool) {
         self.left.store(things, SeqCst);
+        self.once.store(once, SeqCst);
     }
 
     /// Whether it has failed since it was told to.
@@ -37,15 +40,15 @@ impl Frail {
     }
 
     pub(crate) fn mend(&self) {
-        self.fail_after(i64::MAX);
+        self.fail_after(i64::MAX, false);
     }
 
     fn act(&self) -> Result<(), StoreError> {
-        if self.left.fetch_sub(1, SeqCst) > 0 {
-            Ok(())
-        } else {
-            Err(StoreError::new(StoreErrorKind::Unavailable, SAID))
+        let left = self.left.fetch_sub(1, SeqCst);
+        if left > 0 || (left < 0 && self.once.load(SeqCst)) {
+            return Ok(());
         }
+        Err(StoreError::new(StoreErrorKind::Unavailable, SAID))
     }
 }
 

@@ -4,17 +4,22 @@
 
 mod authenticate;
 mod authorize;
+mod budget;
 mod complete;
 mod cookie;
+mod cors;
 mod equal;
+mod errors;
 mod faults;
 mod flow;
+#[expect(dead_code, reason = "not every test uses all of it")]
 mod frail;
 mod matrix;
 mod messages;
 mod openapi;
 mod otp;
 mod page;
+mod parameters;
 mod password;
 mod races;
 mod restart;
@@ -23,6 +28,7 @@ mod start;
 mod status;
 mod steered;
 mod tabs;
+mod throttle;
 mod unchecked;
 mod whole;
 mod world;

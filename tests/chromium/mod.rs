@@ -1,12 +1,14 @@
 //! A real browser, driven by its own protocol over a pipe: it is told what to open and what to type, and asked what it
 //! shows.
 
-use std::{fs, path::PathBuf, process::Stdio, time::Duration};
+#![expect(clippy::indexing_slicing, reason = "a test may fail")]
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    process::{ChildStdin, ChildStdout, Command},
     time::timeout,
 };
 
@@ -14,11 +16,8 @@ use crate::services::{missing, program};
 
 /// A browser with one tab, which ends with this value.
 pub(crate) struct Chromium {
-    /// Killed when it is dropped.
-    _child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    profile: PathBuf,
     /// What its tab is called by the protocol.
     tab: Option<String>,
     calls: u64,
@@ -33,10 +32,11 @@ impl Chromium {
             return None;
         };
         let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{}", std::process::id()));
-        // it reads calls from descriptor 3 and answers on 4, which only a shell can give it
+        // it reads calls from descriptor 3 and answers on 4, which only a shell can give it; it ends when nobody can call
+        // any more, and only then is nothing written to its profile
         let mut child = Command::new("sh")
-            .args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#])
-            .arg(program)
+            .args(["-c", r#""$@" 3<&0 4>&1 </dev/null >/dev/null; rm -rf "$0""#])
+            .args([&profile, &program])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
             .arg(format!("--user-data-dir={}", profile.display()))
@@ -44,13 +44,12 @@ impl Chromium {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let complaints = Vec::new();
-        let mut browser = Self { _child: child, input, output, profile, tab: None, calls: 0, complaints };
+        let mut browser = Self { input, output, tab: None, calls: 0, complaints };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await;
         let target = json!({ "targetId": target["targetId"], "flatten": true });
         let tab = browser.call("Target.attachToTarget", target).await;
@@ -142,7 +141,7 @@ impl Chromium {
             let told = &message["params"];
             match message["method"].as_str() {
                 Some("Log.entryAdded") => {
-                    self.complaints.push(format!("{} {}", told["entry"]["text"], told["entry"]["url"]))
+                    self.complaints.push(format!("{} {}", told["entry"]["text"], told["entry"]["url"]));
                 }
                 Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown") => self.complaints.push(told.to_string()),
                 _ => {}
@@ -155,13 +154,5 @@ impl Chromium {
         let read = timeout(Duration::from_secs(90), self.output.read_until(0, &mut message)).await;
         assert!(matches!(read, Ok(Ok(1..))), "the browser says nothing more: {read:?}");
         serde_json::from_slice(message.trim_ascii_end().strip_suffix(b"\0").unwrap()).unwrap()
-    }
-}
-
-impl Drop for Chromium {
-    fn drop(&mut self) {
-        let _ = self._child.start_kill();
-        // its own children end after it, and may still write there
-        let _ = fs::remove_dir_all(&self.profile);
     }
 }

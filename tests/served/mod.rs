@@ -44,7 +44,7 @@ pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = Strin
     let (people, passwords) = (StoredUsers::new(store.clone()), Passwords::new().insecure_fast());
     let hash = passwords.hash(Password::new(PASSWORD)).await.unwrap();
     for (number, name) in ["ada".to_owned()].into_iter().chain(others).enumerate() {
-        let (id, mailbox) = (UserId::parse(&format!("u-{name}")).unwrap(), format!("{name}@example.com"));
+        let (id, mailbox) = (UserId::parse(format!("u-{name}")).unwrap(), format!("{name}@example.com"));
         let user = NewUser::new(id, Identifier::parse(&name).unwrap())
             .password(hash.clone())
             .contact(Contact::Email(EmailAddress::parse(mailbox).unwrap()))

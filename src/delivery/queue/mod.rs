@@ -77,6 +77,7 @@ pub struct LaneStats {
 /// nothing is tried again. What waits when a runtime ends is sent by the next
 /// one in which `push` is called.
 #[derive(Clone)]
+#[must_use]
 pub struct Queue {
     settings: Arc<Settings>,
     lanes: Vec<(Channel, Arc<Lane>)>,

@@ -41,6 +41,7 @@ use crate::{
 /// fail or break, certificates that are not trusted, and no answer in time.
 ///
 /// A letter has its `Message-ID` from the message, the same at each attempt.
+#[must_use]
 pub struct Smtp {
     server: Server,
     from: Mailbox,

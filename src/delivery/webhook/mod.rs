@@ -68,6 +68,7 @@ use crate::{
 /// and 5xx, no connection, and no answer in time: tried again, not before
 /// `retry-after` in seconds has passed. All else is permanent, redirects too: a
 /// code is never sent to where an answer points.
+#[must_use]
 pub struct Webhook {
     url: Uri,
     signer: Signer,

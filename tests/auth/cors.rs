@@ -1,0 +1,160 @@
+//! Pages of other origins: which may call, and what they may read.
+
+use http::Request;
+
+use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, ISSUER, World, parameters, with};
+
+const APP: &str = "https://app.example";
+const EVIL: &str = "https://evil.example";
+
+/// The headers of an answer that browsers ask for other origins.
+fn cors(answer: &Answer) -> Vec<String> {
+    let pairs =
+        answer.headers.iter().filter(|(name, _)| name.as_str().starts_with("access-control") || *name == "vary");
+    let mut lines: Vec<_> = pairs.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+    lines.sort();
+    lines
+}
+
+const READABLE: &[&str] = &[
+    "access-control-allow-credentials: true",
+    "access-control-allow-origin: https://app.example",
+    "access-control-expose-headers: retry-after, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
+    "vary: origin",
+];
+
+/// A call from a page of this origin.
+async fn from(browser: &mut Browser, origin: &str, endpoint: &str, id: &str, client: &str) -> Answer {
+    let fields = [("identifier", ADA), ("session_id", id), ("method", "password"), ("username", "ada"), ("otp", "1")];
+    let body = with(with(parameters(client), &fields), &[("password", ADA_PASSWORD)]).to_string();
+    let request = match endpoint {
+        "status" => Request::get(format!("/authentication/status?session_id={id}")),
+        _ => Request::post(format!("/authentication/{endpoint}")).header("content-type", "application/json"),
+    };
+    let body = if endpoint == "status" { String::new() } else { body };
+    browser.send(request.header("origin", origin).header("sec-fetch-site", "cross-site"), body).await
+}
+
+const CALLS: &[&str] = &["start", "status", "authenticate", "verify-otp", "complete"];
+
+#[tokio::test]
+async fn pages_of_the_client_read_answers_and_errors() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    for (round, _) in [(); 2].iter().enumerate() {
+        for endpoint in CALLS {
+            // the second time all but start and status are errors
+            let answer = from(&mut browser.clone(), APP, endpoint, &id, "web").await;
+            assert_eq!(cors(&answer), READABLE, "{round} {endpoint} {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_of_others_call_nothing_and_read_nothing() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    let refused = "403\ncontent-type: application/json\nvary: origin\n\n\
+        {\"error\":\"origin_not_allowed\",\"error_description\":\"pages of this origin may not call\"}\n";
+    for origin in
+        [EVIL, "null", "https://APP.example", "https://app.example:443", "https://app.example/", "*", "file://"]
+    {
+        for endpoint in CALLS {
+            let answer = from(&mut browser, origin, endpoint, &id, "web").await;
+            assert_eq!(answer.own(), refused, "{origin} {endpoint}");
+        }
+    }
+    assert_eq!(browser.status(&id).await.json()["status"], "pending");
+    world.log.flush();
+    let seen = tollgate::event::Query::new().kind(tollgate::event::EventKind::ForeignOrigin);
+    assert!(!world.log.read(&seen).events.is_empty());
+}
+
+#[tokio::test]
+async fn pages_of_one_client_do_not_call_for_another() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start("native", ADA).await;
+    // of `native` no pages are known; naming `web` with its login changes nothing
+    for client in ["native", "web", "nobody"] {
+        let answer = from(&mut browser, APP, "authenticate", &id, client).await;
+        assert_eq!((&*answer.error(), cors(&answer)), ("origin_not_allowed", vec!["vary: origin".to_owned()]));
+    }
+    assert_eq!(from(&mut browser, APP, "status", &id, "").await.error(), "origin_not_allowed");
+    assert_eq!(browser.status(&id).await.json()["status"], "pending");
+}
+
+#[tokio::test]
+async fn our_own_pages_need_no_permission() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start("native", ADA).await;
+    for endpoint in CALLS {
+        let own = from(&mut browser.clone(), ISSUER, endpoint, &id, "native").await;
+        assert_ne!(own.status, 403, "{endpoint} {own:?}");
+        assert_eq!(cors(&own), ["vary: origin"], "{endpoint}");
+    }
+    let get = Request::get(format!("/authentication/status?session_id={id}")).header("sec-fetch-site", "same-origin");
+    let answer = browser.send(get, "").await;
+    assert_eq!((answer.status.as_u16(), cors(&answer)), (200, vec![]));
+}
+
+#[tokio::test]
+async fn a_preflight_says_what_may_be_called() {
+    let world = World::new().await;
+    let ask = |path: &'static str, origin: &'static str, method: &'static str| {
+        let request = Request::options(path).header("access-control-request-method", method);
+        let mut browser = world.browser();
+        async move {
+            let request = if origin.is_empty() { request } else { request.header("origin", origin) };
+            browser.send(request.header("access-control-request-headers", "content-type"), "").await
+        }
+    };
+    for (path, methods) in [
+        ("/authentication/start", "GET, HEAD, POST, OPTIONS"),
+        ("/authentication/status", "GET, HEAD, OPTIONS"),
+        ("/authentication/authenticate", "POST, OPTIONS"),
+        ("/authentication/verify-otp", "POST, OPTIONS"),
+        ("/authentication/complete", "POST, OPTIONS"),
+        ("/openapi.json", "GET, HEAD, OPTIONS"),
+    ] {
+        let mut expected: Vec<String> = READABLE.iter().map(|line| (*line).to_owned()).collect();
+        expected.push("access-control-allow-headers: content-type, accept".into());
+        expected.push(format!("access-control-allow-methods: {methods}"));
+        expected.push("access-control-max-age: 600".into());
+        expected.sort();
+        let answer = ask(path, APP, "POST").await;
+        assert_eq!((answer.status.as_u16(), &*answer.text), (204, ""), "{path}");
+        assert_eq!(cors(&answer), expected, "{path}");
+        for origin in [EVIL, "null", "", ISSUER] {
+            let answer = ask(path, origin, "POST").await;
+            // without an origin it is a plain question
+            assert_eq!(answer.status, if origin.is_empty() { 204 } else { 403 }, "{path} {origin}");
+            assert!(!cors(&answer).iter().any(|line| line.starts_with("access-control")), "{path} {origin}");
+        }
+    }
+    for path in ["/authorize", "/authentication/page.js", "/authentication/page.css"] {
+        let answer = ask(path, APP, "GET").await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "origin_not_allowed"), "{path}");
+    }
+    assert_eq!(ask("/nothing", APP, "GET").await.status, 404);
+}
+
+#[tokio::test]
+async fn pages_of_the_client_can_read_why_they_must_wait_and_what_they_sent_wrong() {
+    let clock = tollgate::testing::ManualClock::new();
+    let quota = tollgate::Quota::per_minute(1).unwrap();
+    let limiter = tollgate::Limiter::memory(tollgate::Quotas::new(quota)).clock(clock.clone()).unwrap();
+    let world = World::on(tollgate::store::Memory::new().into(), clock, |service| service.limiter(limiter)).await;
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    for endpoint in CALLS {
+        let answer = from(&mut browser, APP, endpoint, &id, "web").await;
+        assert_eq!((answer.status.as_u16(), cors(&answer)), (429, READABLE.iter().map(|it| (*it).into()).collect()));
+        // who may not call learns nothing, not even that
+        let other = from(&mut browser, EVIL, endpoint, &id, "web").await;
+        assert!(!cors(&other).iter().any(|line| line.starts_with("access-control")), "{other:?}");
+    }
+}
