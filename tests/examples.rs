@@ -1,8 +1,12 @@
 //! The examples, run as a user runs them. Cargo builds them before it runs the tests.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::print_stderr, reason = "a skip is said")]
 
 mod browser;
+#[expect(dead_code, reason = "not every test uses all of it")]
+mod chromium;
+mod services;
 mod wire;
 
 use std::{
@@ -13,6 +17,7 @@ use std::{
 };
 
 use browser::{Browser, Registered};
+use chromium::Chromium;
 use serde_json::{Value, json as members};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -296,6 +301,47 @@ async fn the_server_logs_a_person_in_from_its_page_to_the_account_and_out() {
     ] {
         assert!(log.contains(&format!(r#""kind":"{kind}""#)), "{kind}: {log}");
     }
+}
+
+#[tokio::test]
+async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_again() {
+    let Some(mut tab) = Chromium::start("demo").await else { return };
+    let server = Example::start("server", &FREE_PORT).await;
+    let focus = |name: &str| {
+        format!(
+            "[document.activeElement.id, document.activeElement.value].includes('{name}') \
+             && !document.body.hasAttribute('aria-busy')"
+        )
+    };
+    // by its other name: the page still leads to the address that its cookies are for
+    tab.open(&format!("http://localhost:{}/account", server.address.port())).await;
+    tab.until("location.pathname === '/demo/'").await;
+    tab.ask("document.querySelector('a[href$=demo-mfa]').click()").await.unwrap();
+    for (field, text) in [
+        ("identifier", "ada@example.com"),
+        ("password", ""),
+        ("secret", "correct horse battery staple"),
+        ("sms", ""),
+        ("to", "+1 555 555-0100"),
+    ] {
+        tab.until(&focus(field)).await;
+        tab.insert(text).await;
+        tab.press("Enter").await;
+    }
+    tab.until(&focus("otp")).await;
+    let code = server.code(&mut server.browser()).await;
+    tab.insert(&code).await;
+    tab.press("Enter").await;
+
+    tab.until("location.pathname === '/demo/callback' && document.getElementById('code').textContent.length === 43")
+        .await;
+    tab.ask("document.querySelector('a[href$=account]').click()").await.unwrap();
+    tab.until("document.body.textContent.includes('as ada of acme, by pwd, otp, sms, mfa')").await;
+    tab.ask("document.querySelector('button').click()").await.unwrap();
+    tab.until("location.pathname === '/demo/'").await;
+    tab.open(&format!("http://{}/account", server.address)).await;
+    tab.until("location.pathname === '/demo/'").await;
+    assert_eq!(tab.complaints(), [""; 0]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
-    let sections: [(&str, &dyn Fn()); 10] = [
+    let sections: [(&str, &dyn Fn()); 12] = [
         ("layer", &sections::layer::run),
         ("threads", &sections::threads::run),
         ("memory", &|| sections::memory::run(one)),
@@ -23,6 +23,8 @@ fn main() {
         ("callgrind", &|| sections::instructions::run(one)),
         ("sessions", &sections::sessions::run),
         ("maps", &sections::maps::run),
+        ("logins", &|| sections::logins::run(one)),
+        ("steps", &|| sections::steps::run(one)),
         ("equal", &sections::equal::run),
     ];
     for (name, section) in sections {

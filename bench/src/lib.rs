@@ -13,6 +13,7 @@ pub mod sections;
 pub mod service;
 pub mod stats;
 pub mod subject;
+pub mod wire;
 
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;

@@ -5,6 +5,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 /// Keeps this thread on one core; says whether it could.
@@ -44,6 +45,15 @@ pub fn scheduled() -> (u64, u64) {
 pub fn ran(process: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
     text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+}
+
+/// The time that all threads of another process have run, which the system counts in hundredths of a second.
+pub fn ran_together(process: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // the name, in brackets, may have anything in it
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// Bytes of memory that this process has in use.

@@ -5,8 +5,8 @@
 
 use std::hint::black_box;
 
-use super::row::{Owner, Row};
-use crate::store::table::Value;
+use super::row::{Name, Owner, Row};
+use crate::{session::UserId, store::table::Value};
 
 const OWNER: &[u8] = br#""0123456789abcdef""#;
 const ROW: &[u8] = br#"{"born":12345678901234567890,"names":["n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg","wTZR9EHYMf5uWWB9-E8bzCSFkM2BQ4AcnOjXkV3yRsk"],"password":"$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0","contacts":[{"contact":{"email":"nobody@example.com"},"verified":true},{"contact":{"phone":"+15555550100"},"verified":true}],"disabled":false}"#;
@@ -16,9 +16,13 @@ pub(super) fn owner() {
     let _ = black_box(Owner::read(black_box(OWNER)));
 }
 
-/// In place of the row of an account.
-pub(super) fn row() {
-    let _ = black_box(Row::read(black_box(ROW)));
+/// In place of the row of an account, and of what is made of it.
+pub(super) fn account(name: &Name) {
+    if let (Ok(row), Ok(id)) = (Row::read(black_box(ROW)), UserId::parse("0123456789abcdef"))
+        && !black_box(row.lists(name))
+    {
+        let _ = black_box(row.into_account(id));
+    }
 }
 
 #[cfg(test)]

@@ -232,7 +232,7 @@ impl Users for StoredUsers {
         let id = owner.as_ref().map_or(&name.as_bytes()[..], |user| user.as_str().as_bytes());
         let row = self.rows.get(Some(tenant), id).wait().await?.map(|stored| stored.value);
         if row.is_none() {
-            decoy::row();
+            decoy::account(&name);
         }
         Ok(owner.zip(row.filter(|row| row.lists(&name))).map(|(user, row)| row.into_account(user)))
     }

@@ -1,12 +1,13 @@
 //! One subject in a process of its own: what the sections start as a child, and a profiler likes.
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
-//! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`
+//! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
+//! `one steps <calls> <logins>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
-    sections::{memory, server, sessions},
+    sections::{logins, memory, server, sessions, steps},
     service::Inner,
     subject::{Budget, Kind, subject},
 };
@@ -45,6 +46,14 @@ fn run(arguments: &[&str]) -> Option<()> {
         }
         ["sessions", kind, count, calls] => {
             sessions::subject(sessions::Kind::by_tag(kind)?, count.parse().ok()?)(calls.parse().ok()?);
+            Some(())
+        }
+        ["logins", users] => {
+            logins::serve(users.parse().ok()?);
+            Some(())
+        }
+        ["steps", calls, count] => {
+            steps::logins(calls.parse().ok()?, count.parse().ok()?);
             Some(())
         }
         _ => None,

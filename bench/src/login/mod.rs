@@ -1,6 +1,7 @@
 //! A login service with as many users as are asked for, and browsers that use it.
 
 mod browser;
+mod counted;
 mod local;
 
 use std::{
@@ -18,7 +19,8 @@ use tollgate::{
 
 pub use self::{
     browser::{Ask, Browser},
-    local::{Answer, Local, runtime},
+    counted::{Counted, counted},
+    local::{Answer, Local, runtime, served},
 };
 
 pub const PASSWORD: &str = "correct horse battery staple";

@@ -53,11 +53,17 @@ fn per_call(one: &Path, kind: Kind, budget: Budget) -> Option<f64> {
 }
 
 fn instructions(one: &Path, kind: Kind, budget: Budget, calls: u64) -> Option<f64> {
+    let arguments = ["calls".to_owned(), kind.tag(), format!("{budget:?}"), TENANTS.to_string(), calls.to_string()];
+    collected(one, &[], &arguments)
+}
+
+/// What callgrind counts of a run with these arguments.
+pub(super) fn collected(one: &Path, options: &[&str], arguments: &[String]) -> Option<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(options)
         .arg(one)
-        .args(["calls", &kind.tag(), &format!("{budget:?}")])
-        .args([TENANTS.to_string(), calls.to_string()])
+        .args(arguments)
         .output()
         .ok()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

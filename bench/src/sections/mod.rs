@@ -4,11 +4,13 @@ pub mod alloc;
 pub mod equal;
 pub mod instructions;
 pub mod layer;
+pub mod logins;
 pub mod maps;
 pub mod memory;
 pub mod server;
 pub mod sessions;
 pub mod stalls;
+pub mod steps;
 pub mod threads;
 
 use std::time::Duration;

@@ -2,11 +2,8 @@
 
 use std::{
     convert::Infallible,
-    io::{self, BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    io,
     path::Path,
-    process::{self, Child, Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -23,6 +20,7 @@ use crate::{
     service::{Inner, Limited},
     stats::{Table, by_round, median, ratio},
     subject::{Budget, Kind, Visit, with_service},
+    wire::{Connection, DEADLINE, Server, end_with_parent},
 };
 
 const ROUNDS: usize = 9;
@@ -31,7 +29,6 @@ const REQUESTS: u64 = 30_000;
 const FEW_REQUESTS: u64 = 8_000;
 const CONNECTIONS: usize = 32;
 const TENANTS: u64 = 1_000;
-const DEADLINE: Duration = Duration::from_secs(20);
 
 pub fn run(one: &Path) {
     println!("### Requests per second of a hyper server on one core\n");
@@ -101,30 +98,8 @@ pub fn run(one: &Path) {
     table.print();
 }
 
-/// A server in a process of its own, ended when dropped.
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 fn start(one: &Path, kind: Kind, budget: Budget) -> io::Result<Server> {
-    let mut process = Command::new(one)
-        .args(["serve", &kind.tag(), &format!("{budget:?}")])
-        .stdout(Stdio::piped())
-        .stdin(Stdio::piped())
-        .spawn()?;
-    let mut address = String::new();
-    if let Some(output) = process.stdout.take() {
-        BufReader::new(output).read_line(&mut address)?;
-    }
-    Ok(Server { process, address: address.trim().to_owned() })
+    Server::start(one, &["serve", &kind.tag(), &format!("{budget:?}")])
 }
 
 struct Load {
@@ -132,21 +107,9 @@ struct Load {
     next: u64,
 }
 
-struct Connection {
-    stream: TcpStream,
-    read: Vec<u8>,
-}
-
 impl Load {
     fn new(server: &Server) -> io::Result<Self> {
-        let connect = || {
-            let stream = TcpStream::connect(&server.address)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(DEADLINE))?;
-            stream.set_write_timeout(Some(DEADLINE))?;
-            Ok(Connection { stream, read: Vec::with_capacity(4096) })
-        };
-        let connections = (0..CONNECTIONS).map(|_| connect()).collect::<io::Result<_>>()?;
+        let connections = (0..CONNECTIONS).map(|_| Connection::new(&server.address)).collect::<io::Result<_>>()?;
         Ok(Self { connections, next: 0 })
     }
 
@@ -163,11 +126,11 @@ impl Load {
                     if answered == requests {
                         break;
                     }
-                    connection.receive(want)?;
+                    expect(connection, want)?;
                     answered += 1;
                 }
                 if sent < requests {
-                    connection.send(self.next % TENANTS)?;
+                    connection.send(&request(self.next % TENANTS))?;
                     self.next += 1;
                     sent += 1;
                 }
@@ -177,43 +140,22 @@ impl Load {
     }
 }
 
-impl Connection {
-    fn send(&mut self, tenant: u64) -> io::Result<()> {
-        let mut request = *b"GET / HTTP/1.1\r\nhost: bench\r\nx-tenant: 0123456789abcdef\r\n\r\n";
-        let place = request.len() - 20;
-        request[place..place + 16].copy_from_slice(&tenant_id(tenant));
-        self.stream.write_all(&request)
-    }
+const REQUEST: [u8; 59] = *b"GET / HTTP/1.1\r\nhost: bench\r\nx-tenant: 0123456789abcdef\r\n\r\n";
 
-    /// Reads one answer to its end.
-    fn receive(&mut self, want: Option<&[u8]>) -> io::Result<()> {
-        self.read.clear();
-        let mut chunk = [0; 4096];
-        loop {
-            let count = self.stream.read(&mut chunk)?;
-            if count == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.read.extend_from_slice(&chunk[..count]);
-            let Some(head) = self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
-                continue;
-            };
-            if self.read.len() >= head + 4 + content_length(&self.read[..head]) {
-                break;
-            }
-        }
-        match want {
-            Some(want) if !self.read.starts_with(want) => Err(io::Error::other("another status")),
-            _ => Ok(()),
-        }
-    }
+fn request(tenant: u64) -> [u8; REQUEST.len()] {
+    let mut request = REQUEST;
+    let place = request.len() - 20;
+    request[place..place + 16].copy_from_slice(&tenant_id(tenant));
+    request
 }
 
-fn content_length(head: &[u8]) -> usize {
-    const NAME: &[u8] = b"content-length: ";
-    let Some(at) = head.windows(NAME.len()).position(|bytes| bytes == NAME) else { return 0 };
-    let digits = head[at + NAME.len()..].iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
+/// Reads one answer to its end, which begins like this.
+fn expect(connection: &mut Connection, want: Option<&[u8]>) -> io::Result<()> {
+    let (head, _) = connection.receive()?;
+    match want {
+        Some(want) if !head.starts_with(want) => Err(io::Error::other("another status")),
+        _ => Ok(()),
+    }
 }
 
 /// In the child: serves on a free port of the loopback, which it prints, until it is ended.
@@ -223,11 +165,7 @@ pub fn serve(kind: Kind, budget: Budget) {
         type Output = ();
 
         fn visit<S: Limited>(self, service: S, _: Option<Limiter>) {
-            thread::spawn(|| {
-                // it holds the other end for as long as it lives
-                let _ = io::stdin().read_to_end(&mut Vec::new());
-                process::exit(0);
-            });
+            end_with_parent();
             machine::pin(0);
             let runtime = runtime::Builder::new_current_thread().enable_io().build();
             let local = task::LocalSet::new();

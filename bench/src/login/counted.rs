@@ -1,0 +1,56 @@
+//! A store that tells how often it is called, and for how long.
+
+use std::{
+    cell::Cell,
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use tollgate::{
+    MaybeReady,
+    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, Version},
+};
+
+pub struct Counted(pub Memory);
+
+thread_local! {
+    static CALLS: Cell<(u64, Duration)> = const { Cell::new((0, Duration::ZERO)) };
+}
+
+/// The calls of this thread so far, and the time they took.
+pub fn counted() -> (u64, Duration) {
+    CALLS.get()
+}
+
+fn note(began: Instant) {
+    let (calls, took) = CALLS.get();
+    CALLS.set((calls + 1, took + began.elapsed()));
+}
+
+async fn noted<T>(call: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let answer = call.await;
+    note(began);
+    answer
+}
+
+impl Store for Counted {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        let began = Instant::now();
+        let found = self.0.get(key);
+        note(began);
+        found
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+        noted(self.0.insert(key, record)).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+        noted(self.0.swap(key, expected, record)).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        noted(self.0.take(key)).await
+    }
+}

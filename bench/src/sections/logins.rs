@@ -1,0 +1,298 @@
+//! Whole logins per second of a real server on one core.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    io::{self, BufRead, Write},
+    path::Path,
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, task};
+use tollgate::{
+    AuthService, Passwords, PeerAddr,
+    delivery::{Message, OtpSender, SendError},
+    store::Memory,
+};
+use tower_service::Service;
+
+use crate::{
+    login::{Ask, Browser, PASSWORD, Setup, identifier, phone, username},
+    machine,
+    stats::{Table, quantile},
+    wire::{Connection, DEADLINE, Server, end_with_parent},
+};
+
+const TIME: Duration = Duration::from_secs(8);
+/// A phone takes one code in thirty seconds, so that each login by code is another user's.
+const USERS: u64 = 60_000;
+/// Each with its own session row; more than log in by password in the time.
+const USERS_BY_PASSWORD: u64 = 4_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Password,
+    Code,
+}
+
+pub fn run(one: &Path) {
+    println!("### Logins per second of a hyper server on one core\n");
+    let pinned = machine::cores() > 1;
+    println!(
+        "HTTP/1, one process on one core{}; each browser has a kept-alive connection and logs in one user after the \
+         other: start, the step or steps, complete, and the visit of /authorize that gives the code. One step; `Memory`, \
+         `StoredUsers`, argon2id at the default cost, codes by a sender that answers at once; all else as it is by \
+         default, but for the budget of the tenant. {} s each, or {USERS} logins. Times in milliseconds, as the browser \
+         sees them. `processor` is the time that the server ran for a login, all threads together.\n",
+        if pinned { " and the browsers on the other" } else { ", **with the browsers**" },
+        TIME.as_secs(),
+    );
+    let mut all = Table::new([
+        "by",
+        "browsers",
+        "logins a second",
+        "requests a second",
+        "login, p50",
+        "p99",
+        "processor, ms a login",
+    ]);
+    let mut each = Table::new(["by", "browsers", "request", "p50", "p99"]);
+    for (by, name) in [(By::Code, "sms"), (By::Password, "password")] {
+        for browsers in [1, 16] {
+            let run = load(one, by, browsers).unwrap_or_else(|error| panic!("{name}, {browsers} browsers: {error}"));
+            let logins = run.logins.len() as f64;
+            let requests: usize = run.requests.values().map(Vec::len).sum();
+            all.row([
+                name.to_owned(),
+                browsers.to_string(),
+                format!("{:.0}", logins / run.took.as_secs_f64()),
+                format!("{:.0}", requests as f64 / run.took.as_secs_f64()),
+                format!("{:.3}", quantile(&run.logins, 0.5)),
+                format!("{:.3}", quantile(&run.logins, 0.99)),
+                format!("{:.3}", run.ran.as_secs_f64() * 1e3 / logins),
+            ]);
+            for request in ["start", "authenticate", "verify-otp", "complete", "authorize"] {
+                if let Some(times) = run.requests.get(request) {
+                    each.row([
+                        name.to_owned(),
+                        browsers.to_string(),
+                        request.to_owned(),
+                        format!("{:.3}", quantile(times, 0.5)),
+                        format!("{:.3}", quantile(times, 0.99)),
+                    ]);
+                }
+            }
+        }
+    }
+    all.print();
+    each.print();
+}
+
+/// What all browsers saw, in milliseconds.
+#[derive(Default)]
+struct Seen {
+    logins: Vec<f64>,
+    requests: HashMap<&'static str, Vec<f64>>,
+    took: Duration,
+    ran: Duration,
+}
+
+/// The codes that went out.
+#[derive(Default)]
+struct Codes {
+    by_phone: Mutex<HashMap<String, String>>,
+    came: Condvar,
+}
+
+impl Codes {
+    fn put(&self, line: &str) {
+        if let Some((phone, code)) = line.split_once(' ') {
+            self.by_phone.lock().expect("nobody fails here").insert(phone.to_owned(), code.to_owned());
+            self.came.notify_all();
+        }
+    }
+
+    fn take(&self, phone: &str) -> io::Result<String> {
+        let mut codes = self.by_phone.lock().expect("nobody fails here");
+        loop {
+            if let Some(code) = codes.remove(phone) {
+                return Ok(code);
+            }
+            let (guard, waited) = self.came.wait_timeout(codes, DEADLINE).expect("nobody fails here");
+            codes = guard;
+            if waited.timed_out() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+fn load(one: &Path, by: By, browsers: usize) -> io::Result<Seen> {
+    let users = if by == By::Code { USERS } else { USERS_BY_PASSWORD };
+    let mut server = Server::start(one, &["logins", &users.to_string()])?;
+    machine::pin(machine::cores() - 1);
+    let codes = Codes::default();
+    let output = server.output.take();
+    let seen = thread::scope(|scope| {
+        scope.spawn(|| {
+            for line in output.into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
+                codes.put(&line);
+            }
+        });
+        let seen = browse(&server, by, browsers, users, &codes);
+        // so that nobody waits for further codes
+        server.end();
+        seen
+    });
+    machine::unpin();
+    seen
+}
+
+fn browse(server: &Server, by: By, browsers: usize, users: u64, codes: &Codes) -> io::Result<Seen> {
+    let next = AtomicU64::new(0);
+    let ran_before = machine::ran_together(server.process.id());
+    let began = Instant::now();
+    let one = || {
+        let mut tab = Tab { connection: Connection::new(&server.address)?, seen: Seen::default() };
+        while began.elapsed() < TIME {
+            let user = next.fetch_add(1, Relaxed);
+            if by == By::Code && user >= users {
+                break;
+            }
+            tab.log_in(by, user % users, codes)?;
+        }
+        io::Result::Ok(tab.seen)
+    };
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..browsers).map(|_| scope.spawn(one)).collect();
+        let mut seen = Seen::default();
+        for one in all {
+            let one = one.join().map_err(|_| io::Error::other("a browser failed"))??;
+            seen.logins.extend(one.logins);
+            for (request, times) in one.requests {
+                seen.requests.entry(request).or_default().extend(times);
+            }
+        }
+        seen.took = began.elapsed();
+        seen.ran = machine::ran_together(server.process.id()) - ran_before;
+        Ok(seen)
+    })
+}
+
+struct Tab {
+    connection: Connection,
+    seen: Seen,
+}
+
+impl Tab {
+    fn log_in(&mut self, by: By, user: u64, codes: &Codes) -> io::Result<()> {
+        let began = Instant::now();
+        let mut browser = Browser::default();
+        let ask = browser.start(&identifier(user));
+        let started = self.send(&mut browser, "start", &ask, 200)?;
+        browser.began(&started);
+        match by {
+            By::Password => {
+                let ask = browser.password(&username(user), PASSWORD);
+                self.send(&mut browser, "authenticate", &ask, 200)?;
+            }
+            By::Code => {
+                let ask = browser.code(&phone(user));
+                self.send(&mut browser, "authenticate", &ask, 200)?;
+                let ask = browser.verify(&codes.take(&phone(user))?);
+                self.send(&mut browser, "verify-otp", &ask, 200)?;
+            }
+        }
+        let ask = browser.complete();
+        self.send(&mut browser, "complete", &ask, 200)?;
+        let ask = browser.authorize();
+        let head = self.send(&mut browser, "authorize", &ask, 302)?;
+        if !head.contains("callback?code=") {
+            return Err(io::Error::other("no code was given"));
+        }
+        self.seen.logins.push(began.elapsed().as_secs_f64() * 1e3);
+        Ok(())
+    }
+
+    /// Sends a request, keeps the cookies of the answer, and gives its body, or its head where it has none.
+    fn send(&mut self, browser: &mut Browser, name: &'static str, ask: &Ask, status: u16) -> io::Result<String> {
+        let cookies = browser.cookies();
+        let mut request = match ask.body {
+            Some(_) => format!("POST {} HTTP/1.1\r\ncontent-type: application/json\r\n", ask.target),
+            None => format!("GET {} HTTP/1.1\r\n", ask.target),
+        };
+        if !cookies.is_empty() {
+            request.push_str(&format!("cookie: {cookies}\r\n"));
+        }
+        let body = ask.body.as_deref().unwrap_or_default();
+        request.push_str(&format!("host: auth.example\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+        let began = Instant::now();
+        self.connection.send(request.as_bytes())?;
+        let (head, body) = self.connection.receive()?;
+        let took = began.elapsed();
+        self.seen.requests.entry(name).or_default().push(took.as_secs_f64() * 1e3);
+        let (head, body) = (String::from_utf8_lossy(head), String::from_utf8_lossy(body));
+        if !head.starts_with(&format!("HTTP/1.1 {status}")) {
+            return Err(io::Error::other(format!("{name}: {head}{body}")));
+        }
+        for line in head.lines() {
+            if let Some(set) = line.strip_prefix("set-cookie: ") {
+                browser.keep(set);
+            }
+        }
+        Ok(if body.is_empty() { head.into_owned() } else { body.into_owned() })
+    }
+}
+
+/// Prints the codes, for the parent to read.
+struct Printer;
+
+impl OtpSender for Printer {
+    async fn send(&self, message: &Message) -> Result<(), SendError> {
+        let line = format!("{} {}\n", message.to(), message.code());
+        // the parent is gone, or it reads
+        let _ = io::stdout().lock().write_all(line.as_bytes());
+        Ok(())
+    }
+}
+
+/// In the child: serves on a free port of the loopback, which it prints, until it is ended.
+pub fn serve(users: u64) {
+    end_with_parent();
+    // the threads that hash begin on the core of the one that starts them
+    machine::pin(0);
+    let local = task::LocalSet::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
+    let served = local.block_on(&runtime, async {
+        let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::new() };
+        accept(setup.service(Printer).await).await
+    });
+    served.expect("the port opens");
+}
+
+async fn accept(service: AuthService) -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    loop {
+        let (stream, from) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let service = service.clone();
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(PeerAddr(from));
+            let call = service.clone().call(request);
+            async move { Ok::<_, Infallible>(call.await.unwrap_or_else(|never| match never {})) }
+        });
+        task::spawn_local(async move {
+            // a client that hangs up is none of our business
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+}
