@@ -128,7 +128,17 @@ impl Model {
     }
 
     fn shown(&self, now: u64) -> Status {
-        if self.is_over(now) { Status::Expired } else { self.status }
+        match self.has_failed(now) {
+            _ if self.is_over(now) => Status::Expired,
+            true => Status::Failed,
+            false => self.status,
+        }
+    }
+
+    /// Too many failures; or so many tries that nobody learned the end of, half a minute ago.
+    fn has_failed(&self, now: u64) -> bool {
+        let is_unsettled = self.failures == 15 && self.remaining() > 0;
+        self.status == Status::Failed || (is_unsettled && now >= self.last_call + 30)
     }
 
     /// Why no method of this kind can be asked for.
@@ -162,7 +172,7 @@ impl Model {
         if self.is_over(now) {
             return Err(Denied::Expired);
         }
-        if self.status == Status::Failed {
+        if self.has_failed(now) {
             return Err(Denied::SessionFailed);
         }
         let before = self.last_call;

@@ -208,7 +208,8 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 proptest! {
-    #![proptest_config(Config::with_cases(150))]
+    // more where PROPTEST_CASES says so
+    #![proptest_config(Config::with_cases(Config::default().cases / 4))]
     #[test]
     fn c031_c048_c053_c064_c066_no_answer_and_no_work_tells_who_is_known(
         known in 0..KNOWN.len(),

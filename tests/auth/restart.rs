@@ -129,17 +129,18 @@ const STEPS: &str = "TOLLGATE_LOGIN_STEPS";
 #[ignore = "it is the child of the next one"]
 async fn child() {
     let (Ok(path), Ok(steps)) = (std::env::var(FILE), std::env::var(STEPS)) else { return };
+    let steps: u32 = steps.parse().unwrap();
     let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
-    if steps.as_str() >= "1" {
+    if steps >= 1 {
         assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
     }
-    if steps.as_str() >= "2" {
+    if steps >= 2 {
         assert_eq!(browser.complete("web", &id).await.status, 200);
     }
     let cookies = browser.cookies.clone();
-    if steps.as_str() >= "3" {
+    if steps >= 3 {
         assert!(browser.authorize("web").await.redirected("code").is_some());
     }
     writeln!(std::io::stdout(), "\nREADY {}", serde_json::json!([id, cookies])).unwrap();

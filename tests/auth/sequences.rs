@@ -10,7 +10,7 @@ use tollgate::{UserId, policy::FactorClass};
 
 use crate::world::{
     ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, NOBODY, World, parameters,
-    query, with,
+    query_of, with,
 };
 
 const SESSION: &str = "__Host-session";
@@ -424,15 +424,9 @@ impl Play {
                 && login.completed_at.is_some()
                 && !login.is_over(self.now)
         });
-        let pairs = query(client(mfa)).replace(&crate::world::challenge(), &challenge(tab));
-        let pairs: Vec<_> = pairs
-            .split('&')
-            .filter(|pair| !pair.starts_with("code_challenge="))
-            .map(str::to_owned)
-            .chain([format!("code_challenge={}", challenge(tab))])
-            .collect();
+        let asked = query_of(&with(parameters(client(mfa)), &[("code_challenge", &challenge(tab))]));
         let replaced = self.browsers[browser].cookies.get(SESSION).cloned();
-        let answer = self.browsers[browser].get(&format!("/authorize?{}", pairs.join("&"))).await;
+        let answer = self.browsers[browser].get(&format!("/authorize?{asked}")).await;
         prop_assert_eq!(answer.status.as_u16(), 302, "{:?}", answer);
         let code = answer.redirected("code");
         let Some(meant) = meant else {
@@ -551,7 +545,8 @@ fn run(script: Vec<Action>) -> Result<usize, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(Config::default())]
+    // more where PROPTEST_CASES says so
+    #![proptest_config(Config::with_cases(Config::default().cases / 2))]
     #[test]
     fn c021_c023_c034_c037_c044_c046_c047_c061_whatever_is_called_nobody_gets_a_code_who_did_not_prove_who_they_are(
         script in vec(prop_oneof![2 => likely(), 1 => unlikely()], 1..60),

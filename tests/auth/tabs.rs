@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, World, parameters, query, with};
+use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, World, parameters, query_of, with};
 
 /// A challenge of a tab's own: what was hidden is not looked at here.
 fn own_challenge(tab: usize) -> String {
@@ -28,14 +28,7 @@ async fn finish(browser: &mut Browser, client: &str, tab: usize, id: &str) {
 }
 
 async fn visit(browser: &mut Browser, client: &str, tab: usize) -> Answer {
-    let pairs: Vec<_> = query(client)
-        .split('&')
-        .map(|pair| match pair.split_once('=') {
-            Some(("code_challenge", _)) => format!("code_challenge={}", own_challenge(tab)),
-            _ => pair.to_owned(),
-        })
-        .collect();
-    browser.get(&format!("/authorize?{}&state=tab{tab}", pairs.join("&"))).await
+    browser.get(&format!("/authorize?{}&state=tab{tab}", query_of(&own(client, tab, &[])))).await
 }
 
 fn removed(answer: &Answer) -> Vec<String> {

@@ -1,38 +1,70 @@
-//! Passwords that can't be checked, for there is nothing to hash them with: here, no runtime.
+//! Passwords that can't be checked, for all turns to hash one are taken.
+
+use std::sync::mpsc::channel;
 
 use tokio::runtime::Runtime;
-use tollgate::testing::block_on;
+use tollgate::{Password, Passwords, store::Memory};
 
 use crate::world::{ADA, ADA_PASSWORD, Browser, World};
 
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+/// One turn, and one thread to use it.
+struct Stage {
+    runtime: Runtime,
+    passwords: Passwords,
 }
 
-fn unchecked(browser: &mut Browser, id: &str, typed: &str) {
-    let answer = block_on(browser.password("web", id, "ada", typed));
-    assert_eq!((answer.status.as_u16(), answer.error().as_str()), (503, "temporarily_unavailable"));
+impl Stage {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build().unwrap();
+        let passwords = Passwords::new().insecure_fast().concurrency(1).unwrap().waiting(0).unwrap();
+        Self { runtime, passwords }
+    }
+
+    async fn world(&self) -> World {
+        World::with(Memory::new(), |service| service.passwords(self.passwords.clone())).await
+    }
+
+    /// Tries while the turn is taken by a job that waits for the thread.
+    fn unchecked(&self, browser: &mut Browser, id: &str, typed: &str) {
+        self.runtime.block_on(async {
+            let (done, wait) = channel::<()>();
+            let thread = tokio::task::spawn_blocking(move || wait.recv());
+            let passwords = self.passwords.clone();
+            let turn = tokio::spawn(async move { passwords.hash(Password::new("another")).await });
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            let answer = browser.password("web", id, "ada", typed).await;
+            assert_eq!((answer.status.as_u16(), answer.error().as_str()), (503, "temporarily_unavailable"));
+            done.send(()).unwrap();
+            thread.await.unwrap().unwrap();
+            turn.await.unwrap().unwrap();
+        });
+    }
 }
 
 #[test]
 fn c110_what_could_not_be_checked_is_not_counted() {
-    let runtime = runtime();
+    let stage = Stage::new();
+    let runtime = &stage.runtime;
     let (mut browser, id) = runtime.block_on(async {
-        let mut browser = World::new().await.browser();
+        let mut browser = stage.world().await.browser();
         let id = browser.start("web", ADA).await;
         (browser, id)
     });
     for _ in 0..40 {
-        unchecked(&mut browser, &id, "wrong");
+        stage.unchecked(&mut browser, &id, "wrong");
     }
     assert_eq!(runtime.block_on(browser.password("web", &id, "ada", ADA_PASSWORD)).status, 200);
 }
 
 #[test]
 fn c058_what_could_not_be_checked_opens_no_account_that_is_at_its_ceiling() {
-    let runtime = runtime();
+    let stage = Stage::new();
+    let runtime = &stage.runtime;
     let (world, mut browser) = runtime.block_on(async {
-        let world = World::new().await;
+        let world = stage.world().await;
         let mut browser = world.browser();
         for failure in 0..100 {
             let id = browser.start("web", ADA).await;
@@ -45,7 +77,7 @@ fn c058_what_could_not_be_checked_opens_no_account_that_is_at_its_ceiling() {
     let id = runtime.block_on(browser.start("web", ADA));
     world.advance(60);
     for _ in 0..3 {
-        unchecked(&mut browser, &id, ADA_PASSWORD);
+        stage.unchecked(&mut browser, &id, ADA_PASSWORD);
     }
     let right = runtime.block_on(browser.password("web", &id, "ada", ADA_PASSWORD));
     assert_eq!(right.error(), "invalid_credentials");
