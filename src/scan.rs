@@ -5,6 +5,18 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
 
+/// Controls, separators of lines, and characters that show nothing themselves: those that steer how others are shown, and
+/// spaces of no width. With them one name can be made to look like another.
+#[cfg(feature = "login")]
+pub(crate) fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// Splits in front of the first of these bytes, else at the end.
 pub(crate) fn split_before(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
     let place = text.iter().position(|other| *other == byte).unwrap_or(text.len());

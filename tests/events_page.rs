@@ -1,6 +1,6 @@
 //! The page of the event log, in a real browser.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
 #[expect(dead_code, reason = "not every test uses all of it")]

@@ -244,6 +244,7 @@ mod attempt;
 mod authorize;
 mod complete;
 mod cookies;
+mod cors;
 mod fields;
 mod grant;
 mod guard;

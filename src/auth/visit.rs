@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, Response, header, request::Parts};
 
 use super::{
-    answer,
+    answer, cors,
     inner::Inner,
     problem::{Code, Problem},
-    route::Path,
 };
 use crate::{
     body::{Body, without_body},
     client::Client,
-    event::EventKind,
     gate::Pass,
     head::Head,
     limit::RateLimitPass,
@@ -23,16 +21,12 @@ use crate::{
     tenant::Tenant,
 };
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What scripts of another origin may read of an answer.
-const EXPOSED: &str = "retry-after, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
-
 pub(super) struct Visit<'a> {
     pub(super) inner: &'a Inner,
     pub(super) parts: &'a Parts,
     pass: Option<RateLimitPass>,
     /// The foreign origin whose scripts may read the answer.
-    reader: Option<HeaderValue>,
+    pub(super) reader: Option<HeaderValue>,
 }
 
 impl<'a> Visit<'a> {
@@ -134,75 +128,6 @@ impl<'a> Visit<'a> {
         Ok(self.inner.running().logins.find(&digest).await?.map(|login| (digest, login)))
     }
 
-    /// Lets scripts of any client's pages read, as long as it is not known whose call it is.
-    pub(super) async fn let_any_read(&mut self, path: &Path) {
-        let origin = self.only(&header::ORIGIN).unwrap_or_default().filter(|_| path.is_for_scripts());
-        if let Some((origin, text)) = origin.and_then(|origin| Some((origin, origin.to_str().ok()?)))
-            && self.inner.config.clients.allows_origin(text).await.unwrap_or_default()
-        {
-            self.reader = Some(origin.clone());
-        }
-    }
-
-    /// Lets scripts of this client's pages read the answer, be it that there is no budget left.
-    fn let_read(&mut self, client: Option<&Client>) {
-        let origin = self.only(&header::ORIGIN).unwrap_or_default();
-        let is_known = |text| client.is_some_and(|client| client.allows_origin(text));
-        self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
-    }
-
-    /// The value of a header; an error where it is given twice.
-    fn only(&self, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
-        let mut values = self.parts.headers.get_all(name).iter();
-        match (values.next(), values.next()) {
-            (value, None) => Ok(value),
-            (_, Some(_)) => Err(()),
-        }
-    }
-
-    /// Lets scripts call that run on our own pages or on those of this client, and programs that are no browsers.
-    fn check_origin(&mut self, client: Option<&Client>) -> Result<(), Problem> {
-        let allowed = match (self.only(&header::ORIGIN), self.only(&SEC_FETCH_SITE)) {
-            (Err(()), _) | (_, Err(())) => false,
-            // the browser says that the page is ours
-            (_, Ok(Some(site))) if site == "same-origin" => true,
-            (Ok(Some(origin)), _) if origin.as_bytes() == self.inner.config.issuer.origin().as_bytes() => true,
-            (Ok(Some(_)), _) => self.reader.is_some(),
-            (Ok(None), Ok(Some(site))) => site == "none",
-            (Ok(None), Ok(None)) => true,
-        };
-        if allowed {
-            return Ok(());
-        }
-        self.reader = None;
-        self.inner.journal().tally(EventKind::ForeignOrigin, client.map(Client::tenant), None);
-        Err(Problem::new(Code::OriginNotAllowed, "pages of this origin may not call"))
-    }
-
-    /// The answer to OPTIONS: what a path takes and, to scripts that some client allows, that they may call.
-    pub(super) async fn options(&mut self, path: &Path) -> Result<Response<Body>, Problem> {
-        let answer = answer::allow(StatusCode::NO_CONTENT, path.allow());
-        if !self.head().is_preflight() {
-            return Ok(answer);
-        }
-        let refused = || Problem::new(Code::OriginNotAllowed, "pages of this origin may not call");
-        let origin = self.parts.headers.get(header::ORIGIN).filter(|_| path.is_for_scripts()).ok_or_else(refused)?;
-        let text = origin.to_str().map_err(|_| refused())?;
-        if !self.inner.config.clients.allows_origin(text).await? {
-            return Err(refused());
-        }
-        self.reader = Some(origin.clone());
-        let mut answer = answer;
-        for (name, value) in [
-            (header::ACCESS_CONTROL_ALLOW_METHODS, path.allow()),
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type, accept"),
-            (header::ACCESS_CONTROL_MAX_AGE, "600"),
-        ] {
-            answer.headers_mut().insert(name, HeaderValue::from_static(value));
-        }
-        Ok(answer)
-    }
-
     /// The answer with all its headers.
     pub(super) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
         let mut response = match outcome {
@@ -212,14 +137,7 @@ impl<'a> Visit<'a> {
         let status = response.status();
         let headers = response.headers_mut();
         answer::secure(headers);
-        if self.reader.is_some() || self.parts.headers.contains_key(header::ORIGIN) {
-            headers.append(header::VARY, HeaderValue::from_static("origin"));
-        }
-        if let Some(origin) = self.reader {
-            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
-            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
-        }
+        cors::write(self.reader, self.parts.headers.contains_key(header::ORIGIN), headers);
         if let Some(pass) = self.pass {
             pass.finish(status, headers);
         }

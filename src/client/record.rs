@@ -1,7 +1,7 @@
 //! [`Client`]: one application.
 
 use super::{RedirectUri, RequestedRedirect, Scopes};
-use crate::{error::ConfigError, origin, policy::Policy, tenant::Tenant};
+use crate::{error::ConfigError, origin, policy::Policy, scan::is_unseen, tenant::Tenant};
 
 /// An application whose users sign in here. It belongs to one tenant.
 ///
@@ -101,7 +101,7 @@ impl Client {
     /// the id otherwise.
     pub fn name(self, name: &str) -> Result<Self, ConfigError> {
         let is_blank = name.trim().is_empty();
-        if is_blank || name.chars().count() > 64 || name.chars().any(|c| c.is_control() || is_invisible(c)) {
+        if is_blank || name.chars().count() > 64 || name.chars().any(is_unseen) {
             let reason = "must be 1 to 64 characters that can be seen";
             return Err(ConfigError::new("client name", name.escape_debug(), reason));
         }
@@ -162,11 +162,6 @@ impl Client {
     pub fn allows_origin(&self, origin: &str) -> bool {
         self.origins.iter().any(|allowed| allowed == origin)
     }
-}
-
-/// Characters that make a name look like another: marks that turn the direction of text, and spaces of no width.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

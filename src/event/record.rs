@@ -41,7 +41,7 @@ pub enum EventKind {
     LoginCeiling,
     /// An authorization code was issued.
     CodeIssued,
-    /// A one-time code was handed to its sender.
+    /// A one-time code was put in the queue of its sender.
     OtpSent,
     /// A one-time code could not be delivered.
     OtpUndelivered,

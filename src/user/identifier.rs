@@ -3,6 +3,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{IdentifierError, PhoneNumber};
+use crate::scan::is_unseen;
 
 /// What a person typed to say who they are: a username, an e-mail address, a
 /// phone number.
@@ -58,16 +59,6 @@ impl Identifier {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
-
-/// Controls, separators of lines, and what only steers how others are shown.
-fn is_unseen(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 impl fmt::Debug for Identifier {

@@ -5,6 +5,7 @@
 mod authenticate;
 mod authorize;
 mod budget;
+mod changed;
 mod complete;
 mod cookie;
 mod cors;
@@ -29,5 +30,7 @@ mod steered;
 mod tabs;
 mod throttle;
 mod unchecked;
+mod unlock;
 mod whole;
+mod wishes;
 mod world;

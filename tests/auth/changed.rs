@@ -1,0 +1,83 @@
+//! What changes under a login while it is under way.
+
+use http::Request;
+use tollgate::{
+    AuthService, Client, ClientTable, Password, Passwords, Policies, Policy, StoredUsers, Tenant, UserId, body::Body,
+    store::{AnyStore, Memory},
+};
+use tower::ServiceExt;
+
+use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, World};
+
+fn ada() -> (Tenant, UserId) {
+    ("acme".parse().unwrap(), "u-ada".parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_login_by_a_password_that_was_changed_since_gives_no_code() {
+    let world = World::new().await;
+    let mut thief = world.browser();
+    let id = thief.start("web", ADA).await;
+    assert_eq!(thief.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(thief.complete("web", &id).await.status, 200);
+    let (acme, ada) = ada();
+    let new = Passwords::new().insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
+    world.users.set_password(&acme, &ada, Some(new)).await.unwrap();
+    let answer = thief.authorize("web").await;
+    assert_eq!(answer.redirected("error").as_deref(), Some("access_denied"), "{answer:?}");
+    assert!(world.sessions.list(&acme, &ada).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_weak_hash_that_was_replaced_is_no_change() {
+    // today more is asked of a hash than when it was made
+    let world = World::with(Memory::new(), |service| service.passwords(Passwords::new())).await;
+    let mut browser = world.browser();
+    assert_eq!(browser.sign_in("web").await.len(), 43);
+    assert_eq!(browser.sign_in("web").await.len(), 43);
+}
+
+#[tokio::test]
+async fn a_guess_counts_for_the_code_that_it_was_made_for() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
+    let by_sms = world.code(ADA_PHONE).await;
+    assert_eq!(browser.ask("web", &id, "email", ADA).await.status, 200);
+    assert_ne!(world.code(ADA).await, by_sms);
+    assert_eq!(browser.verify("web", &id, &by_sms).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_path_of_the_issuer_that_is_one_of_ours_is_found_with_and_without_it() {
+    let store = AnyStore::from(Memory::new());
+    let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
+    let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
+    let users = StoredUsers::new(Memory::new());
+    for base in ["/authentication", "/authorize", "/a/b"] {
+        let issuer = format!("https://auth.example{base}");
+        let service = AuthService::new(&issuer, store.clone(), clients.clone(), users.clone()).unwrap();
+        for path in ["/authentication/status", "/authorize", "/openapi.json"] {
+            for target in [path.to_owned(), format!("{base}{path}")] {
+                let request = Request::get(&target).body(Body::empty()).unwrap();
+                assert_ne!(service.clone().oneshot(request).await.unwrap().status(), 404, "{base}: {target}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_and_a_level_that_nothing_meets_together_are_found_at_the_start() {
+    let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
+    let client = client.policy(Policy::slots([[tollgate::Method::Password]]).unwrap());
+    let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
+    let service = |policies: Policies| {
+        let users = StoredUsers::new(Memory::new());
+        AuthService::new("https://auth.example", Memory::new(), clients.clone(), users).unwrap().policies(policies)
+    };
+    assert!(service(Policies::default()).check().is_ok());
+    let strict = Policies::default().acr("urn:example:2fa", Policy::any(2).unwrap()).unwrap();
+    let why = service(strict).check().unwrap_err().to_string();
+    assert!(why.contains("2"), "{why}");
+}
