@@ -20,7 +20,7 @@ pub(super) struct Attempt<'a> {
     account: Option<UserId>,
     spend: Option<Spend>,
     in_login: bool,
-    silently: bool,
+    counted_for_account: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -37,12 +37,19 @@ impl<'a> Attempt<'a> {
             None => None,
             Some(Decision::Admitted(admission)) => Some(admission.spend),
             Some(Decision::Refused(refusal)) => {
-                let wait = refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default();
-                return Err(entered.locked(visit, method, wait, keyed));
+                return Err(entered.locked(visit, method, refusal.wait(), keyed));
             }
         };
-        let attempt =
-            Self { entered, keyed, method, submitted, account: None, spend, in_login: false, silently: false };
+        let attempt = Self {
+            entered,
+            keyed,
+            method,
+            submitted,
+            account: None,
+            spend,
+            in_login: false,
+            counted_for_account: false,
+        };
         match running.guard.count(attempt.tried(), keyed).await {
             Ok(Ok(())) => Ok(attempt),
             Ok(Err(wait)) => {
@@ -68,7 +75,7 @@ impl<'a> Attempt<'a> {
     pub(super) async fn count_for(&mut self, visit: &Visit<'_>, account: Option<&UserId>) -> Result<bool, Problem> {
         self.account = account.cloned();
         let below_ceiling = visit.inner.running().guard.count_silently(self.tried(), self.keyed).await?;
-        self.silently = below_ceiling;
+        self.counted_for_account = below_ceiling;
         if !below_ceiling {
             let journal = visit.inner.journal();
             journal.tally_login(EventKind::LoginCeiling, &self.entered.login, Some(self.method), self.keyed);
@@ -85,7 +92,7 @@ impl<'a> Attempt<'a> {
     /// It could not be checked, and so it counts nowhere. Where even that fails, it is the store that is out of reach.
     pub(super) async fn take_back(self, visit: &Visit<'_>) {
         let running = visit.inner.running();
-        if let Err(error) = running.guard.uncount(self.tried(), self.silently, self.keyed).await {
+        if let Err(error) = running.guard.uncount(self.tried(), self.counted_for_account, self.keyed).await {
             crate::trace::warning!("a try that could not be checked stays counted: {error}");
         }
         if self.in_login

@@ -17,7 +17,9 @@ const EXPOSED: &str = "retry-after, x-ratelimit, x-ratelimit-limit, x-ratelimit-
 impl<'a> Visit<'a> {
     /// Lets scripts of any client's pages read, as long as it is not known whose call it is.
     pub(super) async fn let_any_read(&mut self, path: &Path) {
-        let origin = self.only(&header::ORIGIN).unwrap_or_default().filter(|_| path.is_for_scripts());
+        let own = self.inner.config.issuer.origin().as_bytes();
+        let foreign = |origin: &&HeaderValue| path.is_for_scripts() && origin.as_bytes() != own;
+        let origin = self.only(&header::ORIGIN).unwrap_or_default().filter(foreign);
         if let Some((origin, text)) = origin.and_then(|origin| Some((origin, origin.to_str().ok()?)))
             && self.inner.config.clients.allows_origin(text).await.unwrap_or_default()
         {

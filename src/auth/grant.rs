@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    clock::Clock,
-    clock::UnixTime,
+    clock::{Clock, UnixTime},
     login::{Binding, Login},
     policy::{Method, MethodSet},
     secret::Digest,

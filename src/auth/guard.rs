@@ -92,11 +92,16 @@ impl Guard {
 
     /// Takes back a try that could not be checked; of the account, if it was counted there.
     pub(super) async fn uncount(&self, tried: Tried<'_>, silently: bool, keyed: &Keyed) -> Result<(), StoreError> {
-        for (row, counted) in [(tried.visible(keyed), true), (tried.silent(keyed), silently)] {
+        let for_show = tried.account.is_none();
+        for (row, counted, for_show) in [(tried.visible(keyed), true, false), (tried.silent(keyed), silently, for_show)]
+        {
+            let kept_until = |now| if for_show { now + FOR_SHOW } else { Throttle::forgotten_at(now) };
             self.throttles
                 .update(Some(tried.tenant), row.as_bytes(), |row, now| match row {
-                    Some(row) if counted => Change::Put(row.uncounted(), Throttle::forgotten_at(now), ()),
-                    _ => Change::Keep(()),
+                    // a row of nobody's stays short-lived, and one at its ceiling is written as it is
+                    Some(row) if counted => Change::Put(row.uncounted(), kept_until(now), ()),
+                    Some(row) => Change::Put(*row, kept_until(now), ()),
+                    None => Change::Keep(()),
                 })
                 .await?;
         }
@@ -121,17 +126,25 @@ impl Guard {
         account: Option<&Account>,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        let name = submitted::name(tenant, identifier, keyed);
-        let contacts = account.iter().flat_map(|account| account.contacts());
-        let addresses = contacts
-            .map(|(contact, _)| submitted::pair(identifier, &submitted::address(tenant, contact, keyed), keyed));
-        let account = account.map(Account::id);
-        for submitted in addresses.chain([name]) {
-            for method in Method::ALL.iter().copied() {
-                let tried = Tried { tenant, method, submitted: &submitted, account };
-                self.throttles.remove(Some(tenant), tried.visible(keyed).as_bytes()).await?;
-                self.throttles.remove(Some(tenant), tried.silent(keyed).as_bytes()).await?;
+        // people log in by their addresses, too
+        let contacts: Vec<&Contact> = account.iter().flat_map(|it| it.contacts()).map(|(contact, _)| contact).collect();
+        let names = contacts.iter().filter_map(|contact| Identifier::parse(contact.as_str()).ok());
+        for name in names.chain([identifier.clone()]) {
+            let pairs = contacts.iter().map(|contact| {
+                let address = submitted::address(tenant, contact, keyed);
+                submitted::pair(&name, &address, keyed)
+            });
+            for submitted in pairs.chain([submitted::name(tenant, &name, keyed)]) {
+                for method in Method::ALL.iter().copied() {
+                    let row = Tried { tenant, method, submitted: &submitted, account: None }.visible(keyed);
+                    self.throttles.remove(Some(tenant), row.as_bytes()).await?;
+                }
             }
+        }
+        let Some(account) = account.map(Account::id) else { return Ok(()) };
+        for method in Method::ALL.iter().copied() {
+            let row = of_account(method, account, keyed);
+            self.throttles.remove(Some(tenant), row.as_bytes()).await?;
         }
         Ok(())
     }
@@ -182,8 +195,12 @@ impl Tried<'_> {
 
     fn silent(&self, keyed: &Keyed) -> Digest {
         match self.account {
-            Some(account) => keyed.hash("account", [self.method.as_str().as_bytes(), account.as_str().as_bytes()]),
+            Some(account) => of_account(self.method, account, keyed),
             None => keyed.hash("nobody", [self.method.as_str().as_bytes(), self.submitted.as_bytes()]),
         }
     }
+}
+
+fn of_account(method: Method, account: &UserId, keyed: &Keyed) -> Digest {
+    keyed.hash("account", [method.as_str().as_bytes(), account.as_str().as_bytes()])
 }

@@ -22,6 +22,8 @@ pub(super) struct Logins(Table<Login>);
 pub(super) struct Moved {
     pub(super) answer: Result<View, Denied>,
     pub(super) login: Login,
+    /// Whether the call has changed anything.
+    pub(super) changed: bool,
 }
 
 impl Logins {
@@ -57,10 +59,14 @@ impl Logins {
                 let Some(login) = login else { return Change::Keep(None) };
                 let taken = step(login, call, now);
                 match taken.next {
-                    None => Change::Keep(Some(Moved { answer: taken.answer, login: login.clone() })),
+                    None => Change::Keep(Some(Moved { answer: taken.answer, login: login.clone(), changed: false })),
                     Some(next) => {
                         let kept_until = next.forgotten_at();
-                        Change::Put(next.clone(), kept_until, Some(Moved { answer: taken.answer, login: next }))
+                        Change::Put(
+                            next.clone(),
+                            kept_until,
+                            Some(Moved { answer: taken.answer, login: next, changed: true }),
+                        )
                     }
                 }
             })

@@ -45,10 +45,12 @@ struct Shown {
 
 /// Sends a code, if the address is a verified one of the account; otherwise all is the same, and nothing is sent.
 pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method) -> Result<Response<Body>, Problem> {
-    let contact = contact(&entered.fields, method)?;
     let Some(channel) = channel(method).filter(|channel| visit.inner.config.queue.has(*channel)) else {
-        return Err(Problem::new(Code::MethodNotAllowed, "this method is not asked for now"));
+        // it was enabled when the login began
+        let now = visit.inner.running().logins.now();
+        return Err(Problem::denied(Denied::MethodNotAllowed).of(entered.login.view(now)));
     };
+    let contact = contact(&entered.fields, method)?;
     let keyed = visit.inner.keyed().await?;
     let running = visit.inner.running();
     let (login, now) = (&entered.login, running.logins.now());
@@ -101,7 +103,7 @@ fn spend(visit: &Visit<'_>) -> Result<Option<Spend>, Duration> {
     let Some(address) = visit.known_address() else { return Ok(None) };
     match visit.inner.running().messages.check(&address, 1) {
         Decision::Admitted(admission) => Ok(Some(admission.spend)),
-        Decision::Refused(refusal) => Err(refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default()),
+        Decision::Refused(refusal) => Err(refusal.wait()),
     }
 }
 
@@ -125,8 +127,12 @@ pub(super) async fn verify(visit: &mut Visit<'_>, mut entered: Entered) -> Resul
         }
     };
     let moved = entered.step(visit, &Call::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
-    if moved.answer.is_ok() {
-        attempt.succeeded(visit).await;
+    match moved.answer {
+        Ok(_) => attempt.succeeded(visit).await,
+        // it was compared, and counts
+        Err(Denied::Wrong(_)) => {}
+        Err(_) if moved.changed => {}
+        Err(_) => attempt.take_back(visit).await,
     }
     Entered::conclude(visit, &moved, open.method, keyed)
 }

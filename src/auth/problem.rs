@@ -189,7 +189,9 @@ impl Problem {
             Denied::LastTries => {
                 Self::new(Code::SlowDown, "other tries are under way").retry_in(Duration::from_secs(1))
             }
-            Denied::SendsSpent => Self::new(Code::TooManyAttempts, "no more codes are sent in this login"),
+            Denied::SendsSpent(wait) => {
+                Self::new(Code::TooManyAttempts, "no more codes are sent in this login").retry_in(wait)
+            }
             Denied::Wrong(Method::Password) => Self::new(Code::InvalidCredentials, "the credentials are wrong"),
             Denied::Wrong(_) => Self::new(Code::InvalidOtp, "the code is wrong or too old"),
         }

@@ -230,8 +230,8 @@ impl AuthService {
     }
 
     /// Ends what failures before have locked for a person: an operator's act, and that of a page where a password is
-    /// reset. Tries of this name and of the contacts of its account count from nothing again, and the account, if it had a
-    /// hundred failures in a row, can be logged into.
+    /// reset. Tries by this name, and by the addresses of its account, count from nothing again, and the account, if it had
+    /// a hundred failures in a row, can be logged into. An account that has further names needs a call for each.
     pub async fn unlock(&self, tenant: &Tenant, identifier: &Identifier) -> Result<(), StoreError> {
         let account = self.0.config.users.find(tenant, identifier).await?;
         let keyed = self.0.keyed().await?;

@@ -88,9 +88,7 @@ fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: 
     let Ok(name) = Tenant::parse(&name) else { return Ok(()) };
     match running.starts.check(&name, 1) {
         Decision::Admitted(_) => Ok(()),
-        Decision::Refused(refusal) => {
-            Err(too_many().retry_in(refusal.rate_limit.map(|limit| limit.wait()).unwrap_or_default()))
-        }
+        Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
     }
 }
 

@@ -67,11 +67,15 @@ pub(super) async fn step(visit: &mut Visit<'_>, route: Route, fields: Fields) ->
         return otp::verify(visit, entered).await;
     }
     let method = entered.method(visit)?;
-    entered.foresee(visit, &Call::Try(method))?;
-    match method {
-        Method::Password => password::authenticate(visit, entered).await,
-        Method::Sms | Method::Email | Method::Whatsapp => otp::send(visit, entered, method).await,
-        Method::Sso | Method::Passkey => Err(entered.unsupported(visit, "this method is not served here")),
+    match (entered.foresee(visit, &Call::Try(method)), method) {
+        // whatever else is wrong with the login comes first
+        (Err(problem), _) if problem.code != Code::MethodNotAllowed => Err(problem),
+        (_, Method::Sso | Method::Passkey) => Err(entered.unsupported(visit, "this method is not served here")),
+        (Err(problem), _) => Err(problem),
+        (Ok(()), Method::Password) if !visit.inner.config.without_passwords => {
+            password::authenticate(visit, entered).await
+        }
+        (Ok(()), method) => otp::send(visit, entered, method).await,
     }
 }
 

@@ -193,6 +193,13 @@ pub struct Refusal {
     pub rate_limit: Option<RateLimit>,
 }
 
+impl Refusal {
+    /// How long until a retry may be admitted; nothing, where the tenant is denied.
+    pub fn wait(&self) -> Duration {
+        self.rate_limit.map(|limit| limit.wait()).unwrap_or_default()
+    }
+}
+
 /// Why a limiter refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -3,6 +3,8 @@
 //! It is a pure function. What it says is stored by one compare-and-swap, and only then answered: so of calls that race
 //! one comes first, and the others meet what it left.
 
+use std::time::Duration;
+
 use super::{
     keyed::Keyed,
     state::{Challenge, FAILURES, Login, OpenCode, Phase, SENDS, View},
@@ -30,11 +32,12 @@ pub(crate) enum Call<'a> {
     Consume(&'a Digest),
 }
 
-/// Whose a secret is, and a mark of what it was checked against, which must still stand there when the code is issued.
+/// Whose a secret is, and marks of what it was checked against: one of them must still stand there when the code is
+/// issued.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof<'a> {
     pub(crate) user: &'a UserId,
-    pub(crate) mark: Option<Digest>,
+    pub(crate) marks: &'a [[u8; 32]],
 }
 
 /// Why not.
@@ -49,8 +52,8 @@ pub(crate) enum Denied {
     NotCompleted,
     /// The last tries are under way, and nobody knows yet how they end.
     LastTries,
-    /// No more codes are sent in this login.
-    SendsSpent,
+    /// No more codes are sent in this login, which lasts so long yet.
+    SendsSpent(Duration),
     /// What was tried is wrong.
     Wrong(Method),
 }
@@ -106,8 +109,13 @@ fn refused(login: &Login, call: &Call<'_>, now: UnixTime) -> Option<Denied> {
         _ => None,
     };
     let spent = match call {
-        Call::Try(_) | Call::Verify { .. } if login.failures >= FAILURES => Some(Denied::LastTries),
-        Call::MayOpen(_) | Call::Open(_) if login.sends >= SENDS => Some(Denied::SendsSpent),
+        Call::Try(_) | Call::Verify { .. } | Call::MayOpen(_) | Call::Open(_) if login.failures >= FAILURES => {
+            Some(Denied::LastTries)
+        }
+        Call::MayOpen(_) | Call::Open(_) if login.sends >= SENDS => {
+            let left = login.ends_at().as_nanos().saturating_sub(now.as_nanos());
+            Some(Denied::SendsSpent(Duration::from_nanos(left)))
+        }
         _ => None,
     };
     unfit.or(spent)
@@ -147,7 +155,7 @@ fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&UserId>, now
     let is_code = open.is(guess, &login.id, keyed, now);
     match owner {
         Some(owner) if is_code && open.owner.as_ref() == Some(owner) && login.is_of(owner) => {
-            success(login, open.method, Proof { user: owner, mark: None }, now)
+            success(login, open.method, Proof { user: owner, marks: &[] }, now)
         }
         _ => {
             let mut tried = login.clone();
@@ -163,13 +171,13 @@ fn success(login: &Login, method: Method, proof: Proof<'_>, now: UnixTime) -> St
     to(login, now, |next| {
         next.proved.push((method, now.as_nanos()));
         next.user = Some(proof.user.clone());
-        next.mark = proof.mark.map(|mark| *mark.as_bytes()).or(next.mark);
+        next.marks.extend_from_slice(proof.marks);
         next.open = None;
         next.phase = Phase::Success;
     })
 }
 
-/// What was tried, and is counted already, is wrong.
+/// What was tried, and is counted already, is wrong. At the last count the login ends, whatever else is under way.
 fn wrong(login: &Login, method: Method, now: UnixTime) -> Step {
     if login.failures < FAILURES {
         return denied(Denied::Wrong(method));

@@ -218,8 +218,12 @@ impl Model {
             }
             Action::Open(method, owner) => {
                 self.no_step_by(*method).map_or(Ok(()), Err)?;
+                if self.failures == 15 {
+                    return Err(Denied::LastTries);
+                }
                 if self.sends == 5 {
-                    return Err(Denied::SendsSpent);
+                    let ends = (self.last_call + 600).min(1800);
+                    return Err(Denied::SendsSpent(Duration::from_secs(ends.saturating_sub(now))));
                 }
                 self.sends += 1;
                 self.status = Status::Pending;
@@ -327,7 +331,7 @@ proptest! {
             };
             let call = match (action, &open, &digest) {
                 (Action::Try(method), ..) => Call::Try(*method),
-                (Action::Settle(_), ..) => Call::Settle(settled, who.as_ref().map(|user| Proof { user, mark: None })),
+                (Action::Settle(_), ..) => Call::Settle(settled, who.as_ref().map(|user| Proof { user, marks: &[] })),
                 (Action::TakeBack, ..) => Call::TakeBack,
                 (Action::Open(..), Some(open), _) => Call::Open(open),
                 (Action::Verify(..), ..) => {

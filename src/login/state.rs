@@ -53,8 +53,8 @@ pub(crate) struct Login {
     /// Who proved it: fixed by the first success.
     #[serde(with = "crate::text::option")]
     pub(crate) user: Option<UserId>,
-    /// A keyed hash of what the password was checked against.
-    pub(crate) mark: Option<[u8; 32]>,
+    /// Keyed hashes of what the password was checked against, and of what took its place at once.
+    pub(crate) marks: Vec<[u8; 32]>,
     pub(crate) phase: Phase,
     pub(crate) open: Option<Challenge>,
     pub(crate) failures: u8,
@@ -123,7 +123,7 @@ impl Login {
             plan,
             proved: Vec::new(),
             user: None,
-            mark: None,
+            marks: Vec::new(),
             phase: Phase::Pending,
             open: None,
             failures: 0,

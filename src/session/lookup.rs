@@ -50,14 +50,20 @@ impl Sessions {
         }
     }
 
-    /// Ends the session that a request presents, if it does: for an answer that brings another in its place.
+    /// Ends what a request presents as sessions: for an answer that brings another in their place.
     #[cfg(feature = "login")]
     pub(crate) async fn end_presented(&self, headers: &HeaderMap) -> Result<(), StoreError> {
-        let presented = Presented::read(headers, self.name_of_cookie());
-        match self.find(presented, None).wait().await? {
-            Some(session) => self.revoke(&session).await,
-            None => Ok(()),
+        let digests = match Presented::read(headers, self.name_of_cookie()) {
+            Presented::Nothing | Presented::Useless => Vec::new(),
+            Presented::One(digest) => vec![digest],
+            Presented::Several(digests) => digests,
+        };
+        for digest in digests {
+            if let Some(session) = self.look_up(digest).wait().await? {
+                self.revoke(&session).await?;
+            }
         }
+        Ok(())
     }
 
     async fn only_one_of(&self, digests: Vec<Digest>, of: Option<Tenant>) -> Found {

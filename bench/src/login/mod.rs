@@ -94,6 +94,8 @@ impl Setup {
             .sms(sender)
             .passwords(passwords)
             .limiter(limiter)
+            // all browsers of a benchmark have one address
+            .messages_per_address(Quota::per_minute(100_000_000).expect("it is a quota"))
             .clock(clock)
     }
 }

@@ -50,7 +50,7 @@ pub fn run(one: &Path) {
         "HTTP/1, one process on one core{}; each browser has a kept-alive connection and logs in one user after the \
          other: start, the step or steps, complete, and the visit of /authorize that gives the code. One step; `Memory`, \
          `StoredUsers`, argon2id at the default cost, codes by a sender that answers at once; all else as it is by \
-         default, but for the budget of the tenant. {} s each, or {USERS} logins. Times in milliseconds, as the browser \
+         default, but for the budgets of tenant and address. {} s each, or {USERS} logins. Times in milliseconds, as the browser \
          sees them. `processor` is the time that the server ran for a login, all threads together.\n",
         if pinned { " and the browsers on the other" } else { ", **with the browsers**" },
         TIME.as_secs(),
