@@ -165,7 +165,7 @@ impl AuthService {
     }
 
     /// Tells clients' addresses apart by this; by [`PeerAddr`](crate::PeerAddr), otherwise. Where requests come without
-    /// one, no limit of addresses holds, as of 60 failures a minute, and the log says so once.
+    /// one, no limit of addresses holds, as of 60 failures a minute, and a warning says so once (feature `tracing`).
     pub fn client_ip(self, client_ip: ClientIp) -> Self {
         self.set(|config| config.client_ip = client_ip)
     }
