@@ -11,7 +11,7 @@
 //! assert!(stored.as_str().starts_with("$argon2id$v=19$"));
 //!
 //! let right = passwords.verify(Password::new("correct horse battery staple"), Some(stored.clone())).await?;
-//! assert!(matches!(right, Verdict::Right { rehashed: None }));
+//! assert!(matches!(right, Verdict::Right { rehashed: None, .. }));
 //! let wrong = passwords.verify(Password::new("Correct Horse Battery Staple"), Some(stored)).await?;
 //! assert!(matches!(wrong, Verdict::Wrong));
 //! // nobody is known by this name: the same work, and the answer is no

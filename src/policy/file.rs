@@ -143,7 +143,7 @@ mod tests {
             ),
             (
                 r#"{"acr":{"a b":{"steps":1}}}"#,
-                "acr: a b is not usable: must be 1 to 256 visible ASCII characters, none of them '\"' or '\\'",
+                "acr: a b is not usable: must be 1 to 255 visible ASCII characters, none of them '\"' or '\\'",
             ),
             (
                 "{\"default\":{\"steps\":1,\n\"Steps\":2}}",

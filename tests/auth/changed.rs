@@ -2,7 +2,8 @@
 
 use http::Request;
 use tollgate::{
-    AuthService, Client, ClientTable, Password, Passwords, Policies, Policy, StoredUsers, Tenant, UserId, body::Body,
+    AuthService, Client, ClientTable, Password, Passwords, Policies, Policy, StoredUsers, Tenant, UserId,
+    body::Body,
     store::{AnyStore, Memory},
 };
 use tower::ServiceExt;

@@ -164,8 +164,8 @@ impl Queue {
     ///
     /// A decoy takes a place as a message does and is dropped when its turn
     /// comes, so the time that the call takes says nothing about which of the
-    /// two it was. Don't show the answer to whoever asked for the code: only
-    /// messages are slow enough to fill a lane.
+    /// two it was. Decoys get half of a lane at most: who makes them can't keep
+    /// messages out. Don't show the answer to whoever asked for the code.
     pub fn push(&self, channel: Channel, job: Option<Message>) -> bool {
         let Some(lane) = self.find(channel) else {
             self.give_up(job, Undelivered::NoSender);
