@@ -193,10 +193,11 @@
 //!
 //! # Keys
 //!
-//! One-time codes and names are kept as hashes under a key. By default the service makes it and keeps it in the store,
-//! which suits one that nobody else reads. With [`key`](AuthService::key) it comes from you, the same on all nodes, and
-//! whoever has a copy of the store alone can't try codes and names out. A change of the key ends open codes, and counts
-//! of failures begin anew.
+//! One-time codes, and names and addresses where they are counted and logged, are hashes under a key. By default the service
+//! makes it and keeps it in the store, which suits one that nobody else reads. With [`key`](AuthService::key) it comes from
+//! you, the same on all nodes, and whoever has a copy of the store alone can't try those out; a login itself, and
+//! `StoredUsers`, have names without it. A change of the key ends open codes and logins by password that are under way, and
+//! counts begin anew.
 //!
 //! # Equal answers
 //!
@@ -256,8 +257,9 @@
 //! takes 700 bytes to 1.3 KB, failures 350 bytes, messages up to 600 for a phone and 1.8 KB for a mailbox. A request that
 //! proves nothing leaves at most one row that outlives a minute, beside a few for each account that exists. So a tenant
 //! whose 600 requests a minute are all spent by strangers has up to 42,000 logins that were begun, or up to 864,000 rows
-//! after a day; one address alone comes to 60 rows of failures and 120 of messages a minute. A full `Memory` (1,000,000 rows or 512 MiB, if nothing else is set) forgets
-//! nothing that lives: logins get a 503. Give it room for your tenants, and set `per_address`.
+//! after a day; one address alone comes to 60 rows of failures and 120 of messages a minute. A full `Memory` (1,000,000
+//! rows or 512 MiB, if nothing else is set) forgets nothing that lives: logins get a 503. Give it room for your tenants,
+//! and set [`per_address`](AuthService::per_address).
 //!
 //! # Errors
 //!
