@@ -8,13 +8,13 @@
 
 #![expect(clippy::print_stdout, reason = "it tells where it listens")]
 
-use std::error::Error;
+use std::{error::Error, net::SocketAddr};
 
-use axum::Router;
+use axum::{Router, extract::ConnectInfo};
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, Client, ClientTable, Identifier, NewUser, Password, Passwords, SessionLayer, Sessions, StoredUsers,
-    Tenant, UserId,
+    AuthService, Client, ClientIp, ClientTable, Head, Identifier, NewUser, Password, Passwords, SessionLayer, Sessions,
+    StoredUsers, Tenant, UserId,
     store::{AnyStore, Memory},
 };
 use tonic::service::Routes;
@@ -34,7 +34,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let auth = auth(&format!("{origin}/auth"), store, sessions).await?;
     println!("listening on {origin}");
     // gRPC needs HTTP/2, browsers without TLS speak HTTP/1.1: this serves both
-    axum::serve(listener, Router::new().nest_service("/auth", auth).fallback_service(grpc)).await?;
+    let app = Router::new().nest_service("/auth", auth).fallback_service(grpc);
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }
 
@@ -46,6 +47,12 @@ async fn auth(issuer: &str, store: AnyStore, sessions: Sessions) -> Result<AuthS
     let native = Client::new("native", acme)?.redirect_uri("http://127.0.0.1/callback")?.scopes("openid")?;
     Ok(AuthService::new(issuer, store, ClientTable::new([native])?, users)?
         .sessions(sessions)
+        .client_ip(ClientIp::peer().peer_by(peer))
         .insecure_loopback()?
         .check()?)
+}
+
+/// Where axum keeps the other end of the connection: whoever is wrong too often is told by it.
+fn peer(head: Head<'_>) -> Option<SocketAddr> {
+    head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

@@ -87,7 +87,8 @@
 //!   one; see [below](#equal-answers).
 //! - **Nothing can be planted.** Each login has a secret of its own, made here and kept as a digest. No request adopts
 //!   or changes another login's.
-//! - **A guess is counted before it is checked**, by what was submitted, by account and by address.
+//! - **A guess is counted before it is checked**, by what was submitted, by account and by address. One that nobody
+//!   could check, as where the store failed, is taken back.
 //! - **The store fails closed**: 503, and nothing is let through.
 //!
 //! # The flow
@@ -106,6 +107,17 @@
 //!
 //! All bodies are JSON. Every `POST` has `session_id` (but `start`) and the six client parameters, which must be those
 //! that the login began with.
+//!
+//! `/authorize` takes the newest login of this browser that is completed for this very request. If its account was
+//! disabled meanwhile, is gone or has another password than the one that was proved, the answer is `access_denied`.
+//! `HEAD` spends nothing, nor does a browser that fetches ahead: it gets 503, and asks again when it is sure.
+//!
+//! # The page
+//!
+//! It works with what the service itself serves beside it (`page.js`, `page.css`), by relative URLs, and needs scripts. To
+//! survive a reload it keeps in the `sessionStorage` of its tab: the query, `session_id`, the name that was typed and the
+//! address that a code went to, the methods, the steps that are done, and until when to wait. No password, no code and no
+//! secret of a login is there.
 //!
 //! # Mounting
 //!
@@ -137,15 +149,17 @@
 //!   [`RateLimitLayer`](crate::RateLimitLayer), for it charges its requests itself. A CORS layer would speak for it:
 //!   leave it out.
 //!
-//! It needs a tokio runtime with time enabled.
+//! It needs a tokio runtime with time enabled, as `#[tokio::main]` has it: bodies must arrive within 30 seconds, passwords
+//! are hashed on threads of its own for blocking work, and codes are sent by tasks.
 //!
 //! # Cookies
 //!
 //! A login has the cookie `__Host-auth_session_` and the first 8 characters of its id, so that tabs don't collide; at
 //! most four at once, then the oldest goes. A code begins a signed-in session in `__Host-session`, which a
 //! [`SessionLayer`](crate::SessionLayer) on the same host finds if both have the same [`Sessions`](crate::Sessions):
-//! [`AuthService::sessions`]. Both are `Secure`, `HttpOnly`, `Path=/` and `SameSite=Lax`. For plain http on a loopback
-//! address there is [`insecure_loopback`](AuthService::insecure_loopback), here and on `Sessions`.
+//! [`AuthService::sessions`]. The session whose cookie this one replaces is ended. Both are `Secure`, `HttpOnly`, `Path=/`
+//! and `SameSite=Lax`. For plain http on a loopback address there is
+//! [`insecure_loopback`](AuthService::insecure_loopback), here and on `Sessions`.
 //!
 //! # Pages of other origins
 //!
@@ -159,59 +173,101 @@
 //!
 //! That of [`PeerAddr`](crate::PeerAddr), or what [`client_ip`](AuthService::client_ip) says: behind proxies
 //! [`ClientIp::behind`](crate::ClientIp::behind), in axum `ClientIp::peer().peer_by(…)` over `ConnectInfo`. **Set it**:
-//! requests without an address all count as one, and then 60 failures a minute are those of everybody.
+//! where requests come without an address, no limit of addresses holds, for one that all share would let anybody lock out
+//! everybody. A warning says so once (feature `tracing`). Behind a proxy that is not named, all are one address.
 //!
 //! Every request spends of the budget of its tenant: with [`limiter`](AuthService::limiter) one with your APIs, else
 //! 600 in any minute for this service alone. A client's id is public, so a stranger can spend that budget; give
-//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address.
-//! Where messages cost money, set [`messages_per_address`](AuthService::messages_per_address), too.
+//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address, or
+//! without one to a budget that they all share. One address can ask for 120 codes a minute; where messages cost money, let
+//! [`messages_per_address`](AuthService::messages_per_address) be less.
 //!
 //! # Steps
 //!
 //! [`policies`](AuthService::policies) say which steps a login needs; the default is one, by any method. `password` is
 //! there unless [`without_passwords`](AuthService::without_passwords); `sms`, `email` and `whatsapp` where they have a
-//! sender. Each step must be of another kind: `sms` and `whatsapp` both prove the phone. See [`policy`](crate::policy)
-//! and [`delivery`](crate::delivery). A code goes only to a verified contact of the account that equals the address
-//! given, and nobody waits for its sender.
+//! sender. Each step must be of another kind: `sms` and `whatsapp` both prove the phone. They come in any order. See
+//! [`policy`](crate::policy) and [`delivery`](crate::delivery). A code goes only to a verified contact of the account that
+//! equals the address given, and nobody waits for its sender. [`check`](AuthService::check) finds at the start what no
+//! login could meet; [`explain`](AuthService::explain) says what one would need, and why.
 //!
 //! # Keys
 //!
-//! One-time codes and names are kept as hashes under a key. By default the service makes it and keeps it in the store,
-//! which suits one that nobody else reads. With [`key`](AuthService::key) it comes from you, the same on all nodes, and
-//! whoever has a copy of the store alone can't try codes and names out. A change of the key ends open codes, and counts
-//! of failures begin anew.
+//! One-time codes, and names and addresses where they are counted and logged, are hashes under a key. By default the service
+//! makes it and keeps it in the store, which suits one that nobody else reads. With [`key`](AuthService::key) it comes from
+//! you, the same on all nodes, and whoever has a copy of the store alone can't try those out; a login itself, and
+//! `StoredUsers`, have names without it. A change of the key ends open codes and logins by password that are under way, and
+//! counts begin anew.
 //!
 //! # Equal answers
 //!
-//! What an answer shows depends only on what the caller submitted. Visible are: the wait after failures of a name or an
-//! address, which is the same whether it has an account; and the cool-down of codes for a pair of name and address.
-//! Silent, seen only in the event log: the hundredth failure of an account in a row, and too many messages to one
-//! address. Then answers stay as they are, and nothing is accepted or sent.
+//! What an answer shows depends only on what was submitted. Visible are
 //!
-//! [`StoredUsers`](crate::StoredUsers) reads as much for a name that nobody has. [`Users`](crate::Users) of your own
-//! should, too; and a sign-up or reset page of yours can tell what this service does not.
+//! - the wait after failures: with `password` of the `username`, with a code of the name that the login began with and the
+//!   address together;
+//! - how often codes can be asked for, by that same pair;
+//! - what the network address has spent, and how many logins begin with one name.
+//!
+//! Silent, seen only in the event log, are the hundredth failure of an account in a row, and too many messages to one
+//! receiver. Then answers stay as they are, and nothing is accepted or sent.
+//!
+//! One thing shows: success clears the count of a name or pair. Who keeps failing on purpose sees when the wait is gone
+//! before its time, and so that somebody got in by that name, or was unlocked.
+//!
+//! By the clock, known and unknown names are about a microsecond apart in process where a code is asked for
+//! (`BENCHMARKS.md`). [`StoredUsers`](crate::StoredUsers) reads as much for a name that nobody has.
+//! [`Users`](crate::Users) of your own should, too; and a sign-up or reset page of yours can tell what this service does
+//! not.
 //!
 //! # Limits
 //!
 //! | | |
 //! |---|---|
 //! | a login | 10 minutes without a step, 30 in all; 15 failures; 4 in one browser |
+//! | its last try, if it is not answered | 30 seconds, then it has failed |
 //! | completed | 5 minutes until the code is taken |
 //! | a one-time code | 6 digits, 5 minutes, 5 tries |
-//! | codes sent | 30 seconds apart, 5 in a login; 10 an hour to a phone, 50 a day to a mailbox |
-//! | failures of a name or an address with one method | 5 free, then a wait of 30 s that doubles up to an hour; at 100 it is a day |
-//! | failures of one account with one method | 100 in a row, until 24 hours pass without |
-//! | failures from one network address | 60 a minute |
+//! | codes sent | 5 in a login |
+//! | to a pair of name and address | 30 seconds apart by one method; 10 an hour to a phone, 50 a day to a mailbox |
+//! | to one receiver of a tenant, silently | 10 an hour to a phone, 50 a day to a mailbox |
+//! | codes that one network address asks for | 120 a minute |
+//! | failures of a username, or of such a pair, with one method | 5 free, then a wait of 30 s that doubles up to an hour; at 100 it is a day |
+//! | failures of one account with one method, silently | 100 in a row, until 24 hours pass without |
+//! | failures from one network address | 60 a minute; then no login begins there either |
 //! | logins begun with one name | 600 a minute |
 //! | an authorization code | 60 seconds, kept as a digest |
-//! | a body, a `state` | 64 KiB, 4096 bytes |
+//! | a body, a `state` | 64 KiB in 30 seconds; 4096 bytes |
+//!
+//! A try during a wait is refused and changes nothing. [`unlock`](AuthService::unlock) ends locks and ceilings of failures:
+//! for operators, and for a page where a password is reset. Counts of addresses and of logins that begin are in memory,
+//! one for each process; the others are in the store.
+//!
+//! # What it keeps
+//!
+//! | rows | live |
+//! |---|---|
+//! | a login | an hour longer than it could go on: 70 minutes after its last step, 90 at most |
+//! | failures of a name, a pair, an account | 24 hours after the last |
+//! | messages of a pair, of a receiver | an hour for a phone, 24 for a mailbox |
+//! | the same for what nobody has | a minute; such rows are written so that nobody's costs as much as somebody's |
+//! | a code | a minute |
+//! | the session | as [`session`](crate::session) says |
+//!
+//! As [`Memory`](crate::store::Memory) counts, with 256 bytes for a row as such and names of ordinary length: a login
+//! takes 700 bytes to 1.3 KB, failures 350 bytes, messages up to 600 for a phone and 1.8 KB for a mailbox. A request that
+//! proves nothing leaves at most one row that outlives a minute, beside a few for each account that exists. So a tenant
+//! whose 600 requests a minute are all spent by strangers has up to 42,000 logins that were begun, or up to 864,000 rows
+//! after a day; one address alone comes to 60 rows of failures and 120 of messages a minute. A full `Memory` (1,000,000
+//! rows or 512 MiB, if nothing else is set) forgets nothing that lives: logins get a 503. Give it room for your tenants,
+//! and set [`per_address`](AuthService::per_address).
 //!
 //! # Errors
 //!
 //! `{"error", "error_description"}`, the login's counters where it is the caller's, and `retry_after` with
 //! `Retry-After`. With `Accept: application/problem+json` the same as a problem document, in which the status of the
-//! login is `login_status`. Nothing of the request is echoed. `/authorize` sends errors to the redirect URI, but a wrong
-//! `client_id` or `redirect_uri` is shown.
+//! login is `login_status`, because `status` is that of HTTP. Nothing of the request is echoed. Once client
+//! and redirect URI are known to be good, `/authorize` sends errors there, `temporarily_unavailable` too where the store
+//! fails. Before that, and where a budget is spent, they are shown.
 //!
 //! | status | `error` |
 //! |---|---|
@@ -233,9 +289,10 @@
 //!
 //! - **`/token`** and what belongs to it. A code is issued and kept, and nothing exchanges it; what a login is good for
 //!   until then is its signed-in session.
-//! - **`passkey` and `sso`**: `unsupported_method`.
-//! - Of OpenID Connect `/authorize` heeds `max_age`, `acr_values` and `prompt=none` (error `login_required`); each login is
-//!   asked for anew. `login_hint` and `nonce` are ignored.
+//! - **`passkey` and `sso`**: no login has a step by them (400 `unsupported_method`).
+//! - Of OpenID Connect `/authorize` heeds `max_age`, `acr_values` and `prompt=none` (error `login_required`).
+//!   `prompt=login` is met by every login, for each is asked for anew; `login_hint`, `nonce` and other prompts are
+//!   ignored.
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its
 //!   own.
 

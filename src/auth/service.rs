@@ -165,7 +165,7 @@ impl AuthService {
     }
 
     /// Tells clients' addresses apart by this; by [`PeerAddr`](crate::PeerAddr), otherwise. Where requests come without
-    /// one, no limit of addresses holds, as of 60 failures a minute, and the log says so once.
+    /// one, no limit of addresses holds, as of 60 failures a minute, and a warning says so once (feature `tracing`).
     pub fn client_ip(self, client_ip: ClientIp) -> Self {
         self.set(|config| config.client_ip = client_ip)
     }
@@ -181,7 +181,8 @@ impl AuthService {
     }
 
     /// Hashes codes and identifiers under this key, which all nodes must share. Otherwise one is made and kept in the
-    /// store, where whoever reads the store reads it too. Another key voids the codes that are out, and what was counted.
+    /// store, where whoever reads the store reads it too. Another key voids the codes that are out, what was counted, and
+    /// passwords that were proved in logins under way.
     pub fn key(self, key: &Secret) -> Self {
         self.set(|config| config.key = Some(Keyed::new(key)))
     }
@@ -210,8 +211,10 @@ impl AuthService {
         Ok(self.set(|config| config.cookies = LoginCookies { loopback: true }))
     }
 
-    /// Whether every login that the policies and the listed clients lead to can be met by the methods that are enabled;
-    /// to be asked when all is set. A login that can't be met is refused with `access_denied`.
+    /// Whether every login that the policies and the listed clients lead to, with each of the `acr_values` that are known,
+    /// can be met by the methods that are enabled; and whether [`insecure_loopback`](Self::insecure_loopback) was called
+    /// here and on the sessions, or on neither. To be asked when all is set. A login that can't be met is refused with
+    /// `access_denied`.
     pub fn check(self) -> Result<Self, ConfigError> {
         let config = &self.0.config;
         let (policies, enabled) = (&config.policies, self.0.enabled());

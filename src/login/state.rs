@@ -45,7 +45,7 @@ pub(crate) struct Login {
     #[serde(with = "crate::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
-    /// Who it was begun for, as it was typed; whether there is such a user is not known to it.
+    /// Who it was begun for, by the name that was given; whether there is such a user is not known to it.
     pub(crate) identifier: Identifier,
     pub(crate) plan: Plan,
     /// What was proved, in order, and when.

@@ -95,7 +95,9 @@ impl StoredUsers {
         Ok(self.row(tenant, user).await?.map(|row| row.into_account(user.clone())))
     }
 
-    /// Gives the account another password, or none.
+    /// Gives the account another password, or none. Logins that are under way by
+    /// the old one get no code; sessions that have begun go on:
+    /// [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends them.
     pub async fn set_password(
         &self,
         tenant: &Tenant,

@@ -2,13 +2,14 @@
 
 use http::Request;
 use tollgate::{
-    AuthService, Client, ClientTable, Password, Passwords, Policies, Policy, StoredUsers, Tenant, UserId,
+    Account, AuthService, Client, ClientTable, Identifier, Method, Password, PasswordHash, Passwords, Policies, Policy,
+    StoredUsers, Tenant, UserId, Users,
     body::Body,
-    store::{AnyStore, Memory},
+    store::{AnyStore, Memory, StoreError, StoreErrorKind},
 };
 use tower::ServiceExt;
 
-use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, World};
+use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, ISSUER, World, clients};
 
 fn ada() -> (Tenant, UserId) {
     ("acme".parse().unwrap(), "u-ada".parse().unwrap())
@@ -36,6 +37,50 @@ async fn a_weak_hash_that_was_replaced_is_no_change() {
     let mut browser = world.browser();
     assert_eq!(browser.sign_in("web").await.len(), 43);
     assert_eq!(browser.sign_in("web").await.len(), 43);
+}
+
+/// The same accounts, whose hashes nobody replaces: it is not written, or it fails.
+#[derive(Clone)]
+struct Keeps {
+    users: StoredUsers,
+    fails: bool,
+}
+
+impl Users for Keeps {
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        self.users.find(tenant, identifier).await
+    }
+
+    async fn upgrade_password(
+        &self,
+        _: &Tenant,
+        _: &UserId,
+        _: &PasswordHash,
+        _: PasswordHash,
+    ) -> Result<(), StoreError> {
+        if self.fails { Err(StoreErrorKind::Unavailable.into()) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn a_weak_hash_that_stays_keeps_nobody_out() {
+    for fails in [false, true] {
+        let world = World::new().await;
+        let users = Keeps { users: world.users.clone(), fails };
+        let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
+        let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+        let world = World { service, ..world };
+        assert_eq!(world.browser().sign_in("web").await.len(), 43, "{fails}");
+    }
+}
+
+#[tokio::test]
+async fn of_two_logins_that_replace_a_weak_hash_at_once_both_go_on() {
+    let world = World::with(Memory::new(), |service| service.passwords(Passwords::new())).await;
+    let (mut one, mut other) = (world.browser(), world.browser());
+    // both are checked against the old hash, for checking takes longer than all else
+    let (first, second) = tokio::join!(one.sign_in("web"), other.sign_in("web"));
+    assert_ne!(first, second);
 }
 
 #[tokio::test]
@@ -71,7 +116,7 @@ async fn a_path_of_the_issuer_that_is_one_of_ours_is_found_with_and_without_it()
 #[tokio::test]
 async fn a_client_and_a_level_that_nothing_meets_together_are_found_at_the_start() {
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
-    let client = client.policy(Policy::slots([[tollgate::Method::Password]]).unwrap());
+    let client = client.policy(Policy::slots([[Method::Password]]).unwrap());
     let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
     let service = |policies: Policies| {
         let users = StoredUsers::new(Memory::new());

@@ -181,10 +181,9 @@ impl Stage {
         for (random, name) in &self.random {
             text = text.replace(random.as_str(), name);
         }
-        // an insert, a swap, and one after the other where what stood there has expired are one write
+        // an insert and a swap are one write
         let done = self.store.done().into_iter().map(|done| done.replace("insert", "write").replace("swap", "write"));
-        let mut done: Vec<_> = done.collect();
-        done.dedup_by(|next, last| next == last && next.starts_with("write"));
+        let done: Vec<_> = done.collect();
         format!("{text}\n\n{}", done.join("\n"))
     }
 }
