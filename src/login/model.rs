@@ -222,8 +222,7 @@ impl Model {
                     return Err(Denied::LastTries);
                 }
                 if self.sends == 5 {
-                    let ends = (self.last_call + 600).min(1800);
-                    return Err(Denied::SendsSpent(Duration::from_secs(ends.saturating_sub(now))));
+                    return Err(Denied::SendsSpent(Duration::ZERO));
                 }
                 self.sends += 1;
                 self.status = Status::Pending;
@@ -347,6 +346,11 @@ proptest! {
             let taken = step(&login, &call, now);
             let meant = model.call(action, settled, &guess, &sent, seconds);
             match (&taken.answer, &meant) {
+                // as long as the login lasts, which is held against the model below
+                (Err(Denied::SendsSpent(wait)), Err(Denied::SendsSpent(_))) => {
+                    let ends = UnixTime::from_secs(BEGAN + seconds) + *wait;
+                    prop_assert!(login.has_ended(ends) && !login.has_ended(now));
+                }
                 (Err(denied), Err(meant)) => prop_assert_eq!(denied, meant),
                 (answer, meant) => prop_assert_eq!(answer.is_ok(), meant.is_ok(), "{:?} for {:?}", answer, meant),
             }
