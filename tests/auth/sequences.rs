@@ -5,7 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::{collection::vec, prelude::*, test_runner::Config};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{Config, RngSeed},
+};
 use tollgate::{UserId, policy::FactorClass};
 
 use crate::world::{
@@ -360,7 +364,11 @@ impl Play {
             prop_assert!(is_forgotten || answer.error() == "session_expired", "{:?}", answer);
             return Ok(());
         }
-        known.touched = self.now;
+        // what is refused without being tried is no activity
+        let has_failed = answer.error() == "session_failed" && known.seen.0 != "failed";
+        if has_failed || [200, 401].contains(&answer.status.as_u16()) {
+            known.touched = self.now;
+        }
         match action {
             Action::Password { name, password, .. } => {
                 let proves =
@@ -546,9 +554,18 @@ fn run(script: Vec<Action>) -> Result<usize, TestCaseError> {
     })
 }
 
+/// The same scripts each time, and more of them where `PROPTEST_CASES` says so; others with `PROPTEST_RNG_SEED`.
+fn config() -> Config {
+    let asked = Config::default();
+    let rng_seed = match asked.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(0x7011_6A7E),
+        fixed => fixed,
+    };
+    Config { cases: asked.cases / 2, rng_seed, ..asked }
+}
+
 proptest! {
-    // more where PROPTEST_CASES says so
-    #![proptest_config(Config::with_cases(Config::default().cases / 2))]
+    #![proptest_config(config())]
     #[test]
     fn c021_c023_c034_c037_c044_c046_c047_c061_whatever_is_called_nobody_gets_a_code_who_did_not_prove_who_they_are(
         script in vec(prop_oneof![2 => likely(), 1 => unlikely()], 1..60),
