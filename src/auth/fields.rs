@@ -1,19 +1,24 @@
 //! What stands in the body of a call.
 
+use std::{future::poll_fn, pin::pin, time::Duration};
+
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde::{Deserialize, Deserializer};
+use tokio::{runtime::Handle, time::timeout};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::problem::{Code, Problem};
 use crate::{
     json::{self, JsonError},
     login::ClientParameters,
-    replay::ReadError,
+    replay::{ReadError, Reader},
 };
 
 /// The longest body that is read.
-pub(super) const MOST_BYTES: usize = 64 * 1024;
+const MOST_BYTES: usize = 64 * 1024;
+/// How long a body of 64 KiB may take.
+const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// The members of a body. One left out, `null` and empty are the same; names that are not known are passed over.
 #[derive(Debug, Default, Deserialize)]
@@ -70,8 +75,14 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
 }
 
 impl Fields {
-    /// Reads a body, and wipes it: it may have a password in it.
-    pub(super) fn read(body: Bytes) -> Result<Self, Problem> {
+    /// Reads the body of a request with these headers.
+    pub(super) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
+        check_type(headers)?;
+        Self::read(whole(body).await.map_err(|error| unreadable(&error))?)
+    }
+
+    /// Reads the whole of a body, and wipes it: it may have a password in it.
+    fn read(body: Bytes) -> Result<Self, Problem> {
         let fields = json::from_object(&body).map_err(|error| {
             Problem::invalid(match error {
                 JsonError::Malformed => "the body is no JSON object of the members that this call takes",
@@ -98,7 +109,7 @@ impl Fields {
 }
 
 /// Whether the body is what is read here: JSON, as it is. A form that a page of another site sends never is.
-pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let only = |name| {
         let mut values = headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
@@ -112,7 +123,19 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-pub(super) fn unreadable(error: &ReadError) -> Problem {
+/// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
+async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, ReadError> {
+    let (mut body, mut reader) = (pin!(body), Reader::default());
+    let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
+    let whole = match Handle::try_current() {
+        Ok(_) => timeout(BODY_TIME, whole).await.map_err(|_| ReadError::Broken)?,
+        // without a runtime there is no timer, and no socket that could drip
+        Err(_) => whole.await,
+    };
+    whole.map(|whole| whole.data)
+}
+
+fn unreadable(error: &ReadError) -> Problem {
     match error {
         ReadError::TooLarge => Problem::new(Code::TooLarge, "the body is longer than 64 KiB"),
         ReadError::Broken => Problem::invalid("the body can't be read"),

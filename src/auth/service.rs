@@ -1,22 +1,20 @@
 use std::{
     convert::Infallible,
     fmt,
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, request::Parts};
-use tokio::{runtime::Handle, time::timeout};
+use http::{HeaderValue, Method, Request, Response};
 use tower_service::Service;
 
 use super::{
     authorize, complete,
     cookies::LoginCookies,
-    fields::{self, Fields},
+    fields::Fields,
     inner::{Config, Inner},
     issuer::Issuer,
     page,
@@ -36,7 +34,6 @@ use crate::{
     login::Keyed,
     password::Passwords,
     policy::{Explanation, Policies},
-    replay::{ReadError, Reader},
     secret::Secret,
     session::Sessions,
     store::{AnyStore, StoreError},
@@ -275,9 +272,6 @@ where
     }
 }
 
-/// How long a body of 64 KiB may take.
-const BODY_TIME: Duration = Duration::from_secs(30);
-
 /// From the path to the endpoint.
 async fn serve<B>(visit: &mut Visit<'_>, body: B) -> Result<Response<Body>, Problem>
 where
@@ -307,7 +301,7 @@ where
         }
         Route::Status => status::status(visit).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
-            let fields = match fields(visit.parts, body).await {
+            let fields = match Fields::of(&visit.parts.headers, body).await {
                 Ok(fields) => fields,
                 Err(problem) => {
                     visit.charge(None)?;
@@ -321,23 +315,6 @@ where
             }
         }
     }
-}
-
-async fn fields<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: B) -> Result<Fields, Problem> {
-    fields::check_type(&parts.headers)?;
-    Fields::read(read(body).await.map_err(|error| fields::unreadable(&error))?)
-}
-
-/// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
-async fn read<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, ReadError> {
-    let (mut body, mut reader) = (pin!(body), Reader::default());
-    let whole = poll_fn(|cx| reader.poll(body.as_mut(), fields::MOST_BYTES, cx));
-    let whole = match Handle::try_current() {
-        Ok(_) => timeout(BODY_TIME, whole).await.map_err(|_| ReadError::Broken)?,
-        // without a runtime there is no timer, and no socket that could drip
-        Err(_) => whole.await,
-    };
-    whole.map(|whole| whole.data)
 }
 
 /// The answer of an [`AuthService`], on its way.

@@ -352,6 +352,40 @@ proptest! {
     }
 }
 
+#[test]
+fn c110_a_right_code_that_came_second_is_no_failure() {
+    let runtime = runtime();
+    // the second has come this far when the first is let run to its end
+    for head_start in 0..25 {
+        let store = Steered::default();
+        let (world, mut browser, id, code) = runtime.block_on(async {
+            let world = World::with(store.clone(), |service| service).await;
+            let mut browser = world.browser();
+            let id = browser.start("web", ADA).await;
+            browser.ask("web", &id, "sms", ADA_PHONE).await;
+            let code = world.code(ADA_PHONE).await;
+            (world, browser, id, code)
+        });
+        store.yields();
+        let calls = (0..2).map(|_| make(&browser, "web", &id, &code, Call::Right)).collect();
+        let order = [vec![1; head_start], vec![0; 200]].concat();
+        let answers = {
+            let _entered = runtime.enter();
+            interleave(calls, &order)
+        };
+        assert_eq!(count(&answers, |answer| answer.status == 200), 1, "{answers:?}");
+        // five are free yet: one that was left of the second would make the fifth wait
+        runtime.block_on(async {
+            world.advance(31);
+            let id = browser.start("web", ADA).await;
+            assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
+            for _ in 0..5 {
+                assert_eq!(browser.verify("web", &id, "wrong").await.error(), "invalid_otp", "{head_start}");
+            }
+        });
+    }
+}
+
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
