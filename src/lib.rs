@@ -6,7 +6,7 @@ mod error;
 mod clock;
 mod trace;
 mod encoding;
-#[cfg(feature = "login")]
+#[cfg(any(feature = "login", feature = "bearer"))]
 mod text;
 mod scan;
 mod secret;
@@ -17,6 +17,11 @@ mod number;
 mod head;
 mod accept;
 mod origin;
+#[cfg(any(feature = "login", feature = "bearer"))]
+mod issuer;
+#[cfg(feature = "bearer")]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]
+mod jose;
 #[cfg(feature = "login")]
 mod document;
 pub mod cookie;
@@ -30,6 +35,11 @@ pub mod limit;
 pub mod store;
 pub mod session;
 pub mod pkce;
+#[cfg(feature = "bearer")]
+mod dpop;
+#[cfg(feature = "bearer")]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]
+pub mod bearer;
 #[cfg(feature = "login")]
 pub mod policy;
 #[cfg(feature = "login")]
@@ -42,6 +52,8 @@ pub mod client;
 pub mod delivery;
 #[cfg(feature = "login")]
 mod login;
+#[cfg(feature = "tokens")]
+pub mod tokens;
 #[cfg(feature = "login")]
 pub mod auth;
 #[cfg(feature = "axum")]

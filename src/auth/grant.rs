@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::{Clock, UnixTime},
+    handle::Handle,
     login::{Binding, Login},
     policy::{Method, MethodSet},
     secret::Digest,
     session::{IdentityError, NewSession, UserId},
     store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
     tenant::Tenant,
+    user::Identifier,
 };
 
 /// How long a code can be exchanged.
@@ -31,6 +33,23 @@ pub(super) struct Grant {
     pub(super) auth_time: u64,
     pub(super) acr: Option<String>,
     pub(super) methods: MethodSet,
+    /// The name that the user logged in by, to find the account again.
+    pub(super) identifier: Identifier,
+    /// The signed-in session that began with it, or that it was given for.
+    #[serde(with = "crate::text::option")]
+    pub(super) session: Option<Handle>,
+    pub(super) wanted: Wanted,
+}
+
+/// What the request for the code wants of the tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Wanted {
+    pub(super) nonce: Option<String>,
+    /// The thumbprint of the key that the code is bound to.
+    pub(super) dpop_jkt: Option<String>,
+    /// Claims that are wanted by name in the id_token, and at userinfo.
+    pub(super) id_token: Vec<String>,
+    pub(super) userinfo: Vec<String>,
 }
 
 impl Grant {
@@ -45,6 +64,9 @@ impl Grant {
             auth_time: UnixTime::from_nanos(*last).as_secs(),
             acr: acr.map(str::to_owned),
             methods: login.proved(),
+            identifier: login.identifier.clone(),
+            session: None,
+            wanted: Wanted::default(),
         })
     }
 
@@ -95,8 +117,7 @@ impl Codes {
 mod tests {
     use super::*;
     use crate::{
-        client::Scopes, gate::MaybeReady, handle::Handle, pkce::CodeChallenge, secret::Secret, store::Memory,
-        testing::ManualClock,
+        client::Scopes, gate::MaybeReady, pkce::CodeChallenge, secret::Secret, store::Memory, testing::ManualClock,
     };
 
     fn grant() -> Grant {
@@ -113,6 +134,9 @@ mod tests {
             auth_time: 1_000_000_000,
             acr: None,
             methods: MethodSet::from(Method::Password),
+            identifier: Identifier::parse("ada").unwrap(),
+            session: None,
+            wanted: Wanted::default(),
         }
     }
 

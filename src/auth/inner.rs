@@ -8,13 +8,14 @@ use std::{
 use http::HeaderValue;
 use tokio::sync::OnceCell;
 
-use super::{cookies::LoginCookies, grant::Codes, guard::Guard, issuer::Issuer, journal::Journal, key, logins::Logins};
+use super::{cookies::LoginCookies, grant::Codes, guard::Guard, journal::Journal, key, logins::Logins};
 use crate::{
     client::AnyClients,
     clock::Clock,
     delivery::{Channel, Queue},
     event::{EventKind, EventLog},
     head::Head,
+    issuer::Issuer,
     limit::{Limiter, Quota, Quotas, RateLimitGate},
     login::Keyed,
     password::Passwords,

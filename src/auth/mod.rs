@@ -306,7 +306,6 @@ mod fields;
 mod grant;
 mod guard;
 mod inner;
-mod issuer;
 mod journal;
 mod key;
 mod logins;

@@ -5,7 +5,7 @@ use crate::{error::ConfigError, origin};
 /// An absolute URL without query, fragment and slash at the end. URLs that leave the service are made of it, never of
 /// the `Host` of a request.
 #[derive(Clone, Debug)]
-pub(super) struct Issuer {
+pub(crate) struct Issuer {
     url: String,
     /// Bytes of the scheme and the host.
     origin: usize,
@@ -13,7 +13,7 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
-    pub(super) fn parse(url: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::new("issuer", url, reason);
         let (scheme, rest) = url.split_once("://").ok_or_else(|| error("must begin with https://"))?;
         let host = rest.split('/').next().unwrap_or_default();
@@ -41,21 +41,21 @@ impl Issuer {
         Ok(Self { url: url.to_owned(), origin: scheme.len() + 3 + host.len(), loopback })
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.url
     }
 
     /// Scheme and host, as browsers send them.
-    pub(super) fn origin(&self) -> &str {
+    pub(crate) fn origin(&self) -> &str {
         self.url.get(..self.origin).unwrap_or_default()
     }
 
     /// The path below which all endpoints are; empty at the root.
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.url.get(self.origin..).unwrap_or_default()
     }
 
-    pub(super) fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         self.loopback
     }
 }

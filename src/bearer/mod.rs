@@ -1,0 +1,9 @@
+//! Access tokens at an API.
+
+mod claims;
+mod keys;
+
+pub(crate) use self::{
+    claims::{Audience, Claims, Confirmation},
+    keys::{KeySource, Unavailable},
+};

@@ -1,0 +1,1 @@
+//! Proofs of possession (DPoP, RFC 9449).

@@ -1,0 +1,32 @@
+//! [`Algorithm`]: how tokens are signed.
+
+/// A signature algorithm of JSON Web Algorithms (RFC 7518, RFC 8037). There is no `none`, and nothing symmetric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// ECDSA with P-256 and SHA-256: the default.
+    Es256,
+    /// Ed25519.
+    EdDsa,
+    /// RSA PKCS #1 v1.5 with SHA-256, which OpenID Connect wants every provider to have.
+    Rs256,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: &'static [Self] = &[Self::Es256, Self::EdDsa, Self::Rs256];
+
+    /// The name in `alg`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Es256 => "ES256",
+            Self::EdDsa => "EdDSA",
+            Self::Rs256 => "RS256",
+        }
+    }
+
+    /// The algorithm of this name, written exactly so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|algorithm| algorithm.as_str() == name)
+    }
+}

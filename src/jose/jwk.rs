@@ -1,0 +1,133 @@
+//! [`PublicKey`]: a key that verifies, as a JSON Web Key.
+
+use std::fmt;
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use serde::{Deserialize, Serialize};
+
+use super::Algorithm;
+use crate::secret::Digest;
+
+const COORDINATE: usize = 32;
+const LONGEST_MODULUS: usize = 1024;
+
+/// The public half of a signing key.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum PublicKey {
+    /// A point of P-256.
+    P256 {
+        x: [u8; COORDINATE],
+        y: [u8; COORDINATE],
+    },
+    Ed25519([u8; 32]),
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
+}
+
+/// The members of a JSON Web Key (RFC 7517) that are read and written here.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Jwk {
+    pub(crate) kty: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) crv: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) x: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) y: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) n: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) e: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kid: Option<String>,
+    #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) alg: Option<String>,
+    /// The private half, which nobody should ever send.
+    #[serde(default, skip_serializing)]
+    pub(crate) d: Option<serde_json::Value>,
+}
+
+impl PublicKey {
+    /// The key that a document describes; `None` for kinds, curves and sizes that are not used here, and for one that has
+    /// its private half with it.
+    pub(crate) fn of(jwk: &Jwk) -> Option<Self> {
+        if jwk.d.is_some() {
+            return None;
+        }
+        let bytes = |member: &Option<String>| BASE64URL.decode(member.as_deref()?).ok();
+        match (jwk.kty.as_str(), jwk.crv.as_deref()) {
+            ("EC", Some("P-256")) => {
+                Some(Self::P256 { x: bytes(&jwk.x)?.try_into().ok()?, y: bytes(&jwk.y)?.try_into().ok()? })
+            }
+            ("OKP", Some("Ed25519")) => Some(Self::Ed25519(bytes(&jwk.x)?.try_into().ok()?)),
+            ("RSA", _) => {
+                let (n, e) = (bytes(&jwk.n)?, bytes(&jwk.e)?);
+                let usable = |number: &[u8], most: usize| {
+                    number.first().is_some_and(|first| *first != 0) && number.len() <= most
+                };
+                (usable(&n, LONGEST_MODULUS) && n.len() >= 256 && usable(&e, 8)).then_some(Self::Rsa { n, e })
+            }
+            _ => None,
+        }
+    }
+
+    /// The key as a document, with nothing but what it is.
+    pub(crate) fn jwk(&self) -> Jwk {
+        let text = |bytes: &[u8]| Some(BASE64URL.encode(bytes));
+        match self {
+            Self::P256 { x, y } => {
+                Jwk { kty: "EC".into(), crv: Some("P-256".into()), x: text(x), y: text(y), ..Jwk::default() }
+            }
+            Self::Ed25519(x) => Jwk { kty: "OKP".into(), crv: Some("Ed25519".into()), x: text(x), ..Jwk::default() },
+            Self::Rsa { n, e } => Jwk { kty: "RSA".into(), n: text(n), e: text(e), ..Jwk::default() },
+        }
+    }
+
+    /// The one algorithm that this key is for.
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::P256 { .. } => Algorithm::Es256,
+            Self::Ed25519(_) => Algorithm::EdDsa,
+            Self::Rsa { .. } => Algorithm::Rs256,
+        }
+    }
+
+    /// The thumbprint of RFC 7638: SHA-256 over the required members, in their order.
+    pub(crate) fn thumbprint(&self) -> String {
+        let Jwk { crv, x, y, n, e, .. } = self.jwk();
+        let own = |member: Option<String>| member.unwrap_or_default();
+        let canonical = match self {
+            Self::P256 { .. } => format!(r#"{{"crv":"{}","kty":"EC","x":"{}","y":"{}"}}"#, own(crv), own(x), own(y)),
+            Self::Ed25519(_) => format!(r#"{{"crv":"{}","kty":"OKP","x":"{}"}}"#, own(crv), own(x)),
+            Self::Rsa { .. } => format!(r#"{{"e":"{}","kty":"RSA","n":"{}"}}"#, own(e), own(n)),
+        };
+        BASE64URL.encode(Digest::of(canonical).as_bytes())
+    }
+
+    /// Whether this is a signature of these bytes by the other half of this key.
+    pub(crate) fn verifies(&self, bytes: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::P256 { x, y } => {
+                let point = [&[4], &x[..], &y[..]].concat();
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(bytes, signature).is_ok()
+            }
+            Self::Ed25519(key) => UnparsedPublicKey::new(&ED25519, key).verify(bytes, signature).is_ok(),
+            Self::Rsa { n, e } => {
+                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, bytes, signature).is_ok()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PublicKey").field(&self.algorithm().as_str()).field(&self.thumbprint()).finish()
+    }
+}

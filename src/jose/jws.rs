@@ -1,0 +1,103 @@
+//! JSON Web Signatures in their compact form (RFC 7515): written with one key, read with a set of them.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+#[cfg(feature = "tokens")]
+use super::Signer;
+use super::{Jwk, KeySet, PublicKey};
+use crate::json;
+
+/// The longest token that is read.
+const MOST_BYTES: usize = 16 * 1024;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    typ: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    jwk: Option<Jwk>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    crit: Option<serde_json::Value>,
+}
+
+/// A token, taken apart. Nothing of it is to be believed yet.
+pub(crate) struct Unverified<'t> {
+    header: Header,
+    signed: &'t str,
+    claims: &'t str,
+    signature: Vec<u8>,
+}
+
+/// A signed token of these claims.
+#[cfg(feature = "tokens")]
+pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
+    let header = Header {
+        alg: signer.public().algorithm().as_str().to_owned(),
+        typ: Some(typ.to_owned()),
+        kid: Some(signer.kid().to_owned()),
+        jwk: None,
+        crit: None,
+    };
+    let part = |bytes: Vec<u8>| BASE64URL.encode(bytes);
+    let signed = format!("{}.{}", part(serde_json::to_vec(&header).ok()?), part(serde_json::to_vec(claims).ok()?));
+    let signature = signer.sign(signed.as_bytes())?;
+    Some(format!("{signed}.{}", BASE64URL.encode(signature)))
+}
+
+impl<'t> Unverified<'t> {
+    /// Takes a token of this type apart; `None` if it is none.
+    pub(crate) fn parse(token: &'t str, typ: &str) -> Option<Self> {
+        if token.len() > MOST_BYTES {
+            return None;
+        }
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
+        let header: Header = json::from_object(&BASE64URL.decode(header).ok()?).ok()?;
+        // an extension that we don't know must not be passed over
+        if header.crit.is_some() || !header.typ.as_deref().is_some_and(|own| is_type(own, typ)) {
+            return None;
+        }
+        Some(Self { header, signed, claims, signature: BASE64URL.decode(signature).ok()? })
+    }
+
+    /// The name of the key that it says it is signed with.
+    pub(crate) fn kid(&self) -> Option<&str> {
+        self.header.kid.as_deref()
+    }
+
+    /// The claims, if one of these keys has signed them.
+    ///
+    /// The key decides the algorithm; `alg` and `kid` only choose among the keys. Nothing of the claims is looked at
+    /// before the signature is good.
+    pub(crate) fn claims<T: DeserializeOwned>(&self, keys: &KeySet) -> Option<T> {
+        let fits = |kid: Option<&str>| self.kid().is_none_or(|named| kid.is_none_or(|kid| kid == named));
+        keys.iter().filter(|(kid, _)| fits(*kid)).any(|(_, key)| self.is_signed_by(key)).then(|| self.read())?
+    }
+
+    /// The key that it brings itself, and the claims, if that key has signed them: it proves no more than that whoever
+    /// made it has the key.
+    pub(crate) fn own_claims<T: DeserializeOwned>(&self) -> Option<(PublicKey, T)> {
+        let key = PublicKey::of(self.header.jwk.as_ref()?)?;
+        self.is_signed_by(&key).then(|| Some((key, self.read()?)))?
+    }
+
+    fn is_signed_by(&self, key: &PublicKey) -> bool {
+        key.algorithm().as_str() == self.header.alg && key.verifies(self.signed.as_bytes(), &self.signature)
+    }
+
+    fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        json::from_object(&BASE64URL.decode(self.claims).ok()?).ok()
+    }
+}
+
+/// `application/` may be left out of a media type (RFC 7515 §4.1.9).
+fn is_type(own: &str, typ: &str) -> bool {
+    own.eq_ignore_ascii_case(typ)
+        || own
+            .split_once('/')
+            .is_some_and(|(main, sub)| main.eq_ignore_ascii_case("application") && sub.eq_ignore_ascii_case(typ))
+}

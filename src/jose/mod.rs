@@ -1,0 +1,18 @@
+//! Signed documents: JSON Web Keys (RFC 7517, 7638, 8037) and compact JSON Web Signatures (RFC 7515).
+
+mod algorithm;
+mod jwk;
+pub(crate) mod jws;
+mod set;
+#[cfg(feature = "tokens")]
+mod signer;
+#[cfg(all(test, feature = "tokens"))]
+mod vectors;
+
+pub use self::algorithm::Algorithm;
+#[cfg(feature = "tokens")]
+pub(crate) use self::signer::Signer;
+pub(crate) use self::{
+    jwk::{Jwk, PublicKey},
+    set::KeySet,
+};

@@ -1,0 +1,80 @@
+//! [`KeySet`]: the keys of an issuer.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Algorithm, Jwk, PublicKey};
+
+/// The most keys that are kept of a set.
+const MOST_KEYS: usize = 32;
+
+/// Keys that verify, each under its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeySet(Vec<(Option<String>, PublicKey)>);
+
+#[derive(Serialize, Deserialize)]
+struct Document<K> {
+    keys: Vec<K>,
+}
+
+impl KeySet {
+    pub(crate) fn new(keys: impl IntoIterator<Item = (String, PublicKey)>) -> Self {
+        Self(keys.into_iter().map(|(kid, key)| (Some(kid), key)).collect())
+    }
+
+    /// Reads a JSON Web Key Set. Keys that are not for signatures, or of kinds that are not used here, are passed over.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let document: Document<serde_json::Value> = serde_json::from_slice(text).ok()?;
+        let usable = |jwk: serde_json::Value| {
+            let jwk: Jwk = serde_json::from_value(jwk).ok()?;
+            let key = PublicKey::of(&jwk)?;
+            let is_for_this = jwk.usage.as_deref().is_none_or(|usage| usage == "sig")
+                && jwk.alg.as_deref().is_none_or(|alg| Algorithm::from_name(alg) == Some(key.algorithm()));
+            is_for_this.then_some((jwk.kid, key))
+        };
+        Some(Self(document.keys.into_iter().filter_map(usable).take(MOST_KEYS).collect()))
+    }
+
+    /// The set as it is published.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let jwk = |(kid, key): &(Option<String>, PublicKey)| Jwk {
+            kid: kid.clone(),
+            usage: Some("sig".to_owned()),
+            alg: Some(key.algorithm().as_str().to_owned()),
+            ..key.jwk()
+        };
+        // never the default: there is only text in it
+        serde_json::to_vec(&Document { keys: self.0.iter().map(jwk).collect::<Vec<_>>() }).unwrap_or_default()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<&str>, &PublicKey)> {
+        self.0.iter().map(|(kid, key)| (kid.as_deref(), key))
+    }
+
+    /// Whether a key has this name.
+    pub(crate) fn names(&self, kid: &str) -> bool {
+        self.0.iter().any(|(own, _)| own.as_deref() == Some(kid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EC: &str = r#"{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0""#;
+
+    #[test]
+    fn what_can_verify_is_kept_and_the_rest_passed_over() {
+        let set = |keys: &str| KeySet::parse(format!(r#"{{"keys":[{keys}],"other":1}}"#).as_bytes());
+        let one = set(&format!("{EC}}}")).unwrap();
+        assert!(one.names("a") && !one.names("b") && one.iter().count() == 1);
+        for other in [r#","use":"enc"}"#, r#","alg":"RS256"}"#, r#","alg":"none"}"#] {
+            assert_eq!(set(&format!("{EC}{other}")).unwrap(), KeySet::default(), "{other}");
+        }
+        assert_eq!(set(&format!(r#"{{"kty":"oct","k":"AA"}},7,{EC},"use":"sig","alg":"ES256"}}"#)).unwrap(), one);
+        assert_eq!(set(&vec![format!("{EC}}}"); 100].join(",")).unwrap().iter().count(), MOST_KEYS);
+        for bad in ["", "[]", "{}", r#"{"keys":{}}"#] {
+            assert!(KeySet::parse(bad.as_bytes()).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! [`Signer`]: a key that signs.
+
+use std::fmt;
+
+use aws_lc_rs::{
+    encoding::AsDer,
+    rand::SystemRandom,
+    rsa::KeySize,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair},
+};
+use zeroize::Zeroizing;
+
+use super::{Algorithm, jwk::PublicKey};
+
+/// A private key, in memory.
+pub(crate) struct Signer {
+    kid: String,
+    public: PublicKey,
+    private: Private,
+}
+
+enum Private {
+    P256(Box<EcdsaKeyPair>),
+    Ed25519(Ed25519KeyPair),
+    Rsa(Box<RsaKeyPair>),
+}
+
+impl Signer {
+    /// A new key, in PKCS #8. One of RSA takes a second, so not on an async thread.
+    pub(crate) fn generate(algorithm: Algorithm) -> Option<Zeroizing<Vec<u8>>> {
+        let bytes = match algorithm {
+            Algorithm::Es256 => EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+                .ok()?
+                .as_ref()
+                .to_vec(),
+            Algorithm::EdDsa => Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).ok()?.as_ref().to_vec(),
+            Algorithm::Rs256 => RsaKeyPair::generate(KeySize::Rsa2048).ok()?.as_der().ok()?.as_ref().to_vec(),
+        };
+        Some(Zeroizing::new(bytes))
+    }
+
+    /// The key that these bytes are.
+    pub(crate) fn read(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Self> {
+        let (public, private) = match algorithm {
+            Algorithm::Es256 => {
+                let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8).ok()?;
+                // a point, uncompressed
+                let point = pair.public_key().as_ref();
+                let (x, y) = point.strip_prefix(&[4])?.split_at_checked(32)?;
+                let public = PublicKey::P256 { x: x.try_into().ok()?, y: y.try_into().ok()? };
+                (public, Private::P256(Box::new(pair)))
+            }
+            Algorithm::EdDsa => {
+                let pair = Ed25519KeyPair::from_pkcs8(pkcs8).ok()?;
+                (PublicKey::Ed25519(pair.public_key().as_ref().try_into().ok()?), Private::Ed25519(pair))
+            }
+            Algorithm::Rs256 => {
+                let pair = RsaKeyPair::from_pkcs8(pkcs8).ok()?;
+                let key = pair.public_key();
+                let number = |number: &[u8]| number.iter().copied().skip_while(|byte| *byte == 0).collect();
+                let public = PublicKey::Rsa {
+                    n: number(key.modulus().big_endian_without_leading_zero()),
+                    e: number(key.exponent().big_endian_without_leading_zero()),
+                };
+                (public, Private::Rsa(Box::new(pair)))
+            }
+        };
+        Some(Self { kid: public.thumbprint(), public, private })
+    }
+
+    /// The name of the key: its thumbprint, so that it says what it is.
+    pub(crate) fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    pub(crate) fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let random = SystemRandom::new();
+        match &self.private {
+            Private::P256(pair) => Some(pair.sign(&random, bytes).ok()?.as_ref().to_vec()),
+            Private::Ed25519(pair) => Some(pair.sign(bytes).as_ref().to_vec()),
+            Private::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, bytes, &mut signature).ok()?;
+                Some(signature)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer").field("kid", &self.kid).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The examples of the RFCs, and what attackers make of them.
+
+use serde_json::{Value, json};
+
+use super::{
+    Algorithm, Jwk, KeySet, PublicKey, Signer,
+    jws::{self, Unverified},
+};
+
+fn key(jwk: Value) -> PublicKey {
+    PublicKey::of(&serde_json::from_value::<Jwk>(jwk).unwrap()).unwrap()
+}
+
+fn rsa_of_rfc_7638() -> PublicKey {
+    let n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
+    key(json!({ "kty": "RSA", "n": n, "e": "AQAB", "alg": "RS256", "kid": "2011-04-29" }))
+}
+
+#[test]
+fn the_thumbprint_of_rfc_7638_section_3() {
+    assert_eq!(rsa_of_rfc_7638().thumbprint(), "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs");
+}
+
+#[test]
+fn the_thumbprint_and_the_signature_of_rfc_8037_appendix_a() {
+    let key = key(json!({ "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }));
+    assert_eq!(key.thumbprint(), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
+    let signed = b"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc";
+    let signature = "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
+    let signature = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, signature).unwrap();
+    assert!(key.verifies(signed, &signature));
+    assert!(!key.verifies(&signed[1..], &signature));
+}
+
+#[test]
+fn the_signature_of_rfc_7515_appendix_a_3() {
+    let key = key(json!({
+        "kty": "EC",
+        "crv": "P-256",
+        "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+        "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+    }));
+    let signed = b"eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+    let signature = "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
+    let signature = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, signature).unwrap();
+    assert!(key.verifies(signed, &signature));
+}
+
+#[test]
+fn each_algorithm_signs_what_its_own_key_verifies_and_no_other() {
+    let signers: Vec<Signer> = Algorithm::ALL
+        .iter()
+        .map(|algorithm| Signer::read(*algorithm, &Signer::generate(*algorithm).unwrap()).unwrap())
+        .collect();
+    for signer in &signers {
+        let token = jws::sign(signer, "at+jwt", &json!({ "sub": "ada" })).unwrap();
+        for other in &signers {
+            let keys = KeySet::new([(other.kid().to_owned(), other.public().clone())]);
+            let read: Option<Value> = Unverified::parse(&token, "at+jwt").unwrap().claims(&keys);
+            assert_eq!(read.is_some(), other.kid() == signer.kid());
+        }
+        assert!(Unverified::parse(&token, "JWT").is_none(), "of another type");
+    }
+}

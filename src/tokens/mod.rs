@@ -1,0 +1,1 @@
+//! Tokens that a login service issues.
