@@ -15,8 +15,9 @@ mod verifier;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
-    claims::{Audience, Claims, Confirmation},
+    claims::{Audience, Claims, Confirmation, TYPE},
     keys::{KeySource, Unavailable},
+    rules::check_name,
 };
 pub use self::{
     gate::{BearerGate, BearerPass},
