@@ -17,6 +17,7 @@ pub(crate) use self::token::Slot;
 pub(crate) use self::{
     claims::{Audience, Claims, Confirmation, TYPE},
     keys::{KeySource, Unavailable},
+    presented::{Presented, Scheme},
     rules::check_name,
 };
 pub use self::{
