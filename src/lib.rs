@@ -62,6 +62,10 @@ mod extract;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 
+#[cfg(feature = "bearer")]
+pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
+#[cfg(all(feature = "axum", feature = "bearer"))]
+pub use crate::extract::AccessTokenRejection;
 #[cfg(feature = "axum")]
 pub use crate::extract::{MissingLayer, SessionRejection};
 #[cfg(feature = "login")]
