@@ -1,5 +1,7 @@
 //! Access tokens at an API.
 
+#[cfg(all(test, feature = "tokens"))]
+mod attacks;
 mod cache;
 mod claims;
 mod gate;
@@ -9,13 +11,15 @@ mod presented;
 mod refusal;
 mod rules;
 mod tenant;
+#[cfg(all(test, feature = "tokens"))]
+mod times;
 mod token;
 mod verifier;
 
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
-    claims::{Audience, Claims, Confirmation},
+    claims::{Audience, Claims, Confirmation, TYPE},
     keys::{KeySource, Unavailable},
 };
 pub use self::{
