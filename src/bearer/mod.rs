@@ -1,5 +1,7 @@
 //! Access tokens at an API.
 
+#[cfg(all(test, feature = "tokens"))]
+mod attacks;
 mod cache;
 mod claims;
 mod gate;
@@ -9,6 +11,8 @@ mod presented;
 mod refusal;
 mod rules;
 mod tenant;
+#[cfg(all(test, feature = "tokens"))]
+mod times;
 mod token;
 mod verifier;
 
