@@ -7,11 +7,15 @@ mod keys;
 mod layer;
 mod presented;
 mod refusal;
+#[cfg(feature = "jwks")]
+mod remote;
 mod rules;
 mod tenant;
 mod token;
 mod verifier;
 
+#[cfg(feature = "jwks")]
+pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
