@@ -19,8 +19,9 @@ pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
-    claims::{Audience, Claims, Confirmation},
+    claims::{Audience, Claims, Confirmation, TYPE},
     keys::{KeySource, Unavailable},
+    rules::check_name,
 };
 pub use self::{
     gate::{BearerGate, BearerPass},

@@ -136,7 +136,8 @@ mod tests {
             prop_assume!(!value.contains(&127));
             let headers = headers(&[&value]);
             if let Presented::Token { token, .. } = Presented::read(&headers) {
-                prop_assert!(value.ends_with(format!(" {token}").as_bytes()));
+                let end = format!(" {token}");
+                prop_assert!(value.ends_with(end.as_bytes()));
                 prop_assert!(!token.contains([' ', ',', '"']));
             }
         }
