@@ -27,6 +27,11 @@ mod document;
 pub mod cookie;
 pub mod body;
 mod replay;
+#[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
+mod roots;
+#[cfg(any(feature = "webhook", feature = "jwks"))]
+#[allow(dead_code, reason = "one feature reads the head of an answer, the other all of it")]
+mod outgoing;
 pub mod tenant;
 pub mod event;
 pub mod reject;

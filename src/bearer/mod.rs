@@ -9,6 +9,8 @@ mod keys;
 mod layer;
 mod presented;
 mod refusal;
+#[cfg(feature = "jwks")]
+mod remote;
 mod rules;
 mod tenant;
 #[cfg(all(test, feature = "tokens"))]
@@ -16,6 +18,8 @@ mod times;
 mod token;
 mod verifier;
 
+#[cfg(feature = "jwks")]
+pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
