@@ -36,6 +36,7 @@ pub mod store;
 pub mod session;
 pub mod pkce;
 #[cfg(feature = "bearer")]
+#[allow(dead_code, unused_imports, reason = "what stands on it comes next")]
 mod dpop;
 #[cfg(feature = "bearer")]
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]

@@ -7,6 +7,7 @@ mod claims;
 mod gate;
 mod keys;
 mod layer;
+mod possession;
 mod presented;
 mod refusal;
 mod rules;
@@ -21,6 +22,7 @@ pub(crate) use self::token::Slot;
 pub(crate) use self::{
     claims::{Audience, Claims, Confirmation, TYPE},
     keys::{KeySource, Unavailable},
+    rules::check_name,
 };
 pub use self::{
     gate::{BearerGate, BearerPass},

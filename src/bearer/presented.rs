@@ -21,7 +21,7 @@ pub(super) enum Presented<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scheme {
+pub(crate) enum Scheme {
     Bearer,
     /// With a proof of the key (RFC 9449).
     DPoP,

@@ -10,6 +10,14 @@ const LONGEST_LEEWAY: Duration = Duration::from_secs(60);
 /// Longer names are refused (OpenID Connect Core §2).
 const LONGEST_NAME: usize = 255;
 
+/// Whether this can name an issuer or a service.
+pub(crate) fn check_name(setting: &'static str, name: &str) -> Result<(), ConfigError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(ConfigError::new(setting, name, "must be 1 to 255 visible characters"))
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     issuer: Box<str>,
@@ -20,16 +28,12 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(issuer: &str, audience: &str) -> Result<Self, ConfigError> {
-        if !is_name(issuer) {
-            return Err(ConfigError::new("issuer", issuer, "must be 1 to 255 visible characters"));
-        }
+        check_name("issuer", issuer)?;
         Self { issuer: issuer.into(), audiences: Vec::new(), leeway: Duration::from_secs(5) }.audience(audience)
     }
 
     pub(super) fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
-        if !is_name(name) {
-            return Err(ConfigError::new("audience", name, "must be 1 to 255 visible characters"));
-        }
+        check_name("audience", name)?;
         self.audiences.push(name.into());
         Ok(self)
     }
