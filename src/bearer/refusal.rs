@@ -80,29 +80,26 @@ impl Refusal {
     }
 
     pub(super) fn malformed(&self) -> Rejection {
-        let challenge = self.asks(Scheme::Bearer, r#", error="invalid_request""#);
-        answer(Kind::InvalidRequest, "the authorization header is malformed", challenge)
+        self.error(Kind::InvalidRequest, "the authorization header is malformed", Scheme::Bearer, "invalid_request")
     }
 
     /// One answer for all that is wrong with a token.
     pub(super) fn invalid(&self, scheme: Scheme) -> Rejection {
-        let challenge = self.asks(scheme, r#", error="invalid_token""#);
-        answer(Kind::Unauthenticated, "the access token is not valid", challenge)
+        self.error(Kind::Unauthenticated, "the access token is not valid", scheme, "invalid_token")
     }
 
     pub(super) fn narrow(&self, scheme: Scheme) -> Rejection {
-        let scopes = self.scopes.join(" ");
-        let challenge = self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{scopes}""#));
-        answer(Kind::Forbidden, "the access token does not allow this", challenge)
+        let challenge =
+            self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" ")));
+        answer(Kind::Forbidden, "the access token does not allow this", challenge).error("insufficient_scope")
     }
 
     pub(super) fn unproved(&self, error: DpopError) -> Rejection {
-        let challenge = |error| self.asks(Scheme::DPoP, error);
+        let unproved = |why, error| self.error(Kind::Unauthenticated, why, Scheme::DPoP, error);
         match error {
-            DpopError::Invalid(why) => answer(Kind::Unauthenticated, why, challenge(r#", error="invalid_dpop_proof""#)),
+            DpopError::Invalid(why) => unproved(why, "invalid_dpop_proof"),
             DpopError::UseNonce(nonce) => {
-                let challenge = challenge(r#", error="use_dpop_nonce""#);
-                let rejection = answer(Kind::Unauthenticated, "the proof needs the nonce of this answer", challenge);
+                let rejection = unproved("the proof needs the nonce of this answer", "use_dpop_nonce");
                 // never without: it is base64url
                 match HeaderValue::try_from(nonce) {
                     Ok(nonce) => rejection.header(DPOP_NONCE, nonce),
@@ -116,6 +113,10 @@ impl Refusal {
     pub(super) fn unavailable() -> Rejection {
         Rejection::new(Kind::Unavailable, "access tokens can't be checked right now")
             .header(header::CACHE_CONTROL, NO_STORE)
+    }
+
+    fn error(&self, kind: Kind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
+        answer(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
     }
 }
 
