@@ -6,7 +6,7 @@ mod error;
 mod clock;
 mod trace;
 mod encoding;
-#[cfg(any(feature = "login", feature = "bearer"))]
+#[cfg(feature = "login")]
 mod text;
 mod scan;
 mod secret;
@@ -18,6 +18,10 @@ mod head;
 mod accept;
 mod origin;
 #[cfg(any(feature = "login", feature = "bearer"))]
+#[cfg_attr(
+    not(any(feature = "login", feature = "jwks")),
+    allow(dead_code, reason = "not every feature needs each part of an address")
+)]
 mod issuer;
 #[cfg(feature = "bearer")]
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]
@@ -27,6 +31,11 @@ mod document;
 pub mod cookie;
 pub mod body;
 mod replay;
+#[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
+mod roots;
+#[cfg(any(feature = "webhook", feature = "jwks"))]
+#[allow(dead_code, reason = "one feature reads the head of an answer, the other all of it")]
+mod outgoing;
 pub mod tenant;
 pub mod event;
 pub mod reject;
@@ -68,6 +77,10 @@ pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
 pub use crate::extract::AccessTokenRejection;
 #[cfg(feature = "axum")]
 pub use crate::extract::{MissingLayer, SessionRejection};
+#[cfg(feature = "bearer")]
+pub use crate::jose::{Algorithm, AlgorithmError};
+#[cfg(feature = "tokens")]
+pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]
 pub use crate::{
     auth::AuthService,

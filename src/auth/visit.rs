@@ -8,6 +8,7 @@ use super::{
     answer, cors,
     inner::Inner,
     problem::{Code, Problem},
+    route::Path,
 };
 use crate::{
     body::{Body, without_body},
@@ -32,6 +33,17 @@ pub(super) struct Visit<'a> {
 impl<'a> Visit<'a> {
     pub(super) fn new(inner: &'a Inner, parts: &'a Parts) -> Self {
         Self { inner, parts, pass: None, reader: None }
+    }
+
+    /// Whether a path is there: some are only where there are tokens.
+    #[cfg_attr(not(feature = "tokens"), expect(clippy::unused_self, reason = "all are there"))]
+    pub(super) fn serves(&self, path: &Path) -> bool {
+        #[cfg(feature = "tokens")]
+        if path.needs_tokens() {
+            return self.inner.config.tokens.is_some();
+        }
+        let _ = path;
+        true
     }
 
     pub(super) fn head(&self) -> Head<'a> {

@@ -77,6 +77,8 @@ mod layer;
 mod possession;
 mod presented;
 mod refusal;
+#[cfg(feature = "jwks")]
+mod remote;
 mod rules;
 mod tenant;
 #[cfg(all(test, feature = "tokens"))]
@@ -84,11 +86,14 @@ mod times;
 mod token;
 mod verifier;
 
+#[cfg(feature = "jwks")]
+pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
     claims::{Audience, Claims, Confirmation, TYPE},
     keys::{KeySource, Unavailable},
+    presented::{Presented, Scheme},
     rules::check_name,
 };
 pub use self::{

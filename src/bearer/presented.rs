@@ -9,7 +9,7 @@ const MOST_BYTES: usize = 8 * 1024;
 
 /// What the `Authorization` header has. Tokens in queries and bodies end in logs and are never read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Presented<'a> {
+pub(crate) enum Presented<'a> {
     /// No token: no header, or another way to prove oneself.
     Nothing,
     /// A header that can't be read, or several.
@@ -28,7 +28,7 @@ pub(crate) enum Scheme {
 }
 
 impl<'a> Presented<'a> {
-    pub(super) fn read(headers: &'a HeaderMap) -> Self {
+    pub(crate) fn read(headers: &'a HeaderMap) -> Self {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         match (values.next(), values.next()) {
             (None, _) => Self::Nothing,

@@ -1,5 +1,5 @@
-//! What tests need: a [`ManualClock`], and the suite that a store of your own must pass; with the feature `tokens` a
-//! `TestIssuer` of access tokens, and `DpopKey`, the key of a client (feature `test-util`).
+//! What tests need: a [`ManualClock`], the suite that a store of your own must pass and, with the feature `tokens`, a
+//! `TestIssuer` of access tokens and the `DpopKey` of a client (feature `test-util`).
 
 mod clock;
 #[cfg(feature = "tokens")]
