@@ -18,7 +18,7 @@ use tollgate::{
     Verifier,
     bearer::AccessTokenTenant,
     store::{AnyStore, Memory},
-    testing::{DpopKey, ManualClock, TestIssuer},
+    testing::{DpopKey, ManualClock, TestClaims, TestIssuer},
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -151,7 +151,7 @@ async fn an_optional_token_may_be_missing_and_never_bad() {
     assert_eq!(seen(&answer(&layer, bearer(&token)).await), (200, "", "ada of none with "));
     assert_eq!(answer(&layer, bearer("x")).await.status(), 401);
     assert_eq!(answer(&layer, bearer("")).await.status(), 400);
-    assert_eq!(answer(&layer, bearer(&issuer.token(|claims| claims.expired()))).await.status(), 401);
+    assert_eq!(answer(&layer, bearer(&issuer.token(TestClaims::expired))).await.status(), 401);
     issuer.down(true);
     assert_eq!(answer(&layer, bearer(&token)).await.status(), 503);
 }
@@ -199,11 +199,11 @@ async fn refusals_speak_the_language_of_the_service() {
     let (issuer, _) = issuer();
     let layer = BearerLayer::new(issuer.verifier()).require_scope("a").unwrap();
     let bytes = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Vec::new())));
-    let response = layer.clone().respond_with(ProblemJson).layer(bytes.clone()).oneshot(bearer("x")).await.unwrap();
+    let response = layer.clone().respond_with(ProblemJson).layer(bytes).oneshot(bearer("x")).await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     assert!(response.headers().contains_key("www-authenticate"));
     let json = async |request| {
-        let response = layer.clone().respond_with(OAuthJson).layer(bytes.clone()).oneshot(request).await.unwrap();
+        let response = layer.clone().respond_with(OAuthJson).layer(bytes).oneshot(request).await.unwrap();
         String::from_utf8(response.into_body()).unwrap()
     };
     let text = |error, description| format!(r#"{{"error":"{error}","error_description":"{description}"}}"#);

@@ -67,7 +67,8 @@
 //! own scopes. With another verifier it looks at the request anew. A CORS layer stands outside of all: a preflight
 //! carries no token, and a refusal needs its headers too.
 
-#[cfg(all(test, feature = "tokens"))]
+#[cfg(test)]
+#[cfg(feature = "tokens")]
 mod attacks;
 mod cache;
 mod claims;
@@ -81,7 +82,8 @@ mod refusal;
 mod remote;
 mod rules;
 mod tenant;
-#[cfg(all(test, feature = "tokens"))]
+#[cfg(test)]
+#[cfg(feature = "tokens")]
 mod times;
 mod token;
 mod verifier;
