@@ -67,8 +67,8 @@
 //! own scopes. With another verifier it looks at the request anew. A CORS layer stands outside of all: a preflight
 //! carries no token, and a refusal needs its headers too.
 
-#[cfg(test)]
 #[cfg(feature = "tokens")]
+#[cfg(test)]
 mod attacks;
 mod cache;
 mod claims;
@@ -82,8 +82,8 @@ mod refusal;
 mod remote;
 mod rules;
 mod tenant;
-#[cfg(test)]
 #[cfg(feature = "tokens")]
+#[cfg(test)]
 mod times;
 mod token;
 mod verifier;
