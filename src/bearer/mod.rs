@@ -1,5 +1,7 @@
 //! Access tokens at an API.
 
+#[cfg(all(test, feature = "tokens"))]
+mod attacks;
 mod cache;
 mod claims;
 mod gate;
@@ -11,6 +13,8 @@ mod refusal;
 mod remote;
 mod rules;
 mod tenant;
+#[cfg(all(test, feature = "tokens"))]
+mod times;
 mod token;
 mod verifier;
 
@@ -21,6 +25,7 @@ pub(crate) use self::token::Slot;
 pub(crate) use self::{
     claims::{Audience, Claims, Confirmation, TYPE},
     keys::{KeySource, Unavailable},
+    presented::{Presented, Scheme},
     rules::check_name,
 };
 pub use self::{
