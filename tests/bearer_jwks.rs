@@ -60,7 +60,7 @@ impl Key {
     }
 
     fn jwk(&self) -> Value {
-        let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
+        let (x, y) = self.pair.public_key().as_ref().strip_prefix(&[4]).unwrap().split_at(32);
         let (x, y) = (BASE64URL.encode(x), BASE64URL.encode(y));
         json!({ "kty": "EC", "crv": "P-256", "use": "sig", "kid": self.kid, "x": x, "y": y })
     }
