@@ -24,9 +24,25 @@ impl Meant {
     }
 }
 
-/// The user of an `id_token` that was issued here for this client, be it that it has expired. No such token is issued yet,
-/// so none says anything.
-#[expect(clippy::unused_async, reason = "keys are read from the store")]
+/// The user of an `id_token` that was issued here for this client, be it that it has expired.
+#[cfg(feature = "tokens")]
+async fn hinted_subject(visit: &Visit<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, Wrong> {
+    use super::problem::{Code, Problem};
+
+    let Some(config) = &visit.inner.config.tokens else { return Ok(None) };
+    let claims = config.tokens.hint(hint).await.map_err(|error| {
+        let Problem { code, detail, .. } = Problem::from(error);
+        Wrong { code, detail }
+    })?;
+    let own = claims.filter(|claims| claims.aud == client.id());
+    let user = own.and_then(|claims| UserId::parse(&claims.sub).ok());
+    let unknown = Wrong { code: Code::InvalidRequest, detail: "id_token_hint is no id_token of this client" };
+    user.map(Some).ok_or(unknown)
+}
+
+/// Where no tokens are issued, none says anything.
+#[cfg(not(feature = "tokens"))]
+#[expect(clippy::unused_async, reason = "with tokens it asks the store")]
 async fn hinted_subject(_: &Visit<'_>, _: &str, _: &Client) -> Result<Option<UserId>, Wrong> {
     Ok(None)
 }

@@ -327,6 +327,8 @@ mod signed_in;
 mod start;
 mod status;
 mod step;
+#[cfg(feature = "tokens")]
+mod token;
 mod visit;
 mod wishes;
 

@@ -19,6 +19,8 @@ pub struct Client {
     origins: Vec<String>,
     policy: Option<Policy>,
     single_sign_on: bool,
+    #[cfg(feature = "tokens")]
+    pub(crate) tokens: super::tokens::TokenSettings,
 }
 
 /// The most redirect URIs and the most origins that a client may have.
@@ -45,6 +47,8 @@ impl Client {
             origins: Vec::new(),
             policy: None,
             single_sign_on: false,
+            #[cfg(feature = "tokens")]
+            tokens: super::tokens::TokenSettings::default(),
         })
     }
 

@@ -52,7 +52,7 @@ impl Sessions {
 
     /// The session of a browser, if it is of this tenant.
     #[cfg(feature = "login")]
-    pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: &Tenant) -> Found {
+    pub(crate) async fn presented_of(&self, headers: &HeaderMap, tenant: &Tenant) -> Found {
         self.find(Presented::read(headers, self.name_of_cookie()), Some(tenant.clone())).wait().await
     }
 
@@ -73,6 +73,12 @@ impl Sessions {
             }
         }
         Ok(ended)
+    }
+
+    /// The session that a request presents. It is not noted as used.
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn presented(&self, headers: &HeaderMap) -> Found {
+        self.find(Presented::read(headers, self.name_of_cookie()), None).wait().await
     }
 
     async fn only_one_of(&self, digests: Vec<Digest>, of: Option<Tenant>) -> Found {
