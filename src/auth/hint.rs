@@ -1,7 +1,5 @@
 //! Whom a request wants to be logged in: by `id_token_hint`, or by the claim `sub` with a value.
 
-#[cfg(feature = "tokens")]
-use super::problem::{Code, Problem};
 use super::{request::Wrong, visit::Visit, wishes::Wishes};
 use crate::{client::Client, session::UserId};
 
@@ -26,23 +24,25 @@ impl Meant {
     }
 }
 
-/// The user of an `id_token` that was issued here for this client, be it that it has expired. Where no tokens are issued,
-/// none says anything.
+/// The user of an `id_token` that was issued here for this client, be it that it has expired.
 #[cfg(feature = "tokens")]
 async fn hinted_subject(visit: &Visit<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, Wrong> {
+    use super::problem::{Code, Problem};
+
     let Some(config) = &visit.inner.config.tokens else { return Ok(None) };
-    let wrong = Wrong { code: Code::InvalidRequest, detail: "id_token_hint is none that this client got here" };
-    let unavailable = |error| {
+    let claims = config.tokens.hint(hint).await.map_err(|error| {
         let Problem { code, detail, .. } = Problem::from(error);
         Wrong { code, detail }
-    };
-    let claims = config.tokens.hint(hint).await.map_err(unavailable)?;
-    let claims = claims.filter(|claims| claims.aud == client.id()).ok_or(wrong)?;
-    UserId::parse(&claims.sub).map(Some).map_err(|_| wrong)
+    })?;
+    let own = claims.filter(|claims| claims.aud == client.id());
+    let user = own.and_then(|claims| UserId::parse(&claims.sub).ok());
+    let unknown = Wrong { code: Code::InvalidRequest, detail: "id_token_hint is no id_token of this client" };
+    user.map(Some).ok_or(unknown)
 }
 
+/// Where no tokens are issued, none says anything.
 #[cfg(not(feature = "tokens"))]
-#[expect(clippy::unused_async, reason = "with tokens, keys are read from the store")]
+#[expect(clippy::unused_async, reason = "with tokens it asks the store")]
 async fn hinted_subject(_: &Visit<'_>, _: &str, _: &Client) -> Result<Option<UserId>, Wrong> {
     Ok(None)
 }

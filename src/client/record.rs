@@ -18,9 +18,9 @@ pub struct Client {
     scopes: Option<Scopes>,
     origins: Vec<String>,
     policy: Option<Policy>,
+    single_sign_on: bool,
     #[cfg(feature = "tokens")]
     pub(crate) tokens: super::tokens::TokenSettings,
-    single_sign_on: bool,
 }
 
 /// The most redirect URIs and the most origins that a client may have.
@@ -46,9 +46,9 @@ impl Client {
             scopes: None,
             origins: Vec::new(),
             policy: None,
+            single_sign_on: false,
             #[cfg(feature = "tokens")]
             tokens: super::tokens::TokenSettings::default(),
-            single_sign_on: false,
         })
     }
 
