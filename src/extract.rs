@@ -8,6 +8,8 @@ use axum_core::{
 };
 use http::{HeaderValue, StatusCode, header, request::Parts};
 
+#[cfg(feature = "bearer")]
+use crate::bearer::{self, AccessToken};
 use crate::{
     limit::RateLimit,
     pkce::CodeChallenge,
@@ -104,6 +106,58 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
             Some(Slot::Taken(session)) => Ok(Some(session.clone())),
             Some(Slot::Empty(_)) => Ok(None),
             None => Err(NO_SESSION_LAYER),
+        }
+    }
+}
+
+/// Why a handler gets no [`AccessToken`].
+#[cfg(feature = "bearer")]
+#[derive(Clone, Debug)]
+pub enum AccessTokenRejection {
+    /// No `BearerLayer` is before the route: 500.
+    MissingLayer(MissingLayer),
+    /// The request has no token: 401, with what its `WWW-Authenticate` asks for.
+    NoToken(HeaderValue),
+}
+
+#[cfg(feature = "bearer")]
+impl IntoResponse for AccessTokenRejection {
+    fn into_response(self) -> Response {
+        match self {
+            Self::MissingLayer(missing) => missing.into_response(),
+            Self::NoToken(challenge) => {
+                (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
+            }
+        }
+    }
+}
+
+#[cfg(feature = "bearer")]
+const NO_BEARER_LAYER: MissingLayer = MissingLayer { detail: "no BearerLayer is before this route" };
+
+#[cfg(feature = "bearer")]
+impl<S: Sync> FromRequestParts<S> for AccessToken {
+    type Rejection = AccessTokenRejection;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AccessTokenRejection> {
+        match parts.extensions.get() {
+            Some(bearer::Slot::Taken { token, .. }) => Ok(token.clone()),
+            Some(bearer::Slot::Empty(challenge)) => Err(AccessTokenRejection::NoToken(challenge.clone())),
+            None => Err(AccessTokenRejection::MissingLayer(NO_BEARER_LAYER)),
+        }
+    }
+}
+
+/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+#[cfg(feature = "bearer")]
+impl<S: Sync> OptionalFromRequestParts<S> for AccessToken {
+    type Rejection = MissingLayer;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, MissingLayer> {
+        match parts.extensions.get() {
+            Some(bearer::Slot::Taken { token, .. }) => Ok(Some(token.clone())),
+            Some(bearer::Slot::Empty(_)) => Ok(None),
+            None => Err(NO_BEARER_LAYER),
         }
     }
 }

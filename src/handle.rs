@@ -24,6 +24,16 @@ impl Handle {
         Self(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
 
+    #[cfg(feature = "tokens")]
+    pub(crate) const fn from_bytes(bytes: [u8; LEN]) -> Self {
+        Self(bytes)
+    }
+
+    #[cfg(feature = "tokens")]
+    pub(crate) const fn as_bytes(&self) -> &[u8; LEN] {
+        &self.0
+    }
+
     /// Reads what [`to_string`](ToString::to_string) wrote: 22 characters of
     /// base64url. `None` for all else.
     pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {

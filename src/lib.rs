@@ -36,6 +36,7 @@ pub mod store;
 pub mod session;
 pub mod pkce;
 #[cfg(feature = "bearer")]
+#[allow(dead_code, unused_imports, reason = "what stands on it comes next")]
 mod dpop;
 #[cfg(feature = "bearer")]
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]
@@ -61,6 +62,10 @@ mod extract;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 
+#[cfg(feature = "bearer")]
+pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
+#[cfg(all(feature = "axum", feature = "bearer"))]
+pub use crate::extract::AccessTokenRejection;
 #[cfg(feature = "axum")]
 pub use crate::extract::{MissingLayer, SessionRejection};
 #[cfg(feature = "login")]

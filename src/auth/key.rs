@@ -14,22 +14,7 @@ use crate::{
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    key: Zeroized,
-}
-
-/// For serde, which does not know `Zeroizing`.
-struct Zeroized(Zeroizing<String>);
-
-impl Serialize for Zeroized {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Zeroized {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|text| Self(Zeroizing::new(text)))
-    }
+    key: Zeroizing<String>,
 }
 
 /// The key of this store. The first who needs it makes it; nodes that share a store share its key.
@@ -37,11 +22,11 @@ pub(super) async fn of_store(store: AnyStore, clock: Arc<dyn Clock>) -> Result<K
     const ID: &[u8] = b"hashes";
     let table: Table<Stored> = Table::new(store, "auth_keys", clock);
     let new = Secret::generate();
-    let row = Stored { key: Zeroized(Zeroizing::new(new.expose().to_owned())) };
+    let row = Stored { key: Zeroizing::new(new.expose().to_owned()) };
     match table.insert(None, ID, &row, UnixTime::from_nanos(u64::MAX)).await? {
         Outcome::Done(_) => Ok(Keyed::new(&new)),
         Outcome::Lost(Some(found)) => {
-            let key = Secret::parse(found.value.key.0.as_str()).ok_or(StoreErrorKind::Corrupt)?;
+            let key = Secret::parse(found.value.key.as_str()).ok_or(StoreErrorKind::Corrupt)?;
             Ok(Keyed::new(&key))
         }
         Outcome::Lost(None) => Err(StoreErrorKind::Busy.into()),

@@ -56,9 +56,15 @@ pub(crate) struct Confirmation {
 
 impl Audience {
     pub(crate) fn has(&self, name: &str) -> bool {
+        self.iter().any(|own| own == name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         match self {
-            Self::One(own) => own == name,
-            Self::Several(all) => all.iter().any(|own| own == name),
+            Self::One(own) => std::slice::from_ref(own),
+            Self::Several(all) => all.as_slice(),
         }
+        .iter()
+        .map(String::as_str)
     }
 }

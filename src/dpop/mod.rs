@@ -1,1 +1,20 @@
-//! Proofs of possession (DPoP, RFC 9449).
+//! Proofs of possession (DPoP, RFC 9449): a caller signs each request with a key of its own, so that a token that is bound
+//! to the key is worth nothing to a thief.
+//!
+//! A proof is read first ([`Proofs::read`]: its signature, and what it says about the request) and spent then
+//! ([`Proofs::spend`]: no proof is taken twice). Who knows which key it must be compares in between, so that strangers with
+//! keys of their own never reach what is remembered.
+
+mod memory;
+mod nonce;
+mod proof;
+mod proofs;
+mod seen;
+#[cfg(test)]
+mod tests;
+mod url;
+
+pub(crate) use self::{
+    proof::Proof,
+    proofs::{DpopError, Proofs, Proven},
+};

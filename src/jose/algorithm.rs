@@ -1,5 +1,7 @@
 //! [`Algorithm`]: how tokens are signed.
 
+use std::{fmt, str::FromStr};
+
 /// A signature algorithm of JSON Web Algorithms (RFC 7518, RFC 8037). There is no `none`, and nothing symmetric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -28,5 +30,31 @@ impl Algorithm {
     /// The algorithm of this name, written exactly so.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|algorithm| algorithm.as_str() == name)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What [`from_name`](Algorithm::from_name) does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlgorithmError;
+
+impl fmt::Display for AlgorithmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an algorithm is ES256, EdDSA or RS256")
+    }
+}
+
+impl std::error::Error for AlgorithmError {}
+
+impl FromStr for Algorithm {
+    type Err = AlgorithmError;
+
+    fn from_str(name: &str) -> Result<Self, AlgorithmError> {
+        Self::from_name(name).ok_or(AlgorithmError)
     }
 }

@@ -9,7 +9,7 @@ mod signer;
 #[cfg(all(test, feature = "tokens"))]
 mod vectors;
 
-pub use self::algorithm::Algorithm;
+pub use self::algorithm::{Algorithm, AlgorithmError};
 #[cfg(feature = "tokens")]
 pub(crate) use self::signer::Signer;
 pub(crate) use self::{

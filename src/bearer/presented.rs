@@ -1,0 +1,145 @@
+//! The token as it comes with a request (RFC 6750 §2.1).
+
+use http::{HeaderMap, header};
+
+use crate::scan;
+
+/// Longer tokens are not looked at.
+const MOST_BYTES: usize = 8 * 1024;
+
+/// What the `Authorization` header has. Tokens in queries and bodies end in logs and are never read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Presented<'a> {
+    /// No token: no header, or another way to prove oneself.
+    Nothing,
+    /// A header that can't be read, or several.
+    Malformed,
+    Token {
+        scheme: Scheme,
+        token: &'a str,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Bearer,
+    /// With a proof of the key (RFC 9449).
+    DPoP,
+}
+
+impl<'a> Presented<'a> {
+    pub(super) fn read(headers: &'a HeaderMap) -> Self {
+        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+        match (values.next(), values.next()) {
+            (None, _) => Self::Nothing,
+            (Some(value), None) => Self::of(value.as_bytes()).unwrap_or(Self::Malformed),
+            // who reads the first and who reads the last would disagree
+            (Some(_), Some(_)) => Self::Malformed,
+        }
+    }
+
+    fn of(value: &'a [u8]) -> Option<Self> {
+        let (scheme, rest) = scan::split_before(value, b' ');
+        if !scan::is_token(scheme) {
+            return None;
+        }
+        let scheme = if scheme.eq_ignore_ascii_case(b"bearer") {
+            Scheme::Bearer
+        } else if scheme.eq_ignore_ascii_case(b"dpop") {
+            Scheme::DPoP
+        } else {
+            return Some(Self::Nothing);
+        };
+        let token = std::str::from_utf8(rest).ok()?.trim_start_matches(' ');
+        (token.len() <= MOST_BYTES && is_token68(token)).then_some(Self::Token { scheme, token })
+    }
+}
+
+/// RFC 9110 §11.2.
+fn is_token68(text: &str) -> bool {
+    let text = text.trim_end_matches('=');
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers(values: &[&[u8]]) -> HeaderMap {
+        let value = |value: &&[u8]| (header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+        values.iter().map(value).collect()
+    }
+
+    #[test]
+    fn c099_the_token_is_in_the_one_authorization_header() {
+        for (value, scheme, token) in [
+            ("Bearer a.b.c", Scheme::Bearer, "a.b.c"),
+            ("bearer a", Scheme::Bearer, "a"),
+            ("BEARER   a-._~+/9==", Scheme::Bearer, "a-._~+/9=="),
+            ("DPoP a", Scheme::DPoP, "a"),
+            ("dpop a", Scheme::DPoP, "a"),
+        ] {
+            let headers = headers(&[value.as_bytes()]);
+            assert_eq!(Presented::read(&headers), Presented::Token { scheme, token }, "{value}");
+        }
+    }
+
+    #[test]
+    fn c099_another_scheme_is_no_token() {
+        for value in ["Basic YTpi", "Bearers a", "Digest a=b, c=d", "Basic"] {
+            assert_eq!(Presented::read(&headers(&[value.as_bytes()])), Presented::Nothing, "{value}");
+        }
+        assert_eq!(Presented::read(&HeaderMap::new()), Presented::Nothing);
+    }
+
+    #[test]
+    fn c099_a_header_that_can_be_read_in_two_ways_is_malformed() {
+        let long = format!("Bearer {}", "a".repeat(MOST_BYTES + 1));
+        for value in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer ==",
+            "Bearer a b",
+            "Bearer a,b",
+            "Bearer a, Bearer b",
+            "Bearer a=b",
+            "Bearer \ta",
+            "Bearer\ta",
+            "Bearer \"a\"",
+            " Bearer a",
+            "Bearer é",
+            "Bearer=a",
+            "Basic=, Bearer a",
+            &long,
+        ] {
+            let headers = headers(&[value.as_bytes()]);
+            // a comma or `=` in the name of the scheme is none
+            assert_eq!(Presented::read(&headers), Presented::Malformed, "{value}");
+        }
+        let fits = format!("Bearer {}", "a".repeat(MOST_BYTES));
+        assert!(matches!(Presented::read(&headers(&[fits.as_bytes()])), Presented::Token { .. }));
+        for two in [[&b"Bearer a"[..], b"Bearer a"], [b"Basic YTpi", b"Bearer a"], [b"Bearer a", b""]] {
+            assert_eq!(Presented::read(&headers(&two)), Presented::Malformed);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_stands_at_the_end_of_the_header(value in prop_oneof![
+            prop::collection::vec(32..=255u8, 0..60),
+            "(Bearer|dpop|Basic)[ ,]{0,2}[a-c=,. ]{0,8}".prop_map(String::into_bytes),
+        ]) {
+            prop_assume!(!value.contains(&127));
+            let headers = headers(&[&value]);
+            if let Presented::Token { token, .. } = Presented::read(&headers) {
+                let end = format!(" {token}");
+                prop_assert!(value.ends_with(end.as_bytes()));
+                prop_assert!(!token.contains([' ', ',', '"']));
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! [`Rules`]: what claims must say, once their signature is good.
+
+use std::time::Duration;
+
+use super::{AccessToken, Claims};
+use crate::{clock::UnixTime, error::ConfigError, tenant::Tenant};
+
+const LONGEST_LEEWAY: Duration = Duration::from_secs(60);
+
+/// Longer names are refused (OpenID Connect Core §2).
+const LONGEST_NAME: usize = 255;
+
+/// Whether this can name an issuer or a service.
+pub(crate) fn check_name(setting: &'static str, name: &str) -> Result<(), ConfigError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(ConfigError::new(setting, name, "must be 1 to 255 visible characters"))
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    issuer: Box<str>,
+    /// By which names this service is called; never none.
+    audiences: Vec<Box<str>>,
+    leeway: Duration,
+}
+
+impl Rules {
+    pub(super) fn new(issuer: &str, audience: &str) -> Result<Self, ConfigError> {
+        check_name("issuer", issuer)?;
+        Self { issuer: issuer.into(), audiences: Vec::new(), leeway: Duration::from_secs(5) }.audience(audience)
+    }
+
+    pub(super) fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
+        check_name("audience", name)?;
+        self.audiences.push(name.into());
+        Ok(self)
+    }
+
+    pub(super) fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
+        if leeway > LONGEST_LEEWAY {
+            return Err(ConfigError::new("leeway", format_args!("{leeway:?}"), "must be at most 60 seconds"));
+        }
+        self.leeway = leeway;
+        Ok(self)
+    }
+
+    /// The token that these claims are; `None` if it is not one for this service.
+    pub(super) fn read(&self, claims: Claims) -> Option<AccessToken> {
+        let names = [&claims.sub, &claims.client_id, &claims.jti];
+        let usable = *claims.iss == *self.issuer
+            && self.audiences.iter().any(|name| claims.aud.has(name))
+            && names.into_iter().all(|name| is_name(name))
+            // bound in a way that can't be checked here
+            && claims.cnf.as_ref().is_none_or(|key| key.jkt.is_some());
+        let tenant = claims.tenant.as_deref().map(Tenant::parse).transpose().ok()?;
+        usable.then(|| AccessToken::new(claims, tenant))
+    }
+
+    /// Whether the time has come, and has not gone by.
+    pub(super) fn is_timely(&self, claims: &Claims, now: UnixTime) -> bool {
+        let latest = now + self.leeway;
+        let began = |seconds| UnixTime::from_secs(seconds) <= latest;
+        began(claims.iat) && claims.nbf.is_none_or(began) && now < UnixTime::from_secs(claims.exp) + self.leeway
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&text.len()) && !text.chars().any(char::is_control)
+}

@@ -1,0 +1,83 @@
+//! [`Nonces`]: values that a proof must hold, so that none is made before its time (RFC 9449 §8, §9).
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+
+use crate::{
+    clock::UnixTime,
+    encoding::{base64url_of_32, base64url_to_32},
+    secret::Secret,
+};
+
+/// How long the same nonce is given out. It is taken for as long again.
+const PERIOD_SECONDS: u64 = 180;
+
+/// Nobody remembers them: each is a hash of its period, under a key that all nodes have.
+pub(super) struct Nonces(hmac::Key);
+
+impl Nonces {
+    pub(super) fn new(key: &Secret) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key.expose().as_bytes()))
+    }
+
+    /// What is given out now.
+    pub(super) fn current(&self, now: UnixTime) -> String {
+        let tag = hmac::sign(&self.0, &message(period(now)));
+        // never the default: a hash of SHA-256 has 32 bytes
+        let text = base64url_of_32(tag.as_ref().try_into().unwrap_or(&[0; 32]));
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Whether it was given out in this period or in the one before.
+    pub(super) fn accepts(&self, nonce: &str, now: UnixTime) -> bool {
+        let Some(tag) = base64url_to_32(nonce.as_bytes()) else { return false };
+        let this = period(now);
+        [Some(this), this.checked_sub(1)]
+            .into_iter()
+            .flatten()
+            .any(|period| hmac::verify(&self.0, &message(period), tag.as_slice()).is_ok())
+    }
+}
+
+fn period(now: UnixTime) -> u64 {
+    now.as_secs() / PERIOD_SECONDS
+}
+
+/// Set apart from whatever else the key may be used for.
+fn message(period: u64) -> Vec<u8> {
+    [&b"dpop nonce"[..], &period.to_be_bytes()].concat()
+}
+
+impl fmt::Debug for Nonces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nonces(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c100_a_nonce_is_good_in_its_period_and_the_next_one_under_its_key_alone() {
+        let key = Secret::generate();
+        let nonces = Nonces::new(&key);
+        let start = UnixTime::from_secs(1_000 * PERIOD_SECONDS);
+        let after = |seconds: u64| UnixTime::from_secs(start.as_secs() + seconds);
+        let nonce = nonces.current(start);
+        assert_eq!(nonces.current(after(PERIOD_SECONDS - 1)), nonce);
+        assert_ne!(nonces.current(after(PERIOD_SECONDS)), nonce);
+        assert!(nonces.accepts(&nonce, start));
+        assert!(nonces.accepts(&nonce, after(2 * PERIOD_SECONDS - 1)));
+        assert!(!nonces.accepts(&nonce, after(2 * PERIOD_SECONDS)));
+        assert!(!nonces.accepts(&nonces.current(after(PERIOD_SECONDS)), start), "of a period to come");
+        assert!(Nonces::new(&key).accepts(&nonce, start), "another node with the key");
+        assert!(!Nonces::new(&Secret::generate()).accepts(&nonce, start));
+        for bad in ["", "a", &nonce[1..], &format!("{nonce}="), &"A".repeat(43)] {
+            assert!(!nonces.accepts(bad, start), "{bad}");
+        }
+        assert!(nonces.accepts(&nonces.current(UnixTime::from_secs(0)), UnixTime::from_secs(0)));
+        assert_eq!(format!("{nonces:?}"), "Nonces(..)");
+    }
+}

@@ -1,0 +1,134 @@
+//! [`Proof`]: one proof, and what it says about the request.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method};
+use serde::Deserialize;
+
+use super::{
+    nonce::Nonces,
+    proofs::DpopError::{self, Invalid},
+    url,
+};
+use crate::{clock::UnixTime, encoding::base64url_of_32, jose::jws::Unverified, secret::Digest};
+
+const HEADER: &str = "dpop";
+
+const TYPE: &str = "dpop+jwt";
+
+/// The longest proof that is read: one with the largest RSA key takes half of it.
+const MOST_BYTES: usize = 8 * 1024;
+
+/// The longest name of a proof.
+const MOST_OF_JTI: usize = 256;
+
+/// How old a proof may be, with what clocks differ by.
+pub(super) const MOST_AGE: Duration = Duration::from_secs(60);
+
+/// How far ahead of ours the clock of a caller may be.
+pub(super) const MOST_AHEAD: Duration = Duration::from_secs(10);
+
+/// A proof whose signature is good and that fits its request. It may have been shown before.
+#[derive(Clone, Debug)]
+pub(crate) struct Proof {
+    thumbprint: String,
+    jti: String,
+    issued_at: UnixTime,
+}
+
+/// What a proof has to fit.
+pub(super) struct Wanted<'r> {
+    pub(super) method: &'r Method,
+    pub(super) url: &'r str,
+    pub(super) token: Option<&'r str>,
+    pub(super) nonces: Option<&'r Nonces>,
+    pub(super) now: UnixTime,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    jti: String,
+    htm: String,
+    htu: String,
+    iat: u64,
+    #[serde(default)]
+    ath: Option<String>,
+    #[serde(default)]
+    nonce: Option<String>,
+}
+
+impl Proof {
+    /// The proof of a request, if it has one.
+    pub(super) fn read(headers: &HeaderMap, wanted: &Wanted<'_>) -> Result<Option<Self>, DpopError> {
+        let mut all = headers.get_all(HEADER).iter();
+        let text = match (all.next(), all.next()) {
+            (None, _) => return Ok(None),
+            (Some(only), None) => only,
+            (Some(_), Some(_)) => return Err(Invalid("there is more than one DPoP header")),
+        };
+        let text = text.to_str().map_err(|_| Invalid("the proof is malformed"))?;
+        if text.len() > MOST_BYTES {
+            return Err(Invalid("the proof is too long"));
+        }
+        let unverified = Unverified::parse(text, TYPE).ok_or(Invalid("the proof is malformed"))?;
+        let (key, claims) =
+            unverified.own_claims::<Claims>().ok_or(Invalid("the proof is not signed by the key that it brings"))?;
+        claims.fit(wanted)?;
+        Ok(Some(Self { thumbprint: key.thumbprint(), jti: claims.jti, issued_at: UnixTime::from_secs(claims.iat) }))
+    }
+
+    /// The key that was proved (RFC 7638), as it stands in `cnf.jkt` of a token.
+    pub(crate) fn thumbprint(&self) -> &str {
+        &self.thumbprint
+    }
+
+    /// What tells it from every other proof. A thumbprint always has the same length, so where it ends is no question.
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of([self.thumbprint.as_bytes(), self.jti.as_bytes()].concat())
+    }
+
+    pub(super) fn is_too_old(&self, now: UnixTime) -> bool {
+        now > self.issued_at + MOST_AGE
+    }
+
+    /// From when on it is too old for every node, also for one whose clock is behind.
+    pub(super) fn forgotten_at(&self) -> UnixTime {
+        self.issued_at + MOST_AGE + MOST_AHEAD
+    }
+
+    pub(super) fn into_thumbprint(self) -> String {
+        self.thumbprint
+    }
+}
+
+impl Claims {
+    fn fit(&self, wanted: &Wanted<'_>) -> Result<(), DpopError> {
+        if !(1..=MOST_OF_JTI).contains(&self.jti.len()) {
+            return Err(Invalid("the jti must have 1 to 256 bytes"));
+        }
+        if self.htm != wanted.method.as_str() {
+            return Err(Invalid("the proof is for another method"));
+        }
+        if !url::is_same(&self.htu, wanted.url) {
+            return Err(Invalid("the proof is for another URL"));
+        }
+        let issued_at = UnixTime::from_secs(self.iat);
+        if wanted.now > issued_at + MOST_AGE {
+            return Err(Invalid("the proof is too old"));
+        }
+        if issued_at > wanted.now + MOST_AHEAD {
+            return Err(Invalid("the proof is of a time to come"));
+        }
+        if let Some(token) = wanted.token
+            && self.ath.as_deref().is_none_or(|ath| *ath.as_bytes() != base64url_of_32(Digest::of(token).as_bytes()))
+        {
+            return Err(Invalid("the proof is not for this access token"));
+        }
+        if let Some(nonces) = wanted.nonces
+            && !self.nonce.as_deref().is_some_and(|nonce| nonces.accepts(nonce, wanted.now))
+        {
+            return Err(DpopError::UseNonce(nonces.current(wanted.now)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! [`Proofs`]: what is asked of proofs at one place, and what was shown there.
+
+use std::{fmt, sync::Arc};
+
+use http::{HeaderMap, Method};
+
+use super::{
+    nonce::Nonces,
+    proof::{Proof, Wanted},
+    seen::{Mark, Seen},
+};
+use crate::{
+    clock::{Clock, UnixTime},
+    gate::MaybeReady,
+    secret::Secret,
+    store::{AnyStore, BoxFuture},
+};
+
+/// Checks proofs. Clones remember the same ones.
+#[derive(Clone)]
+pub(crate) struct Proofs {
+    clock: Arc<dyn Clock>,
+    seen: Seen,
+    nonces: Option<Arc<Nonces>>,
+}
+
+/// What a proof has shown: that whoever sends this request has this key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proven {
+    /// Of the key (RFC 7638), as it stands in `cnf.jkt` of a token.
+    pub(crate) thumbprint: String,
+}
+
+/// Why a proof is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DpopError {
+    /// `invalid_dpop_proof`, and what to say of it.
+    Invalid(&'static str),
+    /// `use_dpop_nonce`: it has no nonce that is good, and this is one, for `DPoP-Nonce`.
+    UseNonce(String),
+    /// Whether it was shown before can't be told right now.
+    Unavailable,
+}
+
+impl Proofs {
+    /// Proofs that are remembered in a store: whoever shares it takes each once.
+    pub(crate) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self { seen: Seen::in_store(store, Arc::clone(&clock)), clock, nonces: None }
+    }
+
+    /// Proofs that this process remembers, within bounds: beyond them they are refused as [`DpopError::Unavailable`].
+    pub(crate) fn in_memory(clock: Arc<dyn Clock>) -> Self {
+        Self { seen: Seen::in_memory(), clock, nonces: None }
+    }
+
+    /// Demands nonces, made with this key. All nodes need the same one.
+    pub(crate) fn with_nonces(self, key: &Secret) -> Self {
+        Self { nonces: Some(Arc::new(Nonces::new(key))), ..self }
+    }
+
+    /// The nonce for `DPoP-Nonce`, where nonces are demanded.
+    pub(crate) fn nonce(&self) -> Option<String> {
+        self.nonces.as_ref().map(|nonces| nonces.current(self.now()))
+    }
+
+    /// Reads the proof of a request and spends it; `None` where there is none. `url` is the one that the caller has to
+    /// mean, `token` the access token that comes along.
+    pub(crate) fn check(
+        &self,
+        headers: &HeaderMap,
+        method: &Method,
+        url: &str,
+        token: Option<&str>,
+    ) -> MaybeReady<BoxFuture<'static, Result<Option<Proven>, DpopError>>> {
+        match self.read(headers, method, url, token) {
+            Ok(Some(proof)) => match self.spend(proof) {
+                MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(Some)),
+                MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { future.await.map(Some) })),
+            },
+            Ok(None) => MaybeReady::Ready(Ok(None)),
+            Err(error) => MaybeReady::Ready(Err(error)),
+        }
+    }
+
+    /// The first half: all but whether the proof was shown before.
+    pub(crate) fn read(
+        &self,
+        headers: &HeaderMap,
+        method: &Method,
+        url: &str,
+        token: Option<&str>,
+    ) -> Result<Option<Proof>, DpopError> {
+        let wanted = Wanted { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
+        Proof::read(headers, &wanted)
+    }
+
+    /// The second half: takes a proof once.
+    pub(crate) fn spend(&self, proof: Proof) -> MaybeReady<BoxFuture<'static, Result<Proven, DpopError>>> {
+        match self.seen.mark(&proof, self.clock.now()) {
+            MaybeReady::Ready(mark) => MaybeReady::Ready(self.spent(proof, mark)),
+            MaybeReady::Pending(marked) => {
+                let proofs = self.clone();
+                MaybeReady::Pending(Box::pin(async move {
+                    let mark = marked.await;
+                    proofs.spent(proof, mark)
+                }))
+            }
+        }
+    }
+
+    fn spent(&self, proof: Proof, mark: Mark) -> Result<Proven, DpopError> {
+        match mark {
+            Mark::Again => Err(DpopError::Invalid("the proof was used before")),
+            Mark::Unknown => Err(DpopError::Unavailable),
+            // it may have come to its end on the way, and then nobody remembers that it was shown
+            Mark::First if proof.is_too_old(self.now()) => Err(DpopError::Invalid("the proof is too old")),
+            Mark::First => Ok(Proven { thumbprint: proof.into_thumbprint() }),
+        }
+    }
+
+    fn now(&self) -> UnixTime {
+        self.clock.unix(self.clock.now())
+    }
+}
+
+impl fmt::Debug for Proofs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proofs").field("seen", &self.seen).field("nonces", &self.nonces).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,212 @@
+//! [`Family`]: everything that came of one code. Pure: it has no clock and no store.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::refresh::RefreshToken;
+use crate::{
+    client::Scopes, clock::UnixTime, handle::Handle, secret::Digest, session::UserId, tenant::Tenant, user::Identifier,
+};
+
+/// How long after its use a refresh token still gives the successor that it gave then: for a client that asked twice at
+/// once, or never got the answer.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Who may do what, through which client, and how they proved who they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Authorized {
+    #[serde(with = "crate::text")]
+    pub(crate) tenant: Tenant,
+    #[serde(with = "crate::text")]
+    pub(crate) user: UserId,
+    /// The name that they logged in by, to find the account again.
+    pub(crate) identifier: Identifier,
+    pub(crate) client_id: String,
+    pub(crate) scope: Scopes,
+    /// In Unix seconds.
+    pub(crate) auth_time: u64,
+    pub(crate) acr: Option<String>,
+    pub(crate) amr: Vec<String>,
+    #[serde(with = "crate::text::option")]
+    pub(crate) session: Option<Handle>,
+    /// The key that all its tokens are bound to.
+    pub(crate) jkt: Option<String>,
+    /// Claims that are wanted by name in the id_token, and at userinfo.
+    pub(crate) id_token: Vec<String>,
+    pub(crate) userinfo: Vec<String>,
+}
+
+/// As it is stored, under its name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Row {
+    Live(Box<Family>),
+    /// It was ended before its time. Nothing is ever written over it.
+    Revoked,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Family {
+    pub(crate) authorized: Authorized,
+    /// The refresh token that counts, if the client got any.
+    current: Option<Current>,
+    before: Option<Before>,
+    pub(crate) ends: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Current {
+    generation: u32,
+    digest: [u8; 32],
+}
+
+/// The one that was used last, and what it gave.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Before {
+    digest: [u8; 32],
+    salt: [u8; 32],
+    #[serde(with = "crate::text")]
+    jti: Handle,
+    at: u64,
+}
+
+/// What a refresh token gives.
+pub(super) enum Refreshed {
+    /// This one in its place, and tokens as of that time under that name.
+    Next { token: RefreshToken, jti: Handle, at: UnixTime },
+    /// Nothing: its time is over, or it never was.
+    Refused,
+    /// Nothing, and the family ends: it was used before, so two have it.
+    Reused,
+}
+
+impl Family {
+    pub(super) fn new(authorized: Authorized, first: Option<&RefreshToken>, ends: UnixTime) -> Self {
+        let current = first.map(|first| Current { generation: 0, digest: *first.digest().as_bytes() });
+        Self { authorized, current, before: None, ends: ends.as_nanos() }
+    }
+
+    pub(crate) fn ends(&self) -> UnixTime {
+        UnixTime::from_nanos(self.ends)
+    }
+
+    /// Uses a refresh token. `salt` and `jti` are new, for the successor if it is the first use; `is_ours` tells whether it
+    /// was made here, whatever its digest.
+    pub(super) fn refresh(
+        &self,
+        token: &RefreshToken,
+        is_ours: bool,
+        (salt, jti): ([u8; 32], Handle),
+        now: UnixTime,
+    ) -> (Option<Row>, Refreshed) {
+        let is = |digest: &[u8; 32]| token.digest().matches(&Digest::from_bytes(*digest));
+        let Some(current) = &self.current else { return (None, Refreshed::Refused) };
+        if is(&current.digest) {
+            let next = token.next(&salt);
+            let row = Self {
+                authorized: self.authorized.clone(),
+                current: Some(Current { generation: next.generation, digest: *next.digest().as_bytes() }),
+                before: Some(Before { digest: current.digest, salt, jti, at: now.as_nanos() }),
+                ends: self.ends,
+            };
+            return (Some(Row::Live(Box::new(row))), Refreshed::Next { token: next, jti, at: now });
+        }
+        if let Some(before) = self.before.as_ref().filter(|before| is(&before.digest)) {
+            let at = UnixTime::from_nanos(before.at);
+            if now < at + GRACE {
+                return (None, Refreshed::Next { token: token.next(&before.salt), jti: before.jti, at });
+            }
+            return (Some(Row::Revoked), Refreshed::Reused);
+        }
+        if is_ours && token.generation < current.generation {
+            return (Some(Row::Revoked), Refreshed::Reused);
+        }
+        (None, Refreshed::Refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn family(first: &RefreshToken) -> Family {
+        let authorized = Authorized {
+            tenant: "acme".parse().unwrap(),
+            user: UserId::parse("u-ada").unwrap(),
+            identifier: Identifier::parse("ada").unwrap(),
+            client_id: "web".to_owned(),
+            scope: Scopes::parse("openid").unwrap(),
+            auth_time: 0,
+            acr: None,
+            amr: Vec::new(),
+            session: None,
+            jkt: None,
+            id_token: Vec::new(),
+            userinfo: Vec::new(),
+        };
+        Family::new(authorized, Some(first), UnixTime::from_secs(1_000_000))
+    }
+
+    fn again(token: &RefreshToken) -> RefreshToken {
+        // never copied outside of tests
+        let keyed = crate::login::Keyed::new(&crate::secret::Secret::generate());
+        RefreshToken::parse(&token.write(&keyed), &keyed).unwrap().0
+    }
+
+    proptest! {
+        /// Tokens of any age at any time, against a plain list of what was given out and when it was used.
+        #[test]
+        fn c095_c096_a_used_token_gives_its_successor_again_for_ten_seconds_and_then_ends_the_family(
+            uses in vec((0..15_u64, any::<prop::sample::Index>(), prop::bool::weighted(0.8)), 1..30),
+        ) {
+            let mut now = UnixTime::from_secs(1000);
+            let mut given = vec![RefreshToken::first(Handle::from_bytes([1; 16]))];
+            let mut used: Vec<UnixTime> = Vec::new();
+            let mut row = Row::Live(Box::new(family(&given[0])));
+            for (n, (wait, place, newest)) in uses.into_iter().enumerate() {
+                now = now + Duration::from_secs(wait);
+                let place = if newest { given.len() - 1 } else { place.index(given.len()) };
+                let Row::Live(live) = &row else { break };
+                let fresh = ([n as u8; 32], Handle::from_bytes([n as u8; 16]));
+                let (next, refreshed) = live.refresh(&again(&given[place]), true, fresh, now);
+                let last = given.len() - 1;
+                match refreshed {
+                    Refreshed::Next { token, at, .. } => {
+                        prop_assert_eq!(token.generation as usize, place + 1);
+                        if place == last {
+                            used.push(now);
+                            given.push(token);
+                        } else {
+                            prop_assert!(place + 1 == last && now < used[place] + GRACE);
+                            prop_assert!(token.digest().matches(&given[last].digest()), "one successor");
+                            prop_assert_eq!(at, used[place]);
+                            prop_assert!(next.is_none());
+                        }
+                    }
+                    Refreshed::Reused => {
+                        prop_assert!(place + 1 < last || place + 1 == last && now >= used[place] + GRACE);
+                        prop_assert!(matches!(next, Some(Row::Revoked)));
+                    }
+                    Refreshed::Refused => prop_assert!(false, "it was given out here"),
+                }
+                if let Some(next) = next {
+                    row = next;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_that_was_made_up_ends_nothing() {
+        let first = RefreshToken::first(Handle::from_bytes([1; 16]));
+        let live = family(&first);
+        let other = RefreshToken::first(Handle::from_bytes([1; 16]));
+        for is_ours in [false, true] {
+            let (row, refreshed) =
+                live.refresh(&other, is_ours, ([0; 32], Handle::from_bytes([0; 16])), UnixTime::from_secs(1));
+            assert!(row.is_none() && matches!(refreshed, Refreshed::Refused));
+        }
+    }
+}

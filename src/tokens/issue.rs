@@ -1,0 +1,334 @@
+//! How tokens are given, traded and taken back.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Tokens,
+    family::{Authorized, Family, Refreshed, Row},
+    mint::{self, IdClaims, Span},
+    refresh::{RefreshToken, random},
+    revoked::Name,
+};
+use crate::{
+    bearer::Claims,
+    client::Scopes,
+    clock::UnixTime,
+    gate::MaybeReady,
+    handle::Handle,
+    jose::{
+        Algorithm,
+        jws::{self, Unverified},
+    },
+    login::Keyed,
+    secret::Digest,
+    session::UserId,
+    store::{Outcome, StoreError, StoreErrorKind, table::Change},
+    tenant::Tenant,
+};
+
+/// How far the clocks of those who check may be behind.
+const SKEW: Duration = Duration::from_secs(60);
+
+/// What a client gets.
+pub(crate) struct Issued {
+    pub(crate) access_token: String,
+    /// In seconds, from now.
+    pub(crate) expires_in: u64,
+    pub(crate) refresh_token: Option<String>,
+    pub(crate) id_token: Option<String>,
+    pub(crate) scope: String,
+}
+
+/// How a client wants its tokens.
+pub(crate) struct Wish<'a> {
+    pub(crate) audience: Option<&'a str>,
+    /// What signs its id_tokens, where it is not the usual.
+    pub(crate) id_token: Option<Algorithm>,
+    /// `None` for all that were granted.
+    pub(crate) scope: Option<&'a Scopes>,
+    pub(crate) nonce: Option<String>,
+    /// About the user, for the id_token.
+    pub(crate) claims: Map<String, Value>,
+    pub(crate) keyed: &'a Keyed,
+}
+
+/// Why a refresh token gives nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    Unknown,
+    /// It was used before, so its family has ended.
+    Reused,
+    /// It is another client's, or bound to another key.
+    Foreign,
+    ScopeGrows,
+}
+
+/// A new family, before anything of it exists.
+pub(crate) struct Birth {
+    pub(crate) family: Handle,
+    first: Option<RefreshToken>,
+    pub(crate) ends: UnixTime,
+}
+
+/// A refresh token that was read, and whose it is.
+pub(crate) struct Presented {
+    token: RefreshToken,
+    is_ours: bool,
+    pub(crate) authorized: Authorized,
+}
+
+impl Tokens {
+    /// What will come of a code: made before the code is spent, so that a replay can name it.
+    pub(crate) fn conceive(&self, who: &Scopes, refreshes: bool) -> Birth {
+        let family = new_handle();
+        let lives = if refreshes { self.family_lives(who) } else { self.settings().access + SKEW };
+        Birth { family, first: refreshes.then(|| RefreshToken::first(family)), ends: self.now() + lives }
+    }
+
+    /// The first tokens of a family. `None` if it was ended before it began: its code came twice.
+    pub(crate) async fn begin(
+        &self,
+        birth: Birth,
+        authorized: Authorized,
+        wish: Wish<'_>,
+    ) -> Result<Option<Issued>, StoreError> {
+        let Birth { family, first, ends } = birth;
+        let refresh_token = first.as_ref().map(|first| first.write(wish.keyed));
+        let row = Row::Live(Box::new(Family::new(authorized.clone(), first.as_ref(), ends)));
+        let now = self.now();
+        let (access_token, id_token, scope) =
+            self.sign(&authorized, &wish, mint::jti(&family, &new_handle()), now).await?;
+        match self.families().insert(None, family.as_bytes(), &row, ends).await? {
+            Outcome::Done(_) => {}
+            Outcome::Lost(_) => return Ok(None),
+        }
+        let expires_in = self.settings().access.as_secs();
+        Ok(Some(Issued { access_token, expires_in, refresh_token, id_token, scope }))
+    }
+
+    /// Whose refresh token it is; `None` if it is nobody's any more.
+    pub(crate) async fn presented(&self, text: &str, keyed: &Keyed) -> Result<Option<Presented>, StoreError> {
+        let Some((token, is_ours)) = RefreshToken::parse(text, keyed) else { return Ok(None) };
+        let Some(Row::Live(family)) = self.family(&token.family).await? else { return Ok(None) };
+        Ok(Some(Presented { token, is_ours, authorized: family.authorized }))
+    }
+
+    /// Trades a refresh token for the next one. `jkt` is the key that was proved with the request.
+    pub(crate) async fn refresh(
+        &self,
+        presented: &Presented,
+        jkt: Option<&str>,
+        wish: Wish<'_>,
+    ) -> Result<Result<Issued, Denied>, StoreError> {
+        let Presented { token, is_ours, authorized } = presented;
+        if authorized.jkt.as_deref().is_some_and(|own| jkt != Some(own)) {
+            return Ok(Err(Denied::Foreign));
+        }
+        if wish.scope.is_some_and(|scope| !scope.is_subset(&authorized.scope)) {
+            return Ok(Err(Denied::ScopeGrows));
+        }
+        if self.has_ended(authorized).await? {
+            return Ok(Err(Denied::Unknown));
+        }
+        // what can fail without the store does so before the token is used
+        self.keys().current().await?;
+        let fresh = (random(), new_handle());
+        let used = self
+            .families()
+            .update(None, token.family.as_bytes(), |row, now| match row {
+                Some(Row::Live(family)) => match family.refresh(token, *is_ours, fresh, now) {
+                    (Some(next), refreshed) => Change::Put(next, family.ends(), refreshed),
+                    (None, refreshed) => Change::Keep(refreshed),
+                },
+                _ => Change::Keep(Refreshed::Refused),
+            })
+            .await?;
+        match used {
+            Refreshed::Refused => Ok(Err(Denied::Unknown)),
+            Refreshed::Reused => {
+                self.mark(Name::Family(&token.family)).await?;
+                Ok(Err(Denied::Reused))
+            }
+            Refreshed::Next { token: next, jti, at } => {
+                let jti = mint::jti(&next.family, &jti);
+                let (access_token, id_token, scope) = self.sign(authorized, &wish, jti, at).await?;
+                let passed = self.now().as_secs().saturating_sub(at.as_secs());
+                let expires_in = self.settings().access.as_secs().saturating_sub(passed);
+                let refresh_token = Some(next.write(wish.keyed));
+                Ok(Ok(Issued { access_token, expires_in, refresh_token, id_token, scope }))
+            }
+        }
+    }
+
+    /// Ends all that came of one code.
+    pub(crate) async fn revoke_family(&self, family: &Handle) -> Result<(), StoreError> {
+        // access tokens first: what fails in between can be asked for again
+        self.mark(Name::Family(family)).await?;
+        let lives = self.settings().refresh;
+        let end = |row: Option<&Row>, now: UnixTime| match row {
+            Some(Row::Revoked) => Change::Keep(()),
+            Some(Row::Live(family)) => Change::Put(Row::Revoked, family.ends(), ()),
+            // it is being born: so it never is
+            None => Change::Put(Row::Revoked, now + lives, ()),
+        };
+        self.families().update(None, family.as_bytes(), end).await
+    }
+
+    /// Ends all that came of a signed-in session, but what was given to last beyond it.
+    pub(crate) async fn revoke_session(&self, session: &Handle) -> Result<(), StoreError> {
+        self.revoked().mark(Name::Session(session), self.settings().refresh).await
+    }
+
+    /// Ends every token that a user has, at every client: after a change of the password, or when an account is closed.
+    ///
+    /// Access tokens that only [remote verifiers](crate::bearer) see live to their end.
+    pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
+        self.revoked().mark(Name::User(tenant, user), self.settings().refresh).await
+    }
+
+    async fn mark(&self, name: Name<'_>) -> Result<(), StoreError> {
+        self.revoked().mark(name, self.settings().access + SKEW * 2).await
+    }
+
+    /// Whether the session or the user that it came of lost all tokens.
+    async fn has_ended(&self, who: &Authorized) -> Result<bool, StoreError> {
+        let began = UnixTime::from_secs(who.auth_time);
+        if self.revoked().has(Name::User(&who.tenant, &who.user), began).wait().await? {
+            return Ok(true);
+        }
+        match &who.session {
+            Some(session) if !who.scope.contains(OFFLINE_ACCESS) => {
+                self.revoked().has(Name::Session(session), began).wait().await
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn family(&self, family: &Handle) -> Result<Option<Row>, StoreError> {
+        let found = self.families().get(None, family.as_bytes()).wait().await?;
+        Ok(found.map(|stored| stored.value))
+    }
+
+    /// The claims of an access token of ours that is good, and what it was given for.
+    pub(crate) async fn access(&self, token: &str) -> Result<Option<(Claims, Authorized)>, StoreError> {
+        let Some(claims) = self.claims::<Claims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
+        let now = self.now().as_secs();
+        if claims.iss != self.issuer() || now >= claims.exp || claims.iat > now + SKEW.as_secs() {
+            return Ok(None);
+        }
+        let Some(family) = mint::family_of(&claims.jti) else { return Ok(None) };
+        let Some(Row::Live(family)) = self.family(&family).await? else { return Ok(None) };
+        let alive = !self.has_ended(&family.authorized).await?;
+        Ok(alive.then_some((claims, family.authorized)))
+    }
+
+    /// An id_token of ours, as old as it may be: a hint, never a proof.
+    pub(crate) async fn hint(&self, token: &str) -> Result<Option<IdClaims>, StoreError> {
+        let claims = self.claims::<IdClaims>(token, mint::ID_TOKEN).await?;
+        Ok(claims.filter(|claims| claims.iss == self.issuer()))
+    }
+
+    async fn claims<T: serde::de::DeserializeOwned>(&self, token: &str, typ: &str) -> Result<Option<T>, StoreError> {
+        let Some(token) = Unverified::parse(token, typ) else { return Ok(None) };
+        let mut keys = self.keys().current().await?;
+        if token.kid().is_some_and(|kid| !keys.set.names(kid)) {
+            keys = self.keys().newer(&keys.set).await?;
+        }
+        Ok(token.claims(&keys.set))
+    }
+
+    async fn sign(
+        &self,
+        who: &Authorized,
+        wish: &Wish<'_>,
+        jti: String,
+        at: UnixTime,
+    ) -> Result<(String, Option<String>, String), StoreError> {
+        let settings = self.settings();
+        let keys = self.keys().current().await?;
+        let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no key that signs by this algorithm");
+        let span = Span { from: at.as_secs(), until: at.as_secs() + settings.access.as_secs() };
+        let signer = keys.signer(settings.algorithm, self.now()).ok_or_else(broken)?;
+        let granted = wish.scope.unwrap_or(&who.scope);
+        let scope = granted.to_string();
+        let audience = wish.audience.unwrap_or(&settings.audience);
+        let claims = mint::access(self.issuer(), audience, who, &scope, jti, span);
+        let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
+        if !granted.contains("openid") {
+            return Ok((access_token, None, scope));
+        }
+        let algorithm = wish.id_token.unwrap_or(settings.algorithm);
+        let signer = keys.signer(algorithm, self.now()).ok_or_else(broken)?;
+        let claims = IdClaims {
+            at_hash: Some(mint::at_hash(&access_token, algorithm)),
+            more: wish.claims.clone(),
+            ..mint::id(self.issuer(), who, wish.nonce.clone(), span)
+        };
+        let id_token = jws::sign(&signer, mint::ID_TOKEN, &claims).ok_or_else(broken)?;
+        Ok((access_token, Some(id_token), scope))
+    }
+
+    /// Whether an access token whose signature is good was taken back.
+    pub(super) fn is_revoked(
+        &self,
+        claims: &Claims,
+    ) -> MaybeReady<crate::store::BoxFuture<'static, Result<bool, StoreError>>> {
+        let tokens = self.clone();
+        let names = Names::of(claims);
+        // all three are there at once where the store is in memory
+        let mut pending = false;
+        for name in names.iter() {
+            match tokens.revoked().has(name, names.began) {
+                MaybeReady::Ready(Ok(false)) => {}
+                MaybeReady::Ready(found) => return MaybeReady::Ready(found),
+                MaybeReady::Pending(_) => pending = true,
+            }
+        }
+        if !pending {
+            return MaybeReady::Ready(Ok(false));
+        }
+        MaybeReady::Pending(Box::pin(async move {
+            for name in names.iter() {
+                if tokens.revoked().has(name, names.began).wait().await? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }))
+    }
+}
+
+/// By what a token can have been taken back.
+struct Names {
+    family: Option<Handle>,
+    session: Option<Handle>,
+    user: Option<(Tenant, UserId)>,
+    began: UnixTime,
+}
+
+impl Names {
+    fn of(claims: &Claims) -> Self {
+        let offline = claims.scope.as_deref().is_some_and(|scope| scope.split(' ').any(|name| name == OFFLINE_ACCESS));
+        let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
+        Self {
+            family: mint::family_of(&claims.jti),
+            session: claims.sid.as_deref().filter(|_| !offline).and_then(Handle::parse),
+            user: tenant.zip(UserId::parse(&claims.sub).ok()),
+            began: UnixTime::from_secs(claims.auth_time.unwrap_or(claims.iat)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Name<'_>> {
+        let user = self.user.as_ref().map(|(tenant, user)| Name::User(tenant, user));
+        [self.family.as_ref().map(Name::Family), self.session.as_ref().map(Name::Session), user].into_iter().flatten()
+    }
+}
+
+/// The scope by which tokens live on after the session that they began in.
+pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
+
+fn new_handle() -> Handle {
+    Handle::of(&Digest::from_bytes(random()))
+}

@@ -1,0 +1,220 @@
+//! [`Keys`]: the ring in the store, and the copy of it that signs and verifies here.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::{sync::Mutex, task::spawn_blocking};
+
+use super::{
+    ring::{Ring, Schedule},
+    seal::Seal,
+};
+use crate::{
+    clock::{Clock, Moment, UnixTime},
+    jose::{Algorithm, KeySet, Signer},
+    store::{
+        AnyStore, StoreError, StoreErrorKind,
+        table::{Change, Table},
+    },
+};
+
+/// How long a copy of the ring is used before it is read again: how soon a node learns what another has done.
+const FRESH: Duration = Duration::from_secs(60);
+/// How soon a node asks again at the earliest, after a failure or because somebody named an unknown key.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+pub(super) struct Keys(Arc<Shared>);
+
+struct Shared {
+    table: Table<Ring>,
+    clock: Arc<dyn Clock>,
+    seal: Seal,
+    wanted: Vec<Algorithm>,
+    schedule: Schedule,
+    copy: RwLock<Option<Arc<Copy>>>,
+    /// Held by the one who reads the store.
+    reading: Mutex<()>,
+}
+
+/// The ring as it was read.
+pub(super) struct Copy {
+    ring: Ring,
+    signers: Vec<Arc<Signer>>,
+    /// The same one as before, as long as nothing in it changes: what was verified with it stays so.
+    pub(super) set: Arc<KeySet>,
+    /// When it is to be read again.
+    stale: Moment,
+    /// Until when nobody can have it read again.
+    settled: Moment,
+}
+
+impl Copy {
+    /// The key that signs by this algorithm now.
+    pub(super) fn signer(&self, algorithm: Algorithm, now: UnixTime) -> Option<Arc<Signer>> {
+        let row = self.ring.signs(algorithm, now)?;
+        let place = self.ring.keys.iter().position(|other| std::ptr::eq(other, row))?;
+        self.signers.get(place).cloned()
+    }
+}
+
+impl Keys {
+    pub(super) fn new(
+        store: AnyStore,
+        clock: Arc<dyn Clock>,
+        seal: Seal,
+        wanted: Vec<Algorithm>,
+        schedule: Schedule,
+    ) -> Self {
+        let table = Table::new(store, "signing_keys", Arc::clone(&clock));
+        let (copy, reading) = (RwLock::new(None), Mutex::new(()));
+        Self(Arc::new(Shared { table, clock, seal, wanted, schedule, copy, reading }))
+    }
+
+    /// The copy, if there is one that need not be read again.
+    pub(super) fn fresh(&self) -> Option<Arc<Copy>> {
+        self.known().filter(|copy| self.0.clock.now() < copy.stale)
+    }
+
+    /// The keys; made, where there are none, and read again from time to time. A store that fails does no harm as long as
+    /// there is a copy.
+    pub(super) async fn current(&self) -> Result<Arc<Copy>, StoreError> {
+        match self.fresh() {
+            Some(copy) => Ok(copy),
+            None => self.reread(|keys, copy| keys.0.clock.now() < copy.stale).await,
+        }
+    }
+
+    /// The keys once more, for somebody has met one that is not in this set.
+    pub(super) async fn newer(&self, seen: &Arc<KeySet>) -> Result<Arc<Copy>, StoreError> {
+        let known = |keys: &Self, copy: &Copy| !Arc::ptr_eq(&copy.set, seen) || keys.0.clock.now() < copy.settled;
+        match self.known().filter(|copy| known(self, copy)) {
+            Some(copy) => Ok(copy),
+            None => self.reread(known).await,
+        }
+    }
+
+    /// A new key for each algorithm. It is published at once, and signs when all have had the time to fetch it.
+    pub(super) async fn rotate(&self) -> Result<(), StoreError> {
+        let _reading = self.0.reading.lock().await;
+        self.read(&self.0.wanted).await.map(|_| ())
+    }
+
+    fn known(&self) -> Option<Arc<Copy>> {
+        self.0.copy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the store, one at a time. Who finds another at it takes the copy that is there.
+    async fn reread(&self, suffices: impl Fn(&Self, &Copy) -> bool) -> Result<Arc<Copy>, StoreError> {
+        let old = self.known();
+        let _reading = match (self.0.reading.try_lock(), &old) {
+            (Ok(guard), _) => guard,
+            (Err(_), Some(old)) => return Ok(Arc::clone(old)),
+            (Err(_), None) => self.0.reading.lock().await,
+        };
+        // somebody else may have been at it just now
+        if let Some(copy) = self.known().filter(|copy| suffices(self, copy)) {
+            return Ok(copy);
+        }
+        match (self.read(&[]).await, old) {
+            (Ok(copy), _) => Ok(copy),
+            (Err(error), Some(old)) => {
+                crate::trace::warning!("signing keys can't be read, those from before are used: {error}");
+                let later = self.0.clock.now() + PATIENCE;
+                let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
+                Ok(self.keep(Copy { ring, signers, set, stale: later, settled: later }))
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Reads the ring, with keys added that are due and for these algorithms.
+    async fn read(&self, more: &[Algorithm]) -> Result<Arc<Copy>, StoreError> {
+        let shared = &*self.0;
+        let (wanted, schedule) = (&shared.wanted, shared.schedule);
+        let found = shared.table.get(None, ID).wait().await?.map(|stored| stored.value).unwrap_or_default();
+        let now = shared.table.now();
+        if more.is_empty() && found.is_settled(wanted, schedule, now) {
+            return self.take(found);
+        }
+        let mut made = Vec::new();
+        let needed: Vec<_> = wanted
+            .iter()
+            .filter(|algorithm| more.contains(algorithm) || found.due(wanted, schedule, now).contains(algorithm))
+            .copied()
+            .collect();
+        for algorithm in needed {
+            made.push((algorithm, self.make(algorithm).await?));
+        }
+        let ring = shared
+            .table
+            .update(None, ID, |ring, now| {
+                let mut ring = ring.cloned().unwrap_or_default();
+                // another node may have been faster
+                let due = ring.due(wanted, schedule, now);
+                for (algorithm, secret) in &made {
+                    if due.contains(algorithm) || more.contains(algorithm) {
+                        ring.add(*algorithm, secret.clone(), schedule, now);
+                    }
+                }
+                let ring = ring.settled(wanted, schedule, now);
+                Change::Put(ring.clone(), UnixTime::from_nanos(u64::MAX), ring)
+            })
+            .await?;
+        self.take(ring)
+    }
+
+    async fn make(&self, algorithm: Algorithm) -> Result<super::seal::Stored, StoreError> {
+        // one of RSA takes a while
+        let made = spawn_blocking(move || Signer::generate(algorithm)).await.ok().flatten();
+        made.and_then(|pkcs8| self.0.seal.close(algorithm.as_str(), &pkcs8))
+            .ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "no signing key could be made"))
+    }
+
+    /// Makes what signs and verifies of a ring.
+    fn take(&self, ring: Ring) -> Result<Arc<Copy>, StoreError> {
+        let old = self.known();
+        let unread = || {
+            let text = "a signing key can't be read: it is sealed with another secret, or with one at all";
+            StoreError::new(StoreErrorKind::Corrupt, text)
+        };
+        let signer = |row: &super::ring::Row| {
+            let pkcs8 = self.0.seal.open(row.algorithm.as_str(), &row.secret)?;
+            Signer::read(row.algorithm, &pkcs8).map(Arc::new)
+        };
+        let signers = match &old {
+            Some(old) if old.ring == ring => old.signers.clone(),
+            _ => ring.keys.iter().map(signer).collect::<Option<Vec<_>>>().ok_or_else(unread)?,
+        };
+        let set = KeySet::new(signers.iter().map(|signer| (signer.kid().to_owned(), signer.public().clone())));
+        let set = match old {
+            Some(old) if *old.set == set => Arc::clone(&old.set),
+            _ => Arc::new(set),
+        };
+        let now = self.0.clock.now();
+        Ok(self.keep(Copy { ring, signers, set, stale: now + FRESH, settled: now + PATIENCE }))
+    }
+
+    fn keep(&self, copy: Copy) -> Arc<Copy> {
+        let copy = Arc::new(copy);
+        *self.0.copy.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&copy));
+        copy
+    }
+}
+
+const ID: &[u8] = b"ring";
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("store", &self.0.table).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Copy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Copy").field("set", &self.set).finish_non_exhaustive()
+    }
+}

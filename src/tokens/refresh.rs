@@ -1,0 +1,122 @@
+//! [`RefreshToken`]: what a client trades for the next tokens.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::{
+    handle::Handle,
+    login::Keyed,
+    secret::{Digest, Secret},
+};
+
+const FAMILY: usize = 16;
+const GENERATION: usize = 4;
+const SECRET: usize = 32;
+const MARK: usize = 16;
+const LEN: usize = FAMILY + GENERATION + SECRET + MARK;
+
+/// The secret of one generation of a family. The store has its digest alone.
+///
+/// The next one is made of this one and a salt, so that whoever has it and asks twice gets the same successor, and
+/// whoever has the store makes none of it.
+pub(super) struct RefreshToken {
+    pub(super) family: Handle,
+    pub(super) generation: u32,
+    secret: Zeroizing<[u8; SECRET]>,
+}
+
+impl RefreshToken {
+    /// The first of a family.
+    pub(super) fn first(family: Handle) -> Self {
+        Self { family, generation: 0, secret: Zeroizing::new(random()) }
+    }
+
+    /// What comes after it, with this salt.
+    #[expect(clippy::expect_used, reason = "HMAC takes keys of every length")]
+    pub(super) fn next(&self, salt: &[u8; 32]) -> Self {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret[..]).expect("a key of any length is one");
+        mac.update(b"tollgate next refresh token:");
+        mac.update(salt);
+        let secret = Zeroizing::new(mac.finalize().into_bytes().into());
+        Self { family: self.family, generation: self.generation.saturating_add(1), secret }
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of(&self.secret[..])
+    }
+
+    /// As it is handed out. Its mark proves later that it was made here, when its digest is long forgotten: by one that
+    /// anybody can make up nobody's tokens are ended.
+    pub(super) fn write(&self, keyed: &Keyed) -> String {
+        let mark = self.mark(keyed);
+        let secret = Zeroizing::new(
+            [&self.family.as_bytes()[..], &self.generation.to_be_bytes(), &self.secret[..], &mark].concat(),
+        );
+        BASE64URL.encode(&secret[..])
+    }
+
+    /// Reads one, and tells whether it was made here; `None` if it is none.
+    pub(super) fn parse(text: &str, keyed: &Keyed) -> Option<(Self, bool)> {
+        if text.len() != LEN.div_ceil(3) * 4 - 1 {
+            return None;
+        }
+        let bytes = Zeroizing::new(BASE64URL.decode(text).ok()?);
+        let (family, rest) = bytes.split_first_chunk::<FAMILY>()?;
+        let (generation, rest) = rest.split_first_chunk::<GENERATION>()?;
+        let (secret, mark) = rest.split_first_chunk::<SECRET>()?;
+        let token = Self {
+            family: Handle::from_bytes(*family),
+            generation: u32::from_be_bytes(*generation),
+            secret: Zeroizing::new(*secret),
+        };
+        let is_ours = bool::from(subtle::ConstantTimeEq::ct_eq(&token.mark(keyed)[..], mark));
+        Some((token, is_ours))
+    }
+
+    fn mark(&self, keyed: &Keyed) -> [u8; MARK] {
+        let parts = [&self.family.as_bytes()[..], &self.generation.to_be_bytes(), &self.secret[..]];
+        // never the default: a digest has 32 bytes
+        keyed.hash("refresh token", parts).as_bytes().first_chunk().copied().unwrap_or_default()
+    }
+}
+
+pub(super) fn random() -> [u8; 32] {
+    *Secret::generate().digest().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_read_back_and_its_mark_tells_where_it_was_made() {
+        let keyed = Keyed::new(&Secret::generate());
+        let first = RefreshToken::first(Handle::from_bytes([7; 16]));
+        let text = first.write(&keyed);
+        let (read, is_ours) = RefreshToken::parse(&text, &keyed).unwrap();
+        assert!(is_ours && read.digest().matches(&first.digest()) && read.family == first.family);
+        assert!(!RefreshToken::parse(&text, &Keyed::new(&Secret::generate())).unwrap().1);
+        // every character counts
+        for place in 0..text.len() {
+            let mut other = text.clone().into_bytes();
+            other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+            let other = String::from_utf8(other).unwrap();
+            assert!(RefreshToken::parse(&other, &keyed).is_none_or(|(_, is_ours)| !is_ours), "{place}");
+        }
+        for bad in ["", "A", &text[1..], &format!("{text}A"), &"=".repeat(text.len())] {
+            assert!(RefreshToken::parse(bad, &keyed).is_none());
+        }
+    }
+
+    #[test]
+    fn the_next_one_is_the_same_for_the_same_salt_only() {
+        let first = RefreshToken::first(Handle::from_bytes([7; 16]));
+        let next = first.next(&[1; 32]);
+        assert_eq!(next.generation, 1);
+        assert!(next.digest().matches(&first.next(&[1; 32]).digest()));
+        assert!(!next.digest().matches(&first.next(&[2; 32]).digest()));
+        assert!(!next.digest().matches(&first.digest()));
+    }
+}
