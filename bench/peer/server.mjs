@@ -90,8 +90,10 @@ const provider = new Provider('http://auth.example', {
     },
   },
   findAccount: (_, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
-  // everybody consents: a grant of its own for each code, as a login has
+  // everybody consents: one grant for each session, for another would end the first and its codes
   async loadExistingGrant({ oidc }) {
+    const known = oidc.session.grantIdFor(oidc.client.clientId);
+    if (known) return provider.Grant.find(known);
     const grant = new provider.Grant({ clientId: oidc.client.clientId, accountId: oidc.session.accountId });
     grant.addOIDCScope(SCOPE);
     grant.addResourceScope(API, SCOPE);

@@ -20,7 +20,8 @@ async fn openid_client_of_npm_goes_all_the_way_in_strict_mode() {
         return services::missing("openid-client is not installed: run `npm ci` in interop/openid-client");
     }
     let server = Server::start().await;
-    let script = Command::new(node).arg("main.mjs").arg(&server.origin).current_dir(directory).kill_on_drop(true).output();
+    let script =
+        Command::new(node).arg("main.mjs").arg(&server.origin).current_dir(directory).kill_on_drop(true).output();
     let output = script.await.unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}");

