@@ -6,7 +6,7 @@ mod error;
 mod clock;
 mod trace;
 mod encoding;
-#[cfg(any(feature = "login", feature = "bearer"))]
+#[cfg(feature = "login")]
 mod text;
 mod scan;
 mod secret;
@@ -17,7 +17,7 @@ mod number;
 mod head;
 mod accept;
 mod origin;
-#[cfg(any(feature = "login", feature = "bearer"))]
+#[cfg(any(feature = "login", feature = "jwks"))]
 mod issuer;
 #[cfg(feature = "bearer")]
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]
@@ -27,6 +27,11 @@ mod document;
 pub mod cookie;
 pub mod body;
 mod replay;
+#[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
+mod roots;
+#[cfg(any(feature = "webhook", feature = "jwks"))]
+#[allow(dead_code, reason = "one feature reads the head of an answer, the other all of it")]
+mod outgoing;
 pub mod tenant;
 pub mod event;
 pub mod reject;
@@ -68,6 +73,10 @@ pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
 pub use crate::extract::AccessTokenRejection;
 #[cfg(feature = "axum")]
 pub use crate::extract::{MissingLayer, SessionRejection};
+#[cfg(feature = "bearer")]
+pub use crate::jose::{Algorithm, AlgorithmError};
+#[cfg(feature = "tokens")]
+pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]
 pub use crate::{
     auth::AuthService,

@@ -72,12 +72,14 @@ const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; con
 pub(super) fn secure(headers: &mut HeaderMap) {
     let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/html"));
     let policy = if is_page { PAGE } else { BARE };
+    // what may be kept says so itself
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // and so does a page that sends a form
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
     for (name, value) in [
-        (header::CACHE_CONTROL, "no-store"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (header::CONTENT_SECURITY_POLICY, policy),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

@@ -24,9 +24,6 @@ use crate::{
 };
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// By one of these a browser says that it only fetches ahead; by the last two in the old days.
-const AHEAD: [HeaderName; 3] =
-    [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
 pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
     let asked = match query::asked(visit).await {
@@ -37,10 +34,7 @@ pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, P
         Ok(checked) => checked,
         Err(wrong) => return asked.error(visit, wrong),
     };
-    if AHEAD.iter().any(|name| visit.parts.headers.contains_key(name)) {
-        // a browser that guesses drops an answer that failed, and asks again when it is sure
-        return Err(Problem::new(Code::TemporarilyUnavailable, "this is not for fetching ahead"));
-    }
+    visit.refuse_ahead()?;
     let cookies = visit.inner.config.cookies;
     let carried = cookies.carried(&visit.parts.headers);
     let outcome = match visit.parts.method {

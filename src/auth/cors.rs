@@ -12,7 +12,7 @@ use crate::{body::Body, client::Client, event::EventKind};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What scripts of another origin may read of an answer.
-const EXPOSED: &str = "retry-after, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
+const EXPOSED: &str = "retry-after, www-authenticate, dpop-nonce, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
 
 impl<'a> Visit<'a> {
     /// Lets scripts of any client's pages read, as long as it is not known whose call it is.
@@ -62,6 +62,16 @@ impl<'a> Visit<'a> {
         Err(Problem::new(Code::OriginNotAllowed, "pages of this origin may not call"))
     }
 
+    /// Whether a browser says that one of our own pages sends this.
+    #[cfg(feature = "tokens")]
+    pub(super) fn is_of_own_page(&self) -> bool {
+        match (self.only(&SEC_FETCH_SITE), self.only(&header::ORIGIN)) {
+            (Ok(Some(site)), Ok(_)) => site == "same-origin",
+            (Ok(None), Ok(Some(origin))) => origin.as_bytes() == self.inner.config.issuer.origin().as_bytes(),
+            _ => false,
+        }
+    }
+
     /// The answer to OPTIONS: what a path takes and, to scripts that some client allows, that they may call.
     pub(super) async fn options(&mut self, path: &Path) -> Result<Response<Body>, Problem> {
         let answer = answer::allow(StatusCode::NO_CONTENT, path.allow());
@@ -78,7 +88,7 @@ impl<'a> Visit<'a> {
         let mut answer = answer;
         for (name, value) in [
             (header::ACCESS_CONTROL_ALLOW_METHODS, path.allow()),
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type, accept"),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type, accept, authorization, dpop"),
             (header::ACCESS_CONTROL_MAX_AGE, "600"),
         ] {
             answer.headers_mut().insert(name, HeaderValue::from_static(value));

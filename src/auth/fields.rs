@@ -77,8 +77,8 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
 impl Fields {
     /// Reads the body of a request with these headers.
     pub(super) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
-        check_type(headers)?;
-        Self::read(whole(body).await.map_err(|error| unreadable(&error))?)
+        check_type(headers, "application/json", "the body must be application/json, not compressed")?;
+        Self::read(whole(body).await?)
     }
 
     /// Reads the whole of a body, and wipes it: it may have a password in it.
@@ -108,8 +108,8 @@ impl Fields {
     }
 }
 
-/// Whether the body is what is read here: JSON, as it is. A form that a page of another site sends never is.
-fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+/// Whether the body is what is read, as it is. JSON is nothing that a form on a page of another site can send.
+pub(super) fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Result<(), Problem> {
     let only = |name| {
         let mut values = headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
@@ -117,22 +117,22 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let media_type = only(header::CONTENT_TYPE).and_then(|text| text.split(';').next()).unwrap_or_default();
     let coded = headers.contains_key(header::CONTENT_ENCODING)
         && !only(header::CONTENT_ENCODING).is_some_and(|coding| coding.eq_ignore_ascii_case("identity"));
-    if coded || !media_type.trim().eq_ignore_ascii_case("application/json") {
-        return Err(Problem::new(Code::UnsupportedMediaType, "the body must be application/json, not compressed"));
+    if coded || !media_type.trim().eq_ignore_ascii_case(wanted) {
+        return Err(Problem::new(Code::UnsupportedMediaType, otherwise));
     }
     Ok(())
 }
 
 /// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
-async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, ReadError> {
+pub(super) async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
     let whole = match Handle::try_current() {
-        Ok(_) => timeout(BODY_TIME, whole).await.map_err(|_| ReadError::Broken)?,
+        Ok(_) => timeout(BODY_TIME, whole).await.unwrap_or(Err(ReadError::Broken)),
         // without a runtime there is no timer, and no socket that could drip
         Err(_) => whole.await,
     };
-    whole.map(|whole| whole.data)
+    whole.map(|whole| whole.data).map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &ReadError) -> Problem {

@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "tokens")]
+use crate::store::table::Change;
 use crate::{
     clock::{Clock, UnixTime},
     handle::Handle,
@@ -84,7 +86,7 @@ impl Grant {
 }
 
 /// The names of RFC 8176 for what was proved, with `mfa` where it was more than one kind of thing.
-fn amr(methods: MethodSet) -> Vec<&'static str> {
+pub(super) fn amr(methods: MethodSet) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Vec::new();
     let several = (methods.len() > 1).then_some("mfa");
     for name in methods.iter().flat_map(|method| Method::amr(method).iter().copied()).chain(several) {
@@ -95,9 +97,37 @@ fn amr(methods: MethodSet) -> Vec<&'static str> {
     names
 }
 
-/// All codes that were issued and not exchanged yet.
+/// A code as it is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Code {
+    pub(super) grant: Grant,
+    pub(super) spent: Option<Spent>,
+}
+
+/// That a code was exchanged: it is remembered as long as anything that came of it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Spent {
+    at: u64,
+    /// The tokens that it gave.
+    #[serde(with = "crate::text")]
+    pub(super) family: Handle,
+}
+
+/// A client that sends a request twice, or a network that does, is no thief.
+#[cfg(feature = "tokens")]
+const TWICE: Duration = Duration::from_secs(2);
+
+impl Spent {
+    /// Whether another exchange now tells that two have the code.
+    #[cfg(feature = "tokens")]
+    pub(super) fn is_long_ago(&self, now: UnixTime) -> bool {
+        now > UnixTime::from_nanos(self.at) + TWICE
+    }
+}
+
+/// All codes that were issued.
 #[derive(Clone, Debug)]
-pub(super) struct Codes(Table<Grant>);
+pub(super) struct Codes(Table<Code>);
 
 impl Codes {
     pub(super) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
@@ -106,10 +136,34 @@ impl Codes {
 
     /// Keeps what a code stands for, by its digest alone.
     pub(super) async fn issue(&self, code: &Digest, grant: &Grant) -> Result<(), StoreError> {
-        match self.0.insert(None, code.as_bytes(), grant, self.0.now() + CODE_LIVES).await? {
+        let row = Code { grant: grant.clone(), spent: None };
+        match self.0.insert(None, code.as_bytes(), &row, self.0.now() + CODE_LIVES).await? {
             Outcome::Done(_) => Ok(()),
             Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
+    }
+
+    #[cfg(feature = "tokens")]
+    pub(super) async fn find(&self, code: &Digest) -> Result<Option<Code>, StoreError> {
+        Ok(self.0.get(None, code.as_bytes()).wait().await?.map(|stored| stored.value))
+    }
+
+    /// Spends a code for this family, which lives until then. `false` if it was spent before, or is gone.
+    #[cfg(feature = "tokens")]
+    pub(super) async fn spend(&self, code: &Digest, family: Handle, ends: UnixTime) -> Result<bool, StoreError> {
+        let spend = |row: Option<&Code>, now: UnixTime| match row {
+            Some(Code { grant, spent: None }) => {
+                let spent = Some(Spent { at: now.as_nanos(), family });
+                Change::Put(Code { grant: grant.clone(), spent }, ends, true)
+            }
+            _ => Change::Keep(false),
+        };
+        self.0.update(None, code.as_bytes(), spend).await
+    }
+
+    #[cfg(feature = "tokens")]
+    pub(super) fn now(&self) -> UnixTime {
+        self.0.now()
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Config {
     pub(super) key: Option<Keyed>,
     pub(super) login_url: Option<String>,
     pub(super) cookies: LoginCookies,
+    #[cfg(feature = "tokens")]
+    pub(super) tokens: Option<super::token::TokenConfig>,
 }
 
 /// A login service: what was set and, from the first request on, what runs on it.
@@ -73,6 +75,9 @@ pub(super) struct Running {
     /// How often one may begin as the same identifier.
     pub(super) starts: Limiter,
     pub(super) queue: Queue,
+    /// Proofs of keys that came with requests for tokens.
+    #[cfg(feature = "tokens")]
+    pub(super) proofs: crate::dpop::Proofs,
     journal: Journal,
     keyed: OnceCell<Keyed>,
     no_address: Once,
@@ -144,6 +149,8 @@ impl Running {
                 None => sessions,
             }
         });
+        #[cfg(feature = "tokens")]
+        let proofs = super::token::proofs(config);
         Self {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
@@ -157,6 +164,8 @@ impl Running {
             failures: strangers(FAILURES_OF_AN_ADDRESS, config),
             starts: strangers(STARTS_OF_AN_IDENTIFIER, config),
             queue,
+            #[cfg(feature = "tokens")]
+            proofs,
             journal,
             keyed: OnceCell::new(),
             no_address: Once::new(),

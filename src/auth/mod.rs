@@ -322,6 +322,8 @@ mod service;
 mod start;
 mod status;
 mod step;
+#[cfg(feature = "tokens")]
+mod token;
 mod visit;
 
 pub use self::service::{AuthFuture, AuthService};

@@ -48,6 +48,23 @@ pub(super) enum Code {
     TooManyAttempts,
     RateLimitExceeded,
     TemporarilyUnavailable,
+    /// A client that proves who it is, where none can.
+    #[cfg(feature = "tokens")]
+    ClientAuthentication,
+    #[cfg(feature = "tokens")]
+    InvalidGrant,
+    #[cfg(feature = "tokens")]
+    UnsupportedGrantType,
+    #[cfg(feature = "tokens")]
+    UnauthorizedClient,
+    #[cfg(feature = "tokens")]
+    InvalidToken,
+    #[cfg(feature = "tokens")]
+    InsufficientScope,
+    #[cfg(feature = "tokens")]
+    InvalidDpopProof,
+    #[cfg(feature = "tokens")]
+    UseDpopNonce,
 }
 
 impl Code {
@@ -78,6 +95,22 @@ impl Code {
         Self::TooManyAttempts,
         Self::RateLimitExceeded,
         Self::TemporarilyUnavailable,
+        #[cfg(feature = "tokens")]
+        Self::ClientAuthentication,
+        #[cfg(feature = "tokens")]
+        Self::InvalidGrant,
+        #[cfg(feature = "tokens")]
+        Self::UnsupportedGrantType,
+        #[cfg(feature = "tokens")]
+        Self::UnauthorizedClient,
+        #[cfg(feature = "tokens")]
+        Self::InvalidToken,
+        #[cfg(feature = "tokens")]
+        Self::InsufficientScope,
+        #[cfg(feature = "tokens")]
+        Self::InvalidDpopProof,
+        #[cfg(feature = "tokens")]
+        Self::UseDpopNonce,
     ];
 
     pub(super) const fn as_str(self) -> &'static str {
@@ -106,6 +139,22 @@ impl Code {
             Self::TooManyAttempts => "too_many_attempts",
             Self::RateLimitExceeded => "rate_limit_exceeded",
             Self::TemporarilyUnavailable => "temporarily_unavailable",
+            #[cfg(feature = "tokens")]
+            Self::ClientAuthentication => "invalid_client",
+            #[cfg(feature = "tokens")]
+            Self::InvalidGrant => "invalid_grant",
+            #[cfg(feature = "tokens")]
+            Self::UnsupportedGrantType => "unsupported_grant_type",
+            #[cfg(feature = "tokens")]
+            Self::UnauthorizedClient => "unauthorized_client",
+            #[cfg(feature = "tokens")]
+            Self::InvalidToken => "invalid_token",
+            #[cfg(feature = "tokens")]
+            Self::InsufficientScope => "insufficient_scope",
+            #[cfg(feature = "tokens")]
+            Self::InvalidDpopProof => "invalid_dpop_proof",
+            #[cfg(feature = "tokens")]
+            Self::UseDpopNonce => "use_dpop_nonce",
         }
     }
 
@@ -133,6 +182,16 @@ impl Code {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::SlowDown | Self::TooManyAttempts | Self::RateLimitExceeded => StatusCode::TOO_MANY_REQUESTS,
             Self::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            #[cfg(feature = "tokens")]
+            Self::InvalidGrant
+            | Self::UnsupportedGrantType
+            | Self::UnauthorizedClient
+            | Self::InvalidDpopProof
+            | Self::UseDpopNonce => StatusCode::BAD_REQUEST,
+            #[cfg(feature = "tokens")]
+            Self::ClientAuthentication | Self::InvalidToken => StatusCode::UNAUTHORIZED,
+            #[cfg(feature = "tokens")]
+            Self::InsufficientScope => StatusCode::FORBIDDEN,
         }
     }
 }
@@ -146,11 +205,12 @@ pub(super) struct Problem {
     view: Option<View>,
     retry_after: Option<Duration>,
     headers: HeaderMap,
+    status: StatusCode,
 }
 
 impl Problem {
     pub(super) fn new(code: Code, detail: &'static str) -> Self {
-        Self { code, detail, view: None, retry_after: None, headers: HeaderMap::new() }
+        Self { code, detail, view: None, retry_after: None, headers: HeaderMap::new(), status: code.status() }
     }
 
     pub(super) fn invalid(detail: &'static str) -> Self {
@@ -199,7 +259,7 @@ impl Problem {
 
     /// The answer, in the shape that the caller prefers.
     pub(super) fn into_response(self, request: &HeaderMap, realm: &HeaderValue) -> Response<Body> {
-        let status = self.code.status();
+        let status = self.status;
         let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
         let as_problem = accept::favourite(request).is_some_and(|it| it.eq_ignore_ascii_case(PROBLEM_JSON));
         let mut login = self.view.map(Counters::from);
@@ -224,10 +284,16 @@ impl Problem {
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, number(seconds));
         }
-        if status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED && !headers.contains_key(header::WWW_AUTHENTICATE) {
             headers.insert(header::WWW_AUTHENTICATE, realm.clone());
         }
         response
+    }
+
+    /// With another status than that of its code.
+    #[cfg(feature = "tokens")]
+    pub(super) fn at(self, status: StatusCode) -> Self {
+        Self { status, ..self }
     }
 
     /// With a header of its own.

@@ -15,6 +15,21 @@ pub(super) enum Route {
     Script,
     Style,
     OpenApi,
+    #[cfg(feature = "tokens")]
+    Token(TokenRoute),
+}
+
+/// What is served where there are tokens.
+#[cfg(feature = "tokens")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum TokenRoute {
+    Exchange,
+    Revoke,
+    Introspect,
+    UserInfo,
+    Keys,
+    Metadata,
+    Logout,
 }
 
 /// A path that is served, and what it is for by each method.
@@ -35,7 +50,30 @@ pub(super) const PATHS: &[Path] = &[
     Path::get("/authentication/page.js", Route::Script),
     Path::get("/authentication/page.css", Route::Style),
     Path::get("/openapi.json", Route::OpenApi),
+    #[cfg(feature = "tokens")]
+    Path::post("/token", Route::Token(TokenRoute::Exchange)),
+    #[cfg(feature = "tokens")]
+    Path::post("/revoke", Route::Token(TokenRoute::Revoke)),
+    #[cfg(feature = "tokens")]
+    Path::post("/introspect", Route::Token(TokenRoute::Introspect)),
+    #[cfg(feature = "tokens")]
+    Path::both("/userinfo", Route::Token(TokenRoute::UserInfo)),
+    #[cfg(feature = "tokens")]
+    Path::get("/jwks", Route::Token(TokenRoute::Keys)),
+    #[cfg(feature = "tokens")]
+    Path::both("/logout", Route::Token(TokenRoute::Logout)),
+    #[cfg(feature = "tokens")]
+    Path::get(OPENID_CONFIGURATION, Route::Token(TokenRoute::Metadata)),
+    #[cfg(feature = "tokens")]
+    Path::get(SERVER_METADATA, Route::Token(TokenRoute::Metadata)),
 ];
+
+/// Below the path of the issuer (OpenID Connect Discovery §4).
+#[cfg(feature = "tokens")]
+const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
+/// Above it (RFC 8414 §3).
+#[cfg(feature = "tokens")]
+const SERVER_METADATA: &str = "/.well-known/oauth-authorization-server";
 
 impl Path {
     const fn get(path: &'static str, route: Route) -> Self {
@@ -46,9 +84,24 @@ impl Path {
         Self { path, get: None, post: Some(route) }
     }
 
+    #[cfg(feature = "tokens")]
+    const fn both(path: &'static str, route: Route) -> Self {
+        Self { path, get: Some(route), post: Some(route) }
+    }
+
+    /// Whether it is only there where there are tokens.
+    #[cfg(feature = "tokens")]
+    pub(super) const fn needs_tokens(&self) -> bool {
+        matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))))
+    }
+
     /// The path that a request names, with or without that of the issuer, which a router may have taken off.
     pub(super) fn of(path: &str, base: &str) -> Option<&'static Self> {
         let known = |path: &str| PATHS.iter().find(|known| known.path == path);
+        #[cfg(feature = "tokens")]
+        if path.strip_suffix(base) == Some(SERVER_METADATA) {
+            return known(SERVER_METADATA);
+        }
         known(path).or_else(|| known(path.strip_prefix(base)?))
     }
 
@@ -79,6 +132,10 @@ impl Path {
 impl Route {
     /// What a page calls, as opposed to what a person opens.
     pub(super) const fn is_for_scripts(self) -> bool {
+        #[cfg(feature = "tokens")]
+        if let Self::Token(route) = self {
+            return !matches!(route, TokenRoute::Logout | TokenRoute::Introspect);
+        }
         matches!(
             self,
             Self::Start | Self::Status | Self::Authenticate | Self::VerifyOtp | Self::Complete | Self::OpenApi

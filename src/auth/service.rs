@@ -11,6 +11,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response};
 use tower_service::Service;
 
+#[cfg(feature = "tokens")]
+use super::token;
 use super::{
     authorize, complete,
     cookies::LoginCookies,
@@ -49,7 +51,7 @@ use crate::{
 /// [module docs](super) show it whole.
 #[derive(Clone)]
 #[must_use]
-pub struct AuthService(Arc<Inner>);
+pub struct AuthService(pub(super) Arc<Inner>);
 
 impl AuthService {
     /// Serves logins of these users for these clients.
@@ -83,6 +85,8 @@ impl AuthService {
             key: None,
             login_url: None,
             cookies: LoginCookies { loopback: false },
+            #[cfg(feature = "tokens")]
+            tokens: None,
         }))
     }
 
@@ -90,7 +94,7 @@ impl AuthService {
         Self(Arc::new(Inner::new(config)))
     }
 
-    fn set(self, change: impl FnOnce(&mut Config)) -> Self {
+    pub(super) fn set(self, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Arc::unwrap_or_clone(self.0).config;
         change(&mut config);
         Self::of(config)
@@ -277,7 +281,7 @@ async fn serve<B>(visit: &mut Visit<'_>, body: B) -> Result<Response<Body>, Prob
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let path = Path::of(visit.parts.uri.path(), visit.inner.config.issuer.path());
+    let path = Path::of(visit.parts.uri.path(), visit.inner.config.issuer.path()).filter(|path| visit.serves(path));
     let method = &visit.parts.method;
     let route = path.and_then(|path| path.route(method));
     let Some(route) = route else {
@@ -299,6 +303,8 @@ where
             visit.charge_asset()?;
             Ok(page::asset(route))
         }
+        #[cfg(feature = "tokens")]
+        Route::Token(route) => token::serve(visit, route, body).await,
         Route::Status => status::status(visit).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
             let fields = match Fields::of(&visit.parts.headers, body).await {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Response, header, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Response, header, request::Parts};
 
 use super::{
     answer, cors,
     inner::Inner,
     problem::{Code, Problem},
+    route::Path,
 };
 use crate::{
     body::{Body, without_body},
@@ -21,6 +22,10 @@ use crate::{
     tenant::Tenant,
 };
 
+/// By one of these a browser says that it only fetches ahead; by the last two in the old days.
+const AHEAD: [HeaderName; 3] =
+    [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
+
 pub(super) struct Visit<'a> {
     pub(super) inner: &'a Inner,
     pub(super) parts: &'a Parts,
@@ -32,6 +37,26 @@ pub(super) struct Visit<'a> {
 impl<'a> Visit<'a> {
     pub(super) fn new(inner: &'a Inner, parts: &'a Parts) -> Self {
         Self { inner, parts, pass: None, reader: None }
+    }
+
+    /// Whether a path is there: some are only where there are tokens.
+    #[cfg_attr(not(feature = "tokens"), expect(clippy::unused_self, reason = "all are there"))]
+    pub(super) fn serves(&self, path: &Path) -> bool {
+        #[cfg(feature = "tokens")]
+        if path.needs_tokens() {
+            return self.inner.config.tokens.is_some();
+        }
+        let _ = path;
+        true
+    }
+
+    /// Refuses a wish to fetch ahead what changes something: a browser that guesses drops an answer that failed, and asks
+    /// again when it is sure.
+    pub(super) fn refuse_ahead(&self) -> Result<(), Problem> {
+        if AHEAD.iter().any(|name| self.parts.headers.contains_key(name)) {
+            return Err(Problem::new(Code::TemporarilyUnavailable, "this is not for fetching ahead"));
+        }
+        Ok(())
     }
 
     pub(super) fn head(&self) -> Head<'a> {

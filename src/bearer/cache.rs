@@ -53,6 +53,11 @@ impl Cache {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.sets.iter().map(|set| set.lock().unwrap().iter().flatten().count()).sum()
+    }
+
     /// The places where a token of this digest may stand; none where nothing is remembered.
     fn set(&self, digest: &Digest) -> Option<&Mutex<[Option<Known>; WAYS]>> {
         let number = digest.as_bytes().first_chunk().copied().map(usize::from_le_bytes)?;

@@ -40,10 +40,10 @@ impl Gate for BearerGate {
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
         // a layer outside with the same verifier has looked already, and a proof is good for one look
-        if let Some(Slot::Taken { token, verifier }) = head.extensions().get() {
-            if *verifier == self.verifier.number() {
-                return MaybeReady::Ready(permit(&self.refusal, token.clone(), *verifier));
-            }
+        if let Some(Slot::Taken { token, verifier }) = head.extensions().get()
+            && *verifier == self.verifier.number()
+        {
+            return MaybeReady::Ready(permit(&self.refusal, token.clone(), *verifier));
         }
         let (scheme, token) = match Presented::read(head.headers()) {
             Presented::Nothing => return MaybeReady::Ready(self.nobody()),

@@ -21,3 +21,22 @@ pub(crate) trait KeySource: Send + Sync + 'static {
     /// Whether a token whose signature is good was taken back before its time. An issuer elsewhere is not asked.
     fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>>;
 }
+
+/// Keys that never change, of an issuer that takes nothing back.
+#[cfg(test)]
+pub(super) struct Fixed(pub(super) Arc<KeySet>);
+
+#[cfg(test)]
+impl KeySource for Fixed {
+    fn keys(&self) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
+        MaybeReady::Ready(Ok(Arc::clone(&self.0)))
+    }
+
+    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+        Box::pin(std::future::ready(Ok(Arc::clone(seen))))
+    }
+
+    fn is_revoked(&self, _: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+        MaybeReady::Ready(Ok(false))
+    }
+}

@@ -171,6 +171,20 @@ impl Verifier {
     }
 }
 
+#[cfg(test)]
+impl Verifier {
+    /// How many tokens are remembered.
+    pub(super) fn remembered(&self) -> usize {
+        self.0.cache.len()
+    }
+
+    /// Whether this token is.
+    pub(super) fn remembers(&self, token: &str) -> bool {
+        let MaybeReady::Ready(Ok(keys)) = self.0.keys.keys() else { return false };
+        self.0.cache.get(&Digest::of(token), &keys).is_some()
+    }
+}
+
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier").field("rules", &self.0.rules).finish_non_exhaustive()

@@ -30,6 +30,8 @@ mod record;
 mod redirect;
 mod scopes;
 mod table;
+#[cfg(feature = "tokens")]
+mod tokens;
 
 use std::{future::Future, sync::Arc};
 

@@ -18,6 +18,8 @@ pub struct Client {
     scopes: Option<Scopes>,
     origins: Vec<String>,
     policy: Option<Policy>,
+    #[cfg(feature = "tokens")]
+    pub(crate) tokens: super::tokens::TokenSettings,
 }
 
 /// The most redirect URIs and the most origins that a client may have.
@@ -43,6 +45,8 @@ impl Client {
             scopes: None,
             origins: Vec::new(),
             policy: None,
+            #[cfg(feature = "tokens")]
+            tokens: super::tokens::TokenSettings::default(),
         })
     }
 

@@ -46,8 +46,6 @@ mod error;
 mod message;
 mod outbox;
 mod queue;
-#[cfg(any(feature = "smtp", feature = "webhook"))]
-mod roots;
 mod sender;
 #[cfg(feature = "smtp")]
 mod smtp;

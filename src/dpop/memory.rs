@@ -113,3 +113,84 @@ impl fmt::Debug for Memory {
         f.debug_struct("Memory").field("room", &(self.room * SHARDS)).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: usize = 8;
+
+    fn mark(memory: &Memory, key: usize, proof: usize, seconds: u64) -> Mark {
+        let digest = Digest::of(format!("{key} {proof}"));
+        memory.mark(&key.to_string(), &digest, Moment::default() + Duration::from_secs(seconds))
+    }
+
+    fn len(memory: &Memory) -> usize {
+        let held = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap();
+            shard.current.proofs.len() + shard.previous.proofs.len()
+        };
+        memory.shards.iter().map(held).sum()
+    }
+
+    #[test]
+    fn c100_a_key_that_floods_is_refused_and_locks_out_no_other() {
+        let memory = Memory::with_room(ROOM);
+        let taken = |key: usize| (0..1000).filter(|proof| mark(&memory, key, *proof, 0) == Mark::First).count();
+        assert_eq!(taken(0), ROOM / 2);
+        assert_eq!(mark(&memory, 0, 0, 0), Mark::Again, "what was shown before is known all the same");
+        assert_eq!(mark(&memory, 0, 999, 0), Mark::Unknown);
+        for key in 1..100 {
+            // one alone in its shard, or beside the one that floods
+            let memory = Memory::with_room(ROOM);
+            let flood = (0..1000).filter(|proof| mark(&memory, 0, *proof, 0) == Mark::First).count();
+            assert_eq!((flood, mark(&memory, key, 0, 0)), (ROOM / 2, Mark::First));
+        }
+    }
+
+    #[test]
+    fn c100_what_is_full_refuses_and_forgets_nothing_that_lives() {
+        let memory = Memory::with_room(ROOM);
+        let all: Vec<_> = (0..1000).map(|key| mark(&memory, key, 0, 0)).collect();
+        assert_eq!(all.iter().filter(|mark| **mark == Mark::First).count(), SHARDS * ROOM);
+        assert!(all.iter().all(|mark| *mark != Mark::Again));
+        for seconds in [0, 69, 70, 139] {
+            for (key, first) in all.iter().enumerate().filter(|(_, first)| **first == Mark::First) {
+                assert_eq!(mark(&memory, key, 0, seconds), Mark::Again, "{first:?} at {seconds} s");
+            }
+        }
+        // a generation on, there is room again
+        let next = (0..1000).filter(|key| mark(&memory, *key, 1, 139) == Mark::First).count();
+        assert_eq!(next, SHARDS * ROOM);
+        assert_eq!(len(&memory), 2 * SHARDS * ROOM, "and never more than two generations");
+        assert_eq!(mark(&memory, 0, 0, 140), Mark::First);
+        // two generations on, nothing of them is left
+        let all = (0..1000).filter(|key| mark(&memory, *key, 2, 1000) == Mark::First).count();
+        assert_eq!((all, len(&memory)), (SHARDS * ROOM, SHARDS * ROOM));
+    }
+
+    #[test]
+    fn a_generation_lives_for_as_long_as_a_proof_wherever_in_it_one_comes() {
+        for at in 0..300 {
+            for later in 0..=70 {
+                let memory = Memory::with_room(ROOM);
+                // the shard turns whenever it is asked
+                for before in (0..at).step_by(37) {
+                    let _turned = mark(&memory, 1, before as usize, before);
+                }
+                assert_eq!(mark(&memory, 1, 1000, at), Mark::First);
+                let _turned = mark(&memory, 1, 1001, at + later / 2);
+                assert_eq!(mark(&memory, 1, 1000, at + later), Mark::Again, "{at} and {later}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_does_no_harm() {
+        let memory = Memory::with_room(ROOM);
+        assert_eq!(mark(&memory, 1, 0, 1000), Mark::First);
+        assert_eq!(mark(&memory, 1, 1, 5), Mark::First);
+        assert_eq!(mark(&memory, 1, 0, 5), Mark::Again);
+        assert_eq!(mark(&memory, 1, 1, 1001), Mark::Again);
+    }
+}

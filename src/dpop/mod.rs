@@ -5,13 +5,13 @@
 //! ([`Proofs::spend`]: no proof is taken twice). Who knows which key it must be compares in between, so that strangers with
 //! keys of their own never reach what is remembered.
 
+#[cfg(test)]
+mod cases;
 mod memory;
 mod nonce;
 mod proof;
 mod proofs;
 mod seen;
-#[cfg(test)]
-mod tests;
 mod url;
 
 pub(crate) use self::{

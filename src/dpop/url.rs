@@ -120,7 +120,13 @@ mod tests {
             assert!(!is_same(other, URL) && !is_same(URL, other), "{other}");
         }
         // also where both are written the same
-        for none in ["", "https://api.example/a/../b", "https://a@api.example/", "https://api.example/%zz"] {
+        for none in [
+            "",
+            "https://api.example/a/../b",
+            "https://a@api.example/",
+            "https://api.example/%zz",
+            "https://api.example/%+6",
+        ] {
             assert!(!is_same(none, none), "{none}");
         }
     }

@@ -49,6 +49,12 @@ pub enum EventKind {
     SequenceFailed,
     /// A call came from a page that may not make it.
     ForeignOrigin,
+    /// A code or a refresh token was exchanged for tokens.
+    TokenIssued,
+    /// A code or a refresh token came back that had been used before: two have it. What it gave has ended.
+    TokenReused,
+    /// Tokens were taken back, by their client or by a sign-out.
+    TokenRevoked,
 }
 
 impl EventKind {
@@ -76,6 +82,9 @@ impl EventKind {
         Self::OtpUndelivered,
         Self::SequenceFailed,
         Self::ForeignOrigin,
+        Self::TokenIssued,
+        Self::TokenReused,
+        Self::TokenRevoked,
     ];
 
     /// A stable name, as it stands in the log and in queries. Those of logins follow the logging vocabulary of OWASP.
@@ -103,6 +112,9 @@ impl EventKind {
             Self::OtpUndelivered => "authn_otp_undelivered",
             Self::SequenceFailed => "sequence_fail",
             Self::ForeignOrigin => "malicious_csrf",
+            Self::TokenIssued => "authn_token_created",
+            Self::TokenReused => "authn_token_reuse",
+            Self::TokenRevoked => "authn_token_revoked",
         }
     }
 

@@ -66,6 +66,12 @@ impl Sessions {
         Ok(())
     }
 
+    /// The session that a request presents. It is not noted as used.
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn presented(&self, headers: &HeaderMap) -> Found {
+        self.find(Presented::read(headers, self.name_of_cookie()), None).wait().await
+    }
+
     async fn only_one_of(&self, digests: Vec<Digest>, of: Option<Tenant>) -> Found {
         let mut only = None;
         for digest in digests {

@@ -1,15 +1,19 @@
-//! What tests need: a [`ManualClock`], and the suite that a store of your own
-//! must pass (feature `test-util`); the key of a client, `DpopKey` (feature
-//! `tokens` too).
+//! What tests need: a [`ManualClock`], the suite that a store of your own must pass and, with the feature `tokens`, a
+//! `TestIssuer` of access tokens and the `DpopKey` of a client (feature `test-util`).
 
 mod clock;
 #[cfg(feature = "tokens")]
 mod dpop;
+#[cfg(feature = "tokens")]
+mod issuer;
 mod store;
 
-#[cfg(feature = "tokens")]
-pub use self::dpop::{DpopKey, DpopProof};
 pub use self::{
     clock::ManualClock,
     store::{block_on, store_conformance},
+};
+#[cfg(feature = "tokens")]
+pub use self::{
+    dpop::{DpopKey, DpopProof},
+    issuer::{TestClaims, TestIssuer},
 };

@@ -90,6 +90,11 @@ impl Family {
         UnixTime::from_nanos(self.ends)
     }
 
+    /// Whether this is the refresh token that can be traded.
+    pub(super) fn counts(&self, token: &RefreshToken) -> bool {
+        self.current.as_ref().is_some_and(|current| token.digest().matches(&Digest::from_bytes(current.digest)))
+    }
+
     /// Uses a refresh token. `salt` and `jti` are new, for the successor if it is the first use; `is_ours` tells whether it
     /// was made here, whatever its digest.
     pub(super) fn refresh(

@@ -76,7 +76,32 @@ pub(crate) struct Birth {
 pub(crate) struct Presented {
     token: RefreshToken,
     is_ours: bool,
+    counts: bool,
     pub(crate) authorized: Authorized,
+    pub(crate) ends: UnixTime,
+}
+
+impl Presented {
+    pub(crate) fn family(&self) -> Handle {
+        self.token.family
+    }
+
+    /// Whether it can be traded.
+    pub(crate) fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// Whether it was given out here, ever.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_ours || self.counts
+    }
+}
+
+/// An access token of ours that is good.
+pub(crate) struct Access {
+    pub(crate) claims: Claims,
+    pub(crate) authorized: Authorized,
+    pub(crate) family: Handle,
 }
 
 impl Tokens {
@@ -112,7 +137,8 @@ impl Tokens {
     pub(crate) async fn presented(&self, text: &str, keyed: &Keyed) -> Result<Option<Presented>, StoreError> {
         let Some((token, is_ours)) = RefreshToken::parse(text, keyed) else { return Ok(None) };
         let Some(Row::Live(family)) = self.family(&token.family).await? else { return Ok(None) };
-        Ok(Some(Presented { token, is_ours, authorized: family.authorized }))
+        let (counts, ends) = (family.counts(&token), family.ends());
+        Ok(Some(Presented { token, is_ours, counts, authorized: family.authorized, ends }))
     }
 
     /// Trades a refresh token for the next one. `jkt` is the key that was proved with the request.
@@ -122,7 +148,7 @@ impl Tokens {
         jkt: Option<&str>,
         wish: Wish<'_>,
     ) -> Result<Result<Issued, Denied>, StoreError> {
-        let Presented { token, is_ours, authorized } = presented;
+        let Presented { token, is_ours, authorized, .. } = presented;
         if authorized.jkt.as_deref().is_some_and(|own| jkt != Some(own)) {
             return Ok(Err(Denied::Foreign));
         }
@@ -193,7 +219,7 @@ impl Tokens {
     }
 
     /// Whether the session or the user that it came of lost all tokens.
-    async fn has_ended(&self, who: &Authorized) -> Result<bool, StoreError> {
+    pub(crate) async fn has_ended(&self, who: &Authorized) -> Result<bool, StoreError> {
         let began = UnixTime::from_secs(who.auth_time);
         if self.revoked().has(Name::User(&who.tenant, &who.user), began).wait().await? {
             return Ok(true);
@@ -206,22 +232,27 @@ impl Tokens {
         }
     }
 
+    /// The keys as they are published, as a JSON Web Key Set.
+    pub(crate) async fn published(&self) -> Result<Vec<u8>, StoreError> {
+        Ok(self.keys().current().await?.set.to_json())
+    }
+
     async fn family(&self, family: &Handle) -> Result<Option<Row>, StoreError> {
         let found = self.families().get(None, family.as_bytes()).wait().await?;
         Ok(found.map(|stored| stored.value))
     }
 
-    /// The claims of an access token of ours that is good, and what it was given for.
-    pub(crate) async fn access(&self, token: &str) -> Result<Option<(Claims, Authorized)>, StoreError> {
+    /// An access token of ours, if it is good: for whatever API it is.
+    pub(crate) async fn access(&self, token: &str) -> Result<Option<Access>, StoreError> {
         let Some(claims) = self.claims::<Claims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
         let now = self.now().as_secs();
         if claims.iss != self.issuer() || now >= claims.exp || claims.iat > now + SKEW.as_secs() {
             return Ok(None);
         }
         let Some(family) = mint::family_of(&claims.jti) else { return Ok(None) };
-        let Some(Row::Live(family)) = self.family(&family).await? else { return Ok(None) };
-        let alive = !self.has_ended(&family.authorized).await?;
-        Ok(alive.then_some((claims, family.authorized)))
+        let Some(Row::Live(row)) = self.family(&family).await? else { return Ok(None) };
+        let alive = !self.has_ended(&row.authorized).await?;
+        Ok(alive.then_some(Access { claims, authorized: row.authorized, family }))
     }
 
     /// An id_token of ours, as old as it may be: a hint, never a proof.

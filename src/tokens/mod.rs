@@ -14,6 +14,5 @@ mod verify;
 pub use self::settings::Tokens;
 pub(crate) use self::{
     family::Authorized,
-    issue::{Denied, Issued, OFFLINE_ACCESS, Wish},
-    mint::IdClaims,
+    issue::{Access, Denied, Issued, OFFLINE_ACCESS, Wish},
 };

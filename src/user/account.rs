@@ -56,6 +56,8 @@ pub struct Account {
     password: Option<PasswordHash>,
     contacts: Vec<OwnContact>,
     disabled: bool,
+    name: Option<String>,
+    username: Option<String>,
 }
 
 /// A contact, and whether the user proved that it is theirs.
@@ -68,7 +70,7 @@ pub(super) struct OwnContact {
 impl Account {
     /// The account with this id, with no password and no contacts.
     pub fn new(id: UserId) -> Self {
-        Self { id, password: None, contacts: Vec::new(), disabled: false }
+        Self { id, password: None, contacts: Vec::new(), disabled: false, name: None, username: None }
     }
 
     /// The hash of its password.
@@ -92,6 +94,17 @@ impl Account {
     /// Whether nobody can sign in to it.
     pub fn disabled(self, disabled: bool) -> Self {
         Self { disabled, ..self }
+    }
+
+    /// How the user is called, as applications may show it: the claim `name` of OpenID Connect.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// The short name by which the user likes to be known: the claim `preferred_username`. It need not be one that they can
+    /// log in by.
+    pub fn username(self, username: impl Into<String>) -> Self {
+        Self { username: Some(username.into()), ..self }
     }
 
     /// Whose account it is.
@@ -119,12 +132,22 @@ impl Account {
         self.contacts.iter().map(|own| (&own.contact, own.verified))
     }
 
+    /// How the user is called.
+    pub fn display_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The short name by which the user likes to be known.
+    pub fn preferred_username(&self) -> Option<&str> {
+        self.username.as_deref()
+    }
+
     pub(super) fn restore(
         id: UserId,
         password: Option<PasswordHash>,
         contacts: Vec<OwnContact>,
         disabled: bool,
     ) -> Self {
-        Self { id, password, contacts, disabled }
+        Self { id, password, contacts, disabled, name: None, username: None }
     }
 }

@@ -29,6 +29,7 @@ mod status;
 mod steered;
 mod tabs;
 mod throttle;
+mod token;
 mod unchecked;
 mod unlock;
 mod whole;

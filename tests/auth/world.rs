@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
     AuthService, Client, ClientTable, CodeChallenge, CodeVerifier, EventLog, Identifier, Limiter, Password,
-    PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, UserId,
+    PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, Tokens, UserId,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -50,6 +50,7 @@ pub(crate) struct World {
     pub(crate) users: StoredUsers,
     pub(crate) sessions: Sessions,
     pub(crate) store: AnyStore,
+    pub(crate) tokens: Tokens,
 }
 
 /// Of acme: `web` (one step), `mfa` (two steps), `native` (loopback); of globex: `other`.
@@ -107,7 +108,10 @@ impl World {
         people(&users).await;
         let sessions = Sessions::new(store.clone()).clock(clock.clone());
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
+        let tokens = Tokens::new(ISSUER, store.clone()).unwrap().clock(clock.clone());
         let service = AuthService::new(ISSUER, store.clone(), clients(), users.clone())
+            .unwrap()
+            .tokens(tokens.clone())
             .unwrap()
             .sms(outbox.clone())
             .email(outbox.clone())
@@ -117,7 +121,7 @@ impl World {
             .limiter(limiter)
             .events(log.clone())
             .clock(clock.clone());
-        Self { service: more(service), clock, outbox, log, users, sessions, store }
+        Self { service: more(service), clock, outbox, log, users, sessions, store, tokens }
     }
 
     pub(crate) fn browser(&self) -> Browser {
@@ -285,6 +289,30 @@ impl Browser {
         assert_eq!(self.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
         assert_eq!(self.complete(client, &id).await.status, 200);
         self.authorize(client).await.redirected("code").unwrap()
+    }
+
+    /// Posts a form.
+    pub(crate) async fn form(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
+        self.send(request, fields.join("&")).await
+    }
+
+    /// Exchanges a code, with the verifier of all requests here.
+    pub(crate) async fn redeem(&mut self, client: &str, code: &str) -> Answer {
+        let grant = [("grant_type", "authorization_code"), ("code", code), ("code_verifier", VERIFIER)];
+        self.form("/token", &[&grant[..], &[("client_id", client), ("redirect_uri", redirect_uri(client))]].concat())
+            .await
+    }
+
+    pub(crate) async fn refresh(&mut self, client: &str, token: &str) -> Answer {
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", client)];
+        self.form("/token", &fields).await
+    }
+
+    /// Asks an endpoint that takes an access token.
+    pub(crate) async fn with_token(&mut self, path: &str, token: &str) -> Answer {
+        self.send(Request::get(path).header("authorization", format!("Bearer {token}")), "").await
     }
 
     pub(crate) async fn status(&mut self, id: &str) -> Answer {

@@ -10,8 +10,9 @@ use lettre::transport::smtp::{
 use rustls::pki_types::ServerName;
 
 use crate::{
-    delivery::{SendError, SendErrorKind, roots::certificates},
+    delivery::{SendError, SendErrorKind},
     error::ConfigError,
+    roots::certificates,
 };
 
 /// How long to wait for the answer to QUIT, which nobody needs.

@@ -3,19 +3,17 @@
 mod answer;
 mod request;
 mod sign;
-mod url;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::Uri;
-use rustls::RootCertStore;
-use tokio::time::timeout;
 
-use self::{request::Client, sign::Signer};
-use super::{Message, OtpSender, SendError, Wording, roots::certificates};
+use self::sign::Signer;
+use super::{Message, OtpSender, SendError, Wording};
 use crate::{
     clock::{Clock, SystemClock},
     error::ConfigError,
+    outgoing::{Outgoing, parse_url},
 };
 
 /// Hands one-time codes to an HTTP gateway (feature `webhook`), which sends
@@ -72,7 +70,7 @@ use crate::{
 pub struct Webhook {
     url: Uri,
     signer: Signer,
-    client: Client,
+    client: Outgoing,
     timeout: Duration,
     wording: Wording,
     clock: Arc<dyn Clock>,
@@ -84,9 +82,9 @@ impl Webhook {
     /// as `whsec_` and base64.
     pub fn new(url: &str, key: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         Ok(Self {
-            url: url::parse(url)?,
+            url: parse_url("webhook URL", url)?,
             signer: Signer::new(key.as_ref())?,
-            client: request::client(None)?,
+            client: Outgoing::new()?,
             timeout: Duration::from_secs(5),
             wording: Wording::new(),
             clock: Arc::new(SystemClock::new()),
@@ -95,13 +93,7 @@ impl Webhook {
 
     /// Trusts the certificate authorities in this PEM in place of the public ones.
     pub fn root_pem(mut self, pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(pem.as_ref())? {
-            roots.add(certificate).map_err(|_| {
-                ConfigError::new("root certificates", "the given PEM", "has a certificate that can't be read")
-            })?;
-        }
-        self.client = request::client(Some(roots))?;
+        self.client = Outgoing::trusting(pem.as_ref())?;
         Ok(self)
     }
 
@@ -133,10 +125,9 @@ impl OtpSender for Webhook {
         let now = self.clock.unix(self.clock.now());
         let text = self.wording.text_of(message, now);
         let request = request::write(&self.url, &self.signer, message, &text, now)?;
-        match timeout(self.timeout, self.client.request(request)).await {
-            Ok(Ok(response)) => answer::meaning(response.status(), response.headers()),
-            Ok(Err(error)) => Err(SendError::transient(error)),
-            Err(elapsed) => Err(SendError::transient(elapsed)),
+        match self.client.head(request, self.timeout).await {
+            Ok(response) => answer::meaning(response.status(), response.headers()),
+            Err(failure) => Err(SendError::transient(failure)),
         }
     }
 }

@@ -5,7 +5,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use crate::error::ConfigError;
 
 /// The certificates in this PEM; at least one.
-pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let wrong = || ConfigError::new("root certificates", "the given PEM", "must have a certificate in it");
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     found.ok().filter(|certificates| !certificates.is_empty()).ok_or_else(wrong)

@@ -1,4 +1,4 @@
-//! Where a gateway may be.
+//! Where requests may go.
 
 use std::net::IpAddr;
 
@@ -7,20 +7,20 @@ use http::Uri;
 use crate::error::ConfigError;
 
 /// An absolute URL whose way is safe: `https`, or the loopback interface.
-pub(super) fn parse(text: &str) -> Result<Uri, ConfigError> {
+pub(crate) fn parse(setting: &'static str, text: &str) -> Result<Uri, ConfigError> {
     // it may have a secret in its path or before its host: no error shows it
-    let wrong = |reason| ConfigError::new("webhook URL", "the given URL", reason);
+    let wrong = |reason| ConfigError::new(setting, "the given URL", reason);
     let url: Uri = text.parse().map_err(|_| wrong("must be an absolute https URL"))?;
     let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else {
         return Err(wrong("must be an absolute https URL"));
     };
     if authority.as_str().contains('@') {
-        return Err(wrong("must have no user and no password in it: the signature says who calls"));
+        return Err(wrong("must have no user and no password in it"));
     }
     match scheme {
         "https" => Ok(url),
         "http" if is_loopback(authority.host()) => Ok(url),
-        _ => Err(wrong("must be https: codes would be readable on the way")),
+        _ => Err(wrong("must be https: others could read and change what goes by")),
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
             "http://[::1]:80/",
             "http://localhost/otp",
         ] {
-            assert!(parse(good).is_ok(), "{good}");
+            assert!(parse("URL", good).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -58,7 +58,7 @@ mod tests {
             "https://gateway.example/a b",
             "file:///etc/passwd",
         ] {
-            let error = parse(bad).unwrap_err().to_string();
+            let error = parse("URL", bad).unwrap_err().to_string();
             assert!(!error.contains("password@"), "{error}");
         }
     }

@@ -1,0 +1,101 @@
+//! What a client posts, and which client it is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, header};
+
+use super::DPOP_NONCE;
+use crate::{
+    auth::{
+        fields,
+        problem::{Code, Problem},
+        visit::Visit,
+    },
+    client::Client,
+    dpop::DpopError,
+    form::Form,
+};
+
+/// The fields of a form, or what is wrong with it.
+pub(super) struct Posted<'b>(Result<Form<'b>, &'static str>);
+
+/// Reads the body, which is a form and nothing else.
+pub(super) async fn read<B>(visit: &Visit<'_>, body: B) -> Result<Bytes, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    const FORM: &str = "application/x-www-form-urlencoded";
+    fields::check_type(&visit.parts.headers, FORM, "the body must be application/x-www-form-urlencoded")?;
+    fields::whole(body).await
+}
+
+impl<'b> Posted<'b> {
+    pub(super) fn of(body: &'b Bytes) -> Self {
+        Self(match Form::parse(body) {
+            Ok(form) if form.has_duplicates() => Err("a parameter is given twice"),
+            Ok(form) => Ok(form),
+            Err(error) => Err(error.detail()),
+        })
+    }
+
+    /// A field that is there and not empty.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.0.as_ref().ok()?.value(name)
+    }
+
+    /// The client that posts, with the request charged to its tenant. No client has a secret, so whoever shows one, or
+    /// anything else to prove who they are, is told that it counts for nothing.
+    pub(super) async fn client(&self, visit: &mut Visit<'_>) -> Result<Arc<Client>, Problem> {
+        let client = visit.calling_client(self.value("client_id")).await?;
+        self.check(visit)?;
+        let basic = HeaderValue::from_static(r#"Basic realm="token""#);
+        let proves = || Problem::new(Code::ClientAuthentication, "clients are public, and do not authenticate");
+        if visit.parts.headers.contains_key(header::AUTHORIZATION) {
+            return Err(proves().header(header::WWW_AUTHENTICATE, basic));
+        }
+        if ["client_secret", "client_assertion", "client_assertion_type"].iter().any(|name| self.value(name).is_some())
+        {
+            return Err(proves().header(header::WWW_AUTHENTICATE, basic));
+        }
+        self.required("client_id", "client_id is missing")?;
+        client.ok_or(Problem::new(Code::InvalidClient, "there is no client of this client_id"))
+    }
+
+    /// Nothing is read from the query: it ends in logs.
+    pub(super) fn check(&self, visit: &Visit<'_>) -> Result<(), Problem> {
+        if let Err(detail) = &self.0 {
+            return Err(Problem::invalid(detail));
+        }
+        if visit.parts.uri.query().is_some_and(|query| !query.is_empty()) {
+            return Err(Problem::invalid("parameters belong into the body"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn required(&self, name: &str, missing: &'static str) -> Result<&str, Problem> {
+        self.value(name).ok_or(Problem::invalid(missing))
+    }
+}
+
+/// The thumbprint of the key that the caller of this path proves to have; `None` if it proves none. Each proof counts once.
+pub(super) async fn proved_key(
+    visit: &Visit<'_>,
+    path: &str,
+    access_token: Option<&str>,
+) -> Result<Option<String>, Problem> {
+    let url = format!("{}{path}", visit.inner.config.issuer.as_str());
+    let (method, headers) = (&visit.parts.method, &visit.parts.headers);
+    match visit.inner.running().proofs.check(headers, method, &url, access_token).wait().await {
+        Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
+        Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
+        Err(DpopError::UseNonce(nonce)) => {
+            let problem = Problem::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
+            Err(match HeaderValue::try_from(nonce) {
+                Ok(nonce) => problem.header(DPOP_NONCE, nonce),
+                Err(_) => problem,
+            })
+        }
+        Err(DpopError::Unavailable) => Err(Problem::unavailable()),
+    }
+}

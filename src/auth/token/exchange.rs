@@ -1,0 +1,163 @@
+//! `POST /token`: a code, or a refresh token, for tokens.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+use super::{
+    DPOP_NONCE, claims,
+    client::{Posted, proved_key},
+    refresh,
+};
+use crate::{
+    auth::{
+        answer,
+        grant::{self, Code as Row, Grant},
+        problem::{Code, Problem},
+        visit::Visit,
+    },
+    body::Body,
+    client::Client,
+    event::EventKind,
+    pkce::CodeVerifier,
+    secret::Secret,
+    tokens::{Authorized, Issued, Tokens, Wish},
+    user::Account,
+};
+
+/// What a client is answered (RFC 6749 §5.1).
+#[derive(Serialize)]
+struct Answer {
+    access_token: String,
+    token_type: &'static str,
+    expires_in: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refresh_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_token: Option<String>,
+    scope: String,
+}
+
+pub(super) async fn exchange(
+    visit: &mut Visit<'_>,
+    tokens: &Tokens,
+    posted: Posted<'_>,
+) -> Result<Response<Body>, Problem> {
+    let client = posted.client(visit).await?;
+    let (issued, jkt) = match posted.required("grant_type", "grant_type is missing")? {
+        "authorization_code" => redeem(visit, tokens, &client, &posted).await?,
+        "refresh_token" => refresh::refresh(visit, tokens, &client, &posted).await?,
+        _ => {
+            let detail = "grant_type is neither authorization_code nor refresh_token";
+            return Err(Problem::new(Code::UnsupportedGrantType, detail));
+        }
+    };
+    visit.inner.journal().tally(EventKind::TokenIssued, Some(client.tenant()), None);
+    let answer = Answer {
+        access_token: issued.access_token,
+        token_type: if jkt { "DPoP" } else { "Bearer" },
+        expires_in: issued.expires_in,
+        refresh_token: issued.refresh_token,
+        id_token: issued.id_token,
+        scope: issued.scope,
+    };
+    let mut response = answer::json(StatusCode::OK, &answer);
+    let headers = response.headers_mut();
+    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
+    if let Some(nonce) = visit.inner.running().proofs.nonce().and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
+        headers.insert(DPOP_NONCE, nonce);
+    }
+    Ok(response)
+}
+
+/// One answer for every code that gives nothing.
+fn invalid_grant() -> Problem {
+    Problem::new(Code::InvalidGrant, "the code is not good for this request")
+}
+
+/// Tokens for a code, and whether they are bound to a key.
+async fn redeem(
+    visit: &Visit<'_>,
+    tokens: &Tokens,
+    client: &Client,
+    posted: &Posted<'_>,
+) -> Result<(Issued, bool), Problem> {
+    let code = posted.required("code", "code is missing")?;
+    let verifier = posted.required("code_verifier", "code_verifier is missing")?;
+    let verifier = CodeVerifier::parse(verifier).map_err(|_| Problem::invalid("code_verifier is malformed"))?;
+    let digest = Secret::parse(code).ok_or_else(invalid_grant)?.digest();
+
+    let codes = &visit.inner.running().codes;
+    let Row { grant, spent } = codes.find(&digest).await?.ok_or_else(invalid_grant)?;
+    let binding = &grant.binding;
+    let is_for_this = binding.client_id == client.id()
+        && posted.value("redirect_uri").is_none_or(|uri| uri == binding.redirect_uri)
+        && binding.code_challenge.verify(&verifier);
+    if !is_for_this {
+        return Err(invalid_grant());
+    }
+    if let Some(spent) = spent {
+        // whoever has both code and verifier got them from the client: so may somebody else have what the code gave
+        if spent.is_long_ago(codes.now()) {
+            tokens.revoke_family(&spent.family).await?;
+            visit.inner.journal().tally(EventKind::TokenReused, Some(client.tenant()), None);
+        }
+        return Err(invalid_grant());
+    }
+    let jkt = proved_key(visit, "/token", None).await?;
+    if grant.wanted.dpop_jkt.as_ref().is_some_and(|wanted| jkt.as_ref() != Some(wanted)) {
+        return Err(Problem::new(Code::InvalidDpopProof, "the code is bound to another key"));
+    }
+    check_bound(client, jkt.as_deref())?;
+    let account = account_of(visit, &grant).await?.ok_or_else(invalid_grant)?;
+    let keyed = visit.inner.keyed().await?;
+    // what can fail without the store does so before the code is spent
+    tokens.prepare().await?;
+
+    let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
+    if !codes.spend(&digest, birth.family, birth.ends).await? {
+        return Err(invalid_grant());
+    }
+    let wish = Wish {
+        audience: client.tokens.audience.as_deref(),
+        id_token: client.tokens.id_token_algorithm,
+        scope: None,
+        nonce: grant.wanted.nonce.clone(),
+        claims: claims::named(&account, grant.wanted.id_token.iter().map(String::as_str)),
+        keyed,
+    };
+    let is_bound = jkt.is_some();
+    let issued = tokens.begin(birth, authorized(grant, jkt), wish).await?.ok_or_else(invalid_grant)?;
+    Ok((issued, is_bound))
+}
+
+/// A client that gets bound tokens alone has to prove a key.
+pub(super) fn check_bound(client: &Client, jkt: Option<&str>) -> Result<(), Problem> {
+    if client.tokens.require_dpop && jkt.is_none() {
+        return Err(Problem::new(Code::InvalidDpopProof, "this client needs a DPoP proof"));
+    }
+    Ok(())
+}
+
+/// The account that a code was given for, if it may still log in.
+async fn account_of(visit: &Visit<'_>, grant: &Grant) -> Result<Option<Account>, Problem> {
+    let account = visit.inner.config.users.find(&grant.tenant, &grant.identifier).await?;
+    Ok(account.filter(|account| *account.id() == grant.user && !account.is_disabled()))
+}
+
+fn authorized(grant: Grant, jkt: Option<String>) -> Authorized {
+    let Grant { binding, tenant, user, auth_time, acr, methods, identifier, session, wanted, .. } = grant;
+    Authorized {
+        tenant,
+        user,
+        identifier,
+        client_id: binding.client_id,
+        scope: binding.scope,
+        auth_time,
+        acr,
+        amr: grant::amr(methods).into_iter().map(str::to_owned).collect(),
+        session,
+        jkt,
+        id_token: wanted.id_token,
+        userinfo: wanted.userinfo,
+    }
+}

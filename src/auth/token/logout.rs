@@ -1,0 +1,138 @@
+//! `/logout` (OpenID Connect RP-Initiated Logout): the end of the signed-in session, and of what came of it.
+
+use bytes::Bytes;
+use http::{Method, Response};
+
+use super::{
+    client::{self, Posted},
+    pages,
+};
+use crate::{
+    auth::{answer, page, problem::Problem, visit::Visit},
+    body::Body,
+    client::Client,
+    event::EventKind,
+    form::Form,
+    session::Session,
+    tokens::Tokens,
+};
+
+/// The longest `state` that is sent back.
+const LONGEST_STATE: usize = 4096;
+
+/// What is asked for.
+#[derive(Default)]
+struct Asked {
+    client_id: Option<String>,
+    hint: Option<String>,
+    after: Option<String>,
+    state: Option<String>,
+    /// A person has pressed the button of our own page.
+    confirmed: bool,
+}
+
+impl Asked {
+    fn of<'f>(value: impl Fn(&str) -> Option<&'f str>) -> Self {
+        let own = |name| value(name).map(str::to_owned);
+        Self {
+            client_id: own("client_id"),
+            hint: own("id_token_hint"),
+            after: own("post_logout_redirect_uri"),
+            state: own("state"),
+            confirmed: value("confirmed").is_some(),
+        }
+    }
+}
+
+/// Ends the session at once where the request comes from somebody who has an id_token of it, for no stranger's link has
+/// that. Otherwise a person is asked.
+pub(super) async fn logout<B>(visit: &mut Visit<'_>, tokens: &Tokens, body: B) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let asked = match asked(visit, body).await {
+        Ok(asked) => asked,
+        Err(problem) => {
+            visit.charge(None)?;
+            return page::shown(visit, problem);
+        }
+    };
+    let hint = match &asked.hint {
+        Some(hint) => tokens.hint(hint).await?,
+        None => None,
+    };
+    let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
+    let client = visit.charged_client(client_id.as_deref()).await?;
+    // a hint for another client is none
+    let hint = hint.filter(|hint| client.as_ref().is_some_and(|client| client.id() == hint.aud));
+    let after = match after(&asked, client.as_deref()) {
+        Ok(after) => after,
+        Err(problem) => return page::shown(visit, problem),
+    };
+    visit.refuse_ahead()?;
+    let sessions = &visit.inner.running().sessions;
+    let session = sessions.presented(&visit.parts.headers).await?;
+    let is_hinted = |session: &Session| {
+        hint.as_ref().is_some_and(|hint| {
+            let sid = hint.sid.as_deref();
+            hint.sub == session.user().as_str() && sid.is_none_or(|sid| sid == session.handle().to_string())
+        })
+    };
+    if let Some(session) = &session {
+        let own_page = asked.confirmed && visit.parts.method == Method::POST && visit.is_of_own_page();
+        let is_known = is_hinted(session) && visit.parts.method != Method::HEAD;
+        if !is_known && !own_page {
+            return Ok(pages::ask(&[
+                ("client_id", client_id.as_deref()),
+                ("post_logout_redirect_uri", asked.after.as_deref()),
+                ("state", asked.state.as_deref()),
+            ]));
+        }
+        tokens.revoke_session(&session.handle()).await?;
+        sessions.revoke(session).await?;
+        visit.inner.journal().tally(EventKind::TokenRevoked, Some(session.tenant()), None);
+    }
+    let mut response = match after {
+        // a form may lead nowhere else, so a person goes on by a link
+        Some(location) if asked.confirmed => pages::done(Some(&location)),
+        Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state can't be sent back"))?,
+        None => pages::done(None),
+    };
+    sessions.removal().append_to(response.headers_mut());
+    Ok(response)
+}
+
+async fn asked<B>(visit: &Visit<'_>, body: B) -> Result<Asked, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    if visit.parts.method == Method::POST {
+        let body = client::read(visit, body).await?;
+        let posted = Posted::of(&body);
+        posted.check(visit)?;
+        return Ok(Asked::of(|name| posted.value(name)));
+    }
+    let query = visit.parts.uri.query().unwrap_or_default();
+    let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
+    if form.has_duplicates() {
+        return Err(Problem::invalid("a parameter is given twice"));
+    }
+    let mut asked = Asked::of(|name| form.value(name));
+    asked.confirmed = false;
+    Ok(asked)
+}
+
+/// Where the browser goes afterwards: only where the client has said, and only if it is known which client it is.
+fn after(asked: &Asked, client: Option<&Client>) -> Result<Option<String>, Problem> {
+    let Some(uri) = &asked.after else { return Ok(None) };
+    let Some(client) = client else {
+        return Err(Problem::invalid("post_logout_redirect_uri needs client_id or id_token_hint"));
+    };
+    let unknown = Problem::invalid("post_logout_redirect_uri is none that the client has registered");
+    let requested = client.after_logout_to(uri).ok_or(unknown)?;
+    match &asked.state {
+        Some(state) if state.len() > LONGEST_STATE => Err(Problem::invalid("state is longer than 4096 bytes")),
+        Some(state) => Ok(Some(requested.answer(&[("state", state)]))),
+        None => Ok(Some(requested.answer(&[]))),
+    }
+}

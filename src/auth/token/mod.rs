@@ -1,0 +1,78 @@
+//! The endpoints that a code leads to: tokens, what is known of them, and their end.
+
+mod claims;
+mod client;
+mod exchange;
+mod introspect;
+mod logout;
+mod metadata;
+mod pages;
+mod refresh;
+mod revoke;
+mod settings;
+mod userinfo;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use self::client::Posted;
+pub(super) use self::settings::{TokenConfig, proofs};
+use super::{
+    answer,
+    problem::{Code, Problem},
+    route::TokenRoute,
+    visit::Visit,
+};
+use crate::{body::Body, tokens::Tokens};
+
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+/// How long the published keys, and what describes the service, may be kept: much shorter than a key is published before
+/// it signs.
+const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+pub(super) async fn serve<B>(visit: &mut Visit<'_>, route: TokenRoute, body: B) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let Some(config) = &visit.inner.config.tokens else {
+        return Err(Problem::new(Code::NotFound, "nothing is here"));
+    };
+    let tokens = &config.tokens;
+    match route {
+        TokenRoute::Keys => {
+            visit.charge_asset()?;
+            keys(tokens).await
+        }
+        TokenRoute::Metadata => {
+            visit.charge_asset()?;
+            Ok(kept(answer::json(StatusCode::OK, &metadata::document(visit.inner, config))))
+        }
+        TokenRoute::UserInfo => userinfo::userinfo(visit, tokens).await,
+        TokenRoute::Logout => logout::logout(visit, tokens, body).await,
+        TokenRoute::Exchange | TokenRoute::Revoke | TokenRoute::Introspect => {
+            let body = match client::read(visit, body).await {
+                Ok(body) => body,
+                Err(problem) => {
+                    visit.charge(None)?;
+                    return Err(problem);
+                }
+            };
+            let posted = Posted::of(&body);
+            match route {
+                TokenRoute::Exchange => exchange::exchange(visit, tokens, posted).await,
+                TokenRoute::Revoke => revoke::revoke(visit, tokens, posted).await,
+                _ => introspect::introspect(visit, config, posted).await,
+            }
+        }
+    }
+}
+
+/// `GET /jwks`.
+async fn keys(tokens: &Tokens) -> Result<Response<Body>, Problem> {
+    Ok(kept(answer::whole(StatusCode::OK, answer::JSON, tokens.published().await?)))
+}
+
+fn kept(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::CACHE_CONTROL, KEPT);
+    response
+}

@@ -1,0 +1,69 @@
+//! `grant_type=refresh_token`: the next tokens of a family.
+
+use super::{
+    claims,
+    client::{Posted, proved_key},
+    exchange::check_bound,
+};
+use crate::{
+    auth::{
+        problem::{Code, Problem},
+        visit::Visit,
+    },
+    client::{Client, Scopes},
+    event::EventKind,
+    tokens::{Denied, Issued, Tokens, Wish},
+};
+
+fn invalid_grant() -> Problem {
+    Problem::new(Code::InvalidGrant, "the refresh token is not good for this request")
+}
+
+pub(super) async fn refresh(
+    visit: &Visit<'_>,
+    tokens: &Tokens,
+    client: &Client,
+    posted: &Posted<'_>,
+) -> Result<(Issued, bool), Problem> {
+    let text = posted.required("refresh_token", "refresh_token is missing")?;
+    if client.tokens.without_refresh {
+        return Err(Problem::new(Code::UnauthorizedClient, "this client gets no refresh tokens"));
+    }
+    let wrong_scope = |detail| Problem::new(Code::InvalidScope, detail);
+    let scope = posted.value("scope").map(Scopes::parse).transpose();
+    let scope = scope.map_err(|_| wrong_scope("scope is malformed"))?;
+    let keyed = visit.inner.keyed().await?;
+    let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
+    let who = &presented.authorized;
+    if who.client_id != client.id() || who.tenant != *client.tenant() {
+        return Err(invalid_grant());
+    }
+    let jkt = proved_key(visit, "/token", None).await?;
+    check_bound(client, jkt.as_deref())?;
+    // an account that was closed gets nothing more
+    let account = visit.inner.config.users.find(&who.tenant, &who.identifier).await?;
+    let account = account.filter(|account| *account.id() == who.user && !account.is_disabled());
+    let account = account.ok_or_else(invalid_grant)?;
+    let wish = Wish {
+        audience: client.tokens.audience.as_deref(),
+        id_token: client.tokens.id_token_algorithm,
+        scope: scope.as_ref(),
+        nonce: None,
+        claims: claims::named(&account, who.id_token.iter().map(String::as_str)),
+        keyed,
+    };
+    let is_bound = who.jkt.is_some();
+    match tokens.refresh(&presented, jkt.as_deref(), wish).await? {
+        Ok(issued) => Ok((issued, is_bound)),
+        Err(denied) => {
+            if denied == Denied::Reused {
+                visit.inner.journal().tally(EventKind::TokenReused, Some(client.tenant()), None);
+            }
+            Err(match denied {
+                Denied::ScopeGrows => wrong_scope("scope has a name that was not granted"),
+                Denied::Foreign => Problem::new(Code::InvalidDpopProof, "the refresh token is bound to another key"),
+                Denied::Unknown | Denied::Reused => invalid_grant(),
+            })
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! [`Source`]: the keys of an issuer, fetched by those who need them.
+
+use std::{
+    future::ready,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{runtime::Handle, sync::watch};
+
+use super::{
+    cache::{Cache, Step},
+    fetch::Fetch,
+    lifetime::Lifetime,
+};
+use crate::{
+    bearer::{Claims, KeySource, Unavailable},
+    clock::{Clock, Moment},
+    gate::MaybeReady,
+    jose::KeySet,
+    store::BoxFuture,
+    trace,
+};
+
+type Keys = Result<Arc<KeySet>, Unavailable>;
+
+#[derive(Clone)]
+pub(super) struct Source(Arc<Shared>);
+
+struct Shared {
+    fetch: Fetch,
+    clock: Arc<dyn Clock>,
+    cache: Mutex<Cache>,
+    /// Tells those who wait that a request is over.
+    ended: watch::Sender<()>,
+}
+
+/// A request that is under way. However it ends, those who wait for it hear of it.
+struct Errand {
+    source: Source,
+    found: Option<(KeySet, Lifetime)>,
+}
+
+impl Source {
+    pub(super) fn new(fetch: Fetch, cache: Cache, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Shared { fetch, clock, cache: Mutex::new(cache), ended: watch::Sender::new(()) }))
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.0.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn act(&self, step: impl FnOnce(&mut Cache, Moment) -> Step) -> MaybeReady<BoxFuture<'static, Keys>> {
+        let now = self.0.clock.now();
+        let mut cache = self.cache();
+        let fetches = match step(&mut cache, now) {
+            Step::Take(keys) => return MaybeReady::Ready(Ok(keys)),
+            Step::Fail => return MaybeReady::Ready(Err(Unavailable)),
+            Step::Renew(keys) => {
+                drop(cache);
+                self.start();
+                return MaybeReady::Ready(Ok(keys));
+            }
+            Step::Wait => false,
+            Step::Fetch => true,
+        };
+        // before the lock is free, so that no end is missed
+        let mut ended = self.0.ended.subscribe();
+        drop(cache);
+        if fetches {
+            self.start();
+        }
+        let source = self.clone();
+        MaybeReady::Pending(Box::pin(async move {
+            // the sender is there as long as the source
+            let _ = ended.changed().await;
+            let now = source.0.clock.now();
+            source.cache().good(now).cloned().ok_or(Unavailable)
+        }))
+    }
+
+    /// Makes a request in a task of its own: whoever started it may go away, and others need its answer.
+    fn start(&self) {
+        let mut errand = Errand { source: self.clone(), found: None };
+        // outside of a runtime there is no network
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move { errand.run().await });
+    }
+
+    fn end(&self, found: Option<(KeySet, Lifetime)>) {
+        let now = self.0.clock.now();
+        self.cache().end(found, now);
+        self.0.ended.send_replace(());
+    }
+}
+
+impl Errand {
+    async fn run(&mut self) {
+        match self.source.0.fetch.keys().await {
+            Ok(found) => {
+                if found.0.iter().next().is_none() {
+                    trace::warning!("the issuer of access tokens publishes no key that can be used here");
+                }
+                self.found = Some(found);
+            }
+            Err(missing) => trace::warning!("the keys of access tokens can't be fetched: {missing}"),
+        }
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        self.source.end(self.found.take());
+    }
+}
+
+impl KeySource for Source {
+    fn keys(&self) -> MaybeReady<BoxFuture<'static, Keys>> {
+        self.act(Cache::keys)
+    }
+
+    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Keys> {
+        match self.act(|cache, now| cache.newer(seen, now)) {
+            MaybeReady::Ready(keys) => Box::pin(ready(keys)),
+            MaybeReady::Pending(keys) => keys,
+        }
+    }
+
+    fn is_revoked(&self, _: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+        MaybeReady::Ready(Ok(false))
+    }
+}

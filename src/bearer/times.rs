@@ -1,0 +1,302 @@
+//! When a token counts: in its time, until it is taken back, by keys that are the issuer's now.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use proptest::prelude::*;
+
+use super::{AccessToken, Claims, KeySource, Unavailable, Verifier, verifier::Refused};
+use crate::{
+    clock::{Clock, UnixTime},
+    gate::MaybeReady,
+    jose::KeySet,
+    store::BoxFuture,
+    testing::{ManualClock, TestIssuer, block_on},
+};
+
+const API: &str = "https://api.example";
+
+fn issuer() -> (TestIssuer, ManualClock) {
+    let clock = ManualClock::new();
+    (TestIssuer::new("https://auth.example", API).clock(clock.clone()), clock)
+}
+
+fn verify(verifier: &Verifier, token: &str) -> Result<AccessToken, Refused> {
+    block_on(verifier.verify(token).wait())
+}
+
+/// The keys of a test issuer, from far away, with a count of who asks for what.
+#[derive(Clone)]
+struct Far {
+    issuer: TestIssuer,
+    asked: Arc<Asked>,
+}
+
+#[derive(Default)]
+struct Asked {
+    keys: AtomicUsize,
+    newer: AtomicUsize,
+    revoked: AtomicUsize,
+    revocation_is_down: AtomicBool,
+}
+
+async fn take_a_while() {
+    let mut polled = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut polled, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+impl KeySource for Far {
+    fn keys(&self) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
+        self.asked.keys.fetch_add(1, SeqCst);
+        let issuer = self.issuer.clone();
+        MaybeReady::Pending(Box::pin(async move {
+            take_a_while().await;
+            issuer.keys().wait().await
+        }))
+    }
+
+    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+        self.asked.newer.fetch_add(1, SeqCst);
+        let newer = self.issuer.newer(seen);
+        Box::pin(async move {
+            take_a_while().await;
+            newer.await
+        })
+    }
+
+    fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+        self.asked.revoked.fetch_add(1, SeqCst);
+        let revoked = self.issuer.is_revoked(claims);
+        let down = self.asked.revocation_is_down.load(SeqCst);
+        MaybeReady::Pending(Box::pin(async move {
+            take_a_while().await;
+            if down { Err(Unavailable) } else { revoked.wait().await }
+        }))
+    }
+}
+
+fn far() -> (Far, Verifier) {
+    let (issuer, clock) = issuer();
+    let source = Far { issuer, asked: Arc::default() };
+    let verifier = Verifier::new(source.clone(), "https://auth.example", API, Arc::new(clock)).unwrap();
+    (source, verifier)
+}
+
+#[test]
+fn c097_a_token_counts_from_its_first_moment_to_its_last() {
+    let now = |clock: &ManualClock| clock.unix(clock.now()).as_secs();
+    for (leeway, cache) in [(0, 0), (0, 16), (5, 16), (60, 16)] {
+        let (issuer, clock) = issuer();
+        let verifier = issuer.verifier().leeway(Duration::from_secs(leeway)).unwrap().cache(cache);
+        let began = now(&clock);
+        let token = issuer.token(|mut claims| {
+            claims.0.nbf = Some(began + 100);
+            claims
+        });
+        let counts_at = |seconds: u64| {
+            clock.set_wall(UnixTime::from_secs(seconds));
+            verify(&verifier, &token).is_ok()
+        };
+        for (at, expected) in [
+            (began + 100 - leeway - 1, false),
+            (began + 100 - leeway, true),
+            (began + 600 + leeway - 1, true),
+            (began + 600 + leeway, false),
+            (began + 100 - leeway, true),
+            (began + 100 - leeway - 1, false),
+            (0, false),
+            (u64::MAX / 1_000_000_000, false),
+        ] {
+            assert_eq!(counts_at(at), expected, "{at} with leeway {leeway} and cache {cache}");
+        }
+        clock.set_wall(UnixTime::from_secs(began));
+        // issued in the future
+        let token = issuer.token(|mut claims| {
+            claims.0.iat += leeway + 1;
+            claims
+        });
+        assert!(verify(&verifier, &token).is_err());
+        clock.advance(Duration::from_secs(1));
+        assert!(verify(&verifier, &token).is_ok());
+    }
+}
+
+#[test]
+fn c092_a_token_that_was_taken_back_does_not_count_at_the_next_request() {
+    let (issuer, _) = issuer();
+    let verifier = issuer.verifier();
+    let (token, other) = (issuer.token(|claims| claims), issuer.token(|claims| claims));
+    assert!(verify(&verifier, &token).is_ok() && verify(&verifier, &other).is_ok());
+    issuer.revoke(&token);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Invalid);
+    assert!(verify(&verifier, &other).is_ok());
+}
+
+#[test]
+fn c102_a_new_key_is_learned_when_a_token_names_it_and_an_old_one_forgotten() {
+    let (source, verifier) = far();
+    let old = source.issuer.token(|claims| claims);
+    assert!(verify(&verifier, &old).is_ok());
+    source.issuer.rotate();
+    // nobody has seen the new one yet
+    assert!(verify(&verifier, &old).is_ok());
+    assert_eq!(source.asked.newer.load(SeqCst), 0);
+    let new = source.issuer.token(|claims| claims);
+    assert!(verify(&verifier, &new).is_ok());
+    assert_eq!(source.asked.newer.load(SeqCst), 1);
+    // remembered by keys that are no longer those of the issuer; its name is unknown now
+    assert_eq!(verify(&verifier, &old).unwrap_err(), Refused::Invalid);
+    assert!(verify(&verifier, &new).is_ok());
+}
+
+#[test]
+fn a_name_that_nobody_has_is_asked_for_once_and_a_bad_signature_never() {
+    let (source, verifier) = far();
+    let (stranger, _) = issuer();
+    assert_eq!(verify(&verifier, &stranger.token(|claims| claims)).unwrap_err(), Refused::Invalid);
+    assert_eq!(source.asked.newer.load(SeqCst), 1);
+    let token = source.issuer.token(|claims| claims);
+    let (signed, _) = token.rsplit_once('.').unwrap();
+    assert!(verify(&verifier, &format!("{signed}.AAAA")).is_err());
+    assert!(verify(&verifier, "a.b.c").is_err());
+    assert_eq!(source.asked.newer.load(SeqCst), 1);
+    // nor is asked whether what is no token was taken back
+    assert_eq!(source.asked.revoked.load(SeqCst), 0);
+}
+
+#[test]
+fn c114_without_keys_or_word_of_what_was_taken_back_there_is_no_answer() {
+    let (source, verifier) = far();
+    let token = source.issuer.token(|claims| claims);
+    assert!(verify(&verifier, &token).is_ok());
+    source.issuer.down(true);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Unavailable);
+    assert_eq!(verify(&source.issuer.verifier(), &token).unwrap_err(), Refused::Unavailable);
+    source.issuer.down(false);
+    source.asked.revocation_is_down.store(true, SeqCst);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Unavailable);
+    source.asked.revocation_is_down.store(false, SeqCst);
+    assert!(verify(&verifier, &token).is_ok());
+}
+
+#[test]
+fn a_known_token_is_answered_at_once() {
+    let (issuer, _) = issuer();
+    let verifier = issuer.verifier();
+    let token = issuer.token(|claims| claims);
+    for _ in 0..3 {
+        assert!(matches!(verifier.verify(&token), MaybeReady::Ready(Ok(_))));
+    }
+}
+
+#[test]
+fn what_one_verifier_let_through_another_has_not() {
+    let (issuer, clock) = issuer();
+    let strict = issuer.verifier().leeway(Duration::ZERO).unwrap();
+    let wide = strict.clone().audience("https://other.example").unwrap();
+    let lax = strict.clone().leeway(Duration::from_secs(60)).unwrap();
+    let other = issuer.token(|claims| claims.audience("https://other.example"));
+    assert!(verify(&wide, &other).is_ok());
+    assert!(verify(&strict, &other).is_err());
+    let token = issuer.token(|claims| claims.expires_in(Duration::from_secs(10)));
+    clock.advance(Duration::from_secs(10));
+    assert!(verify(&lax, &token).is_ok());
+    assert!(verify(&strict, &token).is_err());
+    assert_ne!(strict.number(), wide.number());
+    assert_eq!(strict.number(), strict.clone().number());
+}
+
+proptest! {
+    /// Whatever is remembered, the answer is that of a verifier without a memory.
+    #[test]
+    fn a_memory_of_any_size_changes_no_answer(
+        size in prop_oneof![Just(0usize), 1..9usize, Just(64)],
+        steps in prop::collection::vec((0..12usize, 0..40u64, 0..12u8), 1..60),
+    ) {
+        let (issuer, clock) = issuer();
+        let (with, without) = (issuer.verifier().cache(size), issuer.verifier().cache(0));
+        let mut tokens: Vec<String> = (0..6)
+            .map(|number| issuer.token(|claims| claims.expires_in(Duration::from_secs(50 * number))))
+            .collect();
+        for (place, wait, what) in steps {
+            let token = tokens[place % tokens.len()].clone();
+            match what {
+                0 => issuer.revoke(&token),
+                1 => issuer.rotate(),
+                2 => tokens.push(issuer.token(|claims| claims.expires_in(Duration::from_secs(wait * 10)))),
+                3 => clock.advance(Duration::from_secs(wait)),
+                _ => {
+                    // the one that asks for newer keys changes them for both
+                    let _ = verify(&without, &token);
+                    let answers = [&with, &without].map(|verifier| {
+                        verify(verifier, &token).map(|token| token.id().to_owned())
+                    });
+                    prop_assert_eq!(&answers[0], &answers[1]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_memory_keeps_to_its_bounds_and_gives_each_its_own() {
+    let (issuer, _) = issuer();
+    let verifier = issuer.verifier().cache(8);
+    let tokens: Vec<String> = (0..50).map(|_| issuer.token(|claims| claims)).collect();
+    let mut ids = HashSet::new();
+    for token in tokens.iter().chain(&tokens) {
+        ids.insert(verify(&verifier, token).unwrap().id().to_owned());
+    }
+    assert_eq!(ids.len(), 50);
+    assert_eq!(verifier.remembered(), 8);
+}
+
+#[test]
+fn what_ends_first_makes_room() {
+    let (issuer, _) = issuer();
+    let verifier = issuer.verifier().cache(4);
+    let token = |seconds| issuer.token(|claims| claims.expires_in(Duration::from_secs(seconds)));
+    let tokens: Vec<String> = [400, 100, 300, 200, 500].map(token).to_vec();
+    for token in &tokens {
+        verify(&verifier, token).unwrap();
+    }
+    let kept: Vec<bool> = tokens.iter().map(|token| verifier.remembers(token)).collect();
+    assert_eq!(kept, [true, false, true, true, true]);
+}
+
+/// Many threads at once: each gets the token that it asked for.
+#[test]
+fn threads_share_a_memory() {
+    let (issuer, _) = issuer();
+    let verifier = issuer.verifier().cache(8);
+    let tokens: Vec<(String, String)> =
+        (0..16).map(|number| (issuer.token(|claims| claims.id(&number.to_string())), number.to_string())).collect();
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for start in 0..4 {
+            let (tokens, verifier, wrong) = (&tokens, &verifier, &wrong);
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let (token, id) = &tokens[(start * 5 + round * 7) % tokens.len()];
+                    if verify(verifier, token).unwrap().id() != id {
+                        wrong.lock().unwrap().push(id.clone());
+                    }
+                }
+            });
+        }
+    });
+    assert!(wrong.lock().unwrap().is_empty());
+}

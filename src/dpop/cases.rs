@@ -1,0 +1,440 @@
+//! The examples of the RFC, and what broken clients and thieves send.
+
+#![cfg(feature = "tokens")]
+
+use std::{sync::Arc, thread, time::Duration};
+
+use http::{HeaderMap, HeaderValue, Method};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    DpopError::{self, Invalid, Unavailable, UseNonce},
+    Proofs,
+};
+use crate::{
+    clock::{Clock, UnixTime},
+    gate::MaybeReady,
+    jose::Algorithm,
+    secret::Secret,
+    store::{AnyStore, BoxFuture, Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    testing::{DpopKey, DpopProof, ManualClock, block_on},
+};
+
+const URL: &str = "https://api.example/me";
+const TOKEN: &str = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU";
+
+const MALFORMED: DpopError = Invalid("the proof is malformed");
+const NOT_OF_ITS_KEY: DpopError = Invalid("the proof is not signed by the key that it brings");
+const USED: DpopError = Invalid("the proof was used before");
+const TOO_OLD: DpopError = Invalid("the proof is too old");
+const TO_COME: DpopError = Invalid("the proof is of a time to come");
+const BAD_JTI: DpopError = Invalid("the jti must have 1 to 256 bytes");
+const OTHER_TOKEN: DpopError = Invalid("the proof is not for this access token");
+
+/// Proofs by a clock, and the key of a client that has the same clock.
+struct World {
+    clock: ManualClock,
+    key: DpopKey,
+    proofs: Proofs,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(|clock| Proofs::in_memory(Arc::new(clock)))
+    }
+
+    fn with(proofs: impl FnOnce(ManualClock) -> Proofs) -> Self {
+        let clock = ManualClock::new();
+        Self { key: DpopKey::generate(), proofs: proofs(clock.clone()), clock }
+    }
+
+    fn now(&self) -> UnixTime {
+        self.clock.unix(self.clock.now())
+    }
+
+    fn good(&self) -> DpopProof<'_> {
+        self.key.proof("GET", URL).at(self.now())
+    }
+
+    /// What a proof shows beside a GET of the URL, with no token.
+    fn check(&self, proof: &str) -> Result<String, DpopError> {
+        self.check_with(proof, None)
+    }
+
+    fn check_with(&self, proof: &str, token: Option<&str>) -> Result<String, DpopError> {
+        let found = block_on(self.proofs.check(&headers([proof]), &Method::GET, URL, token).wait());
+        found.map(|proven| proven.unwrap().thumbprint)
+    }
+
+    /// Signed as it should be, whatever it says.
+    fn check_signed(&self, header: &Value, claims: &Value) -> Result<String, DpopError> {
+        self.check(&self.key.sign(&header.to_string(), &claims.to_string()))
+    }
+}
+
+fn headers<const N: usize>(proofs: [&str; N]) -> HeaderMap {
+    proofs.iter().map(|proof| (http::HeaderName::from_static("dpop"), HeaderValue::from_str(proof).unwrap())).collect()
+}
+
+fn without(object: &Value, member: &str) -> Value {
+    let mut rest = object.clone();
+    rest.as_object_mut().unwrap().remove(member);
+    rest
+}
+
+fn with(object: &Value, member: &str, value: impl Into<Value>) -> Value {
+    let mut more = object.clone();
+    more[member] = value.into();
+    more
+}
+
+#[test]
+fn c100_the_proofs_of_rfc_9449_sections_4_1_and_7_1() {
+    const JWK: &str = "eyJ0eXAiOiJkcG9wK2p3dCIsImFsZyI6IkVTMjU2IiwiandrIjp7Imt0eSI6IkVDIiwieCI6Imw4dEZyaHgtMzR0VjNoUklDUkRZOXpDa0RscEJoRjQyVVFVZldWQVdCRnMiLCJ5IjoiOVZFNGpmX09rX282NHpiVFRsY3VOSmFqSG10NnY5VERWclUwQ2R2R1JEQSIsImNydiI6IlAtMjU2In19";
+    const FOR_A_TOKEN: &str = "eyJqdGkiOiItQndDM0VTYzZhY2MybFRjIiwiaHRtIjoiUE9TVCIsImh0dSI6Imh0dHBzOi8vc2VydmVyLmV4YW1wbGUuY29tL3Rva2VuIiwiaWF0IjoxNTYyMjYyNjE2fQ.2-GxA6T8lP4vfrg8v-FdWP0A0zdrj8igiMLvqRMUvwnQg4PtFLbdLXiOSsX0x7NVY-FNyJK70nfbV37xRZT3Lg";
+    const FOR_A_RESOURCE: &str = "eyJqdGkiOiJlMWozVl9iS2ljOC1MQUVCIiwiaHRtIjoiR0VUIiwiaHR1IjoiaHR0cHM6Ly9yZXNvdXJjZS5leGFtcGxlLm9yZy9wcm90ZWN0ZWRyZXNvdXJjZSIsImlhdCI6MTU2MjI2MjYxOCwiYXRoIjoiZlVIeU8ycjJaM0RaNTNFc05yV0JiMHhXWG9hTnk1OUlpS0NBcWtzbVFFbyJ9.2oW9RP35yRqzhrtNP86L-Ey71EOptxRimPPToA1plemAgR6pxHF8y6-yqyVnmcw6Fy1dqd-jfxSYoMxhAJpLjA";
+    const THUMBPRINT: &str = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
+    let world = World::new();
+    world.clock.set_wall(UnixTime::from_secs(1_562_262_618));
+    let check = |proof: &str, method: Method, url: &str, token: Option<&str>| {
+        let found = block_on(world.proofs.check(&headers([&format!("{JWK}.{proof}")]), &method, url, token).wait());
+        found.map(|proven| proven.unwrap().thumbprint)
+    };
+    let (token_url, resource_url) =
+        ("https://server.example.com/token", "https://resource.example.org/protectedresource");
+    let other = check(FOR_A_RESOURCE, Method::GET, resource_url, Some("another"));
+    assert_eq!(other, Err(OTHER_TOKEN));
+    assert_eq!(check(FOR_A_TOKEN, Method::POST, token_url, None).unwrap(), THUMBPRINT);
+    assert_eq!(check(FOR_A_RESOURCE, Method::GET, resource_url, Some(TOKEN)).unwrap(), THUMBPRINT);
+    assert_eq!(check(FOR_A_TOKEN, Method::POST, token_url, None), Err(USED));
+}
+
+#[test]
+fn c100_a_proof_of_each_kind_of_key_is_taken_and_none_is_none() {
+    for algorithm in Algorithm::ALL {
+        let world = World { key: DpopKey::of(*algorithm), ..World::new() };
+        assert_eq!(world.check(&world.good().sign()).unwrap(), world.key.thumbprint());
+        let bound = world.good().token(TOKEN).sign();
+        assert_eq!(world.check_with(&bound, Some(TOKEN)).unwrap(), world.key.thumbprint());
+    }
+    let none = block_on(World::new().proofs.check(&HeaderMap::new(), &Method::GET, URL, Some(TOKEN)).wait());
+    assert_eq!(none, Ok(None));
+}
+
+#[test]
+fn c100_what_a_proof_says_must_fit_its_request() {
+    let world = World::new();
+    let now = world.now().as_secs();
+    for method in ["POST", "get", "Get", "GET ", ""] {
+        let proof = world.good().claim("htm", method).sign();
+        assert_eq!(world.check(&proof), Err(Invalid("the proof is for another method")), "{method}");
+    }
+    for url in ["http://api.example/me", "https://api.example/me/", "https://api.example:8443/me", "/me", ""] {
+        let proof = world.good().claim("htu", url).sign();
+        assert_eq!(world.check(&proof), Err(Invalid("the proof is for another URL")), "{url}");
+    }
+    for url in ["HTTPS://API.example:443/me", "https://api.example/me?a=b", "https://api.example/%6De#c"] {
+        assert!(world.check(&world.good().claim("htu", url).sign()).is_ok(), "{url}");
+    }
+    for iat in [0, now - 61, now - 3600] {
+        assert_eq!(world.check(&world.good().claim("iat", iat).sign()), Err(TOO_OLD), "{iat}");
+    }
+    for iat in [now + 11, now + 3600, u64::MAX] {
+        assert_eq!(world.check(&world.good().claim("iat", iat).sign()), Err(TO_COME), "{iat}");
+    }
+    for iat in [now - 60, now + 10] {
+        assert!(world.check(&world.good().claim("iat", iat).sign()).is_ok(), "{iat}");
+    }
+    for jti in [String::new(), "j".repeat(257), "é".repeat(129)] {
+        assert_eq!(world.check(&world.good().id(&jti).sign()), Err(BAD_JTI), "{jti}");
+    }
+    for jti in ["j", &"j".repeat(256), "\0\"é"] {
+        assert!(world.check(&world.good().id(jti).sign()).is_ok(), "{jti}");
+    }
+    let claims = world.good().claims().clone();
+    for member in ["jti", "htm", "htu", "iat"] {
+        let header = world.key.header();
+        assert_eq!(world.check_signed(&header, &without(&claims, member)), Err(NOT_OF_ITS_KEY), "{member}");
+        assert_eq!(world.check_signed(&header, &with(&claims, member, json!([]))), Err(NOT_OF_ITS_KEY), "{member}");
+    }
+}
+
+#[test]
+fn c100_a_proof_beside_a_token_names_it() {
+    let world = World::new();
+    let check = |proof: DpopProof<'_>| world.check_with(&proof.sign(), Some(TOKEN));
+    assert_eq!(check(world.good()), Err(OTHER_TOKEN));
+    assert_eq!(check(world.good().token("another")), Err(OTHER_TOKEN));
+    for ath in ["", "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo=", "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQE", TOKEN]
+    {
+        assert_eq!(check(world.good().claim("ath", ath)), Err(OTHER_TOKEN), "{ath}");
+    }
+    assert!(check(world.good().claim("ath", "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo")).is_ok());
+    // where there is none, it is no matter which one it names
+    assert!(world.check(&world.good().token(TOKEN).sign()).is_ok());
+}
+
+#[test]
+fn c100_the_header_names_a_public_key_that_signs() {
+    let world = World::new();
+    let (header, claims) = (world.key.header(), world.good().claims().clone());
+    let other = DpopKey::generate();
+    let rsa = DpopKey::of(Algorithm::Rs256).header();
+    let jwk = |member: &str, value: &str| with(&header, "jwk", with(&header["jwk"], member, value));
+    for (what, bad) in [
+        ("the key of somebody else", with(&header, "jwk", other.header()["jwk"].clone())),
+        ("alg none", with(&header, "alg", "none")),
+        ("alg HS256", with(&header, "alg", "HS256")),
+        ("alg of another key", with(&header, "alg", "EdDSA")),
+        ("alg in other letters", with(&header, "alg", "es256")),
+        ("a key that is symmetric", with(&header, "jwk", json!({ "kty": "oct", "k": "AAAA" }))),
+        ("a key with its private half", jwk("d", "AAAA")),
+        ("a key of another type", with(&header, "jwk", rsa["jwk"].clone())),
+        ("a key on another curve", jwk("crv", "P-384")),
+        ("a point that is on no curve", jwk("x", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")),
+        ("a point that is cut off", jwk("x", "AAAA")),
+        ("no key", without(&header, "jwk")),
+        ("only the name of a key", with(&without(&header, "jwk"), "kid", world.key.thumbprint())),
+    ] {
+        assert_eq!(world.check_signed(&bad, &claims), Err(NOT_OF_ITS_KEY), "{what}");
+    }
+    for (what, bad) in [
+        ("no typ", without(&header, "typ")),
+        ("a plain token", with(&header, "typ", "JWT")),
+        ("an access token", with(&header, "typ", "at+jwt")),
+        ("something that must be understood", with(&header, "crit", json!(["b64"]))),
+        ("nothing that must be understood", with(&header, "crit", json!([]))),
+        ("no alg", without(&header, "alg")),
+        ("a key that is text", with(&header, "jwk", "{}")),
+    ] {
+        assert_eq!(world.check_signed(&bad, &claims), Err(MALFORMED), "{what}");
+    }
+    assert!(world.check_signed(&header, &claims).is_ok());
+}
+
+#[test]
+fn c100_what_can_be_read_in_two_ways_is_refused() {
+    let world = World::new();
+    let (header, claims) = (world.key.header().to_string(), world.good().claims().to_string());
+    let twice = |text: &str, member: &str| text.replacen('{', &format!("{{{member},"), 1);
+    let sign = |header: &str, claims: &str| world.check(&world.key.sign(header, claims));
+    assert_eq!(sign(&twice(&header, r#""alg":"ES256""#), &claims), Err(MALFORMED));
+    assert_eq!(sign(&header, &twice(&claims, r#""htm":"GET""#)), Err(NOT_OF_ITS_KEY));
+    assert_eq!(sign(&header, "[]"), Err(NOT_OF_ITS_KEY));
+    assert_eq!(sign("null", &claims), Err(MALFORMED));
+
+    let good = world.good().sign();
+    let two = block_on(world.proofs.check(&headers([&good, &good]), &Method::GET, URL, None).wait());
+    assert_eq!(two, Err(Invalid("there is more than one DPoP header")));
+    for bad in
+        ["", ".", "..", &format!("{good}."), &format!("{good}="), &format!("{good}, {good}"), &good[..good.len() / 2]]
+    {
+        assert!(matches!(world.check(bad), Err(Invalid(_))), "{bad}");
+    }
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    for signature in ["", "AAAA", &"A".repeat(86)] {
+        assert_eq!(world.check(&format!("{signed}.{signature}")), Err(NOT_OF_ITS_KEY), "{signature}");
+    }
+    let long = world.good().claim("more", "m".repeat(8 * 1024)).sign();
+    assert_eq!(world.check(&long), Err(Invalid("the proof is too long")));
+    assert!(world.check(&good).is_ok(), "none of these has spent it");
+}
+
+fn everywhere() -> Vec<(&'static str, World)> {
+    vec![
+        ("memory", World::new()),
+        ("a store", World::with(|clock| Proofs::in_store(Memory::new().into(), Arc::new(clock)))),
+    ]
+}
+
+#[test]
+fn c100_a_proof_is_taken_once_until_it_is_too_old() {
+    for (place, world) in everywhere() {
+        // as early as a proof may come
+        let proof = world.good().at(world.now() + Duration::from_secs(10)).id("a").sign();
+        assert!(world.check(&proof).is_ok(), "{place}");
+        let other = DpopKey::generate();
+        assert!(
+            world.check(&other.proof("GET", URL).at(world.now()).id("a").sign()).is_ok(),
+            "{place}: of another key"
+        );
+        assert!(world.check(&world.good().id("b").sign()).is_ok(), "{place}: under another name");
+        for _ in 0..70 {
+            assert_eq!(world.check(&proof), Err(USED), "{place}");
+            // a new signature is no new proof
+            assert_eq!(world.check(&world.good().id("a").sign()), Err(USED), "{place}");
+            world.clock.advance(Duration::from_secs(1));
+        }
+        assert_eq!(world.check(&proof), Err(USED), "{place}");
+        world.clock.advance(Duration::from_nanos(1));
+        assert_eq!(world.check(&proof), Err(TOO_OLD), "{place}");
+        world.clock.advance(Duration::from_secs(140));
+        assert!(world.check(&world.good().id("a").sign()).is_ok(), "{place}: the name is free again");
+    }
+}
+
+#[test]
+fn c100_what_is_refused_is_not_spent() {
+    for (place, world) in everywhere() {
+        let proof = world.good().token(TOKEN).sign();
+        let check = |method: Method, url: &str, token| {
+            block_on(world.proofs.check(&headers([&proof]), &method, url, token).wait()).map(drop)
+        };
+        assert!(check(Method::POST, URL, Some(TOKEN)).is_err());
+        assert!(check(Method::GET, "https://api.example/", Some(TOKEN)).is_err());
+        assert!(check(Method::GET, URL, Some("another")).is_err());
+        let read = world.proofs.read(&headers([&proof]), &Method::GET, URL, Some(TOKEN)).unwrap().unwrap();
+        assert_eq!(read.thumbprint(), world.key.thumbprint());
+        assert_eq!(check(Method::GET, URL, Some(TOKEN)), Ok(()), "{place}");
+    }
+}
+
+/// Checks one proof on many threads at once, and counts how often it is taken.
+fn taken(world: &World, threads: usize) -> usize {
+    let proof = world.good().sign();
+    thread::scope(|scope| {
+        let checks: Vec<_> = (0..threads).map(|_| scope.spawn(|| world.check(&proof))).collect();
+        let found: Vec<_> = checks.into_iter().map(|check| check.join().unwrap()).collect();
+        assert!(found.iter().all(|found| matches!(found, Ok(_) | Err(USED))), "{found:?}");
+        found.iter().filter(|found| found.is_ok()).count()
+    })
+}
+
+#[test]
+fn c100_of_many_checks_of_one_proof_at_once_one_succeeds() {
+    for (place, world) in everywhere() {
+        for _ in 0..20 {
+            assert_eq!(taken(&world, 64), 1, "{place}");
+        }
+    }
+}
+
+#[cfg(feature = "store-disk")]
+#[test]
+fn c100_of_many_checks_of_one_proof_at_once_one_succeeds_on_disk_and_after_a_restart() {
+    let path = std::env::temp_dir().join(format!("tollgate-dpop-{}.redb", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let open = |clock| Proofs::in_store(crate::store::Disk::open(&path).unwrap().into(), Arc::new(clock));
+    let mut world = World::with(open);
+    assert_eq!(taken(&world, 64), 1);
+    let proof = world.good().sign();
+    assert!(world.check(&proof).is_ok());
+    world.proofs = Proofs::in_memory(Arc::new(world.clock.clone()));
+    world.proofs = open(world.clock.clone());
+    assert_eq!(world.check(&proof), Err(USED));
+    drop(world);
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A store that takes its time, or fails.
+struct Odd {
+    memory: Memory,
+    clock: ManualClock,
+    takes: Duration,
+    fails: bool,
+}
+
+impl Store for Odd {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        let found: MaybeReady<BoxFuture<'static, _>> = MaybeReady::Ready(block_on(self.memory.get(key).wait()));
+        found
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+        self.clock.advance(self.takes);
+        if self.fails {
+            return Err(StoreErrorKind::Unavailable.into());
+        }
+        self.memory.insert(key, record).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+        self.memory.swap(key, expected, record).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        self.memory.take(key).await
+    }
+}
+
+fn odd(takes: Duration, fails: bool) -> World {
+    World::with(|clock| {
+        let store = Odd { memory: Memory::new(), clock: clock.clone(), takes, fails };
+        Proofs::in_store(AnyStore::from(store), Arc::new(clock))
+    })
+}
+
+#[test]
+fn c100_a_proof_that_can_not_be_remembered_is_not_taken() {
+    let world = odd(Duration::ZERO, true);
+    assert_eq!(world.check(&world.good().sign()), Err(Unavailable));
+    // once it is too old, the store need not remember it: so it is not taken then
+    let world = odd(Duration::from_secs(60), false);
+    let proof = world.good().sign();
+    assert!(world.check(&proof).is_ok());
+    let world = odd(Duration::from_secs(61), false);
+    assert_eq!(world.check(&world.good().sign()), Err(TOO_OLD));
+}
+
+#[test]
+fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
+    assert_eq!(World::new().proofs.nonce(), None);
+    let key = Secret::generate();
+    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&key));
+    let first = world.proofs.nonce().unwrap();
+    let demanded = |nonce: &str| Err(UseNonce(nonce.to_owned()));
+    assert_eq!(world.check(&world.good().sign()), demanded(&first));
+    for nonce in ["", "made up", Secret::generate().expose(), &format!("{first}=")] {
+        assert_eq!(world.check(&world.good().nonce(nonce).sign()), demanded(&first), "{nonce}");
+    }
+    let proof = world.good().nonce(&first).sign();
+    assert!(world.check(&proof).is_ok());
+    assert_eq!(world.check(&proof), Err(USED));
+    world.clock.advance(Duration::from_secs(180));
+    let second = world.proofs.nonce().unwrap();
+    assert_ne!(first, second);
+    for nonce in [&first, &second] {
+        assert!(world.check(&world.good().nonce(nonce).sign()).is_ok());
+    }
+    world.clock.advance(Duration::from_secs(180));
+    let third = world.proofs.nonce().unwrap();
+    assert_eq!(world.check(&world.good().nonce(&first).sign()), demanded(&third));
+    assert!(world.check(&world.good().nonce(&second).sign()).is_ok());
+    // who has no key for it learns no nonce
+    assert_eq!(world.check("a.b.c"), Err(MALFORMED));
+    let other = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&Secret::generate()));
+    assert!(matches!(other.check(&other.good().nonce(&first).sign()), Err(UseNonce(_))));
+}
+
+#[test]
+fn debug_shows_no_secret_and_no_proof() {
+    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&Secret::generate()));
+    let text = format!("{:?}", world.proofs);
+    assert!(text.contains("Nonces(..)") && !text.contains(&world.proofs.nonce().unwrap()), "{text}");
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_nothing_is_proved(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        near in "[A-Za-z0-9_.-]{0,60}",
+        header in any::<String>(),
+        claims in any::<String>(),
+        place in any::<prop::sample::Index>(),
+        byte in prop::sample::select(b"AQgw-_.".as_slice()),
+    ) {
+        let world = World::new();
+        let mut changed = world.good().sign().into_bytes();
+        let at = place.index(changed.len());
+        let unchanged = changed[at] == byte;
+        changed[at] = byte;
+        let signed = world.key.sign(&header, &claims);
+        for value in [bytes, near.into_bytes(), signed.into_bytes()] {
+            let Ok(value) = HeaderValue::from_bytes(&value) else { continue };
+            let headers = HeaderMap::from_iter([(http::HeaderName::from_static("dpop"), value)]);
+            prop_assert!(block_on(world.proofs.check(&headers, &Method::GET, URL, None).wait()).is_err());
+        }
+        prop_assert_eq!(world.check(std::str::from_utf8(&changed).unwrap()).is_ok(), unchanged);
+    }
+}

@@ -1,0 +1,112 @@
+//! [`Outgoing`]: HTTPS requests of this process to other services.
+
+mod url;
+
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
+use tokio::time::timeout;
+
+pub(crate) use self::url::parse as parse_url;
+use crate::{body::Body, error::ConfigError, replay::Reader, roots::certificates};
+
+/// A client that follows no redirect and uses no proxy. Whatever it asks for has come at the end of a deadline, or it is
+/// given up; no more of an answer is kept than was allowed.
+#[derive(Clone)]
+pub(crate) struct Outgoing(legacy::Client<HttpsConnector<HttpConnector>, Body>);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No connection, one that is not to be trusted, or one that broke.
+    Connection(legacy::Error),
+    TooSlow,
+    /// The body is longer than allowed, or broke off.
+    Body,
+}
+
+impl Outgoing {
+    /// Trusts the public authorities that are compiled in.
+    pub(crate) fn new() -> Result<Self, ConfigError> {
+        let builder = HttpsConnectorBuilder::new().with_provider_and_webpki_roots(default_provider());
+        Ok(Self::with(builder.map_err(|_| no_tls())?.https_or_http().enable_http1().build()))
+    }
+
+    /// Trusts the authorities in this PEM and no others.
+    pub(crate) fn trusting(pem: &[u8]) -> Result<Self, ConfigError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(pem)? {
+            roots.add(certificate).map_err(|_| {
+                ConfigError::new("root certificates", "the given PEM", "has a certificate that can't be read")
+            })?;
+        }
+        // the provider is named, so that none is needed for the whole process
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|_| no_tls())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self::with(HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build()))
+    }
+
+    fn with(connector: HttpsConnector<HttpConnector>) -> Self {
+        Self(legacy::Client::builder(TokioExecutor::new()).build(connector))
+    }
+
+    /// The head of the answer; its body is for nobody.
+    pub(crate) async fn head(&self, request: Request<Body>, deadline: Duration) -> Result<Response<()>, Failure> {
+        let answer = timeout(deadline, self.send(request)).await.map_err(|_| Failure::TooSlow)?;
+        answer.map(|answer| answer.map(drop))
+    }
+
+    /// The whole answer, if its body has at most so many bytes.
+    pub(crate) async fn whole(
+        &self,
+        request: Request<Body>,
+        most: usize,
+        deadline: Duration,
+    ) -> Result<Response<Bytes>, Failure> {
+        let exchange = async {
+            let (head, body) = self.send(request).await?.into_parts();
+            let (mut body, mut reader) = (pin!(body), Reader::default());
+            let read = poll_fn(|cx| reader.poll(body.as_mut(), most, cx)).await;
+            Ok(Response::from_parts(head, read.map_err(|_| Failure::Body)?.data))
+        };
+        timeout(deadline, exchange).await.map_err(|_| Failure::TooSlow)?
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+        self.0.request(request).await.map_err(Failure::Connection)
+    }
+}
+
+fn no_tls() -> ConfigError {
+    ConfigError::new("outgoing requests", "TLS", "can't be set up")
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connection(_) => "there is no connection, or it broke",
+            Self::TooSlow => "there was no answer in time",
+            Self::Body => "the answer is too long, or broke off",
+        })
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Connection(error) => Some(error),
+            Self::TooSlow | Self::Body => None,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+#![expect(clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    collections::HashSet,
+    fmt,
+    future::ready,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use serde::Serialize;
+
+use crate::{
+    bearer::{self, Audience, Claims, Confirmation, KeySource, Unavailable, Verifier},
+    clock::{Clock, SystemClock, UnixTime},
+    gate::MaybeReady,
+    jose::{Algorithm, KeySet, Signer, jws},
+    store::BoxFuture,
+    tenant::Tenant,
+};
+
+/// An issuer of access tokens, to test a service behind a [`BearerLayer`](crate::BearerLayer) without a login.
+///
+/// Its keys are made anew for each, and nothing but its own [`verifier`](Self::verifier) knows them. Clones are the same
+/// issuer.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use http::{Request, Response};
+/// use tollgate::{AccessToken, BearerLayer, testing::TestIssuer};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let issuer = TestIssuer::new("https://auth.example", "https://api.example");
+/// let service = BearerLayer::new(issuer.verifier()).require_scope("orders:read")?.layer(service_fn(
+///     async |request: Request<String>| {
+///         let token = AccessToken::from_extensions(request.extensions());
+///         Ok::<_, Infallible>(Response::new(token.map(|token| token.subject().to_owned()).unwrap_or_default()))
+///     },
+/// ));
+///
+/// let token = issuer.token(|claims| claims.subject("ada").scope("orders:read orders:write"));
+/// let request = Request::get("/").header("authorization", format!("Bearer {token}")).body(String::new())?;
+/// assert_eq!(service.clone().oneshot(request).await?.body(), "ada");
+///
+/// let token = issuer.token(|claims| claims.subject("ada").expired());
+/// let request = Request::get("/").header("authorization", format!("Bearer {token}")).body(String::new())?;
+/// assert_eq!(service.oneshot(request).await?.status(), 401);
+/// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct TestIssuer {
+    name: Arc<str>,
+    audience: Arc<str>,
+    clock: Arc<dyn Clock>,
+    state: Arc<Mutex<State>>,
+    issued: Arc<AtomicU64>,
+}
+
+struct State {
+    signer: Arc<Signer>,
+    /// What verifiers know.
+    known: Arc<KeySet>,
+    /// What they get when they ask again.
+    published: Arc<KeySet>,
+    revoked: HashSet<String>,
+    down: bool,
+}
+
+impl TestIssuer {
+    /// An issuer of this name, for a service of that one.
+    pub fn new(issuer: &str, audience: &str) -> Self {
+        let (signer, keys) = key();
+        let state = State { signer, known: Arc::clone(&keys), published: keys, revoked: HashSet::new(), down: false };
+        Self {
+            name: issuer.into(),
+            audience: audience.into(),
+            clock: Arc::new(SystemClock::new()),
+            state: Arc::new(Mutex::new(state)),
+            issued: Arc::default(),
+        }
+    }
+
+    /// Issues, and lets its verifiers check, by this clock.
+    pub fn clock(self, clock: impl Clock) -> Self {
+        Self { clock: Arc::new(clock), ..self }
+    }
+
+    /// What checks its tokens.
+    pub fn verifier(&self) -> Verifier {
+        Verifier::new(self.clone(), &self.name, &self.audience, Arc::clone(&self.clock))
+            .expect("an issuer and an audience have names")
+    }
+
+    /// A token of these claims. Without any it is that of the user `user` and the client `client`, for ten minutes, without
+    /// a tenant or a scope.
+    pub fn token(&self, claims: impl FnOnce(TestClaims) -> TestClaims) -> String {
+        self.sign(bearer::TYPE, &claims(self.claims()).0)
+    }
+
+    /// Takes a token back.
+    pub fn revoke(&self, token: &str) {
+        let claims = token.split('.').nth(1).expect("a token has three parts");
+        let claims: Claims =
+            serde_json::from_slice(&BASE64URL.decode(claims).expect("a token is base64url")).expect("claims");
+        self.state().revoked.insert(claims.jti);
+    }
+
+    /// Makes a new key, which signs from now on, and forgets the old one. Verifiers hear of it when they see it named.
+    pub fn rotate(&self) {
+        let (signer, published) = key();
+        let mut state = self.state();
+        state.signer = signer;
+        state.published = published;
+    }
+
+    /// Whether its keys can't be had: what keeps a verifier from any answer.
+    pub fn down(&self, down: bool) {
+        self.state().down = down;
+    }
+
+    pub(crate) fn claims(&self) -> TestClaims {
+        let now = self.clock.unix(self.clock.now()).as_secs();
+        TestClaims(Claims {
+            iss: (*self.name).to_owned(),
+            sub: "user".to_owned(),
+            aud: Audience::One((*self.audience).to_owned()),
+            client_id: "client".to_owned(),
+            tenant: None,
+            scope: None,
+            iat: now,
+            nbf: None,
+            exp: now + 600,
+            jti: format!("token-{}", self.issued.fetch_add(1, Relaxed)),
+            auth_time: None,
+            acr: None,
+            amr: Vec::new(),
+            sid: None,
+            cnf: None,
+        })
+    }
+
+    /// Signs anything.
+    pub(crate) fn sign(&self, typ: &str, claims: &impl Serialize) -> String {
+        jws::sign(&self.state().signer, typ, claims).expect("a key signs")
+    }
+
+    #[cfg(test)]
+    pub(crate) fn signer(&self) -> Arc<Signer> {
+        Arc::clone(&self.state().signer)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key() -> (Arc<Signer>, Arc<KeySet>) {
+    let pkcs8 = Signer::generate(Algorithm::Es256).expect("keys can be made");
+    let signer = Signer::read(Algorithm::Es256, &pkcs8).expect("they can be read");
+    let keys = KeySet::new([(signer.kid().to_owned(), signer.public().clone())]);
+    (Arc::new(signer), Arc::new(keys))
+}
+
+impl KeySource for TestIssuer {
+    fn keys(&self) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
+        let state = self.state();
+        MaybeReady::Ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) })
+    }
+
+    fn newer(&self, _: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+        let mut state = self.state();
+        state.known = Arc::clone(&state.published);
+        Box::pin(ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) }))
+    }
+
+    fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+        MaybeReady::Ready(Ok(self.state().revoked.contains(&claims.jti)))
+    }
+}
+
+impl fmt::Debug for TestIssuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestIssuer").field("name", &self.name).field("audience", &self.audience).finish_non_exhaustive()
+    }
+}
+
+/// What a token of a [`TestIssuer`] says.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct TestClaims(pub(crate) Claims);
+
+impl TestClaims {
+    /// On whose behalf.
+    pub fn subject(mut self, name: &str) -> Self {
+        self.0.sub = name.to_owned();
+        self
+    }
+
+    /// The application that got the token.
+    pub fn client_id(mut self, name: &str) -> Self {
+        self.0.client_id = name.to_owned();
+        self
+    }
+
+    /// Of which tenant.
+    pub fn tenant(mut self, tenant: &Tenant) -> Self {
+        self.0.tenant = Some(tenant.to_string());
+        self
+    }
+
+    /// What the caller may do: names with a space between each two.
+    pub fn scope(mut self, names: &str) -> Self {
+        self.0.scope = Some(names.to_owned());
+        self
+    }
+
+    /// For another service than that of the issuer's verifier.
+    pub fn audience(mut self, name: &str) -> Self {
+        self.0.aud = Audience::One(name.to_owned());
+        self
+    }
+
+    /// By another issuer, though with the keys of this one.
+    pub fn issuer(mut self, name: &str) -> Self {
+        self.0.iss = name.to_owned();
+        self
+    }
+
+    /// For how long.
+    pub fn expires_in(mut self, time: Duration) -> Self {
+        self.0.exp = self.0.iat.saturating_add(time.as_secs());
+        self
+    }
+
+    /// Over for an hour already.
+    pub fn expired(mut self) -> Self {
+        self.0.iat = self.0.iat.saturating_sub(4200);
+        self.expires_in(Duration::from_secs(600))
+    }
+
+    /// When the user proved who they are.
+    pub fn auth_time(mut self, time: UnixTime) -> Self {
+        self.0.auth_time = Some(time.as_secs());
+        self
+    }
+
+    /// How strong the proof was.
+    pub fn acr(mut self, acr: &str) -> Self {
+        self.0.acr = Some(acr.to_owned());
+        self
+    }
+
+    /// What was proved.
+    pub fn amr<'a>(mut self, amr: impl IntoIterator<Item = &'a str>) -> Self {
+        self.0.amr = amr.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// The name of the token; otherwise each has its own.
+    pub fn id(mut self, name: &str) -> Self {
+        self.0.jti = name.to_owned();
+        self
+    }
+
+    /// The name of the signed-in session that it comes from.
+    pub fn session(mut self, name: &str) -> Self {
+        self.0.sid = Some(name.to_owned());
+        self
+    }
+
+    /// Bound to the key of this thumbprint (RFC 9449 §6).
+    pub fn bound_to(mut self, thumbprint: &str) -> Self {
+        self.0.cnf = Some(Confirmation { jkt: Some(thumbprint.to_owned()) });
+        self
+    }
+}
