@@ -1,7 +1,5 @@
 //! What stands in the query of `/authorize`, and in that of the login page.
 
-use std::time::Duration;
-
 use http::Response;
 
 use super::{
@@ -9,6 +7,7 @@ use super::{
     problem::{Code, Problem},
     request::{self, Addressed, Wrong},
     visit::Visit,
+    wishes::Wishes,
 };
 use crate::{
     body::Body,
@@ -83,25 +82,38 @@ pub(super) async fn asked<'a>(visit: &mut Visit<'a>) -> Result<Asked<'a>, Proble
     Ok(Asked { query, to, parameters })
 }
 
-/// Wishes of OpenID Connect.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
-    /// `prompt=none`: nobody is to be asked anything.
-    pub(super) silent: bool,
-    /// How long ago the last proof may be.
-    pub(super) max_age: Option<Duration>,
+/// A request that is in order.
+pub(super) struct Checked {
+    /// What the login is to be for.
+    pub(super) binding: Binding,
+    pub(super) wishes: Wishes,
+    /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
+    pub(super) plan: Option<Plan>,
 }
 
 impl Asked<'_> {
-    /// What the login is to be for; what is wrong with it is told at the redirect URI.
-    pub(super) fn binding(&self) -> Result<Binding, Wrong> {
+    /// The whole request; what is wrong with it is told at the redirect URI.
+    pub(super) fn checked(&self, visit: &Visit<'_>) -> Result<Checked, Wrong> {
+        let wrong = |code, detail| Err(Wrong { code, detail });
         if self.query.form.has_duplicates() {
-            return Err(Wrong { code: Code::InvalidRequest, detail: "a parameter is given twice" });
+            return wrong(Code::InvalidRequest, "a parameter is given twice");
         }
         if self.state().is_some_and(|state| state.len() > LONGEST_STATE) {
-            return Err(Wrong { code: Code::InvalidRequest, detail: "state is longer than 4096 bytes" });
+            return wrong(Code::InvalidRequest, "state is longer than 4096 bytes");
         }
-        request::bind(&self.parameters, &self.to)
+        if self.query.value("request").is_some() {
+            return wrong(Code::RequestNotSupported, "request is not served here");
+        }
+        if self.query.value("request_uri").is_some() {
+            return wrong(Code::RequestUriNotSupported, "request_uri is not served here");
+        }
+        if self.query.value("response_mode").is_some_and(|mode| mode != "query") {
+            return wrong(Code::InvalidRequest, "response_mode must be query");
+        }
+        let binding = request::bind(&self.parameters, &self.to)?;
+        let wishes = Wishes::read(|name| self.query.value(name))?;
+        let plan = wishes.plan(visit, &self.to.client)?;
+        Ok(Checked { binding, wishes, plan })
     }
 
     fn state(&self) -> Option<&str> {
@@ -115,32 +127,6 @@ impl Asked<'_> {
         let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
         let location = self.to.redirect.answer(&all);
         answer::redirect(&location).ok_or_else(|| Problem::invalid("the answer is too long to be sent"))
-    }
-
-    /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
-    pub(super) fn plan(&self, visit: &Visit<'_>) -> Option<Plan> {
-        let (client, acr_values) = (&self.to.client, self.query.value("acr_values"));
-        let policies = &visit.inner.config.policies;
-        policies.plan(client.tenant(), client.demands(), acr_values, visit.inner.enabled()).ok()
-    }
-
-    /// What the client wishes of OpenID Connect, as far as it is served here.
-    pub(super) fn wishes(&self) -> Result<Wishes, Wrong> {
-        let wrong = |detail| Wrong { code: Code::InvalidRequest, detail };
-        let prompts: Vec<&str> = self.query.value("prompt").unwrap_or_default().split(' ').collect();
-        let silent = prompts.contains(&"none");
-        if silent && prompts.len() > 1 {
-            return Err(wrong("prompt has none beside others"));
-        }
-        let max_age = match self.query.value("max_age") {
-            None => None,
-            Some(seconds) if seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
-                // more than fits is as good as none, and 0 wants a login of its own, which each is
-                seconds.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
-            }
-            Some(_) => return Err(wrong("max_age is no number of seconds")),
-        };
-        Ok(Wishes { silent, max_age })
     }
 
     pub(super) fn error(&self, visit: &Visit<'_>, wrong: Wrong) -> Result<Response<Body>, Problem> {

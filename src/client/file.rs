@@ -32,6 +32,8 @@ struct Written {
     #[serde(default)]
     origins: Vec<String>,
     policy: Option<Object<policy::file::Written>>,
+    #[serde(default)]
+    single_sign_on: bool,
 }
 
 pub(super) fn from_json(text: &str) -> Result<Vec<Client>, ConfigError> {
@@ -69,6 +71,9 @@ impl Written {
         }
         if let Some(name) = &self.name {
             client = client.name(name)?;
+        }
+        if self.single_sign_on {
+            client = client.single_sign_on();
         }
         Ok(match self.policy {
             Some(Object(policy)) => client.policy(policy.read("policy")?),
@@ -128,10 +133,13 @@ mod tests {
     #[test]
     fn clients_are_read_from_json() {
         assert_eq!(from_json(GOOD), Ok(vec![expected()]));
-        let more = GOOD
-            .replace("\"origins\"", "\"name\":\"Demo\",\"insecure_localhost\":[\"http://localhost/cb\"],\"origins\"");
+        let more = GOOD.replace(
+            "\"origins\"",
+            "\"name\":\"Demo\",\"single_sign_on\":true,\"insecure_localhost\":[\"http://localhost/cb\"],\"origins\"",
+        );
         let more = from_json(&more).unwrap().remove(0);
         assert_eq!(more.display_name(), "Demo");
+        assert!(more.has_single_sign_on() && !expected().has_single_sign_on());
         assert!(more.accepts_redirect("http://localhost/cb"));
     }
 
@@ -164,7 +172,7 @@ mod tests {
                 "\"id\"",
                 "\"ID\"",
                 "clients: line 1, column 17 is not usable: unknown field `ID`, expected one of `id`, \
-              `tenant`, `name`, `redirect_uris`, `insecure_localhost`, `scopes`, `origins`, `policy`",
+              `tenant`, `name`, `redirect_uris`, `insecure_localhost`, `scopes`, `origins`, `policy`, `single_sign_on`",
             ),
         ] {
             assert_eq!(refused(from, to), message);

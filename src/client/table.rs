@@ -22,6 +22,7 @@ use crate::{error::ConfigError, store::StoreError};
 /// scopes = ["openid", "profile", "email"]
 /// origins = ["https://app.example"]     # optional
 /// policy = { steps = 2 }                # optional
+/// single_sign_on = true                 # optional
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientTable(Arc<Contents>);

@@ -24,6 +24,7 @@ mod password;
 mod races;
 mod restart;
 mod sequences;
+mod sso;
 mod start;
 mod status;
 mod steered;

@@ -69,8 +69,9 @@ where
         Ok(after) => after,
         Err(problem) => return page::shown(visit, problem),
     };
+    visit.refuse_ahead()?;
     let sessions = &visit.inner.running().sessions;
-    let session = sessions.presented(&visit.parts.headers).await?;
+    let session = sessions.presented(&visit.parts.headers, None).await?;
     let is_hinted = |session: &Session| {
         hint.as_ref().is_some_and(|hint| {
             let sid = hint.sid.as_deref();
@@ -79,7 +80,8 @@ where
     };
     if let Some(session) = &session {
         let own_page = asked.confirmed && visit.parts.method == Method::POST && visit.is_of_own_page();
-        if !is_hinted(session) && !own_page {
+        let is_known = is_hinted(session) && visit.parts.method != Method::HEAD;
+        if !is_known && !own_page {
             return Ok(pages::ask(&[
                 ("client_id", client_id.as_deref()),
                 ("post_logout_redirect_uri", asked.after.as_deref()),
