@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Response, header, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Response, header, request::Parts};
 
 use super::{
     answer, cors,
@@ -21,6 +21,10 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
 };
+
+/// By one of these a browser says that it only fetches ahead; by the last two in the old days.
+const AHEAD: [HeaderName; 3] =
+    [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
 pub(super) struct Visit<'a> {
     pub(super) inner: &'a Inner,
@@ -44,6 +48,15 @@ impl<'a> Visit<'a> {
         }
         let _ = path;
         true
+    }
+
+    /// Refuses a wish to fetch ahead what changes something: a browser that guesses drops an answer that failed, and asks
+    /// again when it is sure.
+    pub(super) fn refuse_ahead(&self) -> Result<(), Problem> {
+        if AHEAD.iter().any(|name| self.parts.headers.contains_key(name)) {
+            return Err(Problem::new(Code::TemporarilyUnavailable, "this is not for fetching ahead"));
+        }
+        Ok(())
     }
 
     pub(super) fn head(&self) -> Head<'a> {

@@ -385,7 +385,7 @@ fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
     let first = world.proofs.nonce().unwrap();
     let demanded = |nonce: &str| Err(UseNonce(nonce.to_owned()));
     assert_eq!(world.check(&world.good().sign()), demanded(&first));
-    for nonce in ["", "made up", &Secret::generate().expose().to_owned(), &format!("{first}=")] {
+    for nonce in ["", "made up", Secret::generate().expose(), &format!("{first}=")] {
         assert_eq!(world.check(&world.good().nonce(nonce).sign()), demanded(&first), "{nonce}");
     }
     let proof = world.good().nonce(&first).sign();
