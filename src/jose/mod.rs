@@ -1,6 +1,8 @@
 //! Signed documents: JSON Web Keys (RFC 7517, 7638, 8037) and compact JSON Web Signatures (RFC 7515).
 
 mod algorithm;
+#[cfg(all(test, feature = "tokens"))]
+mod differential;
 mod jwk;
 pub(crate) mod jws;
 mod set;

@@ -35,6 +35,36 @@ async fn c098_it_says_who_logged_in_how_and_when() {
 }
 
 #[tokio::test]
+async fn c098_a_nonce_comes_back_once() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    for nonce in ["n-0S6_WzA2Mj", "a \"nonce\" & more", &"x".repeat(512)] {
+        let code = browser.sign_in_with("web", &[("nonce", nonce)]).await;
+        let given = Given::of(&browser.redeem("web", &code).await);
+        assert_eq!(verified(&mut browser, given.id(), "web").await["nonce"], *nonce);
+        let next = Given::of(&browser.refresh("web", given.refresh()).await);
+        assert!(claims(next.id())["nonce"].is_null());
+    }
+}
+
+#[tokio::test]
+async fn c098_claims_come_where_they_were_asked_for_by_name() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let wanted =
+        r#"{"id_token":{"email":null,"phone_number":{"essential":true}},"userinfo":{"preferred_username":null}}"#;
+    let code = browser.sign_in_with("web", &[("claims", wanted)]).await;
+    let given = Given::of(&browser.redeem("web", &code).await);
+    for given in [Given::of(&browser.refresh("web", given.refresh()).await), given] {
+        let inside = claims(given.id());
+        assert_eq!((&inside["email"], &inside["phone_number"]), (&ADA.into(), &ADA_PHONE.into()));
+        assert!(inside["preferred_username"].is_null());
+        let info = browser.with_token("/userinfo", &given.access).await;
+        assert_eq!(info.json(), json!({ "sub": "u-ada", "preferred_username": "ada" }));
+    }
+}
+
+#[tokio::test]
 async fn c098_methods_are_those_of_rfc_8176() {
     let world = World::new().await;
     let mut browser = world.browser();

@@ -24,6 +24,7 @@ mod matrix;
 mod messages;
 mod metadata;
 mod openapi;
+mod origins;
 mod otp;
 mod page;
 mod parameters;

@@ -1,0 +1,210 @@
+//! What calls for tokens have in common: whose pages may make them, whose budget they spend, and what is told of them.
+
+use http::Request;
+use tollgate::{
+    Limiter, Quota, Quotas, Tenant,
+    event::{EventKind, Query},
+    store::Memory,
+    testing::ManualClock,
+};
+
+use crate::{
+    grants::{Given, redemption},
+    world::{Answer, Browser, ISSUER, World, encode},
+};
+
+const APP: &str = "https://app.example";
+const EVIL: &str = "https://evil.example";
+
+const EXPOSED: &str = "retry-after, www-authenticate, dpop-nonce, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
+
+/// Whether a page of this origin can read the answer.
+fn is_readable(answer: &Answer, origin: &str) -> bool {
+    let readable = answer.header("access-control-allow-origin") == origin;
+    if readable {
+        assert_eq!(answer.header("access-control-expose-headers"), EXPOSED);
+    } else {
+        assert!(!answer.headers.keys().any(|name| name.as_str().starts_with("access-control")), "{answer:?}");
+    }
+    assert_eq!(answer.header("vary"), "origin");
+    readable
+}
+
+/// A form from a page of this origin.
+async fn form(browser: &mut Browser, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
+    let request = request.header("origin", origin).header("sec-fetch-site", "cross-site");
+    browser.send(request, pairs.join("&")).await
+}
+
+async fn get(browser: &mut Browser, origin: &str, path: &str, shown: &str) -> Answer {
+    let request = Request::get(path).header("origin", origin).header("sec-fetch-site", "cross-site");
+    let request = if shown.is_empty() { request } else { request.header("authorization", shown) };
+    browser.send(request, "").await
+}
+
+#[tokio::test]
+async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    for origin in [EVIL, "null", "https://app.example.evil.example", "https://app.example:8443"] {
+        let answer = form(&mut browser, origin, "/token", &fields).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "origin_not_allowed"), "{origin}");
+        assert!(!is_readable(&answer, origin));
+    }
+    // of `native` no pages are known, whatever those of `web` say
+    let native = browser.clone().sign_in("native").await;
+    let answer = form(&mut browser, APP, "/token", &redemption("native", &native)).await;
+    assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (403, false));
+    let answer = form(&mut browser, APP, "/token", &fields).await;
+    assert!(is_readable(&answer, APP));
+    let given = Given::of(&answer);
+    assert_eq!(browser.redeem("native", &native).await.status, 200);
+    // errors can be read too
+    let answer = form(&mut browser, APP, "/token", &fields).await;
+    assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (400, true));
+
+    let bearer = format!("Bearer {}", given.access);
+    for (origin, expected) in [(APP, true), (EVIL, false), ("null", false)] {
+        for (path, shown) in [
+            ("/userinfo", &*bearer),
+            ("/userinfo", "Bearer x"),
+            ("/userinfo", ""),
+            ("/jwks", ""),
+            ("/.well-known/openid-configuration", ""),
+            ("/.well-known/oauth-authorization-server", ""),
+        ] {
+            let answer = get(&mut browser, origin, path, shown).await;
+            assert_eq!(is_readable(&answer, origin), expected, "{origin} {path} {shown}");
+        }
+    }
+    let revoking = [("client_id", "web"), ("token", given.refresh())];
+    let answer = form(&mut browser, EVIL, "/revoke", &revoking).await;
+    assert_eq!((answer.status.as_u16(), is_readable(&answer, EVIL)), (403, false));
+    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    let answer = form(&mut browser, APP, "/revoke", &revoking).await;
+    assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (200, true));
+    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3]);
+    world.log.flush();
+    assert!(!world.log.read(&Query::new().kind(EventKind::ForeignOrigin)).events.is_empty());
+}
+
+#[tokio::test]
+async fn nobody_elses_page_can_ask_to_log_out_and_read_the_answer() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    for origin in [APP, EVIL, "null"] {
+        let answer = get(&mut browser, origin, "/logout", "").await;
+        assert!(!is_readable(&answer, origin), "{answer:?}");
+        let answer = form(&mut browser, origin, "/logout", &[("confirmed", "yes")]).await;
+        assert!(!is_readable(&answer, origin), "{answer:?}");
+        assert!(browser.cookies.contains_key("__Host-session"));
+    }
+}
+
+#[tokio::test]
+async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).unwrap();
+    let own = limiter.clone();
+    let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
+    let acme: Tenant = "acme".parse().unwrap();
+    let left = |tenant: &Tenant| limiter.peek(tenant).map_or(20, |standing| standing.remaining());
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    let code = browser.sign_in("web").await;
+    let mut expected = left(&acme);
+    let bearer = format!("Bearer {}", given.access);
+    let refreshing = [("grant_type", "refresh_token"), ("refresh_token", given.refresh()), ("client_id", "web")];
+    let about = [("client_id", "web"), ("token", "x")];
+    // one by one, and then none is left
+    for round in 0..2 {
+        let calls: [(&str, Option<&[(&str, &str)]>); 5] = [
+            ("/introspect", Some(&about)),
+            ("/userinfo", None),
+            ("/token", Some(&refreshing)),
+            ("/revoke", Some(&about)),
+            ("/token", Some(&[("client_id", "web")])),
+        ];
+        for (path, fields) in calls {
+            let answer = match fields {
+                Some(fields) => form(&mut browser, APP, path, fields).await,
+                None => get(&mut browser, APP, path, &bearer).await,
+            };
+            assert!(is_readable(&answer, APP));
+            if round == 0 {
+                expected -= 1;
+                assert!(answer.status != 429 && left(&acme) == expected, "{path} {answer:?}");
+                assert_eq!(answer.header("x-ratelimit-remaining"), expected.to_string());
+            } else {
+                assert_eq!((answer.status.as_u16(), &*answer.error()), (429, "rate_limit_exceeded"), "{path}");
+                assert_eq!((answer.header("retry-after"), answer.header("cache-control")), ("60", "no-store"));
+            }
+        }
+        while left(&acme) > 0 {
+            browser.authorize("web").await;
+        }
+        expected = 0;
+    }
+    assert_eq!(expected, left(&acme));
+    // the same documents for everybody are nobody's
+    let address = Tenant::address(browser.address);
+    let mut of_address = left(&address);
+    for path in ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"] {
+        assert_eq!(browser.get(path).await.status, 200);
+        of_address -= 1;
+        assert_eq!(left(&address), of_address, "{path}");
+    }
+    // and what names nobody is of the address
+    for (path, fields) in
+        [("/token", &[][..]), ("/revoke", &[]), ("/introspect", &[]), ("/token", &[("client_id", "x")])]
+    {
+        assert_eq!(browser.form(path, fields).await.status, 400);
+        of_address -= 1;
+        assert_eq!(left(&address), of_address, "{path}");
+    }
+    for shown in ["Bearer x", "Bearer"] {
+        let answer = browser.send(Request::get("/userinfo").header("authorization", shown), "").await;
+        assert!([400, 401].contains(&answer.status.as_u16()));
+        of_address -= 1;
+        assert_eq!(left(&address), of_address);
+    }
+    assert_eq!(browser.redeem("web", &code).await.status, 429);
+}
+
+#[tokio::test]
+async fn events_tell_what_became_of_tokens_and_no_secret() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let first = Given::of(&browser.redeem("web", &code).await);
+    let next = Given::of(&browser.refresh("web", first.refresh()).await);
+    world.advance(60);
+    assert_eq!(browser.refresh("web", first.refresh()).await.status, 400);
+    let other = browser.tokens("web", "openid").await;
+    browser.form("/revoke", &[("client_id", "web"), ("token", other.refresh())]).await;
+    world.log.flush();
+    let count = |kind| {
+        let of_kind = world.log.read(&Query::new().kind(kind)).events;
+        assert!(of_kind.iter().all(|event| event.tenant.as_ref().is_some_and(|tenant| tenant.as_str() == "acme")));
+        of_kind.iter().map(|event| event.count).sum::<u64>()
+    };
+    assert_eq!(EventKind::TokenIssued.as_str(), "authn_token_created");
+    assert_eq!([EventKind::TokenIssued, EventKind::TokenReused, EventKind::TokenRevoked].map(count), [3, 1, 1]);
+    let told = format!("{:?}", world.log.read(&Query::new()).events);
+    for secret in [&code, &crate::grants::verifier(&code)] {
+        assert!(!told.contains(&**secret));
+    }
+    for given in [&first, &next, &other] {
+        for secret in [&*given.access, given.refresh(), given.id()] {
+            let signature = secret.rsplit('.').next().unwrap();
+            assert!(!told.contains(&signature[..16]), "{told}");
+        }
+        assert!(!told.contains(crate::grants::claims(&given.access)["jti"].as_str().unwrap()));
+    }
+    assert!(!told.contains(ISSUER));
+}
