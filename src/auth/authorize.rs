@@ -60,6 +60,9 @@ async fn hand_out(
         Ok(meant) => meant,
         Err(wrong) => return Ok(asked.error(visit, wrong).ok()),
     };
+    if visit.inner.running().challenges.is_redeemed(&checked.binding).await? {
+        return Ok(asked.error(visit, Wrong { code: Code::InvalidRequest, detail: query::REDEEMED }).ok());
+    }
     let signed_in = SignedIn::find(visit, client, &checked.wishes).await?;
     let outcome = match newest_completed(visit, asked, checked, plan, (carried, signed_in.as_ref())).await? {
         Some((_, login)) if !login.user.as_ref().is_some_and(|user| meant.is(user)) => {

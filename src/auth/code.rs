@@ -60,6 +60,9 @@ pub(super) async fn of_login(
     if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(Ok(None));
     }
+    if let Some(pushed) = asked.pushed() {
+        running.pushed.take(pushed).await?;
+    }
     running.codes.issue(&code.digest(), &grant).await?;
     // who proved nothing new stays signed in as before
     if kept.is_none() {
@@ -106,6 +109,12 @@ pub(super) async fn of_session(
     let (Some(grant), Ok(response)) = (grant, asked.back(visit, &[("code", code.expose())])) else {
         return Ok(Ok(None));
     };
+    // without a login that is spent, it is the request that is
+    if let Some(pushed) = asked.pushed()
+        && !running.pushed.take(pushed).await?
+    {
+        return Ok(Err(Wrong { code: Code::InvalidRequest, detail: "the request had its answer" }));
+    }
     running.codes.issue(&code.digest(), &grant).await?;
     visit.inner.journal().record(EventKind::CodeIssued, evidence, None, visit.inner.keyed().await?);
     Ok(Ok(Some(response)))

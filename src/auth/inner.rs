@@ -9,7 +9,8 @@ use http::HeaderValue;
 use tokio::sync::OnceCell;
 
 use super::{
-    cookies::LoginCookies, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal, key, logins::Logins,
+    challenges::Challenges, cookies::LoginCookies, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal,
+    key, logins::Logins, pushed::PushedRequests,
 };
 use crate::{
     client::AnyClients,
@@ -65,6 +66,8 @@ pub(super) struct Running {
     pub(super) logins: Logins,
     pub(super) codes: Codes,
     pub(super) evidences: Evidences,
+    pub(super) challenges: Challenges,
+    pub(super) pushed: PushedRequests,
     pub(super) guard: Guard,
     pub(super) sessions: Sessions,
     /// The budget of the tenants.
@@ -158,6 +161,8 @@ impl Running {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             evidences: Evidences::new(store.clone(), Arc::clone(&clock)),
+            challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
+            pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store, clock),
             sessions,
             gate: RateLimitGate::new(nobody, limiter),

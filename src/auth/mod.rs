@@ -299,6 +299,7 @@
 mod answer;
 mod attempt;
 mod authorize;
+mod challenges;
 mod claims;
 mod code;
 mod complete;
@@ -319,6 +320,7 @@ mod otp;
 mod page;
 mod password;
 mod problem;
+mod pushed;
 mod query;
 mod request;
 mod route;

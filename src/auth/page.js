@@ -1,15 +1,18 @@
 // A login, from the identifier to the way back. It knows where it lies, what its query says, and what the server answers.
 // What it has to find again after a reload is in the storage of this tab, and nothing of it is secret.
 const here = new URL(".", import.meta.url);
-const asked = new URLSearchParams(location.search);
+let asked = new URLSearchParams(location.search);
 // What says more of the login than who it is for.
 const wishes = () => Object.fromEntries(["acr_values", "prompt", "max_age", "claims"].map((name) => [name, asked.get(name)]));
 const KEY = `login ${here.pathname}`;
 
 // What a login is bound to: every call repeats it.
 const bound = {};
-for (const name of ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"]) {
-  if (asked.has(name)) bound[name] = asked.get(name);
+function bind(parameters) {
+  asked = new URLSearchParams(parameters);
+  for (const name of ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"]) {
+    if (asked.has(name)) bound[name] = asked.get(name);
+  }
 }
 
 const PHONE = { factor: "phone", begin: address, field: "phone_number", type: "tel", autocomplete: "tel",
@@ -304,6 +307,8 @@ async function resume() {
 async function begin() {
   show(null);
   const told = await call(`start${location.search}`);
+  // what was pushed stands in no URL
+  bind(told.parameters ?? location.search);
   client = told.client_name;
   at("client").textContent = `to ${client}`;
   document.title = `Log in to ${client}`;

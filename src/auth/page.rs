@@ -1,5 +1,7 @@
 //! What a person sees: the page of a login, errors of `/authorize`, and the parts of both.
 
+use std::collections::BTreeMap;
+
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
@@ -23,6 +25,9 @@ struct Description<'a> {
     /// Whether they are asked before a code rests on that.
     #[serde(skip_serializing_if = "Option::is_none")]
     confirmation_required: Option<bool>,
+    /// What was pushed, and stands in no URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<BTreeMap<&'a str, &'a str>>,
 }
 
 /// Where the answer goes, as a person can judge it.
@@ -76,6 +81,7 @@ pub(super) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Probl
         redirect: Redirect::of(&asked.to.redirect),
         signed_in: signed_in.as_ref().map(|it| it.evidence.identifier.as_str()),
         confirmation_required: signed_in.as_ref().map(|_| checked.wishes.asking || !asked.to.redirect.is_of_a_site()),
+        parameters: asked.unseen(),
     };
     Ok(by_accept(answer::json(StatusCode::OK, &description)))
 }

@@ -27,6 +27,7 @@ pub(super) enum Code {
     UnsupportedResponseType,
     RequestNotSupported,
     RequestUriNotSupported,
+    InvalidRequestUri,
     InvalidScope,
     InvalidClient,
     UnsupportedMethod,
@@ -78,6 +79,7 @@ impl Code {
         Self::UnsupportedResponseType,
         Self::RequestNotSupported,
         Self::RequestUriNotSupported,
+        Self::InvalidRequestUri,
         Self::InvalidScope,
         Self::InvalidClient,
         Self::UnsupportedMethod,
@@ -127,6 +129,7 @@ impl Code {
             Self::UnsupportedResponseType => "unsupported_response_type",
             Self::RequestNotSupported => "request_not_supported",
             Self::RequestUriNotSupported => "request_uri_not_supported",
+            Self::InvalidRequestUri => "invalid_request_uri",
             Self::InvalidScope => "invalid_scope",
             Self::InvalidClient => "invalid_client",
             Self::UnsupportedMethod => "unsupported_method",
@@ -176,6 +179,7 @@ impl Code {
             | Self::UnsupportedResponseType
             | Self::RequestNotSupported
             | Self::RequestUriNotSupported
+            | Self::InvalidRequestUri
             | Self::InvalidScope
             | Self::InvalidClient
             | Self::UnsupportedMethod => StatusCode::BAD_REQUEST,

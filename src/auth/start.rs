@@ -8,6 +8,7 @@ use super::{
     cookies::{Carried, MOST_LOGINS},
     fields::Fields,
     problem::{Code, Problem},
+    query,
     request::{self, Addressed},
     signed_in::SignedIn,
     visit::Visit,
@@ -40,6 +41,9 @@ pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
     let to = request::address(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
     let wishes = Wishes::read(|name| fields.wish(name))?;
+    if visit.inner.running().challenges.is_redeemed(&binding).await? {
+        return Err(Problem::invalid(query::REDEEMED));
+    }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
     let plan = wishes.plan(visit, &to.client)?;

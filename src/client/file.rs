@@ -34,6 +34,8 @@ struct Written {
     policy: Option<Object<policy::file::Written>>,
     #[serde(default)]
     single_sign_on: bool,
+    #[serde(default)]
+    require_pushed_requests: bool,
     #[cfg(feature = "tokens")]
     audience: Option<String>,
     #[cfg(feature = "tokens")]
@@ -89,6 +91,9 @@ impl Written {
         }
         if let Some(name) = &self.name {
             client = client.name(name)?;
+        }
+        if self.require_pushed_requests {
+            client = client.require_pushed_requests();
         }
         if self.single_sign_on {
             client = client.single_sign_on();
@@ -178,11 +183,11 @@ mod tests {
         assert_eq!(from_json(GOOD), Ok(vec![expected()]));
         let more = GOOD.replace(
             "\"origins\"",
-            "\"name\":\"Demo\",\"single_sign_on\":true,\"insecure_localhost\":[\"http://localhost/cb\"],\"origins\"",
+            "\"name\":\"Demo\",\"single_sign_on\":true,\"require_pushed_requests\":true,\"insecure_localhost\":[\"http://localhost/cb\"],\"origins\"",
         );
         let more = from_json(&more).unwrap().remove(0);
         assert_eq!(more.display_name(), "Demo");
-        assert!(more.has_single_sign_on() && !expected().has_single_sign_on());
+        assert!(more.needs_pushed_requests() && more.has_single_sign_on() && !expected().has_single_sign_on());
         assert!(more.accepts_redirect("http://localhost/cb"));
     }
 
@@ -245,7 +250,7 @@ mod tests {
                 "\"id\"",
                 "\"ID\"",
                 "clients: line 1, column 17 is not usable: unknown field `ID`, expected one of `id`, \
-              `tenant`, `name`, `redirect_uris`, `insecure_localhost`, `scopes`, `origins`, `policy`, `single_sign_on`",
+              `tenant`, `name`, `redirect_uris`, `insecure_localhost`, `scopes`, `origins`, `policy`, `single_sign_on`, `require_pushed_requests`",
             ),
         ] {
             // the fields of features follow

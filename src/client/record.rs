@@ -19,6 +19,7 @@ pub struct Client {
     origins: Vec<String>,
     policy: Option<Policy>,
     single_sign_on: bool,
+    pushed_requests: bool,
     #[cfg(feature = "tokens")]
     pub(crate) tokens: super::tokens::TokenSettings,
 }
@@ -47,6 +48,7 @@ impl Client {
             origins: Vec::new(),
             policy: None,
             single_sign_on: false,
+            pushed_requests: false,
             #[cfg(feature = "tokens")]
             tokens: super::tokens::TokenSettings::default(),
         })
@@ -110,6 +112,11 @@ impl Client {
         Self { single_sign_on: true, ..self }
     }
 
+    /// Refuses requests of it that were not pushed (RFC 9126), so that nobody on the way can have changed them.
+    pub fn require_pushed_requests(self) -> Self {
+        Self { pushed_requests: true, ..self }
+    }
+
     /// How pages call it: 1 to 64 characters, none of them for control. It is
     /// the id otherwise.
     pub fn name(self, name: &str) -> Result<Self, ConfigError> {
@@ -159,6 +166,11 @@ impl Client {
     /// Whether sessions that began at other clients count here.
     pub fn has_single_sign_on(&self) -> bool {
         self.single_sign_on
+    }
+
+    /// Whether its requests must be pushed.
+    pub fn needs_pushed_requests(&self) -> bool {
+        self.pushed_requests
     }
 
     /// The URI that a request names, where it is registered.

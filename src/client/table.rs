@@ -23,6 +23,7 @@ use crate::{error::ConfigError, store::StoreError};
 /// origins = ["https://app.example"]     # optional
 /// policy = { steps = 2 }                # optional
 /// single_sign_on = true                 # optional
+/// require_pushed_requests = true        # optional
 ///
 /// # with the feature `tokens`, all optional
 /// audience = "https://api.example"

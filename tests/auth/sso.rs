@@ -15,7 +15,7 @@ const SESSION: &str = "__Host-session";
 
 /// Of acme: `web` and `mfa` as elsewhere; `shop`, `bank` (two steps) and `native` (loopback) share sessions. Of globex:
 /// `other`, which does too.
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     World::with(Memory::new(), |service| service).await.sharing()
 }
 
