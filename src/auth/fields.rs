@@ -3,7 +3,7 @@
 use std::{future::poll_fn, pin::pin, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::{HeaderMap, header, request::Parts};
 use serde::{Deserialize, Deserializer};
 use tokio::{runtime::Handle, time::timeout};
 use zeroize::{Zeroize, Zeroizing};
@@ -40,7 +40,17 @@ pub(super) struct Fields {
     #[serde(default)]
     pub(super) otp: Option<Typed>,
     #[serde(default, deserialize_with = "given")]
-    pub(super) acr_values: Option<String>,
+    acr_values: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    prompt: Option<String>,
+    #[serde(default, deserialize_with = "number_or_text")]
+    max_age: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    nonce: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    dpop_jkt: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    claims: Option<String>,
     #[serde(default, deserialize_with = "given")]
     client_id: Option<String>,
     #[serde(default, deserialize_with = "given")]
@@ -74,6 +84,21 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
     Option::<String>::deserialize(deserializer).map(|text| text.filter(|text| !text.is_empty()))
 }
 
+/// In JSON a number is one; in a query it was a text.
+fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(u64),
+        Text(String),
+    }
+    let either = Option::<Either>::deserialize(deserializer)?.map(|either| match either {
+        Either::Number(number) => number.to_string(),
+        Either::Text(text) => text,
+    });
+    Ok(either.filter(|text| !text.is_empty()))
+}
+
 impl Fields {
     /// Reads the body of a request with these headers.
     pub(super) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
@@ -95,6 +120,20 @@ impl Fields {
         fields
     }
 
+    /// What the call wishes of the login that it begins.
+    pub(super) fn wish(&self, name: &str) -> Option<&str> {
+        let wish = match name {
+            "acr_values" => &self.acr_values,
+            "prompt" => &self.prompt,
+            "max_age" => &self.max_age,
+            "nonce" => &self.nonce,
+            "dpop_jkt" => &self.dpop_jkt,
+            "claims" => &self.claims,
+            _ => &None,
+        };
+        wish.as_deref()
+    }
+
     /// The parameters of the client.
     pub(super) fn client(&mut self) -> ClientParameters {
         ClientParameters {
@@ -108,8 +147,18 @@ impl Fields {
     }
 }
 
+/// The body of a request that is a form. Nothing is read from the query: it ends in logs.
+pub(super) async fn form<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: B) -> Result<Bytes, Problem> {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    check_type(&parts.headers, FORM, "the body must be application/x-www-form-urlencoded, not compressed")?;
+    if parts.uri.query().is_some_and(|query| !query.is_empty()) {
+        return Err(Problem::invalid("parameters belong into the body"));
+    }
+    whole(body).await
+}
+
 /// Whether the body is what is read, as it is. JSON is nothing that a form on a page of another site can send.
-pub(super) fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Result<(), Problem> {
+fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Result<(), Problem> {
     let only = |name| {
         let mut values = headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
@@ -124,7 +173,7 @@ pub(super) fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static 
 }
 
 /// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
-pub(super) async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
+async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
     let whole = match Handle::try_current() {

@@ -3,12 +3,9 @@
 use bytes::Bytes;
 use http::{Method, Response};
 
-use super::{
-    client::{self, Posted},
-    pages,
-};
+use super::{client::Posted, pages};
 use crate::{
-    auth::{answer, page, problem::Problem, visit::Visit},
+    auth::{answer, fields, page, problem::Problem, visit::Visit},
     body::Body,
     client::Client,
     event::EventKind,
@@ -71,7 +68,7 @@ where
     };
     visit.refuse_ahead()?;
     let sessions = &visit.inner.running().sessions;
-    let session = sessions.presented(&visit.parts.headers).await?;
+    let session = sessions.presented(&visit.parts.headers, None).await?;
     let is_hinted = |session: &Session| {
         hint.as_ref().is_some_and(|hint| {
             let sid = hint.sid.as_deref();
@@ -107,9 +104,9 @@ where
     B: http_body::Body<Data = Bytes> + Send,
 {
     if visit.parts.method == Method::POST {
-        let body = client::read(visit, body).await?;
+        let body = fields::form(visit.parts, body).await?;
         let posted = Posted::of(&body);
-        posted.check(visit)?;
+        posted.check()?;
         return Ok(Asked::of(|name| posted.value(name)));
     }
     let query = visit.parts.uri.query().unwrap_or_default();
