@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
+mod access_token;
 mod authenticate;
 mod authorize;
 mod budget;
@@ -14,16 +15,26 @@ mod errors;
 mod faults;
 mod flow;
 mod frail;
+mod grants;
+mod id_token;
+mod introspect;
+mod jwks;
+mod logout;
 mod matrix;
 mod messages;
+mod metadata;
 mod openapi;
 mod otp;
 mod page;
 mod parameters;
 mod password;
+mod proofs;
 mod pushed;
 mod races;
+mod refresh;
+mod replay;
 mod restart;
+mod revoke;
 mod sequences;
 mod sharing;
 mod sso;
@@ -35,6 +46,7 @@ mod throttle;
 mod token;
 mod unchecked;
 mod unlock;
+mod userinfo;
 mod whole;
 mod wishes;
 mod world;
