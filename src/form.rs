@@ -31,6 +31,19 @@ impl<'a> Form<'a> {
         Ok(Self(pairs))
     }
 
+    /// The same, on its own.
+    #[cfg(feature = "login")]
+    pub(crate) fn into_owned(self) -> Form<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Form(self.0.into_iter().map(|(name, value)| (owned(name), owned(value))).collect())
+    }
+
+    /// Names and values.
+    #[cfg(feature = "login")]
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+
     /// All values of this name, empty ones too.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_ref())

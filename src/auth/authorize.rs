@@ -3,25 +3,17 @@
 use http::{HeaderName, Method, Response};
 
 use super::{
-    answer,
+    answer, code,
     cookies::Carried,
-    grant::Grant,
-    page, password,
+    hint::Meant,
+    page,
     problem::{Code, Problem},
-    query::{self, Asked, Wishes},
+    query::{self, Asked, Checked},
     request::Wrong,
+    signed_in::SignedIn,
     visit::Visit,
 };
-use crate::{
-    accept,
-    body::Body,
-    event::EventKind,
-    login::{Binding, Call, Login},
-    policy::Plan,
-    secret::Secret,
-    store::StoreError,
-    user::Account,
-};
+use crate::{accept, body::Body, login::Login, policy::Plan, store::StoreError};
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
@@ -30,7 +22,7 @@ pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, P
         Ok(asked) => asked,
         Err(problem) => return page::shown(visit, problem),
     };
-    let (binding, wishes) = match asked.binding().and_then(|binding| Ok((binding, asked.wishes()?))) {
+    let checked = match asked.checked(visit) {
         Ok(checked) => checked,
         Err(wrong) => return asked.error(visit, wrong),
     };
@@ -38,12 +30,12 @@ pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, P
     let cookies = visit.inner.config.cookies;
     let carried = cookies.carried(&visit.parts.headers);
     let outcome = match visit.parts.method {
-        Method::GET => hand_out(visit, &asked, (&binding, wishes), &carried).await,
+        Method::GET => hand_out(visit, &asked, &checked, &carried).await,
         _ => Ok(None),
     };
     match outcome {
         Ok(Some(response)) => Ok(response),
-        Ok(None) if wishes.silent => {
+        Ok(None) if checked.wishes.silent => {
             let wrong = Wrong { code: Code::LoginRequired, detail: "the user has to log in first" };
             asked.error(visit, wrong)
         }
@@ -56,78 +48,62 @@ pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, P
     }
 }
 
-/// The code, if a login of this browser is completed for this very request.
+/// The code, if a login of this browser is completed for this very request, or if who is signed in need not log in.
 async fn hand_out(
     visit: &Visit<'_>,
     asked: &Asked<'_>,
-    wanted: (&Binding, Wishes),
+    checked: &Checked,
     carried: &[Carried<'_>],
 ) -> Result<Option<Response<Body>>, StoreError> {
-    let Some((cookie, login, plan)) = newest_completed(visit, asked, wanted, carried).await? else { return Ok(None) };
-    let running = visit.inner.running();
-    let keyed = visit.inner.keyed().await?;
-    // the account may have been closed since its steps were proved, or its password changed because somebody had it
-    let account = visit.inner.config.users.find(&login.tenant, &login.identifier).await?;
-    let unchanged = |account: &Account| {
-        let mark = account.password_hash().map(|hash| password::mark(hash, keyed));
-        let stands = login.marks.is_empty() || mark.is_some_and(|mark| login.marks.contains(&mark));
-        Some(account.id()) == login.user.as_ref() && stands
+    let (client, Some(plan)) = (&asked.to.client, &checked.plan) else { return Ok(None) };
+    let meant = match Meant::by(visit, &checked.wishes, client).await {
+        Ok(meant) => meant,
+        Err(wrong) => return Ok(asked.error(visit, wrong).ok()),
     };
-    if !account.is_some_and(|account| !account.is_disabled() && unchanged(&account)) {
-        visit.inner.journal().tally_login(EventKind::LoginFailed, &login, None, keyed);
-        let wrong = Wrong { code: Code::AccessDenied, detail: "the account may not log in" };
-        return Ok(asked.error(visit, wrong).ok());
+    if visit.inner.running().challenges.is_redeemed(&checked.binding).await? {
+        return Ok(asked.error(visit, Wrong { code: Code::InvalidRequest, detail: query::REDEEMED }).ok());
     }
-    // whatever can fail without the store does so before the login is spent
-    let code = Secret::generate();
-    let grant = Grant::of(&login, plan.acr().or(login.plan.acr()));
-    let session = grant.as_ref().and_then(|grant| grant.session().ok());
-    let answer = asked.back(visit, &[("code", code.expose())]);
-    let (Some(grant), Some(session), Ok(mut response)) = (grant, session, answer) else { return Ok(None) };
-    // first the login is spent, then the code exists: what fails in between costs a login and never gives two codes
-    let spent = running.logins.step(&cookie.digest, &Call::Consume(&code.digest())).await?;
-    if spent.is_none_or(|moved| moved.answer.is_err()) {
-        return Ok(None);
-    }
-    running.codes.issue(&code.digest(), &grant).await?;
-    let (session_cookie, _) = running.sessions.create(session).await?;
-    // the cookie takes the place of the one before, and so nobody could end that session any more
-    if let Err(error) = running.sessions.end_presented(&visit.parts.headers).await {
-        crate::trace::warning!("the session before could not be ended: {error}");
-    }
-    let journal = visit.inner.journal();
-    journal.record(EventKind::LoginSucceeded, &login, None, keyed);
-    journal.record(EventKind::CodeIssued, &login, None, keyed);
-    session_cookie.append_to(response.headers_mut());
-    if let Some(removal) = visit.inner.config.cookies.removal(cookie.name) {
-        removal.append_to(response.headers_mut());
-    }
-    Ok(Some(response))
+    let signed_in = SignedIn::find(visit, client, &checked.wishes).await?;
+    let outcome = match newest_completed(visit, asked, checked, plan, (carried, signed_in.as_ref())).await? {
+        Some((_, login)) if !login.user.as_ref().is_some_and(|user| meant.is(user)) => {
+            Err(Wrong { code: Code::LoginRequired, detail: "somebody else is logged in" })
+        }
+        Some((cookie, login)) => code::of_login(visit, asked, checked, (cookie, &login), signed_in).await?,
+        None => match signed_in.filter(|it| meant.is(it.session.user())) {
+            Some(signed_in) => code::of_session(visit, asked, checked, plan, &signed_in).await?,
+            None => Ok(None),
+        },
+    };
+    Ok(outcome.map_or_else(|wrong| asked.error(visit, wrong).ok(), |answer| answer))
 }
 
-/// The newest login of this browser that answers this request, and the plan of the request, which it meets.
+/// The newest login of this browser that answers this request, whose plan it meets.
 async fn newest_completed<'c>(
     visit: &Visit<'_>,
     asked: &Asked<'_>,
-    (binding, wishes): (&Binding, Wishes),
-    carried: &'c [Carried<'c>],
-) -> Result<Option<(&'c Carried<'c>, Login, Plan)>, StoreError> {
+    checked: &Checked,
+    plan: &Plan,
+    (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
+) -> Result<Option<(&'c Carried<'c>, Login)>, StoreError> {
     let logins = &visit.inner.running().logins;
-    let Some(plan) = asked.plan(visit) else { return Ok(None) };
+    // what was carried into a login counts as long as the session that it came from
+    let rests =
+        |login: &Login| login.carried == 0 || signed_in.is_some_and(|it| login.session == Some(it.session.handle()));
     let mut newest: Option<(&Carried<'_>, Login)> = None;
     for cookie in carried {
         let Some(login) = logins.find(&cookie.digest).await? else { continue };
         let answers = login.is_completed(logins.now())
-            && login.binding == *binding
+            && login.binding == checked.binding
             && login.tenant == *asked.to.client.tenant()
             && cookie.name == visit.inner.config.cookies.name_of(&login.id)
-            && wishes.max_age.is_none_or(|age| login.was_proved_within(age, logins.now()))
+            && rests(&login)
+            && checked.wishes.max_age.is_none_or(|age| login.was_proved_within(age, logins.now()))
             && plan.is_met_by(login.proved());
         if answers && newest.as_ref().is_none_or(|(_, other)| other.began < login.began) {
             newest = Some((cookie, login));
         }
     }
-    Ok(newest.map(|(cookie, login)| (cookie, login, plan)))
+    Ok(newest)
 }
 
 /// To the login page, with the query as it came.

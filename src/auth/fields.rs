@@ -40,7 +40,17 @@ pub(super) struct Fields {
     #[serde(default)]
     pub(super) otp: Option<Typed>,
     #[serde(default, deserialize_with = "given")]
-    pub(super) acr_values: Option<String>,
+    acr_values: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    prompt: Option<String>,
+    #[serde(default, deserialize_with = "number_or_text")]
+    max_age: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    nonce: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    dpop_jkt: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    claims: Option<String>,
     #[serde(default, deserialize_with = "given")]
     client_id: Option<String>,
     #[serde(default, deserialize_with = "given")]
@@ -74,6 +84,21 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
     Option::<String>::deserialize(deserializer).map(|text| text.filter(|text| !text.is_empty()))
 }
 
+/// In JSON a number is one; in a query it was a text.
+fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(u64),
+        Text(String),
+    }
+    let either = Option::<Either>::deserialize(deserializer)?.map(|either| match either {
+        Either::Number(number) => number.to_string(),
+        Either::Text(text) => text,
+    });
+    Ok(either.filter(|text| !text.is_empty()))
+}
+
 impl Fields {
     /// Reads the body of a request with these headers.
     pub(super) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
@@ -93,6 +118,20 @@ impl Fields {
             bytes.zeroize();
         }
         fields
+    }
+
+    /// What the call wishes of the login that it begins.
+    pub(super) fn wish(&self, name: &str) -> Option<&str> {
+        let wish = match name {
+            "acr_values" => &self.acr_values,
+            "prompt" => &self.prompt,
+            "max_age" => &self.max_age,
+            "nonce" => &self.nonce,
+            "dpop_jkt" => &self.dpop_jkt,
+            "claims" => &self.claims,
+            _ => &None,
+        };
+        wish.as_deref()
     }
 
     /// The parameters of the client.

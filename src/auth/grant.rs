@@ -4,15 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence::Evidence;
 #[cfg(feature = "tokens")]
 use crate::store::table::Change;
 use crate::{
     clock::{Clock, UnixTime},
     handle::Handle,
-    login::{Binding, Login},
+    login::Binding,
     policy::{Method, MethodSet},
     secret::Digest,
-    session::{IdentityError, NewSession, UserId},
+    session::UserId,
     store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
     tenant::Tenant,
     user::Identifier,
@@ -55,33 +56,27 @@ pub(super) struct Wanted {
 }
 
 impl Grant {
-    /// What a login that is done stands for, at the level that the request asked for; `None` if nobody proved anything.
-    pub(super) fn of(login: &Login, acr: Option<&str>) -> Option<Self> {
-        let (_, last) = login.proved.last()?;
+    /// What a request gets for these proofs, beside the session that they belong to; `None` if there are none.
+    pub(super) fn of(
+        binding: Binding,
+        evidence: &Evidence,
+        acr: Option<&str>,
+        session: Handle,
+        wanted: Wanted,
+    ) -> Option<Self> {
+        let (_, last) = evidence.proved.last()?;
         Some(Self {
-            binding: login.binding.clone(),
-            tenant: login.tenant.clone(),
-            user: login.user.clone()?,
-            login: login.id,
+            binding,
+            tenant: evidence.tenant.clone(),
+            user: evidence.user.clone(),
+            login: evidence.login,
             auth_time: UnixTime::from_nanos(*last).as_secs(),
             acr: acr.map(str::to_owned),
-            methods: login.proved(),
-            identifier: login.identifier.clone(),
-            session: None,
-            wanted: Wanted::default(),
+            methods: evidence.methods(),
+            identifier: evidence.identifier.clone(),
+            session: Some(session),
+            wanted,
         })
-    }
-
-    /// The signed-in session that goes with it.
-    pub(super) fn session(&self) -> Result<NewSession, IdentityError> {
-        let amr = amr(self.methods);
-        let session = NewSession::new(self.tenant.clone(), self.user.clone())
-            .auth_time(UnixTime::from_secs(self.auth_time))
-            .amr(amr.iter().copied())?;
-        match &self.acr {
-            Some(acr) => session.acr(acr),
-            None => Ok(session),
-        }
     }
 }
 

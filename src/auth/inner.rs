@@ -8,7 +8,10 @@ use std::{
 use http::HeaderValue;
 use tokio::sync::OnceCell;
 
-use super::{cookies::LoginCookies, grant::Codes, guard::Guard, journal::Journal, key, logins::Logins};
+use super::{
+    challenges::Challenges, cookies::LoginCookies, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal,
+    key, logins::Logins, pushed::PushedRequests,
+};
 use crate::{
     client::AnyClients,
     clock::Clock,
@@ -62,6 +65,9 @@ pub(super) struct Inner {
 pub(super) struct Running {
     pub(super) logins: Logins,
     pub(super) codes: Codes,
+    pub(super) evidences: Evidences,
+    pub(super) challenges: Challenges,
+    pub(super) pushed: PushedRequests,
     pub(super) guard: Guard,
     pub(super) sessions: Sessions,
     /// The budget of the tenants.
@@ -154,6 +160,9 @@ impl Running {
         Self {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
+            evidences: Evidences::new(store.clone(), Arc::clone(&clock)),
+            challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
+            pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store, clock),
             sessions,
             gate: RateLimitGate::new(nobody, limiter),

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use super::evidence::Evidence;
 use crate::{
     clock::Clock,
     event::{Event, EventKind, EventLog},
     handle::Handle,
-    login::{Keyed, Login},
+    login::{Keyed, Login, LoginId},
     policy::Method,
     secret::Digest,
     tenant::Tenant,
+    user::Identifier,
 };
 
 #[derive(Clone, Debug)]
@@ -18,17 +20,48 @@ pub(super) struct Journal {
     pub(super) clock: Arc<dyn Clock>,
 }
 
+/// What an event is about.
+pub(super) struct About<'a> {
+    tenant: &'a Tenant,
+    login: &'a LoginId,
+    identifier: &'a Identifier,
+}
+
+impl<'a> From<&'a Login> for About<'a> {
+    fn from(login: &'a Login) -> Self {
+        Self { tenant: &login.tenant, login: &login.id, identifier: &login.identifier }
+    }
+}
+
+impl<'a> From<&'a Evidence> for About<'a> {
+    fn from(evidence: &'a Evidence) -> Self {
+        Self { tenant: &evidence.tenant, login: &evidence.login, identifier: &evidence.identifier }
+    }
+}
+
 impl Journal {
     /// What few can cause.
-    pub(super) fn record(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) {
+    pub(super) fn record<'a>(
+        &self,
+        kind: EventKind,
+        about: impl Into<About<'a>>,
+        method: Option<Method>,
+        keyed: &Keyed,
+    ) {
         if let Some(log) = &self.log {
-            log.record(self.about(kind, login, method, keyed));
+            log.record(self.about(kind, about, method, keyed));
         }
     }
 
     /// What anybody can cause as often as they like, so that a flood is counted.
-    pub(super) fn tally_login(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) {
-        self.tally_event(&self.about(kind, login, method, keyed));
+    pub(super) fn tally_login<'a>(
+        &self,
+        kind: EventKind,
+        about: impl Into<About<'a>>,
+        method: Option<Method>,
+        keyed: &Keyed,
+    ) {
+        self.tally_event(&self.about(kind, about, method, keyed));
     }
 
     pub(super) fn tally_event(&self, event: &Event) {
@@ -48,12 +81,19 @@ impl Journal {
     }
 
     /// An event about a login, not recorded yet.
-    pub(super) fn about(&self, kind: EventKind, login: &Login, method: Option<Method>, keyed: &Keyed) -> Event {
+    pub(super) fn about<'a>(
+        &self,
+        kind: EventKind,
+        about: impl Into<About<'a>>,
+        method: Option<Method>,
+        keyed: &Keyed,
+    ) -> Event {
         let named = |purpose, bytes: &[u8]| Handle::of(&keyed.hash(purpose, [bytes]));
+        let About { tenant, login, identifier } = about.into();
         let mut event = Event::new(kind, self.clock.unix(self.clock.now()))
-            .tenant(login.tenant.clone())
-            .session(named("logged login", login.id.to_string().as_bytes()))
-            .subject(subject(&login.tenant, login.identifier.as_str(), keyed));
+            .tenant(tenant.clone())
+            .session(named("logged login", login.to_string().as_bytes()))
+            .subject(subject(tenant, identifier.as_str(), keyed));
         event.method = method.map(Method::as_str);
         event
     }

@@ -299,12 +299,17 @@
 mod answer;
 mod attempt;
 mod authorize;
+mod challenges;
+mod claims;
+mod code;
 mod complete;
 mod cookies;
 mod cors;
+mod evidence;
 mod fields;
 mod grant;
 mod guard;
+mod hint;
 mod inner;
 mod journal;
 mod key;
@@ -315,15 +320,18 @@ mod otp;
 mod page;
 mod password;
 mod problem;
+mod pushed;
 mod query;
 mod request;
 mod route;
 mod service;
+mod signed_in;
 mod start;
 mod status;
 mod step;
 #[cfg(feature = "tokens")]
 mod token;
 mod visit;
+mod wishes;
 
 pub use self::service::{AuthFuture, AuthService};

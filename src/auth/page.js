@@ -1,13 +1,18 @@
 // A login, from the identifier to the way back. It knows where it lies, what its query says, and what the server answers.
 // What it has to find again after a reload is in the storage of this tab, and nothing of it is secret.
 const here = new URL(".", import.meta.url);
-const asked = new URLSearchParams(location.search);
+let asked = new URLSearchParams(location.search);
+// What says more of the login than who it is for.
+const wishes = () => Object.fromEntries(["acr_values", "prompt", "max_age", "claims"].map((name) => [name, asked.get(name)]));
 const KEY = `login ${here.pathname}`;
 
 // What a login is bound to: every call repeats it.
 const bound = {};
-for (const name of ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"]) {
-  if (asked.has(name)) bound[name] = asked.get(name);
+function bind(parameters) {
+  asked = new URLSearchParams(parameters);
+  for (const name of ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"]) {
+    if (asked.has(name)) bound[name] = asked.get(name);
+  }
 }
 
 const PHONE = { factor: "phone", begin: address, field: "phone_number", type: "tel", autocomplete: "tel",
@@ -50,6 +55,7 @@ const ENDED = ["session_expired", "session_failed", "invalid_session", "login_re
 const at = (id) => document.getElementById(id);
 const forms = [...document.forms];
 let client = "the application";
+let signedIn = "";
 let login = load();
 let method = null; // the one at work
 let retry = null; // what the button of `again` does
@@ -60,7 +66,7 @@ let detours = 0; // what was done unasked since somebody asked for something
 
 // `until`: when something may be tried again, by its name
 function fresh() {
-  return { query: location.search, id: null, identifier: "", methods: [], required: 0, proved: [], refused: [], code: null, until: {} };
+  return { query: location.search, before: 0, id: null, identifier: "", methods: [], required: 0, proved: [], refused: [], code: null, until: {} };
 }
 
 function load() {
@@ -120,7 +126,7 @@ function show(name, focus) {
   const more = open().length > 1;
   at("other").hidden = name === "choose" || !(isStep && more || name === "code");
   at("other").textContent = more ? "Choose another way" : "Use another address";
-  const done = login.proved.length;
+  const done = login.before + login.proved.length;
   at("step").textContent = isStep && login.required > 1 ? `Step ${done + 1} of ${login.required}` : "";
   at("progress").hidden = !isStep || login.required < 2;
   at("progress").replaceChildren(...Array.from({ length: login.required }, (_, place) => {
@@ -175,6 +181,18 @@ function stuck(words, label, action) {
   login.until.again = 0;
   hold(button, "again");
   show("again", button);
+}
+
+// Somebody is signed in already, whose steps count here.
+function going({ signed_in: name, client_name: to, redirect, scopes }) {
+  say("");
+  signedIn = name;
+  const place = { site: redirect.host, loopback: "a program on this device", app: "an app on this device" }[redirect.kind];
+  at("whither").textContent = `${to} (${place}) asks for: ${scopes.join(", ")}.`;
+  const button = submitOf("going");
+  delete button.dataset.text;
+  button.textContent = `Continue as ${name} to ${to}`;
+  show("going", button);
 }
 
 function open() {
@@ -243,6 +261,15 @@ function restart() {
 
 // ---- the steps
 
+function began(answer, identifier) {
+  forget(identifier);
+  const { session_id: id, available_methods: methods, required_steps: required, next_step: next } = answer;
+  Object.assign(login, { id, methods, required, before: next === null ? required : next - 1 });
+  keep();
+  if (next === null) return finish;
+  choose();
+}
+
 async function send(to) {
   const answer = await step("authenticate", { method, [METHODS[method].field]: to });
   login.code = { method, to, digits: answer.challenge.digits, tries: 0 };
@@ -280,10 +307,14 @@ async function resume() {
 async function begin() {
   show(null);
   const told = await call(`start${location.search}`);
+  // what was pushed stands in no URL
+  bind(told.parameters ?? location.search);
   client = told.client_name;
   at("client").textContent = `to ${client}`;
   document.title = `Log in to ${client}`;
   if (login.id) return resume;
+  login.identifier ||= asked.get("login_hint") ?? "";
+  if (told.signed_in) return going(told);
   if (told.available_methods.length === 0) throw { code: "access_denied", wait: 0 };
   who();
 }
@@ -353,12 +384,9 @@ const SUBMIT = {
   async who() {
     login.identifier = at("identifier").value.trim();
     const { identifier } = login;
-    const answer = await call("start", { ...bound, acr_values: asked.get("acr_values"), identifier });
-    forget(identifier);
-    Object.assign(login, { id: answer.session_id, methods: answer.available_methods, required: answer.required_steps });
-    keep();
-    choose();
+    return began(await call("start", { ...bound, ...wishes(), identifier }), identifier);
   },
+  going: async () => began(await call("start", { ...bound, ...wishes() }), signedIn),
   async password() {
     const typed = at("secret").value;
     at("secret").value = "";
@@ -382,6 +410,7 @@ for (const form of forms) {
 at("resend").addEventListener("click", () => run("resend", () => send(login.code.to)));
 at("have").addEventListener("click", () => busy || code());
 at("other").addEventListener("click", () => busy || choose());
+at("another").addEventListener("click", () => busy || who());
 at("restart").addEventListener("click", () => busy || restart());
 at("reveal").addEventListener("change", (event) => { at("secret").type = event.target.checked ? "text" : "password"; });
 

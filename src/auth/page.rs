@@ -1,10 +1,12 @@
 //! What a person sees: the page of a login, errors of `/authorize`, and the parts of both.
 
+use std::collections::BTreeMap;
+
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::{answer, problem::Problem, query, route::Route, visit::Visit};
-use crate::{accept, body::Body, policy::Method};
+use super::{answer, problem::Problem, query, route::Route, signed_in::SignedIn, visit::Visit};
+use crate::{accept, body::Body, client::RequestedRedirect, policy::Method};
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
@@ -15,6 +17,37 @@ struct Description<'a> {
     client_name: &'a str,
     available_methods: Vec<&'static str>,
     required_steps: usize,
+    scopes: Vec<&'a str>,
+    redirect: Redirect<'a>,
+    /// By which name somebody is signed in whose steps count here; our own pages alone may know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_in: Option<&'a str>,
+    /// Whether they are asked before a code rests on that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmation_required: Option<bool>,
+    /// What was pushed, and stands in no URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<BTreeMap<&'a str, &'a str>>,
+}
+
+/// Where the answer goes, as a person can judge it.
+#[derive(Serialize)]
+struct Redirect<'a> {
+    kind: &'static str,
+    host: &'a str,
+}
+
+impl<'a> Redirect<'a> {
+    fn of(redirect: &'a RequestedRedirect) -> Self {
+        let (scheme, rest) = redirect.as_str().split_once(':').unwrap_or_default();
+        let host = rest.strip_prefix("//").unwrap_or_default();
+        let host = host.split(['/', '?']).next().unwrap_or_default();
+        match scheme {
+            "https" => Self { kind: "site", host },
+            "http" => Self { kind: "loopback", host },
+            _ => Self { kind: "app", host: scheme },
+        }
+    }
 }
 
 /// `GET /authentication/start`: the page, or what it shows for a page of your own.
@@ -23,19 +56,32 @@ pub(super) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Probl
         Ok(asked) => asked,
         Err(problem) => return shown(visit, problem),
     };
-    if let Err(wrong) = asked.binding().and_then(|_| asked.wishes()) {
-        return asked.error(visit, wrong);
-    }
+    let checked = match asked.checked(visit) {
+        Ok(checked) => checked,
+        Err(wrong) => return asked.error(visit, wrong),
+    };
     let client = &asked.to.client;
     if accept::favourite(&visit.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
         return Ok(by_accept(html(StatusCode::OK, include_str!("page.html"))));
     }
-    let plan = asked.plan(visit).ok_or_else(Problem::unmet)?;
+    let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
+    let signed_in = match visit.reader {
+        None => SignedIn::find(visit, client, &checked.wishes).await?,
+        // scripts of other origins need not know who is signed in
+        Some(_) => None,
+    };
+    let now = visit.inner.running().evidences.now();
+    let signed_in = signed_in.filter(|it| it.carried(plan, &checked.wishes, client, now).is_some());
     let description = Description {
         client_id: client.id(),
         client_name: client.display_name(),
         available_methods: plan.methods().iter().map(Method::as_str).collect(),
         required_steps: plan.steps(),
+        scopes: checked.binding.scope.iter().collect(),
+        redirect: Redirect::of(&asked.to.redirect),
+        signed_in: signed_in.as_ref().map(|it| it.evidence.identifier.as_str()),
+        confirmation_required: signed_in.as_ref().map(|_| checked.wishes.asking || !asked.to.redirect.is_of_a_site()),
+        parameters: asked.unseen(),
     };
     Ok(by_accept(answer::json(StatusCode::OK, &description)))
 }

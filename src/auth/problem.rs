@@ -25,6 +25,9 @@ use crate::{
 pub(super) enum Code {
     InvalidRequest,
     UnsupportedResponseType,
+    RequestNotSupported,
+    RequestUriNotSupported,
+    InvalidRequestUri,
     InvalidScope,
     InvalidClient,
     UnsupportedMethod,
@@ -33,6 +36,8 @@ pub(super) enum Code {
     InvalidCredentials,
     InvalidOtp,
     LoginRequired,
+    InteractionRequired,
+    UnmetAuthenticationRequirements,
     AccessDenied,
     OriginNotAllowed,
     NotFound,
@@ -72,6 +77,9 @@ impl Code {
     pub(super) const ALL: &'static [Self] = &[
         Self::InvalidRequest,
         Self::UnsupportedResponseType,
+        Self::RequestNotSupported,
+        Self::RequestUriNotSupported,
+        Self::InvalidRequestUri,
         Self::InvalidScope,
         Self::InvalidClient,
         Self::UnsupportedMethod,
@@ -80,6 +88,8 @@ impl Code {
         Self::InvalidCredentials,
         Self::InvalidOtp,
         Self::LoginRequired,
+        Self::InteractionRequired,
+        Self::UnmetAuthenticationRequirements,
         Self::AccessDenied,
         Self::OriginNotAllowed,
         Self::NotFound,
@@ -117,6 +127,9 @@ impl Code {
         match self {
             Self::InvalidRequest => "invalid_request",
             Self::UnsupportedResponseType => "unsupported_response_type",
+            Self::RequestNotSupported => "request_not_supported",
+            Self::RequestUriNotSupported => "request_uri_not_supported",
+            Self::InvalidRequestUri => "invalid_request_uri",
             Self::InvalidScope => "invalid_scope",
             Self::InvalidClient => "invalid_client",
             Self::UnsupportedMethod => "unsupported_method",
@@ -125,6 +138,8 @@ impl Code {
             Self::InvalidCredentials => "invalid_credentials",
             Self::InvalidOtp => "invalid_otp",
             Self::LoginRequired => "login_required",
+            Self::InteractionRequired => "interaction_required",
+            Self::UnmetAuthenticationRequirements => "unmet_authentication_requirements",
             Self::AccessDenied => "access_denied",
             Self::OriginNotAllowed => "origin_not_allowed",
             Self::NotFound => "not_found",
@@ -162,6 +177,9 @@ impl Code {
         match self {
             Self::InvalidRequest
             | Self::UnsupportedResponseType
+            | Self::RequestNotSupported
+            | Self::RequestUriNotSupported
+            | Self::InvalidRequestUri
             | Self::InvalidScope
             | Self::InvalidClient
             | Self::UnsupportedMethod => StatusCode::BAD_REQUEST,
@@ -169,8 +187,11 @@ impl Code {
             | Self::SessionExpired
             | Self::InvalidCredentials
             | Self::InvalidOtp
-            | Self::LoginRequired => StatusCode::UNAUTHORIZED,
-            Self::AccessDenied | Self::OriginNotAllowed => StatusCode::FORBIDDEN,
+            | Self::LoginRequired
+            | Self::InteractionRequired => StatusCode::UNAUTHORIZED,
+            Self::UnmetAuthenticationRequirements | Self::AccessDenied | Self::OriginNotAllowed => {
+                StatusCode::FORBIDDEN
+            }
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowedHere => StatusCode::METHOD_NOT_ALLOWED,
             Self::NoPendingChallenge

@@ -1,35 +1,52 @@
 //! What stands in the query of `/authorize`, and in that of the login page.
 
-use std::time::Duration;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use http::Response;
 
 use super::{
     answer,
     problem::{Code, Problem},
+    pushed,
     request::{self, Addressed, Wrong},
     visit::Visit,
+    wishes::Wishes,
 };
 use crate::{
     body::Body,
-    form::Form,
+    client::Client,
+    form::{self, Form},
     login::{Binding, ClientParameters},
     policy::Plan,
+    secret::Secret,
 };
 
 /// The longest `state` that is sent back.
 const LONGEST_STATE: usize = 4096;
 
-/// The parameters of a query.
+/// What is said of a code challenge that had its code.
+pub(super) const REDEEMED: &str = "code_challenge was used before";
+
+/// The parameters of a request.
 pub(super) struct Query<'a> {
-    /// As it came: it is passed on untouched.
-    pub(super) raw: &'a str,
+    /// What leads to it again.
+    pub(super) raw: Cow<'a, str>,
     form: Form<'a>,
 }
 
-/// A query that can be answered at its redirect URI.
+/// How a request came.
+pub(super) enum Source {
+    Url,
+    /// It is being pushed.
+    Body,
+    /// It was pushed, and has this secret.
+    Pushed(Secret),
+}
+
+/// A request that can be answered at its redirect URI.
 pub(super) struct Asked<'a> {
     pub(super) query: Query<'a>,
+    pub(super) source: Source,
     pub(super) to: Addressed,
     pub(super) parameters: ClientParameters,
 }
@@ -37,8 +54,12 @@ pub(super) struct Asked<'a> {
 impl<'a> Query<'a> {
     pub(super) fn of(visit: &Visit<'a>) -> Result<Self, Problem> {
         let raw = visit.parts.uri.query().unwrap_or_default();
-        let form = Form::parse(raw.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
-        Ok(Self { raw, form })
+        Ok(Self { raw: Cow::Borrowed(raw), ..Self::parse(raw.as_bytes())? })
+    }
+
+    pub(super) fn parse(text: &'a [u8]) -> Result<Self, Problem> {
+        let form = Form::parse(text).map_err(|error| Problem::invalid(error.detail()))?;
+        Ok(Self { raw: Cow::Borrowed(""), form })
     }
 
     pub(super) fn value(&self, name: &str) -> Option<&str> {
@@ -57,6 +78,11 @@ impl<'a> Query<'a> {
         }
     }
 
+    /// The client that it names, once.
+    fn client_id(&self) -> Option<&str> {
+        self.value("client_id").filter(|_| !self.is_twice("client_id"))
+    }
+
     pub(super) fn is_twice(&self, name: &str) -> bool {
         self.form.values(name).nth(1).is_some()
     }
@@ -71,37 +97,104 @@ pub(super) async fn asked<'a>(visit: &mut Visit<'a>) -> Result<Asked<'a>, Proble
             return Err(problem);
         }
     };
-    let parameters = query.parameters();
-    let client_id = parameters.client_id.as_deref().filter(|_| !query.is_twice("client_id"));
-    let client = visit.charged_client(client_id).await?;
+    let client = visit.charged_client(query.client_id()).await?;
+    let Some(secret) = query.value("request_uri").and_then(pushed::named) else {
+        return addressed(query, Source::Url, client);
+    };
+    let unknown = || Problem::new(Code::InvalidRequestUri, "there is no such request of this client any more");
+    let (Some(client), Some(secret)) = (client, secret) else {
+        return Err(if query.client_id().is_some() { unknown() } else { Problem::invalid("client_id is missing") });
+    };
+    if query.is_twice("request_uri") {
+        return Err(Problem::invalid("request_uri is given twice"));
+    }
+    let text = visit.inner.running().pushed.open(&secret, client.id()).await?.ok_or_else(unknown)?;
+    let form = Query::parse(text.as_bytes())?.form.into_owned();
+    let (id, uri) = (form::encode(client.id()), form::encode(query.value("request_uri").unwrap_or_default()));
+    let query = Query { raw: Cow::Owned(format!("client_id={id}&request_uri={uri}")), form };
+    addressed(query, Source::Pushed(secret), Some(client))
+}
+
+/// The same for a request that is being pushed.
+pub(super) async fn pushing<'b>(
+    visit: &mut Visit<'_>,
+    query: Result<Query<'b>, Problem>,
+) -> Result<Asked<'b>, Problem> {
+    let query = match query {
+        Ok(query) => query,
+        Err(problem) => {
+            visit.charge(None)?;
+            return Err(problem);
+        }
+    };
+    let client = visit.calling_client(query.client_id()).await?;
+    addressed(query, Source::Body, client)
+}
+
+fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> Result<Asked<'_>, Problem> {
     for (name, detail) in [("client_id", "client_id is given twice"), ("redirect_uri", "redirect_uri is given twice")] {
         if query.is_twice(name) {
             return Err(Problem::invalid(detail));
         }
     }
+    let parameters = query.parameters();
     let to = request::address(&parameters, client)?;
-    Ok(Asked { query, to, parameters })
+    Ok(Asked { query, source, to, parameters })
 }
 
-/// Wishes of OpenID Connect.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
-    /// `prompt=none`: nobody is to be asked anything.
-    pub(super) silent: bool,
-    /// How long ago the last proof may be.
-    pub(super) max_age: Option<Duration>,
+/// A request that is in order.
+pub(super) struct Checked {
+    /// What the login is to be for.
+    pub(super) binding: Binding,
+    pub(super) wishes: Wishes,
+    /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
+    pub(super) plan: Option<Plan>,
 }
 
 impl Asked<'_> {
-    /// What the login is to be for; what is wrong with it is told at the redirect URI.
-    pub(super) fn binding(&self) -> Result<Binding, Wrong> {
+    /// The whole request; what is wrong with it is told at the redirect URI.
+    pub(super) fn checked(&self, visit: &Visit<'_>) -> Result<Checked, Wrong> {
+        let wrong = |code, detail| Err(Wrong { code, detail });
         if self.query.form.has_duplicates() {
-            return Err(Wrong { code: Code::InvalidRequest, detail: "a parameter is given twice" });
+            return wrong(Code::InvalidRequest, "a parameter is given twice");
         }
         if self.state().is_some_and(|state| state.len() > LONGEST_STATE) {
-            return Err(Wrong { code: Code::InvalidRequest, detail: "state is longer than 4096 bytes" });
+            return wrong(Code::InvalidRequest, "state is longer than 4096 bytes");
         }
-        request::bind(&self.parameters, &self.to)
+        if self.query.value("request").is_some() {
+            return wrong(Code::RequestNotSupported, "request is not served here");
+        }
+        match (&self.source, self.query.value("request_uri")) {
+            (Source::Body, Some(_)) => {
+                return wrong(Code::InvalidRequest, "a request that is pushed has no request_uri");
+            }
+            (_, Some(_)) => return wrong(Code::RequestUriNotSupported, "only what was pushed here has a request_uri"),
+            (Source::Url, None) if self.to.client.needs_pushed_requests() => {
+                return wrong(Code::InvalidRequest, "requests of this client must be pushed");
+            }
+            _ => {}
+        }
+        if self.query.value("response_mode").is_some_and(|mode| mode != "query") {
+            return wrong(Code::InvalidRequest, "response_mode must be query");
+        }
+        let binding = request::bind(&self.parameters, &self.to)?;
+        let wishes = Wishes::read(|name| self.query.value(name))?;
+        let plan = wishes.plan(visit, &self.to.client)?;
+        Ok(Checked { binding, wishes, plan })
+    }
+
+    /// The secret of a request that was pushed.
+    pub(super) fn pushed(&self) -> Option<&Secret> {
+        match &self.source {
+            Source::Pushed(secret) => Some(secret),
+            Source::Url | Source::Body => None,
+        }
+    }
+
+    /// What stands in no URL, for the page, which calls with it; `state` is not its business.
+    pub(super) fn unseen(&self) -> Option<BTreeMap<&str, &str>> {
+        self.pushed()?;
+        Some(self.query.form.pairs().filter(|(name, _)| *name != "state").collect())
     }
 
     fn state(&self) -> Option<&str> {
@@ -115,32 +208,6 @@ impl Asked<'_> {
         let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
         let location = self.to.redirect.answer(&all);
         answer::redirect(&location).ok_or_else(|| Problem::invalid("the answer is too long to be sent"))
-    }
-
-    /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
-    pub(super) fn plan(&self, visit: &Visit<'_>) -> Option<Plan> {
-        let (client, acr_values) = (&self.to.client, self.query.value("acr_values"));
-        let policies = &visit.inner.config.policies;
-        policies.plan(client.tenant(), client.demands(), acr_values, visit.inner.enabled()).ok()
-    }
-
-    /// What the client wishes of OpenID Connect, as far as it is served here.
-    pub(super) fn wishes(&self) -> Result<Wishes, Wrong> {
-        let wrong = |detail| Wrong { code: Code::InvalidRequest, detail };
-        let prompts: Vec<&str> = self.query.value("prompt").unwrap_or_default().split(' ').collect();
-        let silent = prompts.contains(&"none");
-        if silent && prompts.len() > 1 {
-            return Err(wrong("prompt has none beside others"));
-        }
-        let max_age = match self.query.value("max_age") {
-            None => None,
-            Some(seconds) if seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
-                // more than fits is as good as none, and 0 wants a login of its own, which each is
-                seconds.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
-            }
-            Some(_) => return Err(wrong("max_age is no number of seconds")),
-        };
-        Ok(Wishes { silent, max_age })
     }
 
     pub(super) fn error(&self, visit: &Visit<'_>, wrong: Wrong) -> Result<Response<Body>, Problem> {

@@ -12,6 +12,7 @@ pub(super) enum Route {
     Authenticate,
     VerifyOtp,
     Complete,
+    Par,
     Script,
     Style,
     OpenApi,
@@ -47,6 +48,7 @@ pub(super) const PATHS: &[Path] = &[
     Path::post("/authentication/authenticate", Route::Authenticate),
     Path::post("/authentication/verify-otp", Route::VerifyOtp),
     Path::post("/authentication/complete", Route::Complete),
+    Path::post("/par", Route::Par),
     Path::get("/authentication/page.js", Route::Script),
     Path::get("/authentication/page.css", Route::Style),
     Path::get("/openapi.json", Route::OpenApi),
@@ -138,7 +140,13 @@ impl Route {
         }
         matches!(
             self,
-            Self::Start | Self::Status | Self::Authenticate | Self::VerifyOtp | Self::Complete | Self::OpenApi
+            Self::Start
+                | Self::Status
+                | Self::Authenticate
+                | Self::VerifyOtp
+                | Self::Complete
+                | Self::Par
+                | Self::OpenApi
         )
     }
 }

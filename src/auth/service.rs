@@ -20,6 +20,7 @@ use super::{
     inner::{Config, Inner},
     page,
     problem::{Code, Problem},
+    pushed,
     route::{Path, Route},
     start, status, step,
     visit::Visit,
@@ -88,6 +89,11 @@ impl AuthService {
             #[cfg(feature = "tokens")]
             tokens: None,
         }))
+    }
+
+    #[cfg(test)]
+    pub(super) fn inner(&self) -> &Inner {
+        &self.0
     }
 
     fn of(config: Config) -> Self {
@@ -306,6 +312,7 @@ where
         #[cfg(feature = "tokens")]
         Route::Token(route) => token::serve(visit, route, body).await,
         Route::Status => status::status(visit).await,
+        Route::Par => pushed::push(visit, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
             let fields = match Fields::of(&visit.parts.headers, body).await {
                 Ok(fields) => fields,

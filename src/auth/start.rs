@@ -8,15 +8,18 @@ use super::{
     cookies::{Carried, MOST_LOGINS},
     fields::Fields,
     problem::{Code, Problem},
-    request,
+    query,
+    request::{self, Addressed},
+    signed_in::SignedIn,
     visit::Visit,
+    wishes::Wishes,
 };
 use crate::{
     body::Body,
     event::EventKind,
     limit::Decision,
-    login::{Keyed, Login},
-    policy::Method,
+    login::{Carried as Done, Keyed, Login},
+    policy::{Method, Plan},
     secret::Secret,
     store::StoreError,
     tenant::Tenant,
@@ -28,7 +31,7 @@ struct Started {
     session_id: String,
     available_methods: Vec<&'static str>,
     required_steps: usize,
-    next_step: usize,
+    next_step: Option<usize>,
 }
 
 pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
@@ -37,21 +40,36 @@ pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
 
     let to = request::address(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
-    let identifier = fields.identifier.as_deref().ok_or(Problem::invalid("identifier is missing"))?;
-    let identifier = Identifier::parse(identifier).map_err(|_| Problem::invalid("identifier is malformed"))?;
+    let wishes = Wishes::read(|name| fields.wish(name))?;
+    if visit.inner.running().challenges.is_redeemed(&binding).await? {
+        return Err(Problem::invalid(query::REDEEMED));
+    }
+    let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
+    let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
+    let plan = wishes.plan(visit, &to.client)?;
+    let done = match &plan {
+        Some(plan) => done(visit, &to, &wishes, plan, identifier.as_ref()).await?,
+        None => None,
+    };
+    let (identifier, done) = match (identifier, done) {
+        (_, Some((identifier, done))) => (identifier, Some(done)),
+        (Some(identifier), None) => (identifier, None),
+        (None, None) => return Err(Problem::invalid("identifier is missing")),
+    };
 
     let keyed = visit.inner.keyed().await?;
     let tenant = to.client.tenant().clone();
     throttle(visit, &tenant, &identifier, keyed)?;
     let config = &visit.inner.config;
-    let plan = config
-        .policies
-        .plan(&tenant, to.client.demands(), fields.acr_values.as_deref(), visit.inner.enabled())
-        .map_err(|_| Problem::unmet())?;
+    let plan = plan.ok_or_else(Problem::unmet)?;
 
     let logins = &visit.inner.running().logins;
     let secret = Secret::generate();
     let login = Login::begin(&secret, tenant, binding, identifier, plan, logins.now());
+    let login = match done {
+        Some(done) => login.carrying(done),
+        None => login,
+    };
     let carried = config.cookies.carried(&visit.parts.headers);
     let surplus = surplus(visit, &carried).await?;
     logins.begin(&secret.digest(), &login).await?;
@@ -61,9 +79,9 @@ pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
         StatusCode::OK,
         &Started {
             session_id: login.id.to_string(),
-            available_methods: login.plan.methods().iter().map(Method::as_str).collect(),
+            available_methods: login.plan.next(login.proved()).iter().map(Method::as_str).collect(),
             required_steps: login.required(),
-            next_step: 1,
+            next_step: login.view(logins.now()).next(),
         },
     );
     config.cookies.set(&secret).append_to(response.headers_mut());
@@ -71,6 +89,28 @@ pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
         removal.append_to(response.headers_mut());
     }
     Ok(response)
+}
+
+/// The steps that are done already, where who is signed in goes on as themselves.
+async fn done(
+    visit: &Visit<'_>,
+    to: &Addressed,
+    wishes: &Wishes,
+    plan: &Plan,
+    identifier: Option<&Identifier>,
+) -> Result<Option<(Identifier, Done)>, StoreError> {
+    // what a person has to confirm is confirmed on our own pages
+    if visit.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
+        return Ok(None);
+    }
+    let Some(signed_in) = SignedIn::find(visit, &to.client, wishes).await? else { return Ok(None) };
+    let own = signed_in.evidence.identifier.clone();
+    let is_meant = wishes.subject.as_deref().is_none_or(|subject| subject == signed_in.session.user().as_str());
+    if !is_meant || identifier.is_some_and(|typed| *typed != own) {
+        return Ok(None);
+    }
+    let now = visit.inner.running().logins.now();
+    Ok(signed_in.carried(plan, wishes, &to.client, now).map(|done| (own, done)))
 }
 
 /// From an address that was wrong too often nothing begins, and for one name not without end.

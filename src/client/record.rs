@@ -18,6 +18,8 @@ pub struct Client {
     scopes: Option<Scopes>,
     origins: Vec<String>,
     policy: Option<Policy>,
+    single_sign_on: bool,
+    pushed_requests: bool,
     #[cfg(feature = "tokens")]
     pub(crate) tokens: super::tokens::TokenSettings,
 }
@@ -45,6 +47,8 @@ impl Client {
             scopes: None,
             origins: Vec::new(),
             policy: None,
+            single_sign_on: false,
+            pushed_requests: false,
             #[cfg(feature = "tokens")]
             tokens: super::tokens::TokenSettings::default(),
         })
@@ -101,6 +105,18 @@ impl Client {
         Self { policy: Some(policy), ..self }
     }
 
+    /// Lets who is signed in to another client of its tenant go on without a login, where what they proved there meets
+    /// what is demanded here. On a loopback address and in an app of the user's own they confirm it first, for others can
+    /// stand there (RFC 8252 §8.6). Otherwise each request of it has a login of its own.
+    pub fn single_sign_on(self) -> Self {
+        Self { single_sign_on: true, ..self }
+    }
+
+    /// Refuses requests of it that were not pushed (RFC 9126), so that nobody on the way can have changed them.
+    pub fn require_pushed_requests(self) -> Self {
+        Self { pushed_requests: true, ..self }
+    }
+
     /// How pages call it: 1 to 64 characters, none of them for control. It is
     /// the id otherwise.
     pub fn name(self, name: &str) -> Result<Self, ConfigError> {
@@ -145,6 +161,16 @@ impl Client {
     /// What it demands of its logins, for [`Policies::plan`](crate::Policies::plan).
     pub fn demands(&self) -> Option<&Policy> {
         self.policy.as_ref()
+    }
+
+    /// Whether sessions that began at other clients count here.
+    pub fn has_single_sign_on(&self) -> bool {
+        self.single_sign_on
+    }
+
+    /// Whether its requests must be pushed.
+    pub fn needs_pushed_requests(&self) -> bool {
+        self.pushed_requests
     }
 
     /// The URI that a request names, where it is registered.

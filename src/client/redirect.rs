@@ -194,6 +194,11 @@ impl RequestedRedirect {
         &self.0
     }
 
+    /// Whether it belongs to a site, and not to whatever runs on the user's own machine.
+    pub(crate) fn is_of_a_site(&self) -> bool {
+        self.0.starts_with("https://")
+    }
+
     /// The URI with these parameters behind its own query, which stays as it is.
     ///
     /// What comes out is visible ASCII, so it can be a header.

@@ -16,6 +16,6 @@ pub(crate) use self::{
     machine::{Call, Denied, Proof, Step, step},
     parameters::{Binding, ClientParameters},
     sends::{Allowance, COOL_DOWN, Sends, TooSoon},
-    state::{CODE_LIVES, Challenge, Login, LoginId, OpenCode, View},
+    state::{CODE_LIVES, Carried, Challenge, Login, LoginId, OpenCode, View},
     throttle::Throttle,
 };

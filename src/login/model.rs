@@ -8,11 +8,12 @@ use super::{
     keyed::Keyed,
     machine::{Call, Denied, Proof, step},
     parameters::Binding,
-    state::{Challenge, Login, OpenCode, Phase, Status},
+    state::{Carried, Challenge, Login, OpenCode, Phase, Status},
 };
 use crate::{
     client::Scopes,
     clock::UnixTime,
+    handle::Handle,
     pkce::{CodeChallenge, CodeVerifier},
     policy::{Method, MethodSet, Plan, Policies, Policy},
     secret::{Digest, Secret},
@@ -100,12 +101,12 @@ struct Open {
 }
 
 impl Model {
-    fn begun(required: usize) -> Self {
+    fn begun(required: usize, carried: usize) -> Self {
         Self {
             required,
-            proved: Vec::new(),
-            user: None,
-            status: Status::Pending,
+            proved: CARRIED[..carried].to_vec(),
+            user: (carried > 0).then_some(0),
+            status: if carried > 0 { Status::Success } else { Status::Pending },
             open: None,
             failures: 0,
             sends: 0,
@@ -272,9 +273,11 @@ fn user(at: usize) -> UserId {
     UserId::parse(["u-ada", "u-grace"][at % USERS]).unwrap()
 }
 
+/// What a session had proved before.
+const CARRIED: [Method; 2] = [Method::Email, Method::Password];
 const BEGAN: u64 = 1_000_000;
 
-fn begun(steps: usize) -> Login {
+fn begun(steps: usize, carried: usize) -> Login {
     let verifier = CodeVerifier::parse("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk").unwrap();
     let binding = Binding {
         client_id: "web".to_owned(),
@@ -283,7 +286,14 @@ fn begun(steps: usize) -> Login {
         code_challenge: CodeChallenge::of(&verifier),
     };
     let identifier = Identifier::parse("ada").unwrap();
-    Login::begin(&Secret::generate(), tenant(), binding, identifier, plan(steps), UnixTime::from_secs(BEGAN))
+    let now = UnixTime::from_secs(BEGAN);
+    let login = Login::begin(&Secret::generate(), tenant(), binding, identifier, plan(steps), now);
+    if carried == 0 {
+        return login;
+    }
+    let proved = (1..).zip(&CARRIED[..carried]).map(|(at, method)| (*method, (BEGAN - 1000 + at) * 1_000_000_000));
+    let session = Handle::of(&Digest::of("a session"));
+    login.carrying(Carried { session, user: user(0), proved: proved.collect(), marks: Vec::new() })
 }
 
 proptest! {
@@ -291,12 +301,14 @@ proptest! {
     #[test]
     fn c043_c044_c046_c047_c057_c087_c105_c106_the_table_does_what_its_model_says(
         steps in 1_usize..=3,
+        carried in prop_oneof![2 => Just(0_usize), 1 => 1_usize..=2],
         actions in vec(action(), 1..80),
     ) {
         let keyed = Keyed::new(&Secret::generate());
         let address = Digest::of("an address");
-        let mut login = begun(steps);
-        let mut model = Model::begun(steps);
+        let carried = carried.min(steps);
+        let mut login = begun(steps, carried);
+        let mut model = Model::begun(steps, carried);
         let (mut seconds, mut under_way, mut codes) = (0, Vec::new(), Vec::<String>::new());
         for action in &actions {
             if let Action::Wait(wait) = action {
@@ -378,6 +390,7 @@ proptest! {
             }
 
             // and as no login may be, whatever the model says
+            prop_assert_eq!((login.carried, login.is_all_carried()), (carried, login.proved.len() == carried));
             prop_assert_eq!(view.completed + view.remaining, steps);
             prop_assert_eq!(view.next(), (view.completed < steps).then_some(view.completed + 1));
             prop_assert!(login.proved.starts_with(&before.proved), "a proof was undone");
@@ -399,7 +412,7 @@ proptest! {
         late in 0_u64..600,
     ) {
         let keyed = Keyed::new(&Secret::generate());
-        let (login, stranger) = (begun(1), begun(1));
+        let (login, stranger) = (begun(1, 0), begun(1, 0));
         let (now, address) = (UnixTime::from_secs(BEGAN), Digest::of("an address"));
         let open = OpenCode::new(Method::Sms, &address, Some(user(0)), &login.id, &code, &keyed, now);
         let is = |open: &OpenCode, login: &Login, guess: &str, late| {

@@ -38,6 +38,16 @@ const SETTLED: Duration = Duration::from_secs(30);
 /// The public name of a login: it is shown and sent about freely, and without the secret in the cookie it opens nothing.
 pub(crate) type LoginId = Handle;
 
+/// What a login begins with: steps that are done already, for they were proved in a signed-in session of its browser.
+#[derive(Clone, Debug)]
+pub(crate) struct Carried {
+    pub(crate) session: Handle,
+    pub(crate) user: UserId,
+    /// In the order of their times, each of another kind.
+    pub(crate) proved: Vec<(Method, u64)>,
+    pub(crate) marks: Vec<[u8; 32]>,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Login {
     #[serde(with = "crate::text")]
@@ -50,6 +60,11 @@ pub(crate) struct Login {
     pub(crate) plan: Plan,
     /// What was proved, in order, and when.
     pub(crate) proved: Vec<(Method, u64)>,
+    /// How many of them it began with, and the session that must live as long as they are to count.
+    #[serde(default)]
+    pub(crate) carried: usize,
+    #[serde(default, with = "crate::text::option")]
+    pub(crate) session: Option<Handle>,
     /// Who proved it: fixed by the first success.
     #[serde(with = "crate::text::option")]
     pub(crate) user: Option<UserId>,
@@ -122,6 +137,8 @@ impl Login {
             identifier,
             plan,
             proved: Vec::new(),
+            carried: 0,
+            session: None,
             user: None,
             marks: Vec::new(),
             phase: Phase::Pending,
@@ -131,6 +148,22 @@ impl Login {
             began: now.as_nanos(),
             touched: now.as_nanos(),
         }
+    }
+
+    /// The same, with steps that are done already.
+    pub(crate) fn carrying(mut self, carried: Carried) -> Self {
+        self.carried = carried.proved.len();
+        self.session = Some(carried.session);
+        self.user = Some(carried.user);
+        self.marks = carried.marks;
+        self.proved = carried.proved;
+        self.phase = Phase::Success;
+        self
+    }
+
+    /// Whether it rests on a session alone.
+    pub(crate) fn is_all_carried(&self) -> bool {
+        self.carried == self.proved.len()
     }
 
     pub(crate) fn required(&self) -> usize {
@@ -179,9 +212,10 @@ impl Login {
         matches!(self.phase, Phase::Completed(_)) && !self.has_ended(now)
     }
 
-    /// Whether the last proof is no older than this.
+    /// Whether the last proof is no older than this, nor any that it began with.
     pub(crate) fn was_proved_within(&self, age: Duration, now: UnixTime) -> bool {
-        self.proved.last().is_some_and(|(_, at)| UnixTime::from_nanos(*at) + age >= now)
+        let is_young = |(_, at): &(Method, u64)| UnixTime::from_nanos(*at) + age >= now;
+        self.proved.last().is_some_and(is_young) && self.proved.iter().take(self.carried).all(is_young)
     }
 
     /// What is shown of it.

@@ -58,6 +58,12 @@ impl Plan {
         self.next(proved).contains(method)
     }
 
+    /// Of what was proved, the most that leads on to one of its ways.
+    pub(crate) fn closest(&self, proved: MethodSet) -> MethodSet {
+        let overlaps = self.sets.iter().map(|set| set.intersection(proved));
+        overlaps.fold(MethodSet::EMPTY, |best, one| if one.len() > best.len() { one } else { best })
+    }
+
     /// Whether these are enough: some of them are all steps of the plan.
     pub fn is_met_by(&self, proved: MethodSet) -> bool {
         self.sets.iter().any(|set| set.is_subset(proved))

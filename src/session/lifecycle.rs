@@ -33,16 +33,24 @@ impl Sessions {
     /// error is `Busy` if all sessions of the user were revoked at that very
     /// moment.
     pub async fn create(&self, new: NewSession) -> Result<(SetCookie, Session), StoreError> {
+        self.create_with(&Secret::generate(), new).await
+    }
+
+    /// The same with a secret that was made just now, for who has to know its digest before.
+    pub(crate) async fn create_with(
+        &self,
+        secret: &Secret,
+        new: NewSession,
+    ) -> Result<(SetCookie, Session), StoreError> {
         let record = Record::new(new, self.rows().now(), self.lifetimes());
         let (tenant, user) = (record.tenant.clone(), record.user.clone());
-        let secret = Secret::generate();
         let listed = Listed::new(secret.digest(), record.expires);
         let amended =
             self.amend(&tenant, &user, Vec::new(), |index| Some(index.with(listed.clone()))).await?.unwrap_or_default();
         self.note_revoked(&amended);
-        let session = self.begin(&secret, record).await?.ok_or(StoreErrorKind::Busy)?;
+        let session = self.begin(secret, record).await?.ok_or(StoreErrorKind::Busy)?;
         self.journal().record(EventKind::SessionCreated, &session, self.time());
-        Ok((self.cookie(&secret), session))
+        Ok((self.cookie(secret), session))
     }
 
     /// Gives a session a new secret, and ends the old one at once; to be called

@@ -50,26 +50,29 @@ impl Sessions {
         }
     }
 
-    /// Ends what a request presents as sessions: for an answer that brings another in their place.
+    /// The session of a browser, if it is of this tenant, where one is named.
     #[cfg(feature = "login")]
-    pub(crate) async fn end_presented(&self, headers: &HeaderMap) -> Result<(), StoreError> {
+    pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: Option<&Tenant>) -> Found {
+        self.find(Presented::read(headers, self.name_of_cookie()), tenant.cloned()).wait().await
+    }
+
+    /// Ends what a request presents as sessions: for an answer that brings another in their place. Those
+    /// that lived are given.
+    #[cfg(feature = "login")]
+    pub(crate) async fn end_presented(&self, headers: &HeaderMap) -> Result<Vec<Digest>, StoreError> {
         let digests = match Presented::read(headers, self.name_of_cookie()) {
             Presented::Nothing | Presented::Useless => Vec::new(),
             Presented::One(digest) => vec![digest],
             Presented::Several(digests) => digests,
         };
+        let mut ended = Vec::new();
         for digest in digests {
             if let Some(session) = self.look_up(digest).wait().await? {
                 self.revoke(&session).await?;
+                ended.push(digest);
             }
         }
-        Ok(())
-    }
-
-    /// The session that a request presents. It is not noted as used.
-    #[cfg(feature = "tokens")]
-    pub(crate) async fn presented(&self, headers: &HeaderMap) -> Found {
-        self.find(Presented::read(headers, self.name_of_cookie()), None).wait().await
+        Ok(ended)
     }
 
     async fn only_one_of(&self, digests: Vec<Digest>, of: Option<Tenant>) -> Found {

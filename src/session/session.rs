@@ -83,7 +83,7 @@ impl Session {
         Handle::of(&self.0.digest)
     }
 
-    pub(super) fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> Digest {
         self.0.digest
     }
 }

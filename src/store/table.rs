@@ -161,7 +161,7 @@ impl<T: Value> Table<T> {
     }
 
     /// Removes the value and gives it to one caller.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(feature = "login", test, feature = "test-util"))]
     pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let found = self.store.take(&key).await?;

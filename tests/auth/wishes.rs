@@ -1,6 +1,9 @@
 //! What a request wishes of OpenID Connect, as far as it is served.
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, World, query};
+use serde_json::json;
+use tollgate::{Method, Policies, Policy, store::Memory};
+
+use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, World, encode, parameters, query, with};
 
 async fn authorize(browser: &mut Browser, more: &str) -> Answer {
     browser.get(&format!("/authorize?{}&state=xyz&{more}", query("web"))).await
@@ -47,4 +50,107 @@ async fn max_age_zero_wants_a_login_of_its_own_which_each_is() {
     completed(&mut browser).await;
     world.advance(10);
     assert!(authorize(&mut browser, "max_age=0").await.redirected("code").is_some());
+}
+
+/// The error that the client is told.
+async fn told(browser: &mut Browser, more: &str) -> Option<String> {
+    let answer = authorize(browser, more).await;
+    assert_eq!((answer.redirected("code"), answer.status.as_u16()), (None, 302), "{more} {answer:?}");
+    answer.redirected("error")
+}
+
+#[tokio::test]
+async fn c025_wishes_that_can_not_be_read_or_served_are_told_at_the_redirect_uri() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    completed(&mut browser).await;
+    for (more, error) in [
+        ("prompt=none%20login", "invalid_request"),
+        ("prompt=create", "invalid_request"),
+        ("max_age=-1", "invalid_request"),
+        ("response_mode=fragment", "invalid_request"),
+        ("response_mode=form_post", "invalid_request"),
+        ("nonce=%C3%A9", "invalid_request"),
+        ("dpop_jkt=short", "invalid_request"),
+        ("claims=x", "invalid_request"),
+        ("claims=%7B%22id_token%22:%7B%22acr%22:1%7D%7D", "invalid_request"),
+        ("request=eyJhbGciOiJub25lIn0.e30.", "request_not_supported"),
+        ("request_uri=https://app.example/request.jwt", "request_uri_not_supported"),
+    ] {
+        assert_eq!(told(&mut browser, more).await.as_deref(), Some(error), "{more}");
+        let page = browser.get(&format!("/authentication/start?{}&{more}", query("web"))).await;
+        assert_eq!(page.redirected("error").as_deref(), Some(error), "{more}");
+    }
+    let more = "response_mode=query&nonce=n-0S6&claims=%7B%22userinfo%22:%7B%22email%22:null%7D%7D&login_hint=ada";
+    assert!(authorize(&mut browser, more).await.redirected("code").is_some());
+}
+
+fn demanding(levels: &str) -> String {
+    let claims = format!(r#"{{"id_token":{{"acr":{{"essential":true,"values":[{levels}]}}}}}}"#);
+    format!("claims={}", encode(&claims))
+}
+
+#[tokio::test]
+async fn c025_an_essential_acr_is_met_or_no_code_is_given() {
+    let policies = Policies::default().acr("two", Policy::any(2).unwrap()).unwrap();
+    let keys = policies.acr("key", Policy::slots([Method::Passkey]).unwrap()).unwrap();
+    let world = World::with(Memory::new(), |service| service.policies(keys)).await;
+    let mut browser = world.browser();
+    completed(&mut browser).await;
+    // nobody knows the level, or no method that is enabled reaches it
+    for unmet in [demanding(r#""gold""#), demanding(r#""key""#)] {
+        let error = told(&mut browser, &unmet).await;
+        assert_eq!(error.as_deref(), Some("unmet_authentication_requirements"), "{unmet}");
+    }
+    // one step was proved, and it takes two
+    assert_eq!(told(&mut browser, &demanding(r#""gold","two""#)).await, None);
+    let none = format!("prompt=none&{}", demanding(r#""two""#));
+    assert_eq!(told(&mut browser, &none).await.as_deref(), Some("login_required"));
+    let claims = r#"{"id_token":{"acr":{"essential":true,"value":"two"}}}"#;
+    let body = with(parameters("web"), &[("identifier", ADA), ("claims", claims)]);
+    let started = browser.post("/authentication/start", &body).await.json();
+    assert_eq!(started["required_steps"], 2);
+    let body = with(body, &[("claims", r#"{"id_token":{"acr":{"essential":true,"value":"gold"}}}"#)]);
+    let refused = browser.post("/authentication/start", &body).await;
+    assert_eq!((refused.status.as_u16(), &*refused.error()), (403, "unmet_authentication_requirements"));
+    // what is only wished for hinders nobody
+    let wished = format!("claims={}", encode(r#"{"id_token":{"acr":{"values":["gold"]}}}"#));
+    assert!(authorize(&mut browser, &wished).await.redirected("code").is_some());
+}
+
+#[tokio::test]
+async fn c025_a_code_is_for_the_user_whom_the_request_means() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    completed(&mut browser).await;
+    let meaning = |user: &str| {
+        let claims = format!(r#"{{"id_token":{{"sub":{{"value":"{user}"}}}}}}"#);
+        format!("claims={}", encode(&claims))
+    };
+    assert_eq!(told(&mut browser, &meaning("u-grace")).await.as_deref(), Some("login_required"));
+    assert!(authorize(&mut browser, &meaning("u-ada")).await.redirected("code").is_some());
+}
+
+#[tokio::test]
+async fn a_start_takes_the_same_wishes() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    for (name, value, status) in [
+        ("max_age", json!(60), 200),
+        ("max_age", json!("60"), 200),
+        ("max_age", json!("x"), 400),
+        ("max_age", json!(-1), 400),
+        ("prompt", json!("login consent"), 200),
+        ("prompt", json!("none login"), 400),
+        ("nonce", json!("n"), 200),
+        ("nonce", json!("\n"), 400),
+        ("dpop_jkt", json!("x"), 400),
+        ("claims", json!("{}"), 200),
+        ("claims", json!("[]"), 400),
+    ] {
+        let mut body = with(parameters("web"), &[("identifier", ADA)]);
+        body[name] = value;
+        let answer = browser.post("/authentication/start", &body).await;
+        assert_eq!(answer.status, status, "{body} {answer:?}");
+    }
 }

@@ -90,6 +90,7 @@ async fn redeem(
     let Row { grant, spent } = codes.find(&digest).await?.ok_or_else(invalid_grant)?;
     let binding = &grant.binding;
     let is_for_this = binding.client_id == client.id()
+        && grant.tenant == *client.tenant()
         && posted.value("redirect_uri").is_none_or(|uri| uri == binding.redirect_uri)
         && binding.code_challenge.verify(&verifier);
     if !is_for_this {
@@ -113,6 +114,7 @@ async fn redeem(
     // what can fail without the store does so before the code is spent
     tokens.prepare().await?;
 
+    visit.inner.running().challenges.note_redeemed(binding).await?;
     let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
     if !codes.spend(&digest, birth.family, birth.ends).await? {
         return Err(invalid_grant());

@@ -1,0 +1,131 @@
+//! [`Evidence`]: what a signed-in session rests on, kept beside it.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{grant::amr, password, visit::Visit};
+use crate::{
+    clock::{Clock, UnixTime},
+    login::{Login, LoginId},
+    policy::{Method, MethodSet},
+    secret::Digest,
+    session::{NewSession, Session, UserId},
+    store::{
+        AnyStore, StoreError,
+        table::{Change, Table},
+    },
+    tenant::Tenant,
+    user::{Account, Identifier},
+};
+
+/// What was proved, when, by whom, and to which client. Unlike the session it says by which name, and of what the proofs
+/// were made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Evidence {
+    pub(super) client_id: String,
+    #[serde(with = "crate::text")]
+    pub(super) tenant: Tenant,
+    #[serde(with = "crate::text")]
+    pub(super) user: UserId,
+    pub(super) identifier: Identifier,
+    #[serde(with = "crate::text")]
+    pub(super) login: LoginId,
+    /// In the order of their times.
+    pub(super) proved: Vec<(Method, u64)>,
+    pub(super) marks: Vec<[u8; 32]>,
+}
+
+impl Evidence {
+    /// That of a login; `None` if nobody proved anything.
+    pub(super) fn of(login: &Login) -> Option<Self> {
+        login.proved.last()?;
+        Some(Self {
+            client_id: login.binding.client_id.clone(),
+            tenant: login.tenant.clone(),
+            user: login.user.clone()?,
+            identifier: login.identifier.clone(),
+            login: login.id,
+            proved: login.proved.clone(),
+            marks: login.marks.clone(),
+        })
+    }
+
+    /// With what the session proved that it goes on from.
+    pub(super) fn and(mut self, before: &Self) -> Self {
+        let own = self.methods();
+        let more = before.proved.iter().copied().filter(|(method, _)| !own.contains(*method));
+        self.proved.extend(more.collect::<Vec<_>>());
+        self.proved.sort_by_key(|(_, at)| *at);
+        self
+    }
+
+    pub(super) fn methods(&self) -> MethodSet {
+        self.proved.iter().map(|(method, _)| *method).collect()
+    }
+
+    /// Only the proofs that are no older than this.
+    pub(super) fn within(&self, age: Option<Duration>, now: UnixTime) -> Vec<(Method, u64)> {
+        let is_young = |at: &u64| age.is_none_or(|age| UnixTime::from_nanos(*at) + age >= now);
+        self.proved.iter().copied().filter(|(_, at)| is_young(at)).collect()
+    }
+
+    /// The signed-in session that rests on it.
+    pub(super) fn new_session(&self, acr: Option<&str>) -> Option<NewSession> {
+        let (_, last) = self.proved.last()?;
+        let session = NewSession::new(self.tenant.clone(), self.user.clone())
+            .auth_time(UnixTime::from_nanos(*last))
+            .amr(amr(self.methods()).iter().copied())
+            .ok()?;
+        match acr {
+            Some(acr) => session.acr(acr).ok(),
+            None => Some(session),
+        }
+    }
+
+    /// Whether the account is as it was: it may have been closed since, or its password changed because somebody had it.
+    pub(super) async fn still_stands(&self, visit: &Visit<'_>) -> Result<bool, StoreError> {
+        let keyed = visit.inner.keyed().await?;
+        let account = visit.inner.config.users.find(&self.tenant, &self.identifier).await?;
+        let unchanged = |account: &Account| {
+            let mark = account.password_hash().map(|hash| password::mark(hash, keyed));
+            let stands = self.marks.is_empty() || mark.is_some_and(|mark| self.marks.contains(&mark));
+            *account.id() == self.user && stands
+        };
+        Ok(account.is_some_and(|account| !account.is_disabled() && unchanged(&account)))
+    }
+}
+
+/// The evidence of all sessions that began here, each under the digest of its session.
+#[derive(Clone, Debug)]
+pub(super) struct Evidences(Table<Evidence>);
+
+impl Evidences {
+    pub(super) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, "session_evidence", clock))
+    }
+
+    pub(super) fn now(&self) -> UnixTime {
+        self.0.now()
+    }
+
+    pub(super) async fn find(&self, session: &Session) -> Result<Option<Evidence>, StoreError> {
+        let found = self.0.get(None, session.digest().as_bytes()).wait().await?;
+        let belongs = |it: &Evidence| it.tenant == *session.tenant() && it.user == *session.user();
+        Ok(found.map(|stored| stored.value).filter(belongs))
+    }
+
+    /// Keeps it for as long as the session can live. A session without it is one; it only counts for no login.
+    pub(super) async fn keep(&self, session: &Session, evidence: &Evidence) {
+        let put = |_: Option<&Evidence>, _| Change::Put(evidence.clone(), session.expires(), ());
+        if let Err(error) = self.0.update(None, session.digest().as_bytes(), put).await {
+            crate::trace::warning!("what a session rests on could not be kept: {error}");
+        }
+    }
+
+    pub(super) async fn forget(&self, session: &Digest) {
+        if let Err(error) = self.0.remove(None, session.as_bytes()).await {
+            crate::trace::warning!("what a session rested on could not be forgotten: {error}");
+        }
+    }
+}

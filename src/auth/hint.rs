@@ -1,0 +1,48 @@
+//! Whom a request wants to be logged in: by `id_token_hint`, or by the claim `sub` with a value.
+
+use super::{request::Wrong, visit::Visit, wishes::Wishes};
+use crate::{client::Client, session::UserId};
+
+/// The users that a request means; anybody, where it names none.
+pub(super) struct Meant {
+    hinted: Option<UserId>,
+    subject: Option<String>,
+}
+
+impl Meant {
+    pub(super) async fn by(visit: &Visit<'_>, wishes: &Wishes, client: &Client) -> Result<Self, Wrong> {
+        let hinted = match &wishes.hint {
+            Some(hint) => hinted_subject(visit, hint, client).await?,
+            None => None,
+        };
+        Ok(Self { hinted, subject: wishes.subject.clone() })
+    }
+
+    pub(super) fn is(&self, user: &UserId) -> bool {
+        let is_hinted = self.hinted.as_ref().is_none_or(|hinted| hinted == user);
+        is_hinted && self.subject.as_deref().is_none_or(|subject| subject == user.as_str())
+    }
+}
+
+/// The user of an `id_token` that was issued here for this client, be it that it has expired.
+#[cfg(feature = "tokens")]
+async fn hinted_subject(visit: &Visit<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, Wrong> {
+    use super::problem::{Code, Problem};
+
+    let Some(config) = &visit.inner.config.tokens else { return Ok(None) };
+    let claims = config.tokens.hint(hint).await.map_err(|error| {
+        let Problem { code, detail, .. } = Problem::from(error);
+        Wrong { code, detail }
+    })?;
+    let own = claims.filter(|claims| claims.aud == client.id());
+    let user = own.and_then(|claims| UserId::parse(&claims.sub).ok());
+    let unknown = Wrong { code: Code::InvalidRequest, detail: "id_token_hint is no id_token of this client" };
+    user.map(Some).ok_or(unknown)
+}
+
+/// Where no tokens are issued, none says anything.
+#[cfg(not(feature = "tokens"))]
+#[expect(clippy::unused_async, reason = "with tokens it asks the store")]
+async fn hinted_subject(_: &Visit<'_>, _: &str, _: &Client) -> Result<Option<UserId>, Wrong> {
+    Ok(None)
+}

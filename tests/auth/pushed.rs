@@ -1,0 +1,150 @@
+//! Requests that are pushed, and named in the URL.
+
+use http::Request;
+use serde_json::json;
+use tollgate::{AuthService, Client, ClientTable};
+
+use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, ISSUER, World, encode, parameters, query, with};
+
+async fn push(browser: &mut Browser, body: &str) -> Answer {
+    let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+    browser.send(request, body).await
+}
+
+/// The request of a client, pushed: what stands in the URL in its place.
+async fn pushed(browser: &mut Browser, client: &str, more: &str) -> String {
+    let answer = push(browser, &format!("{}&state=xyz&{more}", query(client))).await;
+    assert_eq!((answer.status.as_u16(), answer.json()["expires_in"].as_u64()), (201, Some(90)), "{answer:?}");
+    let uri = answer.json()["request_uri"].as_str().unwrap().to_owned();
+    assert!(uri.starts_with("urn:ietf:params:oauth:request_uri:") && uri.len() == 34 + 43, "{uri}");
+    format!("client_id={client}&request_uri={}", uri.replace(':', "%3A"))
+}
+
+async fn authorize(browser: &mut Browser, named: &str) -> Answer {
+    browser.get(&format!("/authorize?{named}")).await
+}
+
+fn is_gone(answer: &Answer) -> bool {
+    answer.header("location").is_empty() && answer.status == 400 && answer.error() == "invalid_request_uri"
+}
+
+async fn completed(browser: &mut Browser, client: &str) {
+    let id = browser.start(client, ADA).await;
+    assert_eq!(browser.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(browser.complete(client, &id).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_pushed_request_leads_through_a_login_to_one_code() {
+    let world = World::new().await;
+    let (mut program, mut browser) = (world.browser(), world.browser());
+    let named = pushed(&mut program, "web", "nonce=n&prompt=login&login_hint=ada").await;
+    world.advance(89);
+    // what else stands in the URL counts for nothing, and goes nowhere
+    let first =
+        authorize(&mut browser, &format!("{named}&scope=email&state=evil&redirect_uri=https://evil.example/")).await;
+    assert_eq!(first.header("location"), format!("/authentication/start?{named}"));
+    let page = Request::get(first.header("location")).header("accept", "application/json");
+    let told = browser.send(page, "").await.json();
+    let mut meant = with(parameters("web"), &[("nonce", "n"), ("prompt", "login"), ("login_hint", "ada")]);
+    assert_eq!(told["parameters"], meant);
+    meant["identifier"] = json!(ADA);
+    world.advance(9 * 60);
+    let id = browser.post("/authentication/start", &meant).await.json()["session_id"].as_str().unwrap().to_owned();
+    browser.password("web", &id, ADA, ADA_PASSWORD).await;
+    assert_eq!(browser.complete("web", &id).await.status, 200);
+    let back = authorize(&mut browser, &named).await;
+    assert!(back.header("location").starts_with(&format!("{CALLBACK}?code=")), "{back:?}");
+    assert_eq!(back.redirected("state").as_deref(), Some("xyz"));
+    assert!(is_gone(&authorize(&mut browser, &named).await));
+}
+
+#[tokio::test]
+async fn a_request_that_is_unknown_expired_or_anothers_is_shown_and_never_redirected() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    completed(&mut browser, "web").await;
+    let named = pushed(&mut browser, "web", "").await;
+    let foreign = named.replace("client_id=web", "client_id=mfa");
+    let malformed = "client_id=web&request_uri=urn:ietf:params:oauth:request_uri:x".to_owned();
+    let both = format!("{foreign}&redirect_uri={}", encode(CALLBACK));
+    for wrong in [&foreign, &malformed, &both, &format!("{malformed}&{}", query("web").replace("client_id=web&", ""))] {
+        assert!(is_gone(&authorize(&mut browser, wrong).await), "{wrong}");
+        let page = browser.get(&format!("/authentication/start?{wrong}")).await;
+        assert!(is_gone(&page), "{wrong}");
+    }
+    assert_eq!(authorize(&mut browser, &named.replace("client_id=web&", "")).await.error(), "invalid_request");
+    assert_eq!(authorize(&mut browser, &format!("{named}&request_uri=x")).await.error(), "invalid_request");
+    // a browser comes in time, or not at all
+    world.advance(90);
+    assert!(is_gone(&authorize(&mut browser, &named).await));
+    let named = pushed(&mut browser, "web", "").await;
+    let mut other = world.browser();
+    assert_eq!(authorize(&mut other, &named).await.status, 302);
+    world.advance(30 * 60 - 1);
+    assert_eq!(authorize(&mut other, &named).await.status, 302);
+    world.advance(1);
+    assert!(is_gone(&authorize(&mut other, &named).await));
+}
+
+#[tokio::test]
+async fn what_is_pushed_is_held_to_what_authorize_takes() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let good = query("web");
+    for (wrong, status, error) in [
+        (good.replace("client_id=web", "client_id=nobody"), 400, "invalid_client"),
+        (good.replace("client_id=web&", ""), 400, "invalid_request"),
+        (good.replace("callback", "elsewhere"), 400, "invalid_request"),
+        (good.replace("=code&", "=token&"), 400, "unsupported_response_type"),
+        (good.replace("=openid", "=x"), 400, "invalid_scope"),
+        (good.replace("=S256", "=plain"), 400, "invalid_request"),
+        (format!("{good}&scope=openid"), 400, "invalid_request"),
+        (format!("{good}&client_id=web"), 400, "invalid_request"),
+        (format!("{good}&prompt=x"), 400, "invalid_request"),
+        (format!("{good}&request=x"), 400, "request_not_supported"),
+        (format!("{good}&request_uri=urn:ietf:params:oauth:request_uri:x"), 400, "invalid_request"),
+        (format!("{good}&x=%FF"), 400, "invalid_request"),
+        (format!("{good}&x={}", "x".repeat(8192)), 413, "content_too_large"),
+        (String::new(), 400, "invalid_request"),
+    ] {
+        let answer = push(&mut browser, &wrong).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (status, error), "{wrong}");
+    }
+    let json = Request::post("/par").header("content-type", "application/json");
+    assert_eq!(browser.send(json, parameters("web").to_string()).await.error(), "unsupported_media_type");
+    let in_url = Request::post(format!("/par?{good}")).header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(browser.send(in_url, "").await.error(), "invalid_request");
+    assert_eq!(browser.get("/par").await.status, 405);
+    for (origin, status) in [("https://app.example", 201), ("https://evil.example", 403)] {
+        let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+        assert_eq!(browser.send(request.header("origin", origin), good.clone()).await.status, status, "{origin}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_can_have_its_requests_pushed_or_refused() {
+    let world = World::new().await;
+    let client = Client::new("web", "acme".parse().unwrap()).unwrap().redirect_uri(CALLBACK).unwrap();
+    let client = client.scopes("openid").unwrap().require_pushed_requests().single_sign_on();
+    let service =
+        AuthService::new(ISSUER, world.store.clone(), ClientTable::new([client]).unwrap(), world.users.clone())
+            .unwrap()
+            .passwords(tollgate::Passwords::new().insecure_fast())
+            .sessions(world.sessions.clone())
+            .clock(world.clock.clone());
+    let mut browser = World { service, ..world }.browser();
+    completed(&mut browser, "web").await;
+    let plain = browser.authorize("web").await;
+    assert_eq!(plain.redirected("error").as_deref(), Some("invalid_request"), "{plain:?}");
+    let named = pushed(&mut browser, "web", "").await;
+    assert!(authorize(&mut browser, &named).await.redirected("code").is_some());
+    // by the session too: each request gives one code
+    let named = pushed(&mut browser, "web", "").await;
+    assert!(authorize(&mut browser, &named).await.redirected("code").is_some());
+    assert!(is_gone(&authorize(&mut browser, &named).await));
+    let named = pushed(&mut browser, "web", "").await;
+    let mut copies: Vec<_> = (0..8).map(|_| browser.clone()).collect();
+    let answers = crate::world::join(copies.iter_mut().map(|copy| authorize(copy, &named))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.redirected("code").is_some()).count(), 1);
+}

@@ -1,0 +1,308 @@
+//! One session for several clients, and what of it counts where more is demanded.
+
+use std::time::Duration;
+
+use http::Request;
+use serde_json::{Value, json};
+use tollgate::{AuthService, Client, ClientTable, Policies, Policy, Tenant, UserId, store::Memory};
+
+use crate::world::{
+    ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, GRACE, GRACE_PASSWORD, NOBODY, World, encode, parameters,
+    query, with,
+};
+
+const SESSION: &str = "__Host-session";
+
+/// Of acme: `web` and `mfa` as elsewhere; `shop`, `bank` (two steps) and `native` (loopback) share sessions. Of globex:
+/// `other`, which does too.
+pub(crate) async fn world() -> World {
+    World::with(Memory::new(), |service| service).await.sharing()
+}
+
+impl World {
+    fn sharing(self) -> Self {
+        let client = |id: &str, tenant: &str| {
+            Client::new(id, tenant.parse().unwrap()).unwrap().scopes("openid profile email").unwrap()
+        };
+        let site = |id: &str, tenant: &str| {
+            client(id, tenant).redirect_uri(CALLBACK).unwrap().origin("https://app.example").unwrap()
+        };
+        let two = || Policy::any(2).unwrap();
+        let clients = ClientTable::new([
+            site("web", "acme"),
+            site("mfa", "acme").policy(two()),
+            site("shop", "acme").single_sign_on(),
+            site("bank", "acme").single_sign_on().policy(two()),
+            client("native", "acme").redirect_uri("http://127.0.0.1/callback").unwrap().single_sign_on(),
+            site("other", "globex").single_sign_on(),
+        ])
+        .unwrap();
+        let service = AuthService::new(crate::world::ISSUER, self.store.clone(), clients, self.users.clone())
+            .unwrap()
+            .sms(self.outbox.clone())
+            .email(self.outbox.clone())
+            .passwords(tollgate::Passwords::new().insecure_fast())
+            .policies(Policies::default().acr("two", two()).unwrap())
+            .sessions(self.sessions.clone())
+            .events(self.log.clone())
+            .clock(self.clock.clone());
+        Self { service, ..self }
+    }
+
+    fn ada(&self) -> (Tenant, UserId) {
+        ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap())
+    }
+
+    async fn sessions_of_ada(&self) -> usize {
+        let (acme, ada) = self.ada();
+        self.sessions.list(&acme, &ada).await.unwrap().len()
+    }
+}
+
+async fn authorize(browser: &mut Browser, client: &str, more: &str) -> Answer {
+    browser.get(&format!("/authorize?{}&state=xyz&{more}", query(client))).await
+}
+
+fn is_page(answer: &Answer) -> bool {
+    answer.header("location").starts_with("/authentication/start?")
+}
+
+/// A login that is begun without a name, from whoever is signed in.
+async fn go_on(browser: &mut Browser, client: &str, more: &[(&str, &str)]) -> Answer {
+    browser.post("/authentication/start", &with(parameters(client), more)).await
+}
+
+async fn described(browser: &mut Browser, client: &str, more: &str) -> Value {
+    let target = format!("/authentication/start?{}&{more}", query(client));
+    browser.send(Request::get(target).header("accept", "application/json"), "").await.json()
+}
+
+fn steps(answer: &Answer) -> (Option<u64>, Option<u64>) {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    (answer.json()["required_steps"].as_u64(), answer.json()["next_step"].as_u64())
+}
+
+fn id_of(answer: &Answer) -> String {
+    answer.json()["session_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn c109_who_is_signed_in_gets_a_code_at_once_where_clients_share_sessions() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    let before = browser.cookies.clone();
+    for more in ["", "prompt=none", "max_age=10", "prompt=none&nonce=n"] {
+        let answer = authorize(&mut browser, "shop", more).await;
+        assert!(answer.redirected("code").is_some(), "{more} {answer:?}");
+        assert_eq!(answer.redirected("state").as_deref(), Some("xyz"));
+        assert!(!answer.headers.contains_key("set-cookie"));
+    }
+    assert_eq!((&browser.cookies, world.sessions_of_ada().await), (&before, 1));
+    // not where it was not said, be it the client of the session itself
+    for client in ["web", "mfa"] {
+        assert!(is_page(&authorize(&mut browser, client, "").await));
+        let told = authorize(&mut browser, client, "prompt=none").await;
+        assert_eq!(told.redirected("error").as_deref(), Some("login_required"), "{client}");
+    }
+    // nor where two steps are demanded, of which one was done; nor for a level
+    for (client, more) in [("bank", "prompt=none"), ("shop", "prompt=none&acr_values=two")] {
+        let told = authorize(&mut browser, client, more).await;
+        assert_eq!(told.redirected("error").as_deref(), Some("login_required"), "{client}");
+    }
+    // nor for another tenant, or another browser
+    assert_eq!(
+        authorize(&mut browser, "other", "prompt=none").await.redirected("error").as_deref(),
+        Some("login_required")
+    );
+    assert_eq!(authorize(&mut world.browser(), "shop", "").await.redirected("code"), None);
+    // who only looks gets nothing
+    let head = browser.send(Request::head(format!("/authorize?{}", query("shop"))).header("accept", "*/*"), "").await;
+    assert!(is_page(&head));
+}
+
+#[tokio::test]
+async fn c025_what_the_request_says_of_the_login_holds_for_the_session_too() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    world.advance(100);
+    assert!(authorize(&mut browser, "shop", "max_age=100").await.redirected("code").is_some());
+    let sub = |user: &str| format!("claims={}", encode(&format!(r#"{{"id_token":{{"sub":{{"value":"{user}"}}}}}}"#)));
+    assert!(authorize(&mut browser, "shop", &sub("u-ada")).await.redirected("code").is_some());
+    for more in ["max_age=99", "max_age=0", "prompt=login", "prompt=consent", "prompt=select_account", &sub("u-grace")]
+    {
+        let answer = authorize(&mut browser, "shop", more).await;
+        assert!(is_page(&answer), "{more} {answer:?}");
+    }
+    for more in ["max_age=99", "max_age=0", &sub("u-grace")] {
+        let told = authorize(&mut browser, "shop", &format!("prompt=none&{more}")).await;
+        assert_eq!(told.redirected("error").as_deref(), Some("login_required"), "{more}");
+    }
+    // a login anew carries nothing over, and one that was carried over is none
+    for more in
+        [("prompt", "login"), ("max_age", "0"), ("max_age", "99"), ("claims", r#"{"id_token":{"sub":{"value":"x"}}}"#)]
+    {
+        assert_eq!(go_on(&mut browser, "shop", &[more]).await.status, 400, "{more:?}");
+        assert_eq!(steps(&go_on(&mut browser, "shop", &[more, ("identifier", ADA)]).await), (Some(1), Some(1)));
+    }
+    let carried = go_on(&mut browser, "shop", &[]).await;
+    assert_eq!(steps(&carried), (Some(1), None));
+    assert_eq!(browser.complete("shop", &id_of(&carried)).await.status, 200);
+    for more in ["prompt=login", "max_age=0", "max_age=99"] {
+        assert!(is_page(&authorize(&mut browser, "shop", more).await), "{more}");
+    }
+    // which does for who is only to be asked
+    assert!(authorize(&mut browser, "shop", "prompt=select_account").await.redirected("code").is_some());
+    assert_eq!(world.sessions_of_ada().await, 1);
+}
+
+#[tokio::test]
+async fn c109_a_session_that_ended_or_whose_account_changed_gives_nothing() {
+    let (acme, ada) = world().await.ada();
+    for what in 0..5 {
+        let world = world().await;
+        let mut browser = world.browser();
+        browser.sign_in("web").await;
+        let carried = id_of(&go_on(&mut browser, "shop", &[]).await);
+        assert_eq!(browser.complete("shop", &carried).await.status, 200);
+        match what {
+            0 => drop(world.sessions.revoke_user(&acme, &ada).await.unwrap()),
+            1 => world.users.disable(&acme, &ada).await.unwrap(),
+            2 => {
+                let hashing = tollgate::Passwords::new().insecure_fast();
+                let hash = hashing.hash(tollgate::Password::new("another".to_owned())).await.unwrap();
+                world.users.set_password(&acme, &ada, Some(hash)).await.unwrap();
+            }
+            3 => world.clock.advance(Duration::from_secs(3601)),
+            _ => drop(browser.cookies.remove(SESSION)),
+        }
+        for more in ["", "prompt=none"] {
+            let answer = authorize(&mut browser, "shop", more).await;
+            assert_eq!(answer.redirected("code"), None, "{what} {answer:?}");
+        }
+        assert_eq!(go_on(&mut browser, "shop", &[]).await.status, 400, "{what}");
+        assert_eq!(described(&mut browser, "shop", "").await["signed_in"], Value::Null, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    let old = browser.cookies[SESSION].clone();
+    assert_eq!(described(&mut browser, "bank", "").await["signed_in"], ADA);
+    let started = go_on(&mut browser, "bank", &[]).await;
+    assert_eq!(steps(&started), (Some(2), Some(2)));
+    assert_eq!(started.json()["available_methods"], json!(["sms", "email"]));
+    let id = id_of(&started);
+    assert_eq!(browser.complete("bank", &id).await.error(), "steps_remaining");
+    let again = browser.password("bank", &id, ADA, ADA_PASSWORD).await;
+    assert_eq!(again.error(), "method_not_allowed");
+    browser.ask("bank", &id, "sms", ADA_PHONE).await;
+    let code = world.code(ADA_PHONE).await;
+    world.advance(5);
+    assert_eq!(browser.verify("bank", &id, &code).await.json()["remaining_steps"], 0);
+    assert_eq!(browser.complete("bank", &id).await.status, 200);
+    assert!(browser.authorize("bank").await.redirected("code").is_some());
+    // it is another session now, in place of the one before, and both steps count in it
+    assert_ne!(browser.cookies[SESSION], old);
+    let (acme, ada) = world.ada();
+    let sessions = world.sessions.list(&acme, &ada).await.unwrap();
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(sessions[0].amr().collect::<Vec<_>>(), ["pwd", "otp", "sms", "mfa"]);
+    for client in ["bank", "shop"] {
+        assert!(authorize(&mut browser, client, "prompt=none&acr_values=two").await.redirected("code").is_some());
+    }
+    // but not where the older one is too old
+    assert!(is_page(&authorize(&mut browser, "bank", "max_age=4").await));
+    assert!(authorize(&mut browser, "shop", "max_age=4").await.redirected("code").is_some());
+}
+
+#[tokio::test]
+async fn a_step_up_needs_no_shared_sessions_at_the_client_of_the_session() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    // with nothing left to do it would be a single sign-on
+    assert_eq!(go_on(&mut browser, "web", &[]).await.status, 400);
+    assert_eq!(steps(&go_on(&mut browser, "web", &[("identifier", ADA)]).await), (Some(1), Some(1)));
+    assert_eq!(steps(&go_on(&mut browser, "web", &[("acr_values", "two")]).await), (Some(2), Some(2)));
+    assert_eq!(steps(&go_on(&mut browser, "mfa", &[("identifier", ADA)]).await), (Some(2), Some(1)));
+    assert_eq!(go_on(&mut browser, "mfa", &[]).await.status, 400);
+}
+
+#[tokio::test]
+async fn c031_another_name_goes_on_from_nothing_whoever_has_it() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    let mut answers = Vec::new();
+    // the other name of ada, too: only the one that she signed in by is hers to go on with
+    for name in [GRACE, NOBODY, "ada"] {
+        let started = go_on(&mut browser, "bank", &[("identifier", name)]).await;
+        assert_eq!(steps(&started), (Some(2), Some(1)), "{name}");
+        answers.push(started.own());
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
+    // and nobody else's proof joins hers
+    let id = id_of(&go_on(&mut browser, "bank", &[("identifier", ADA)]).await);
+    let asked = browser.ask("bank", &id, "email", GRACE).await;
+    assert_eq!(asked.status, 200);
+    world.settle().await;
+    assert!(!world.outbox.messages().iter().any(|message| message.to() == GRACE));
+    // another user signs in over her
+    let id = id_of(&go_on(&mut browser, "shop", &[("identifier", GRACE)]).await);
+    assert_eq!(browser.password("shop", &id, GRACE, GRACE_PASSWORD).await.status, 200);
+    browser.complete("shop", &id).await;
+    assert!(authorize(&mut browser, "shop", "prompt=login").await.redirected("code").is_some());
+    assert_eq!(world.sessions_of_ada().await, 0);
+}
+
+#[tokio::test]
+async fn what_stands_on_the_users_own_machine_gets_a_code_when_they_say_so() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    assert!(is_page(&authorize(&mut browser, "native", "").await));
+    let told = authorize(&mut browser, "native", "prompt=none").await;
+    assert_eq!(told.redirected("error").as_deref(), Some("interaction_required"));
+    let shown = described(&mut browser, "native", "").await;
+    assert_eq!((&shown["signed_in"], &shown["confirmation_required"]), (&json!(ADA), &json!(true)));
+    assert_eq!(shown["redirect"], json!({ "kind": "loopback", "host": "127.0.0.1:51004" }));
+    assert_eq!(described(&mut browser, "shop", "prompt=consent").await["confirmation_required"], true);
+    assert_eq!(described(&mut browser, "shop", "").await["confirmation_required"], false);
+    assert_eq!(described(&mut world.browser(), "native", "").await["signed_in"], Value::Null);
+    // they press the button
+    let started = go_on(&mut browser, "native", &[]).await;
+    assert_eq!(steps(&started), (Some(1), None));
+    assert_eq!(browser.complete("native", &id_of(&started)).await.status, 200);
+    let session = browser.cookies[SESSION].clone();
+    assert!(browser.authorize("native").await.redirected("code").is_some());
+    assert_eq!((&browser.cookies[SESSION], world.sessions_of_ada().await), (&session, 1));
+    assert!(is_page(&authorize(&mut browser, "native", "").await), "one code for one yes");
+}
+
+#[tokio::test]
+async fn c029_pages_of_other_origins_neither_learn_who_is_signed_in_nor_confirm_for_them() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    let target = format!("/authentication/start?{}", query("shop"));
+    let request = Request::get(&target).header("accept", "application/json").header("origin", "https://app.example");
+    let answer = browser.send(request, "").await;
+    assert_eq!(
+        (answer.header("access-control-allow-origin"), &answer.json()["signed_in"]),
+        ("https://app.example", &Value::Null)
+    );
+    let from_app = |prompt: &str| {
+        let body = with(parameters("shop"), &[("prompt", prompt)]).to_string();
+        let request = Request::post("/authentication/start").header("content-type", "application/json");
+        (request.header("origin", "https://app.example"), body)
+    };
+    for (prompt, status) in [("", 200), ("consent", 400)] {
+        let (request, body) = from_app(prompt);
+        assert_eq!(browser.send(request, body).await.status, status, "{prompt}");
+    }
+}
