@@ -165,7 +165,7 @@ impl Tokens {
             .families()
             .update(None, token.family.as_bytes(), |row, now| match row {
                 Some(Row::Live(family)) => match family.refresh(token, *is_ours, fresh, now) {
-                    (Some(next), refreshed) => Change::Put(next, family.ends(), refreshed),
+                    (Some(next), refreshed) => Change::Put(Row::Live(Box::new(next)), family.ends(), refreshed),
                     (None, refreshed) => Change::Keep(refreshed),
                 },
                 _ => Change::Keep(Refreshed::Refused),
@@ -174,7 +174,7 @@ impl Tokens {
         match used {
             Refreshed::Refused => Ok(Err(Denied::Unknown)),
             Refreshed::Reused => {
-                self.mark(Name::Family(&token.family)).await?;
+                self.revoke_family(&token.family).await?;
                 Ok(Err(Denied::Reused))
             }
             Refreshed::Next { token: next, jti, at } => {
