@@ -292,7 +292,8 @@ async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
             for _ in 0..2 {
                 let error = other.current().await.unwrap_err();
                 assert_eq!(error.kind(), StoreErrorKind::Corrupt);
-                assert!(error.to_string().contains("sealed with another secret"), "{error}");
+                let source = std::error::Error::source(&error).unwrap().to_string();
+                assert!(source.contains("sealed with another secret"), "{source}");
                 assert!(other.rotate().await.is_err());
             }
         }
