@@ -3,7 +3,9 @@
 use std::{
     collections::BTreeSet,
     convert::Infallible,
-    fmt, panic::Location,
+    fmt,
+    panic::Location,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
@@ -11,7 +13,7 @@ use http::{Request, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tollgate::{
-    BearerLayer, Tokens, UnixTime, Verifier,
+    BearerLayer, CodeChallenge, CodeVerifier, Tokens, UnixTime, Verifier,
     body::Body,
     store::{AnyStore, Key, Memory, Outcome, Record},
     testing::ManualClock,
@@ -22,6 +24,13 @@ use crate::{
     steered::Steered,
     world::{ADA, ADA_PASSWORD, Answer, Browser, ISSUER, World, encode, parameters, query_of, with},
 };
+
+/// A code, and what its client alone knows.
+#[derive(Clone)]
+pub(crate) struct Grant {
+    pub(crate) code: String,
+    pub(crate) verifier: String,
+}
 
 /// The tokens of one answer.
 #[derive(Clone, PartialEq, Eq)]
@@ -108,15 +117,25 @@ pub(crate) async fn at_layer(verifier: &Verifier, access: &str) -> StatusCode {
 
 impl Browser {
     /// A whole login of ada by password for these scopes, to its code.
-    pub(crate) async fn sign_in_for(&mut self, client: &str, scope: &str) -> String {
-        let wanted = with(parameters(client), &[("scope", scope)]);
+    pub(crate) async fn sign_in_for(&mut self, client: &str, scope: &str) -> Grant {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let verifier = format!("{:x<43}", COUNT.fetch_add(1, SeqCst));
+        let challenge = CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string();
+        let wanted = with(parameters(client), &[("scope", scope), ("code_challenge", &challenge)]);
         let begin = with(wanted.clone(), &[("identifier", ADA)]);
         let id = self.post("/authentication/start", &begin).await.json()["session_id"].as_str().unwrap().to_owned();
         let own = with(wanted.clone(), &[("session_id", &id)]);
         let step = with(own.clone(), &[("method", "password"), ("username", ADA), ("password", ADA_PASSWORD)]);
         assert_eq!(self.post("/authentication/authenticate", &step).await.status, 200);
         assert_eq!(self.post("/authentication/complete", &own).await.status, 200);
-        self.get(&format!("/authorize?{}&state=xyz", query_of(&wanted))).await.redirected("code").unwrap()
+        let code = self.get(&format!("/authorize?{}&state=xyz", query_of(&wanted))).await.redirected("code").unwrap();
+        Grant { code, verifier }
+    }
+
+    /// Exchanges such a code.
+    pub(crate) async fn trade(&mut self, client: &str, Grant { code, verifier }: &Grant) -> Answer {
+        let grant = [("grant_type", "authorization_code"), ("code", code), ("code_verifier", verifier)];
+        self.form("/token", &[&grant[..], &[("client_id", client)]].concat()).await
     }
 
     pub(crate) async fn revoke(&mut self, client: &str, token: &str) -> Answer {

@@ -4,17 +4,22 @@
 use std::{
     collections::BTreeSet,
     task::{Context, Waker},
+    time::Duration,
 };
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
-use tollgate::store::{AnyStore, Disk, Memory};
+use tollgate::{
+    Tokens, UserId,
+    store::{AnyStore, Disk, Memory},
+    testing::ManualClock,
+};
 
 use crate::{
-    given::{Given, all_are, steered_with_keys, two_nodes, world_with_keys},
+    given::{Given, Grant, all_are, at_layer, put_keys, steered_with_keys, two_nodes, world_with_keys},
     races::{at_once, count, from, runtime},
     restart::File,
     steered::{Running, Steered, interleave},
-    world::{Answer, Browser, World},
+    world::{Answer, Browser, ISSUER, World},
 };
 
 fn is_good(answer: &Answer) -> bool {
@@ -50,18 +55,18 @@ async fn c093_of_64_redemptions_at_once_by_two_services_one_gets_tokens_that_liv
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
         for _ in 0..3 {
-            let code = one.browser().sign_in("web").await;
+            let code = one.browser().sign_in_for("web", "openid").await;
             let answers = at_once(64, |at| {
                 let mut browser = from(&[&one, &other][at % 2].browser(), at);
                 let code = code.clone();
-                async move { browser.redeem("web", &code).await }
+                async move { browser.trade("web", &code).await }
             })
             .await;
             let given = winner(&answers);
             // who came second is no thief, for two seconds
-            assert!(is_no_grant(&one.browser().redeem("web", &code).await));
+            assert!(is_no_grant(&one.browser().trade("web", &code).await));
             one.advance(2);
-            assert!(is_no_grant(&other.browser().redeem("web", &code).await));
+            assert!(is_no_grant(&other.browser().trade("web", &code).await));
             for world in [&one, &other] {
                 all_are(true, world, "web", &given).await;
             }
@@ -75,10 +80,10 @@ async fn c093_of_64_redemptions_at_once_by_two_services_one_gets_tokens_that_liv
 async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_that_it_gave_ends() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
-        let code = one.browser().sign_in("web").await;
-        let first = Given::of(&one.browser().redeem("web", &code).await);
+        let code = one.browser().sign_in_for("web", "openid").await;
+        let first = Given::of(&one.browser().trade("web", &code).await);
         let next = Given::of(&one.browser().refresh("web", &first.refresh).await);
-        one.clock.advance(std::time::Duration::from_nanos(2_000_000_001));
+        one.clock.advance(Duration::from_nanos(2_000_000_001));
         let answers = at_once(32, |at| {
             let mut browser = from(&[&one, &other][at % 2].browser(), at);
             let (code, next) = (code.clone(), next.refresh.clone());
@@ -86,7 +91,7 @@ async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_th
             async move {
                 match at {
                     7 => browser.refresh("web", &next).await,
-                    _ => browser.redeem("web", &code).await,
+                    _ => browser.trade("web", &code).await,
                 }
             }
         })
@@ -105,8 +110,8 @@ async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_th
 async fn c096_refreshes_at_once_by_two_services_get_one_successor() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
-        let code = one.browser().sign_in("web").await;
-        let mut given = Given::of(&one.browser().redeem("web", &code).await);
+        let code = one.browser().sign_in_for("web", "openid").await;
+        let mut given = Given::of(&one.browser().trade("web", &code).await);
         for _ in 0..4 {
             let answers = at_once(16, |at| {
                 let mut browser = from(&[&one, &other][at % 2].browser(), at);
@@ -152,7 +157,7 @@ fn call() -> impl Strategy<Value = Call> {
 #[derive(Clone)]
 struct Family {
     browser: Browser,
-    code: String,
+    code: Grant,
     first: Given,
     newest: Given,
 }
@@ -160,8 +165,8 @@ struct Family {
 impl Family {
     async fn begin(world: &World) -> Self {
         let mut browser = world.browser();
-        let code = browser.sign_in("web").await;
-        let first = Given::of(&browser.redeem("web", &code).await);
+        let code = browser.sign_in_for("web", "openid").await;
+        let first = Given::of(&browser.trade("web", &code).await);
         let newest = Given::of(&browser.refresh("web", &first.refresh).await);
         Self { browser, code, first, newest }
     }
@@ -171,7 +176,7 @@ impl Family {
         browser.service = node.service.clone();
         Box::pin(async move {
             match call {
-                Call::Redeem => browser.redeem("web", &code).await,
+                Call::Redeem => browser.trade("web", &code).await,
                 Call::Refresh => browser.refresh("web", &newest.refresh).await,
                 Call::RefreshOlder => browser.refresh("web", &first.refresh).await,
                 Call::RevokeAccess => browser.revoke("web", &first.access).await,
@@ -191,7 +196,7 @@ proptest! {
         let store = Steered::default();
         let (nodes, code) = runtime.block_on(async {
             let nodes = two_nodes(store.clone()).await;
-            let code = nodes[0].browser().sign_in("web").await;
+            let code = nodes[0].browser().sign_in_for("web", "openid").await;
             // each has read its keys
             nodes[0].tokens.prepare().await.unwrap();
             (nodes, code)
@@ -199,7 +204,7 @@ proptest! {
         store.yields();
         let calls = (0..4).map(|at| {
             let (mut browser, code) = (nodes[at % 2].browser(), code.clone());
-            Box::pin(async move { browser.redeem("web", &code).await }) as Running<Answer>
+            Box::pin(async move { browser.trade("web", &code).await }) as Running<Answer>
         });
         let answers = {
             let _entered = runtime.enter();
@@ -286,7 +291,7 @@ proptest! {
         let calls = waits.iter().map(|wait| {
             let (refresh, clock, wait) = (family.make(&world, Call::Refresh), world.clock.clone(), *wait % 3);
             Box::pin(async move {
-                clock.advance(std::time::Duration::from_secs(wait));
+                clock.advance(Duration::from_secs(wait));
                 refresh.await
             }) as Running<Answer>
         });
@@ -307,7 +312,7 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
     for head_start in 0.. {
         let (store, world, code) = runtime.block_on(async {
             let (store, world) = steered_with_keys().await;
-            let code = world.browser().sign_in("web").await;
+            let code = world.browser().sign_in_for("web", "openid").await;
             world.tokens.prepare().await.unwrap();
             (store, world, code)
         });
@@ -315,7 +320,7 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
         let _entered = runtime.enter();
         let mut first = {
             let (mut browser, code) = (world.browser(), code.clone());
-            Box::pin(async move { browser.redeem("web", &code).await })
+            Box::pin(async move { browser.trade("web", &code).await })
         };
         let mut answer = None;
         for _ in 0..head_start {
@@ -325,7 +330,7 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
             }
         }
         world.advance(3);
-        let second = runtime.block_on(async { world.browser().redeem("web", &code).await });
+        let second = runtime.block_on(async { world.browser().trade("web", &code).await });
         let is_whole = answer.is_some();
         let first = match answer {
             Some(answer) => answer,
@@ -376,6 +381,41 @@ async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
     assert_ne!(kid(&last), kid(&next), "the new key signs");
     world.advance(598);
     let verifier = world.tokens.verifier();
-    assert_eq!(crate::given::at_layer(&verifier, &last.access).await, 200);
+    assert_eq!(at_layer(&verifier, &last.access).await, 200);
     assert_eq!(world.browser().with_token("/userinfo", &last.access).await.status, 200);
+}
+
+/// As far apart as it can be: what a session had is over, also where its tokens or its codes were used last of all.
+#[tokio::test]
+async fn what_was_logged_out_stays_so_as_long_as_anything_of_it_could_live() {
+    let store = AnyStore::from(Memory::new());
+    put_keys(&store).await;
+    let short = |world: &World| {
+        let tokens = Tokens::new(ISSUER, world.store.clone()).unwrap().clock(world.clock.clone());
+        tokens.refresh_lifetime(Duration::from_secs(600)).unwrap()
+    };
+    let mut world = World::on(store, ManualClock::new(), |service| service).await;
+    world.tokens = short(&world);
+    world.service = world.service.clone().tokens(world.tokens.clone()).unwrap();
+    let mut browser = world.browser();
+    let code = browser.sign_in_for("web", "openid").await;
+    let first = Given::of(&browser.trade("web", &code).await);
+    // a code that is open when the session ends
+    world.advance(580);
+    let mut tab = browser.clone();
+    let open = tab.sign_in_for("web", "openid").await;
+    browser.cookies.clone_from(&tab.cookies);
+    world.advance(19);
+    let last = Given::of(&browser.refresh("web", &first.refresh).await);
+    let verifier = world.tokens.verifier();
+    assert_eq!(at_layer(&verifier, &last.access).await, 200);
+    world.tokens.revoke_user(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();
+    for second in 0..700 {
+        assert_eq!(at_layer(&verifier, &last.access).await, 401, "{second}");
+        if second == 10 {
+            let answer = browser.trade("web", &open).await;
+            assert!(is_no_grant(&answer), "{answer:?}");
+        }
+        world.advance(1);
+    }
 }

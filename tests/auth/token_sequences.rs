@@ -10,8 +10,8 @@ use proptest::{
 use tollgate::{UserId, Verifier, store::Memory};
 
 use crate::{
-    given::{EVERYWHERE, Given, at_layer, good_at, two_nodes},
-    world::{Answer, Browser, CALLBACK, VERIFIER, World},
+    given::{EVERYWHERE, Given, Grant, at_layer, good_at, two_nodes},
+    world::{Answer, Browser, CALLBACK, World},
 };
 
 /// All of them are looked at after each call.
@@ -82,7 +82,7 @@ struct Access {
 /// All that came of one login.
 struct Family {
     browser: Browser,
-    code: String,
+    code: Grant,
     offline: bool,
     began: u64,
     spent: Option<Spent>,
@@ -217,8 +217,8 @@ impl Play {
         let (now, family) = (self.now, &self.families[at]);
         let mut fields = [
             ("grant_type", "authorization_code"),
-            ("code", family.code.as_str()),
-            ("code_verifier", VERIFIER),
+            ("code", family.code.code.as_str()),
+            ("code_verifier", family.code.verifier.as_str()),
             ("client_id", CLIENTS[0]),
             ("redirect_uri", CALLBACK),
         ];
