@@ -204,14 +204,19 @@ impl Tokens {
 
     /// Ends all that came of a signed-in session, but what was given to last beyond it.
     pub(crate) async fn revoke_session(&self, session: &Handle) -> Result<(), StoreError> {
-        self.revoked().mark(Name::Session(session), self.settings().refresh).await
+        self.revoked().mark(Name::Session(session), self.all_lives()).await
     }
 
     /// Ends every token that a user has, at every client: after a change of the password, or when an account is closed.
     ///
     /// Access tokens that only [remote verifiers](crate::bearer) see live to their end.
     pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
-        self.revoked().mark(Name::User(tenant, user), self.settings().refresh).await
+        self.revoked().mark(Name::User(tenant, user), self.all_lives()).await
+    }
+
+    /// The longest that anything lives of what has begun: to the access token of the last refresh.
+    fn all_lives(&self) -> Duration {
+        self.settings().refresh + self.settings().access + SKEW * 2
     }
 
     async fn mark(&self, name: Name<'_>) -> Result<(), StoreError> {
