@@ -19,7 +19,7 @@ fn cors(answer: &Answer) -> Vec<String> {
 const READABLE: &[&str] = &[
     "access-control-allow-credentials: true",
     "access-control-allow-origin: https://app.example",
-    "access-control-expose-headers: retry-after, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
+    "access-control-expose-headers: retry-after, www-authenticate, dpop-nonce, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
     "vary: origin",
 ];
 
@@ -119,9 +119,15 @@ async fn a_preflight_says_what_may_be_called() {
         ("/authentication/verify-otp", "POST, OPTIONS"),
         ("/authentication/complete", "POST, OPTIONS"),
         ("/openapi.json", "GET, HEAD, OPTIONS"),
+        ("/token", "POST, OPTIONS"),
+        ("/revoke", "POST, OPTIONS"),
+        ("/userinfo", "GET, HEAD, POST, OPTIONS"),
+        ("/jwks", "GET, HEAD, OPTIONS"),
+        ("/.well-known/openid-configuration", "GET, HEAD, OPTIONS"),
+        ("/.well-known/oauth-authorization-server", "GET, HEAD, OPTIONS"),
     ] {
         let mut expected: Vec<String> = READABLE.iter().map(|line| (*line).to_owned()).collect();
-        expected.push("access-control-allow-headers: content-type, accept".into());
+        expected.push("access-control-allow-headers: content-type, accept, authorization, dpop".into());
         expected.push(format!("access-control-allow-methods: {methods}"));
         expected.push("access-control-max-age: 600".into());
         expected.sort();
@@ -135,7 +141,7 @@ async fn a_preflight_says_what_may_be_called() {
             assert!(!cors(&answer).iter().any(|line| line.starts_with("access-control")), "{path} {origin}");
         }
     }
-    for path in ["/authorize", "/authentication/page.js", "/authentication/page.css"] {
+    for path in ["/authorize", "/authentication/page.js", "/authentication/page.css", "/introspect", "/logout"] {
         let answer = ask(path, APP, "GET").await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "origin_not_allowed"), "{path}");
     }
