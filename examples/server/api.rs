@@ -33,7 +33,8 @@ pub(crate) async fn router(
     tokens.prepare().await?;
 
     // whose request it is, its access token says, or its key where it has none
-    let bearer = BearerLayer::new(tokens.verifier()).respond_with(ProblemJson);
+    let verifier = tokens.verifier().dpop(&format!("{issuer}/api"))?;
+    let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
         .respond_with(ProblemJson)
         .exempt_preflight();
