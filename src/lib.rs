@@ -17,7 +17,11 @@ mod number;
 mod head;
 mod accept;
 mod origin;
-#[cfg(any(feature = "login", feature = "jwks"))]
+#[cfg(any(feature = "login", feature = "bearer"))]
+#[cfg_attr(
+    not(any(feature = "login", feature = "jwks")),
+    allow(dead_code, reason = "not every feature needs each part of an address")
+)]
 mod issuer;
 #[cfg(feature = "bearer")]
 #[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]

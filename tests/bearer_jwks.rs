@@ -9,6 +9,7 @@ mod services;
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     net::SocketAddr,
     pin::Pin,
     process::Stdio,
@@ -34,6 +35,7 @@ use services::{missing, program};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     net::TcpListener,
+    sync::watch,
     time::timeout,
 };
 use tollgate::{BearerLayer, Verifier, bearer::RemoteKeys, testing::ManualClock};
@@ -58,7 +60,7 @@ impl Key {
     }
 
     fn jwk(&self) -> Value {
-        let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
+        let (x, y) = self.pair.public_key().as_ref().strip_prefix(&[4]).unwrap().split_at(32);
         let (x, y) = (BASE64URL.encode(x), BASE64URL.encode(y));
         json!({ "kty": "EC", "crv": "P-256", "use": "sig", "kid": self.kid, "x": x, "y": y })
     }
@@ -85,7 +87,9 @@ impl Key {
 #[derive(Clone, Debug)]
 enum Health {
     Works,
+    /// It has what is asked for, and says that it has failed.
     Fails,
+    /// Until it becomes another.
     Hangs,
     Garbles,
     /// A body without an end.
@@ -105,7 +109,7 @@ struct Issuer {
 }
 
 struct State {
-    health: Mutex<Health>,
+    health: watch::Sender<Health>,
     keys: Mutex<Vec<Value>>,
     asked: AtomicUsize,
     asked_for_keys: AtomicUsize,
@@ -116,7 +120,7 @@ impl Issuer {
     async fn start(path: &'static str, key: &Key) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let state = State {
-            health: Mutex::new(Health::Works),
+            health: watch::Sender::new(Health::Works),
             keys: Mutex::new(vec![key.jwk()]),
             asked: AtomicUsize::new(0),
             asked_for_keys: AtomicUsize::new(0),
@@ -134,7 +138,7 @@ impl Issuer {
     }
 
     fn becomes(&self, health: Health) {
-        *self.state.health.lock().unwrap() = health;
+        self.state.health.send_replace(health);
     }
 
     fn publishes(&self, keys: &[&Key]) {
@@ -151,11 +155,10 @@ impl Issuer {
         if path == "/keys" {
             self.state.asked_for_keys.fetch_add(1, SeqCst);
         }
-        let health = self.state.health.lock().unwrap().clone();
+        let mut health = self.state.health.subscribe();
+        let health = health.wait_for(|health| !matches!(health, Health::Hangs)).await.unwrap().clone();
         match health {
-            Health::Works | Health::Lies | Health::HasOther => {}
-            Health::Fails => return response(500, "down"),
-            Health::Hangs => std::future::pending().await,
+            Health::Works | Health::Lies | Health::HasOther | Health::Fails | Health::Hangs => {}
             Health::Garbles => return response(200, "<!doctype html>"),
             Health::Floods => return Response::new(Body::new(Endless(Arc::clone(&self.state.pieces)))),
             Health::Redirects(to) => {
@@ -168,10 +171,11 @@ impl Issuer {
         let openid = format!("{}/.well-known/openid-configuration", self.path);
         let oauth = format!("/.well-known/oauth-authorization-server{}", self.path);
         let has_openid = !matches!(health, Health::HasOther);
+        let found = if matches!(health, Health::Fails) { 500 } else { 200 };
         match path {
-            "/keys" => response(200, &json!({ "keys": *self.state.keys.lock().unwrap() }).to_string()),
-            path if path == openid && has_openid => response(200, &metadata),
-            path if path == oauth => response(200, &metadata),
+            "/keys" => response(found, &json!({ "keys": *self.state.keys.lock().unwrap() }).to_string()),
+            path if path == openid && has_openid => response(found, &metadata),
+            path if path == oauth => response(found, &metadata),
             _ => response(404, ""),
         }
     }
@@ -309,18 +313,24 @@ async fn a_flood_of_made_up_names_is_one_request_in_a_while() {
 async fn the_first_keys_are_fetched_once_however_many_want_them_and_whoever_goes_away() {
     let (key, clock) = (Key::new("a"), ManualClock::new());
     let issuer = Issuer::start("", &key).await;
-    let api = verifier(&issuer, &clock);
+    let api = remote(&issuer, &clock).timeout(Duration::from_secs(30)).unwrap().verifier(API).unwrap();
     let token = key.token(&issuer.name());
-    let call = || {
+    issuer.becomes(Health::Hangs);
+    let first = tokio::spawn({
         let (api, token) = (api.clone(), token.clone());
-        tokio::spawn(async move { ask(&api, &token).await })
-    };
-    let first = call();
+        async move { ask(&api, &token).await }
+    });
     until("it is asked", async || issuer.state.asked.load(SeqCst) > 0).await;
     first.abort();
-    let calls: Vec<_> = (0..100).map(|_| call()).collect();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let mut calls: Vec<_> = (0..100).map(|_| Box::pin(ask(&api, &token))).collect();
+    for call in &mut calls {
+        let early = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+        assert!(early.is_pending(), "one had an answer before the issuer");
+    }
+    issuer.becomes(Health::Works);
     for call in calls {
-        assert_eq!(call.await.unwrap(), 200);
+        assert_eq!(call.await, 200);
     }
     assert_eq!(issuer.asked(), 1);
 }

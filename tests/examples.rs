@@ -16,7 +16,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use browser::{Browser, Registered};
+use browser::{Answer, Browser, Registered};
 use chromium::Chromium;
 use serde_json::{Value, json as members};
 use tokio::{
@@ -335,6 +335,37 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
 
     tab.until("location.pathname === '/demo/callback' && document.getElementById('code').textContent.length === 43")
         .await;
+
+    // the page has traded the code, and asked who it is
+    let says = |place: &str, text: &str| format!("document.getElementById('{place}').textContent.includes('{text}')");
+    let click = |button: &str| format!("document.getElementById('{button}').click()");
+    tab.until(&says("answer", r#""name": "Ada Lovelace""#)).await;
+    assert_eq!(tab.ask("location.search").await.unwrap(), "");
+    for (place, text) in [
+        ("answer", r#""preferred_username": "ada""#),
+        ("answer", r#""email": "ada@example.com""#),
+        ("access", r#""client_id": "demo-mfa""#),
+        ("access", r#""scope": "email openid profile""#),
+        ("identity", r#""aud": "demo-mfa""#),
+    ] {
+        tab.until(&says(place, text)).await;
+    }
+    tab.ask(&click("me")).await.unwrap();
+    tab.until(&says("answer", r#""subject": "ada""#)).await;
+    let refreshes = "document.getElementById('refreshes').textContent";
+    let first = tab.ask(refreshes).await.unwrap();
+    tab.ask(&click("refresh")).await.unwrap();
+    tab.until(&format!("{refreshes} !== {first} && {}", says("answer", r#""status": 200"#))).await;
+    tab.ask(&click("me")).await.unwrap();
+    tab.until(&says("answer", r#""subject": "ada""#)).await;
+    tab.ask(&click("revoke")).await.unwrap();
+    tab.until(&says("answer", r#""body": """#)).await;
+    // a request that is refused is told on the console by the browser itself
+    assert_eq!(tab.complaints(), [""; 0]);
+    tab.ask(&click("me")).await.unwrap();
+    tab.until(&says("answer", r#""status": 401"#)).await;
+    tab.complaints();
+
     tab.ask("document.querySelector('a[href$=account]').click()").await.unwrap();
     tab.until("document.body.textContent.includes('as ada of acme, by pwd, otp, sms, mfa')").await;
     tab.ask("document.querySelector('button').click()").await.unwrap();
@@ -342,6 +373,120 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
     tab.open(&format!("http://{}/account", server.address)).await;
     tab.until("location.pathname === '/demo/'").await;
     assert_eq!(tab.complaints(), [""; 0]);
+}
+
+#[tokio::test]
+async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
+    let Some(mut tab) = Chromium::start("demo-out").await else { return };
+    let server = Example::start("server", &FREE_PORT).await;
+    let origin = format!("http://{}", server.address);
+    let focus = |name: &str| {
+        format!(
+            "[document.activeElement.id, document.activeElement.value].includes('{name}') \
+             && !document.body.hasAttribute('aria-busy')"
+        )
+    };
+    tab.open(&format!("{origin}/demo/")).await;
+    tab.ask("document.querySelector('a[href$=demo-native]').click()").await.unwrap();
+    for (field, text) in [("identifier", "grace"), ("password", ""), ("secret", "compilers are polite")] {
+        tab.until(&focus(field)).await;
+        tab.insert(text).await;
+        tab.press("Enter").await;
+    }
+    tab.until("location.pathname === '/callback'").await;
+    tab.until("document.getElementById('answer').textContent.includes('Grace Hopper')").await;
+    tab.open(&format!("{origin}/account")).await;
+    tab.until("document.body.textContent.includes('as grace of acme, by pwd')").await;
+
+    // again: the tokens of the first page are gone with it
+    tab.open(&format!("{origin}/demo/login/demo-web")).await;
+    for (field, text) in [("identifier", "grace"), ("password", ""), ("secret", "compilers are polite")] {
+        tab.until(&focus(field)).await;
+        tab.insert(text).await;
+        tab.press("Enter").await;
+    }
+    tab.until("document.getElementById('answer')?.textContent.includes('Grace Hopper')").await;
+    tab.ask("document.querySelector('#sign-out button').click()").await.unwrap();
+    tab.until("location.pathname === '/demo/'").await;
+    tab.open(&format!("{origin}/account")).await;
+    tab.until("location.pathname === '/demo/'").await;
+    assert_eq!(tab.complaints(), [""; 0]);
+}
+
+/// The verifier to the challenge of [`Registered`].
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+
+impl Example {
+    /// The tokens that this user gets through `demo-web`.
+    async fn tokens(&self, browser: &mut Browser, name: &str, password: &str) -> Value {
+        let callback = format!("http://{}/demo/callback", self.address);
+        let client = Registered { id: "demo-web", redirect_uri: &callback };
+        let code = browser.log_in(&client, name, password).await;
+        let form = format!("grant_type=authorization_code&client_id=demo-web&code={code}&code_verifier={VERIFIER}");
+        let answer = browser.send("POST", "/token", &[FORM], &form).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+}
+
+#[tokio::test]
+async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let mut browser = server.browser();
+    let origin = format!("http://{}", server.address);
+    let tokens = server.tokens(&mut browser, "ada", "correct horse battery staple").await;
+    let bearer = |tokens: &Value| format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    let access = bearer(&tokens);
+    let token = [("authorization", access.as_str())];
+
+    let me = browser.send("GET", "/api/me", &token, "").await;
+    let expected = members!({ "tenant": "acme", "subject": "ada", "client": "demo-web", "scopes": ["openid"] });
+    assert_eq!((me.status, me.json()), (200, expected));
+    // one budget, by a token or by a key
+    let left = |answer: &Answer| answer.header("x-ratelimit-remaining").parse::<u32>().unwrap();
+    let before = left(&me);
+    let hello = browser.send("GET", "/api/hello", &token, "").await;
+    assert_eq!((hello.status, &hello.json()["hello"], left(&hello)), (200, &"acme".into(), before - 1));
+    let by_key = browser.send("GET", "/api/hello", &[("x-api-key", "demo-acme-key")], "").await;
+    assert_eq!((by_key.status, left(&by_key)), (200, before - 2));
+    // the token counts, for it can't be borrowed
+    let both = [token[0], ("x-api-key", "demo-globex-key")];
+    assert_eq!(browser.send("GET", "/api/hello", &both, "").await.json()["hello"], "acme");
+
+    for (path, headers) in [
+        ("/api/hello", &[("authorization", "Bearer guessed")][..]),
+        ("/api/hello", &[("authorization", "Bearer guessed"), ("x-api-key", "demo-acme-key")]),
+        ("/api/hello", &[("x-api-key", "guessed")]),
+        ("/api/me", &[]),
+        ("/api/me", &[("x-api-key", "demo-acme-key")]),
+        ("/api/me", &[("authorization", "Bearer guessed")]),
+    ] {
+        let refused = browser.send("GET", path, headers, "").await;
+        assert_eq!((refused.status, refused.header("content-type")), (401, "application/problem+json"), "{headers:?}");
+        assert_ne!(refused.header("www-authenticate"), "", "{path} {headers:?}");
+    }
+
+    for (document, member) in
+        [("openid-configuration", "authorization_endpoint"), ("oauth-authorization-server", "token_endpoint")]
+    {
+        let known = browser.open(&format!("/.well-known/{document}")).await.json();
+        assert_eq!(known["issuer"], origin.as_str());
+        assert!(known[member].as_str().unwrap().starts_with(&origin), "{known}");
+    }
+    assert_eq!(browser.open("/jwks").await.json()["keys"].as_array().unwrap().len(), 2);
+    let info = browser.send("GET", "/userinfo", &token, "").await;
+    assert_eq!((info.status, info.json()), (200, members!({ "sub": "ada" })));
+
+    let refresh = tokens["refresh_token"].as_str().unwrap();
+    let form = format!("grant_type=refresh_token&client_id=demo-web&refresh_token={refresh}");
+    let next = browser.send("POST", "/token", &[FORM], &form).await;
+    assert_eq!(next.status, 200, "{next:?}");
+    let form = format!("client_id=demo-web&token={}", next.json()["refresh_token"].as_str().unwrap());
+    assert_eq!(browser.send("POST", "/revoke", &[FORM], &form).await.status, 200);
+    for gone in [access, bearer(&next.json())] {
+        assert_eq!(browser.send("GET", "/api/me", &[("authorization", &gone)], "").await.status, 401);
+    }
 }
 
 #[tokio::test]
@@ -388,7 +533,7 @@ async fn what_the_server_keeps_in_a_directory_survives_a_restart() {
     let callback = format!("{origin}/demo/callback");
     let client = Registered { id: "demo-web", redirect_uri: &callback };
     let mut browser = server.browser();
-    browser.log_in(&client, "grace", "compilers are polite").await;
+    let tokens = server.tokens(&mut browser, "grace", "compilers are polite").await;
     let half = browser.start(&client, "ada").await;
     // no time to say goodbye
     server.child.kill().await.unwrap();
@@ -396,6 +541,12 @@ async fn what_the_server_keeps_in_a_directory_survives_a_restart() {
     let second = Example::start("server", &["--listen", &server.address.to_string(), "--data", data]).await;
     let account = browser.open("/account").await;
     assert!(account.text.contains("<strong>grace</strong>"), "{}", account.text);
+    // the keys that signed are the same, and the refresh token is good
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    assert_eq!(browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await.json()["subject"], "grace");
+    let refresh = tokens["refresh_token"].as_str().unwrap();
+    let form = format!("grant_type=refresh_token&client_id=demo-web&refresh_token={refresh}");
+    assert_eq!(browser.send("POST", "/token", &[FORM], &form).await.status, 200);
     let password = "correct horse battery staple";
     let step = members!({ "session_id": half, "method": "password", "username": "ada", "password": password });
     assert_eq!(browser.call("authenticate", &client, step).await.status, 200);

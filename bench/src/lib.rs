@@ -5,6 +5,7 @@
 
 pub mod apart;
 pub mod heap;
+pub mod issuers;
 pub mod login;
 pub mod machine;
 pub mod random;
@@ -13,6 +14,7 @@ pub mod sections;
 pub mod service;
 pub mod stats;
 pub mod subject;
+pub mod tab;
 pub mod wire;
 
 #[global_allocator]

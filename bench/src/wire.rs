@@ -92,7 +92,7 @@ impl Connection {
 
 fn content_length(head: &[u8]) -> usize {
     const NAME: &[u8] = b"content-length: ";
-    let Some(at) = head.windows(NAME.len()).position(|bytes| bytes == NAME) else { return 0 };
+    let Some(at) = head.windows(NAME.len()).position(|bytes| bytes.eq_ignore_ascii_case(NAME)) else { return 0 };
     let digits = head[at + NAME.len()..].iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
 }

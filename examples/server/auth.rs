@@ -48,10 +48,14 @@ fn clients(origin: &str) -> Result<ClientTable, Box<dyn Error>> {
     let client = |id: &str, redirect: &str| Client::new(id, acme.clone())?.redirect_uri(redirect)?.scopes(demo::SCOPES);
     let callback = format!("{origin}{}", demo::CALLBACK);
     let without_port = origin.rsplit_once(':').map_or(origin, |(host, _)| host);
+    let native = format!("{without_port}{}", demo::NATIVE_CALLBACK);
+    let after = format!("{origin}{}", demo::AFTER_LOGOUT);
     Ok(ClientTable::new([
-        client("demo-web", &callback)?.name("Demo")?,
-        client("demo-mfa", &callback)?.name("Demo, two steps")?.policy(Policy::any(2)?),
-        client("demo-native", &format!("{without_port}{}", demo::NATIVE_CALLBACK))?.name("Demo, native app")?,
+        client("demo-web", &callback)?.name("Demo")?.after_logout(&after)?,
+        client("demo-mfa", &callback)?.name("Demo, two steps")?.policy(Policy::any(2)?).after_logout(&after)?,
+        client("demo-native", &native)?
+            .name("Demo, native app")?
+            .after_logout(&format!("{without_port}{}", demo::AFTER_LOGOUT))?,
     ])?)
 }
 
@@ -65,6 +69,7 @@ async fn add_people(users: &StoredUsers) -> Result<(), Box<dyn Error>> {
         }
         let user = NewUser::new(id, Identifier::parse(person.name)?)
             .identifier(Identifier::parse(person.email)?)
+            .name(person.full_name)
             .password(passwords.hash(Password::new(person.password)).await?)
             .contact(EmailAddress::parse(person.email)?)
             .contact(PhoneNumber::parse(person.phone)?);

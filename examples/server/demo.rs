@@ -12,22 +12,37 @@ const ACME_KEY: &str = "demo-acme-key";
 const GLOBEX: &str = "globex";
 const GLOBEX_KEY: &str = "demo-globex-key";
 
+pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
 /// What the clients may ask for, and where they get their answers.
 pub(crate) const SCOPES: &str = "openid profile email";
 pub(crate) const CALLBACK: &str = "/demo/callback";
 pub(crate) const NATIVE_CALLBACK: &str = "/callback";
+pub(crate) const AFTER_LOGOUT: &str = "/demo/";
 
 /// A user of acme.
 pub(crate) struct Person {
     pub(crate) name: &'static str,
+    pub(crate) full_name: &'static str,
     pub(crate) password: &'static str,
     pub(crate) email: &'static str,
     pub(crate) phone: &'static str,
 }
 
 pub(crate) const PEOPLE: [Person; 2] = [
-    Person { name: "ada", password: "correct horse battery staple", email: "ada@example.com", phone: "+15555550100" },
-    Person { name: "grace", password: "compilers are polite", email: "grace@example.com", phone: "+15555550101" },
+    Person {
+        name: "ada",
+        full_name: "Ada Lovelace",
+        password: "correct horse battery staple",
+        email: "ada@example.com",
+        phone: "+15555550100",
+    },
+    Person {
+        name: "grace",
+        full_name: "Grace Hopper",
+        password: "compilers are polite",
+        email: "grace@example.com",
+        phone: "+15555550101",
+    },
 ];
 
 /// Whose key is whose.

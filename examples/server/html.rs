@@ -1,4 +1,4 @@
-//! The frame of the demo's pages.
+//! The frame of the demo's pages, and what belongs to it.
 
 use axum::{
     http::header,
@@ -10,17 +10,33 @@ const FRAME: &str = r#"<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>tollgate demo</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:3rem auto;padding:0 1rem}code{overflow-wrap:anywhere}</style>
+<link rel="stylesheet" href="/demo/page.css">
 "#;
 
-/// A page that is kept out of caches and frames and runs no scripts.
+/// A page that is kept out of caches and frames, and runs no scripts but ours.
 pub(crate) fn page(body: &str) -> Response {
+    let policy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
+                  base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
     let headers = [
         (header::CACHE_CONTROL, "no-store"),
         (header::REFERRER_POLICY, "same-origin"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (headers, Html(format!("{FRAME}{body}\n"))).into_response()
+}
+
+pub(crate) async fn script() -> impl IntoResponse {
+    asset("text/javascript; charset=utf-8", include_str!("page.js"))
+}
+
+pub(crate) async fn style() -> impl IntoResponse {
+    asset("text/css; charset=utf-8", include_str!("page.css"))
+}
+
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    let headers = [(header::CONTENT_TYPE, kind), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (headers, text)
 }
 
 /// Text as it can stand in a page, whoever wrote it.

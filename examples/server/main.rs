@@ -4,8 +4,8 @@
 //!
 //! It prints where to click and what to try with curl; `--help` lists its flags. Copy what you need: `config.rs` reads
 //! the flags, `demo.rs` has tenants, keys and users, `api.rs` the routes, `auth.rs` the login service, `outbox.rs` takes
-//! its one-time codes, `pages.rs` is an application that sends people to it, `account.rs` what they see then, `serve.rs`
-//! starts and ends the server.
+//! its one-time codes, `pages.rs`, `callback.rs` and `page.js` are an application that sends people to it and gets their
+//! tokens, `account.rs` is what a browser sees that is signed in, `serve.rs` starts and ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
 
@@ -16,6 +16,7 @@ mod outbox;
 mod auth;
 mod account;
 mod pages;
+mod callback;
 mod api;
 mod serve;
 

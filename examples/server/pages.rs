@@ -1,30 +1,46 @@
-//! An application that sends people to log in, as a client of yours would: it makes a verifier and a `state` for each
-//! login, keeps both in a cookie, and checks what comes back.
-
-use std::collections::BTreeMap;
+//! An application that sends people to log in, as a client of yours would: it makes a verifier, a `state` and a `nonce`
+//! for each login, and keeps them in a cookie until `callback.rs` needs them.
 
 use axum::{
     Json, Router,
-    extract::{Path, Query, State},
+    extract::{Path, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Redirect, Response},
     routing::get,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tollgate::{
-    CodeChallenge, CodeVerifier, Secret,
-    cookie::{self, SetCookie},
-};
+use tollgate::{CodeChallenge, CodeVerifier, Secret, cookie::SetCookie};
 
 use crate::{
-    demo::{CALLBACK, NATIVE_CALLBACK, SCOPES},
-    html::{escape, page},
+    callback::callback,
+    demo::{CALLBACK, CLIENTS, NATIVE_CALLBACK, SCOPES},
+    html::{self, page},
     outbox::Outbox,
 };
 
+/// What is remembered of a login.
+pub(crate) struct Kept<'c> {
+    pub(crate) state: &'c str,
+    pub(crate) verifier: &'c str,
+    pub(crate) nonce: &'c str,
+    pub(crate) client: &'c str,
+}
+
+impl<'c> Kept<'c> {
+    fn write(&self) -> String {
+        [self.state, self.verifier, self.nonce, self.client].join(".")
+    }
+
+    pub(crate) fn read(cookie: &'c str) -> Option<Self> {
+        let mut parts = cookie.splitn(4, '.');
+        let mut next = || parts.next();
+        Some(Self { state: next()?, verifier: next()?, nonce: next()?, client: next()? })
+    }
+}
+
 /// The cookie of a login: one for each, so that two tabs don't collide.
-fn cookie_name(state: &str) -> String {
+pub(crate) fn cookie_name(state: &str) -> String {
     format!("demo_login_{}", state.get(..8).unwrap_or_default())
 }
 
@@ -33,6 +49,8 @@ pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
     Router::new()
         .route("/demo/", get(async move || page(&home)))
         .route("/demo", get(async || Redirect::to("/demo/")))
+        .route("/demo/page.js", get(html::script))
+        .route("/demo/page.css", get(html::style))
         .route("/demo/login/{client}", get(login))
         .route(CALLBACK, get(callback))
         .route(NATIVE_CALLBACK, get(callback))
@@ -51,17 +69,22 @@ or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com,
 <li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>
 <li><a href="{origin}/demo/login/demo-native">Log in as a native app does</a>, at a redirect URI without a port
 </ul>
+<p>Afterwards you see the tokens that the application got, and what they open.
 <p><a href="{origin}/demo/outbox">One-time codes</a> · <a href="{origin}/account">Account</a> ·
-<a href="{origin}/events/">Event log</a>"#
+<a href="{origin}/events/">Event log</a> · <a href="{origin}/.well-known/openid-configuration">Configuration</a>"#
     )
 }
 
 /// Sends the browser to log in.
 async fn login(State(origin): State<String>, Path(client): Path<String>) -> Response {
-    let (verifier, state) = (CodeVerifier::generate(), Secret::generate());
-    let (name, kept) = (cookie_name(state.expose()), format!("{}.{}", state.expose(), verifier.expose()));
+    if !CLIENTS.contains(&client.as_str()) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let (verifier, state, nonce) = (CodeVerifier::generate(), Secret::generate(), Secret::generate());
+    let (state, nonce) = (state.expose(), nonce.expose());
+    let kept = Kept { state, verifier: verifier.expose(), nonce, client: &client }.write();
     // no `Secure`: the demo has no TLS
-    let Ok(cookie) = SetCookie::new(&name, &kept).and_then(SetCookie::insecure_plain_http) else {
+    let Ok(cookie) = SetCookie::new(&cookie_name(state), &kept).and_then(SetCookie::insecure_plain_http) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let callback = if client == "demo-native" { NATIVE_CALLBACK } else { CALLBACK };
@@ -70,7 +93,8 @@ async fn login(State(origin): State<String>, Path(client): Path<String>) -> Resp
         ("redirect_uri", &format!("{origin}{callback}")),
         ("response_type", "code"),
         ("scope", SCOPES),
-        ("state", state.expose()),
+        ("state", state),
+        ("nonce", nonce),
         ("code_challenge", CodeChallenge::of(&verifier).as_str()),
         ("code_challenge_method", "S256"),
     ]
@@ -78,32 +102,4 @@ async fn login(State(origin): State<String>, Path(client): Path<String>) -> Resp
     let mut headers = HeaderMap::new();
     cookie.append_to(&mut headers);
     (headers, Redirect::to(&format!("{origin}/authorize?{}", query.join("&")))).into_response()
-}
-
-/// What a login ends with.
-async fn callback(headers: HeaderMap, Query(answer): Query<BTreeMap<String, String>>) -> Response {
-    let of = |name: &str| answer.get(name).map_or("", String::as_str);
-    let name = cookie_name(of("state"));
-    let mut kept = cookie::read(&headers, &name).filter_map(|kept| kept.split_once('.'));
-    let Some((_, verifier)) = kept.find(|(state, _)| *state == of("state")) else {
-        let body = "<h1>Not from here</h1>\n<p>This login was not begun in this browser: its state is another.";
-        return (StatusCode::BAD_REQUEST, page(body)).into_response();
-    };
-    let body = match answer.get("code") {
-        Some(code) => format!(
-            "<h1>Logged in</h1>\n<p>Authorization code: <code id=\"code\">{}</code>\n<p>Verifier: <code>{}</code>\n\
-             <p>Issuer: <code>{}</code>\n<p>There is no token endpoint yet that exchanges the code. The login has also \
-             begun a session here: see your <a href=\"/account\">account</a>.",
-            escape(code),
-            escape(verifier),
-            escape(of("iss")),
-        ),
-        None => format!("<h1>Not logged in</h1>\n<p>{}: {}", escape(of("error")), escape(of("error_description"))),
-    };
-    let mut response = page(&format!("{body}\n<p><a href=\"/demo/\">Back to the demo</a>"));
-    // a state is good for one answer
-    if let Ok(removal) = SetCookie::removal(&name).and_then(SetCookie::insecure_plain_http) {
-        removal.append_to(response.headers_mut());
-    }
-    response
 }

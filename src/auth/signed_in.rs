@@ -24,7 +24,7 @@ impl SignedIn {
         }
         let running = visit.inner.running();
         let headers = &visit.parts.headers;
-        let Some(session) = running.sessions.presented_of(headers, client.tenant()).await? else { return Ok(None) };
+        let Some(session) = running.sessions.presented(headers, Some(client.tenant())).await? else { return Ok(None) };
         let Some(evidence) = running.evidences.find(&session).await? else { return Ok(None) };
         Ok(evidence.still_stands(visit).await?.then_some(Self { session, evidence }))
     }

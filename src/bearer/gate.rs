@@ -1,11 +1,12 @@
 use std::{fmt, sync::Arc};
 
-use http::Extensions;
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
 use super::{
     AccessToken, Verifier,
+    possession::{Shown, Unproved},
     presented::{Presented, Scheme},
-    refusal::Refusal,
+    refusal::{DPOP_NONCE, Refusal},
     token::Slot,
     verifier::Refused,
 };
@@ -24,65 +25,103 @@ pub struct BearerGate {
     pub(super) refusal: Arc<Refusal>,
 }
 
-impl BearerGate {
-    /// What a request without a token gets.
-    fn nobody(&self) -> Result<BearerPass, Rejection> {
-        if self.optional {
-            return Ok(BearerPass(Some(Slot::Empty(self.refusal.challenge().clone()))));
-        }
-        Err(self.refusal.nobody())
-    }
-}
+type Decision = Result<BearerPass, Rejection>;
 
 impl Gate for BearerGate {
     type Pass = BearerPass;
-    type Future = BoxFuture<'static, Result<BearerPass, Rejection>>;
+    type Future = BoxFuture<'static, Decision>;
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
         // a layer outside with the same verifier has looked already, and a proof is good for one look
-        if let Some(Slot::Taken { token, verifier }) = head.extensions().get()
+        if let Some(Slot::Taken { token, scheme, verifier }) = head.extensions().get()
             && *verifier == self.verifier.number()
         {
-            return MaybeReady::Ready(permit(&self.refusal, token.clone(), *verifier));
+            return MaybeReady::Ready(self.permit(token, *scheme).map(|()| BearerPass::default()));
         }
         let (scheme, token) = match Presented::read(head.headers()) {
             Presented::Nothing => return MaybeReady::Ready(self.nobody()),
             Presented::Malformed => return MaybeReady::Ready(Err(self.refusal.malformed())),
             Presented::Token { scheme, token } => (scheme, token),
         };
-        let number = self.verifier.number();
+        // the request can't be looked at again when the token is known
+        let shown = match scheme {
+            Scheme::Bearer => None,
+            Scheme::DPoP => match self.verifier.possession().read(head, token) {
+                None => return MaybeReady::Ready(Err(self.refusal.invalid(scheme))),
+                shown => shown,
+            },
+        };
         match self.verifier.verify(token) {
-            MaybeReady::Ready(verified) => MaybeReady::Ready(settle(&self.refusal, verified, scheme, number)),
+            MaybeReady::Ready(verified) => self.settle(verified, shown),
             MaybeReady::Pending(verified) => {
-                let refusal = Arc::clone(&self.refusal);
-                MaybeReady::Pending(Box::pin(async move { settle(&refusal, verified.await, scheme, number) }))
+                let gate = self.clone();
+                MaybeReady::Pending(Box::pin(async move { gate.settle(verified.await, shown).wait().await }))
             }
         }
     }
 }
 
-fn settle(
-    refusal: &Refusal,
-    verified: Result<AccessToken, Refused>,
-    scheme: Scheme,
-    verifier: u64,
-) -> Result<BearerPass, Rejection> {
-    match verified {
-        // a bound token without a proof may be stolen, and one that is not bound proves nothing with a proof
-        Ok(token) if token.bound_to().is_none() && scheme == Scheme::Bearer => permit(refusal, token, verifier),
-        Ok(_) | Err(Refused::Invalid) => Err(refusal.invalid()),
-        Err(Refused::Unavailable) => {
-            crate::trace::warning!("the keys of access tokens, or what is revoked, can't be read");
-            Err(Refusal::unavailable())
+impl BearerGate {
+    /// What a request without a token gets.
+    fn nobody(&self) -> Decision {
+        if self.optional {
+            let slot = Slot::Empty(self.refusal.challenge().clone());
+            return Ok(BearerPass { slot: Some(slot), nonce: None });
+        }
+        Err(self.refusal.nobody())
+    }
+
+    fn settle(
+        &self,
+        verified: Result<AccessToken, Refused>,
+        shown: Option<Shown>,
+    ) -> MaybeReady<BoxFuture<'static, Decision>> {
+        let scheme = if shown.is_some() { Scheme::DPoP } else { Scheme::Bearer };
+        let token = match verified {
+            Ok(token) => token,
+            Err(Refused::Invalid) => return MaybeReady::Ready(Err(self.refusal.invalid(scheme))),
+            Err(Refused::Unavailable) => {
+                crate::trace::warning!("the keys of access tokens, or what is revoked, can't be read");
+                return MaybeReady::Ready(Err(Refusal::unavailable()));
+            }
+        };
+        let Some(shown) = shown else {
+            // without a proof, whoever brings a bound token may have stolen it
+            let is_free = token.bound_to().is_none();
+            let permitted = if is_free { self.permit(&token, scheme) } else { Err(self.refusal.invalid(scheme)) };
+            return MaybeReady::Ready(permitted.map(|()| self.pass(token, scheme, None)));
+        };
+        match self.verifier.possession().settle(shown, &token) {
+            MaybeReady::Ready(proved) => MaybeReady::Ready(self.proved(proved, token)),
+            MaybeReady::Pending(proved) => {
+                let gate = self.clone();
+                MaybeReady::Pending(Box::pin(async move { gate.proved(proved.await, token) }))
+            }
         }
     }
-}
 
-fn permit(refusal: &Refusal, token: AccessToken, verifier: u64) -> Result<BearerPass, Rejection> {
-    if !refusal.scopes().iter().all(|scope| token.has_scope(scope)) {
-        return Err(refusal.narrow());
+    fn proved(&self, proved: Result<(), Unproved>, token: AccessToken) -> Decision {
+        match proved {
+            Ok(()) => {
+                self.permit(&token, Scheme::DPoP)?;
+                Ok(self.pass(token, Scheme::DPoP, self.verifier.possession().nonce()))
+            }
+            Err(Unproved::Token) => Err(self.refusal.invalid(Scheme::DPoP)),
+            Err(Unproved::Proof(error)) => Err(self.refusal.unproved(error)),
+        }
     }
-    Ok(BearerPass(Some(Slot::Taken { token, verifier })))
+
+    /// Whether a token that counts is enough.
+    fn permit(&self, token: &AccessToken, scheme: Scheme) -> Result<(), Rejection> {
+        if !self.refusal.scopes().iter().all(|scope| token.has_scope(scope)) {
+            return Err(self.refusal.narrow(scheme));
+        }
+        Ok(())
+    }
+
+    fn pass(&self, token: AccessToken, scheme: Scheme, nonce: Option<HeaderValue>) -> BearerPass {
+        BearerPass { slot: Some(Slot::Taken { token, scheme, verifier: self.verifier.number() }), nonce }
+    }
 }
 
 impl fmt::Debug for BearerGate {
@@ -96,13 +135,24 @@ impl fmt::Debug for BearerGate {
 }
 
 /// What a request that may come through carries: its token, if it has one.
-#[derive(Debug)]
-pub struct BearerPass(Option<Slot>);
+#[derive(Debug, Default)]
+pub struct BearerPass {
+    /// None where a layer outside has left it already.
+    slot: Option<Slot>,
+    /// For the next proof.
+    nonce: Option<HeaderValue>,
+}
 
 impl Pass for BearerPass {
     fn admit(&mut self, extensions: &mut Extensions) {
-        if let Some(slot) = self.0.take() {
+        if let Some(slot) = self.slot.take() {
             extensions.insert(slot);
+        }
+    }
+
+    fn finish(self, _: StatusCode, headers: &mut HeaderMap) {
+        if let Some(nonce) = self.nonce {
+            headers.insert(DPOP_NONCE, nonce);
         }
     }
 }

@@ -17,7 +17,8 @@ pub struct BearerLayer<R = StatusOnly> {
 impl BearerLayer {
     /// A layer that lets requests with a token through that the verifier accepts.
     pub fn new(verifier: Verifier) -> Self {
-        let gate = BearerGate { verifier, optional: false, refusal: Arc::new(Refusal::new()) };
+        let refusal = Arc::new(Refusal::new(verifier.possession().is_on()));
+        let gate = BearerGate { verifier, optional: false, refusal };
         Self { gate, respond: StatusOnly }
     }
 }

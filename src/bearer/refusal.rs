@@ -1,38 +1,36 @@
-//! What a request is answered that does not come through (RFC 6750 §3).
+//! What a request is answered that does not come through (RFC 6750 §3, RFC 9449 §7.1).
 
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 
+use super::presented::Scheme;
 use crate::{
+    dpop::DpopError,
     error::ConfigError,
+    jose::Algorithm,
     reject::{Kind, Rejection},
 };
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The answers, written once.
+pub(super) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// What is said, and how it is asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     realm: String,
     /// In the order in which they were asked for.
     scopes: Vec<Box<str>>,
-    challenges: Challenges,
-}
-
-#[derive(Clone, Debug)]
-struct Challenges {
-    nobody: HeaderValue,
-    malformed: HeaderValue,
-    invalid: HeaderValue,
-    narrow: HeaderValue,
+    /// Whether tokens may come with a proof.
+    proofs: bool,
+    /// What a request without a token is asked for.
+    challenge: HeaderValue,
 }
 
 impl Refusal {
-    pub(super) fn new() -> Self {
-        let empty = HeaderValue::from_static("");
-        let challenges =
-            Challenges { nobody: empty.clone(), malformed: empty.clone(), invalid: empty.clone(), narrow: empty };
-        let mut refusal = Self { realm: "api".to_owned(), scopes: Vec::new(), challenges };
-        refusal.write();
+    pub(super) fn new(proofs: bool) -> Self {
+        let challenge = HeaderValue::from_static("Bearer");
+        let mut refusal = Self { realm: "api".to_owned(), scopes: Vec::new(), proofs, challenge };
+        refusal.challenge = refusal.asks(Scheme::Bearer, "");
         refusal
     }
 
@@ -42,7 +40,7 @@ impl Refusal {
             return Err(ConfigError::new("bearer realm", realm, "must be printable ASCII without quotes"));
         }
         realm.clone_into(&mut self.realm);
-        self.write();
+        self.challenge = self.asks(Scheme::Bearer, "");
         Ok(())
     }
 
@@ -52,7 +50,6 @@ impl Refusal {
             return Err(ConfigError::new("required scope", scope, "must be one name of visible ASCII without quotes"));
         }
         self.scopes.push(scope.into());
-        self.write();
         Ok(())
     }
 
@@ -60,50 +57,69 @@ impl Refusal {
         &self.scopes
     }
 
-    fn write(&mut self) {
-        let challenge = |rest: &str| {
-            // never the default: all of it was looked at before
-            HeaderValue::from_str(&format!(r#"Bearer realm="{}"{rest}"#, self.realm))
-                .unwrap_or(HeaderValue::from_static("Bearer"))
-        };
-        self.challenges = Challenges {
-            nobody: challenge(""),
-            malformed: challenge(r#", error="invalid_request""#),
-            invalid: challenge(r#", error="invalid_token""#),
-            narrow: challenge(&format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" "))),
-        };
+    pub(super) fn challenge(&self) -> &HeaderValue {
+        &self.challenge
     }
 
-    /// What a request without a token is asked for.
-    pub(super) fn challenge(&self) -> &HeaderValue {
-        &self.challenges.nobody
+    /// The schemes, each with what it wants; what went wrong stands by the one that was tried.
+    fn asks(&self, tried: Scheme, error: &str) -> HeaderValue {
+        let at = |scheme| if scheme == tried || !self.proofs { error } else { "" };
+        let realm = &self.realm;
+        let mut text = format!(r#"Bearer realm="{realm}"{}"#, at(Scheme::Bearer));
+        if self.proofs {
+            let algorithms: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.as_str()).collect();
+            let error = at(Scheme::DPoP);
+            text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}""#, algorithms.join(" "));
+        }
+        // never the default: all of it was looked at before
+        HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
     pub(super) fn nobody(&self) -> Rejection {
-        answer(Kind::Unauthenticated, "an access token is needed", &self.challenges.nobody)
+        answer(Kind::Unauthenticated, "an access token is needed", self.challenge.clone())
     }
 
     pub(super) fn malformed(&self) -> Rejection {
-        answer(Kind::InvalidRequest, "the authorization header is malformed", &self.challenges.malformed)
+        self.error(Kind::InvalidRequest, "the authorization header is malformed", Scheme::Bearer, "invalid_request")
     }
 
     /// One answer for all that is wrong with a token.
-    pub(super) fn invalid(&self) -> Rejection {
-        answer(Kind::Unauthenticated, "the access token is not valid", &self.challenges.invalid)
+    pub(super) fn invalid(&self, scheme: Scheme) -> Rejection {
+        self.error(Kind::Unauthenticated, "the access token is not valid", scheme, "invalid_token")
     }
 
-    pub(super) fn narrow(&self) -> Rejection {
-        answer(Kind::Forbidden, "the access token does not allow this", &self.challenges.narrow)
+    pub(super) fn narrow(&self, scheme: Scheme) -> Rejection {
+        let challenge =
+            self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" ")));
+        answer(Kind::Forbidden, "the access token does not allow this", challenge).error("insufficient_scope")
+    }
+
+    pub(super) fn unproved(&self, error: DpopError) -> Rejection {
+        let unproved = |why, error| self.error(Kind::Unauthenticated, why, Scheme::DPoP, error);
+        match error {
+            DpopError::Invalid(why) => unproved(why, "invalid_dpop_proof"),
+            DpopError::UseNonce(nonce) => {
+                let rejection = unproved("the proof needs the nonce of this answer", "use_dpop_nonce");
+                // never without: it is base64url
+                match HeaderValue::try_from(nonce) {
+                    Ok(nonce) => rejection.header(DPOP_NONCE, nonce),
+                    Err(_) => rejection,
+                }
+            }
+            DpopError::Unavailable => Self::unavailable(),
+        }
     }
 
     pub(super) fn unavailable() -> Rejection {
         Rejection::new(Kind::Unavailable, "access tokens can't be checked right now")
             .header(header::CACHE_CONTROL, NO_STORE)
     }
+
+    fn error(&self, kind: Kind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
+        answer(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
+    }
 }
 
-fn answer(kind: Kind, detail: &'static str, challenge: &HeaderValue) -> Rejection {
-    Rejection::new(kind, detail)
-        .header(header::WWW_AUTHENTICATE, challenge.clone())
-        .header(header::CACHE_CONTROL, NO_STORE)
+fn answer(kind: Kind, detail: &'static str, challenge: HeaderValue) -> Rejection {
+    Rejection::new(kind, detail).header(header::WWW_AUTHENTICATE, challenge).header(header::CACHE_CONTROL, NO_STORE)
 }

@@ -135,7 +135,7 @@ fn c097_a_token_counts_from_its_first_moment_to_its_last() {
 }
 
 #[test]
-fn c092_a_token_that_was_taken_back_does_not_count_at_the_next_request() {
+fn a_token_that_was_taken_back_does_not_count_at_the_next_request() {
     let (issuer, _) = issuer();
     let verifier = issuer.verifier();
     let (token, other) = (issuer.token(|claims| claims), issuer.token(|claims| claims));
@@ -146,7 +146,7 @@ fn c092_a_token_that_was_taken_back_does_not_count_at_the_next_request() {
 }
 
 #[test]
-fn c102_a_new_key_is_learned_when_a_token_names_it_and_an_old_one_forgotten() {
+fn a_new_key_is_learned_when_a_token_names_it_and_an_old_one_forgotten() {
     let (source, verifier) = far();
     let old = source.issuer.token(|claims| claims);
     assert!(verify(&verifier, &old).is_ok());

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use http::{Extensions, HeaderValue};
 
-use super::Claims;
+use super::{Claims, presented::Scheme};
 use crate::{clock::UnixTime, tenant::Tenant};
 
 /// What a valid access token says: who calls, for whom, and what the caller may do.
@@ -128,6 +128,8 @@ impl fmt::Debug for AccessToken {
 pub(crate) enum Slot {
     Taken {
         token: AccessToken,
+        /// How it came.
+        scheme: Scheme,
         /// The number of the verifier that let it through.
         verifier: u64,
     },

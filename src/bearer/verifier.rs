@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use super::{AccessToken, KeySource, Unavailable, cache::Cache, claims::TYPE, rules::Rules};
+use super::{AccessToken, KeySource, Unavailable, cache::Cache, claims::TYPE, possession::Possession, rules::Rules};
 use crate::{
-    clock::Clock,
+    clock::{Clock, UnixTime},
     error::ConfigError,
     gate::MaybeReady,
     jose::{KeySet, jws::Unverified},
-    secret::Digest,
-    store::BoxFuture,
+    secret::{Digest, Secret},
+    store::{AnyStore, BoxFuture},
 };
 
 /// Checks access tokens: of one issuer, for one service.
@@ -31,11 +31,18 @@ pub struct Verifier(Arc<Inner>);
 struct Inner {
     /// Unlike that of any other: tokens that one has let through count for its clones only.
     number: u64,
+    settings: Settings,
+    cache: Cache,
+}
+
+#[derive(Clone)]
+struct Settings {
     keys: Arc<dyn KeySource>,
     rules: Rules,
+    possession: Possession,
     clock: Arc<dyn Clock>,
+    /// The most tokens that are remembered.
     remembered: usize,
-    cache: Cache,
 }
 
 /// Tokens that are remembered if nothing else is said.
@@ -71,29 +78,37 @@ impl Verifier {
         audience: &str,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
-        Ok(Self::build(Arc::new(keys), Rules::new(issuer, audience)?, clock, REMEMBERED))
+        Ok(Self::of(Settings {
+            keys: Arc::new(keys),
+            rules: Rules::new(issuer, audience)?,
+            possession: Possession::new(Arc::clone(&clock)),
+            clock,
+            remembered: REMEMBERED,
+        }))
     }
 
     /// What was let through by other rules is not remembered: each has a cache of its own.
-    fn build(keys: Arc<dyn KeySource>, rules: Rules, clock: Arc<dyn Clock>, remembered: usize) -> Self {
+    fn of(settings: Settings) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
-        Self(Arc::new(Inner { number, keys, rules, clock, remembered, cache: Cache::new(remembered) }))
+        Self(Arc::new(Inner { number, cache: Cache::new(settings.remembered), settings }))
     }
 
-    fn with(&self, rules: Rules) -> Self {
-        Self::build(Arc::clone(&self.0.keys), rules, Arc::clone(&self.0.clock), self.0.remembered)
+    fn settings(&self) -> Settings {
+        self.0.settings.clone()
     }
 
     /// One more name of this service: tokens for any of them count.
     pub fn audience(self, name: &str) -> Result<Self, ConfigError> {
-        Ok(self.with(self.0.rules.clone().audience(name)?))
+        let settings = self.settings();
+        Ok(Self::of(Settings { rules: settings.rules.audience(name)?, ..settings }))
     }
 
     /// How much the clocks of the issuer and of this machine may differ, otherwise 5 seconds and at most 60: a token counts
     /// for so much longer.
     pub fn leeway(self, leeway: Duration) -> Result<Self, ConfigError> {
-        Ok(self.with(self.0.rules.clone().leeway(leeway)?))
+        let settings = self.settings();
+        Ok(Self::of(Settings { rules: settings.rules.leeway(leeway)?, ..settings }))
     }
 
     /// How many tokens are remembered, so that their signatures are not checked again: about 4096 otherwise, none with 0,
@@ -102,17 +117,48 @@ impl Verifier {
     /// A token is remembered while the keys stay as they are. Its times are looked at, and whether it was revoked is asked,
     /// at each request.
     pub fn cache(self, tokens: usize) -> Self {
-        let Inner { keys, rules, clock, .. } = &*self.0;
-        Self::build(Arc::clone(keys), rules.clone(), Arc::clone(clock), tokens.min(Cache::MOST))
+        Self::of(Settings { remembered: tokens.min(Cache::MOST), ..self.settings() })
+    }
+
+    /// Takes tokens that are bound to a key of the caller too (DPoP, RFC 9449): with the scheme `DPoP`, and a proof for
+    /// each request. Without, they are refused.
+    ///
+    /// A proof names the URL of its request. A service does not see that: a proxy in front may have ended the encryption,
+    /// a router stripped a prefix. So `base_url` is what stands in front of the path that the layer sees, such as
+    /// `https://api.example` or `https://api.example/v1`.
+    ///
+    /// Each proof is taken once. This process remembers them; where several serve one URL, give them
+    /// [one store](Self::dpop_store).
+    pub fn dpop(self, base_url: &str) -> Result<Self, ConfigError> {
+        let settings = self.settings();
+        Ok(Self::of(Settings { possession: settings.possession.at(base_url)?, ..settings }))
+    }
+
+    /// Remembers proofs in a store that all processes share.
+    pub fn dpop_store(self, store: impl Into<AnyStore>) -> Self {
+        let settings = self.settings();
+        Self::of(Settings { possession: settings.possession.store(store.into()), ..settings })
+    }
+
+    /// Demands proofs that hold a value from this service (RFC 9449 §9), made with this key, so that none is made before
+    /// its time. All processes need the same key. Every answer brings the value in `DPoP-Nonce`, which a CORS layer must
+    /// expose.
+    pub fn dpop_nonces(self, key: &Secret) -> Self {
+        let settings = self.settings();
+        Self::of(Settings { possession: settings.possession.nonces(key), ..settings })
     }
 
     pub(super) fn number(&self) -> u64 {
         self.0.number
     }
 
+    pub(super) fn possession(&self) -> &Possession {
+        &self.0.settings.possession
+    }
+
     /// Checks a token, but not the proof of its key.
     pub(super) fn verify(&self, token: &str) -> Verified {
-        match self.0.keys.keys() {
+        match self.0.settings.keys.keys() {
             MaybeReady::Ready(Ok(keys)) => self.verify_with(token, keys),
             MaybeReady::Ready(Err(Unavailable)) => MaybeReady::Ready(Err(Refused::Unavailable)),
             MaybeReady::Pending(keys) => {
@@ -134,7 +180,7 @@ impl Verifier {
             }
             Checked::Bad => MaybeReady::Ready(Err(Refused::Invalid)),
             Checked::UnknownKey => {
-                let newer = self.0.keys.newer(&keys);
+                let newer = self.0.settings.keys.newer(&keys);
                 let (verifier, token) = (self.clone(), token.to_owned());
                 MaybeReady::Pending(Box::pin(async move {
                     let keys = newer.await?;
@@ -146,11 +192,16 @@ impl Verifier {
         }
     }
 
+    fn now(&self) -> UnixTime {
+        let clock = &self.0.settings.clock;
+        clock.unix(clock.now())
+    }
+
     /// What never changes for a token and a set of keys.
     fn check(&self, token: &str, keys: &KeySet) -> Checked {
         let Some(unverified) = Unverified::parse(token, TYPE) else { return Checked::Bad };
         match unverified.claims(keys) {
-            Some(claims) => self.0.rules.read(claims).map_or(Checked::Bad, Checked::Good),
+            Some(claims) => self.0.settings.rules.read(claims).map_or(Checked::Bad, Checked::Good),
             None if unverified.kid().is_some_and(|kid| !keys.names(kid)) => Checked::UnknownKey,
             None => Checked::Bad,
         }
@@ -158,11 +209,11 @@ impl Verifier {
 
     /// What changes: the time, and whether it was taken back.
     fn settle(&self, token: AccessToken) -> Verified {
-        if !self.0.rules.is_timely(token.claims(), self.0.clock.unix(self.0.clock.now())) {
+        if !self.0.settings.rules.is_timely(token.claims(), self.now()) {
             return MaybeReady::Ready(Err(Refused::Invalid));
         }
         let settle = |revoked, token| if revoked { Err(Refused::Invalid) } else { Ok(token) };
-        match self.0.keys.is_revoked(token.claims()) {
+        match self.0.settings.keys.is_revoked(token.claims()) {
             MaybeReady::Ready(revoked) => {
                 MaybeReady::Ready(revoked.map_err(Refused::from).and_then(|revoked| settle(revoked, token)))
             }
@@ -180,13 +231,16 @@ impl Verifier {
 
     /// Whether this token is.
     pub(super) fn remembers(&self, token: &str) -> bool {
-        let MaybeReady::Ready(Ok(keys)) = self.0.keys.keys() else { return false };
+        let MaybeReady::Ready(Ok(keys)) = self.0.settings.keys.keys() else { return false };
         self.0.cache.get(&Digest::of(token), &keys).is_some()
     }
 }
 
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verifier").field("rules", &self.0.rules).finish_non_exhaustive()
+        f.debug_struct("Verifier")
+            .field("rules", &self.0.settings.rules)
+            .field("possession", self.possession())
+            .finish_non_exhaustive()
     }
 }

@@ -36,6 +36,24 @@ struct Written {
     single_sign_on: bool,
     #[serde(default)]
     require_pushed_requests: bool,
+    #[cfg(feature = "tokens")]
+    audience: Option<String>,
+    #[cfg(feature = "tokens")]
+    id_token_algorithm: Option<String>,
+    #[cfg(feature = "tokens")]
+    #[serde(default = "yes")]
+    refresh_tokens: bool,
+    #[cfg(feature = "tokens")]
+    #[serde(default)]
+    require_dpop: bool,
+    #[cfg(feature = "tokens")]
+    #[serde(default)]
+    after_logout: Vec<String>,
+}
+
+#[cfg(feature = "tokens")]
+fn yes() -> bool {
+    true
 }
 
 pub(super) fn from_json(text: &str) -> Result<Vec<Client>, ConfigError> {
@@ -80,10 +98,35 @@ impl Written {
         if self.single_sign_on {
             client = client.single_sign_on();
         }
+        #[cfg(feature = "tokens")]
+        let client = self.with_tokens(client)?;
         Ok(match self.policy {
             Some(Object(policy)) => client.policy(policy.read("policy")?),
             None => client,
         })
+    }
+
+    #[cfg(feature = "tokens")]
+    fn with_tokens(&self, mut client: Client) -> Result<Client, ConfigError> {
+        if let Some(audience) = &self.audience {
+            client = client.audience(audience)?;
+        }
+        if let Some(name) = &self.id_token_algorithm {
+            let algorithm = name.parse().map_err(|error: crate::jose::AlgorithmError| {
+                ConfigError::new("id_token_algorithm", name.escape_debug(), error.to_string())
+            })?;
+            client = client.id_token_algorithm(algorithm);
+        }
+        if !self.refresh_tokens {
+            client = client.without_refresh_tokens();
+        }
+        if self.require_dpop {
+            client = client.require_dpop();
+        }
+        for uri in &self.after_logout {
+            client = client.after_logout(uri)?;
+        }
+        Ok(client)
     }
 
     /// As [`Client::scopes`] takes them.
@@ -148,6 +191,36 @@ mod tests {
         assert!(more.accepts_redirect("http://localhost/cb"));
     }
 
+    #[cfg(feature = "tokens")]
+    #[test]
+    fn what_a_client_says_of_its_tokens_is_read() {
+        use crate::jose::Algorithm;
+        let with = |more: &str| from_json(&GOOD.replace("\"origins\"", &format!("{more},\"origins\"")));
+        let written = with(
+            r#""audience":"https://api.example","id_token_algorithm":"RS256","refresh_tokens":false,
+                "require_dpop":true,"after_logout":["https://app.example/bye","https://app.example/"]"#,
+        );
+        let client = expected().audience("https://api.example").unwrap().id_token_algorithm(Algorithm::Rs256);
+        let client = client.without_refresh_tokens().require_dpop();
+        let client =
+            client.after_logout("https://app.example/bye").unwrap().after_logout("https://app.example/").unwrap();
+        assert_eq!(written, Ok(vec![client]));
+        assert_eq!(with(r#""refresh_tokens":true,"require_dpop":false,"after_logout":[]"#), Ok(vec![expected()]));
+
+        let refused = with(r#""id_token_algorithm":"none""#).unwrap_err().to_string();
+        let message =
+            "id_token_algorithm: clients[0] \"demo-web\": none is not usable: an algorithm is ES256, EdDSA or RS256";
+        assert_eq!(refused, message);
+        for bad in [
+            r#""audience":"""#,
+            r#""after_logout":["http://app.example/"]"#,
+            r#""after_logout":["https://app.example/","https://app.example/"]"#,
+            r#""refresh_tokens":"no""#,
+        ] {
+            assert!(with(bad).is_err(), "{bad}");
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_refused_with_its_place() {
         let refused = |from: &str, to: &str| {
@@ -180,7 +253,9 @@ mod tests {
               `tenant`, `name`, `redirect_uris`, `insecure_localhost`, `scopes`, `origins`, `policy`, `single_sign_on`, `require_pushed_requests`",
             ),
         ] {
-            assert_eq!(refused(from, to), message);
+            // the fields of features follow
+            let says = refused(from, to);
+            assert!(says.starts_with(message) && (says == message || says.contains("unknown field")), "{says}");
         }
         for (from, to) in [
             ("\"demo-web\"", "\"\""),

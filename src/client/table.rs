@@ -24,6 +24,13 @@ use crate::{error::ConfigError, store::StoreError};
 /// policy = { steps = 2 }                # optional
 /// single_sign_on = true                 # optional
 /// require_pushed_requests = true        # optional
+///
+/// # with the feature `tokens`, all optional
+/// audience = "https://api.example"
+/// id_token_algorithm = "RS256"
+/// refresh_tokens = false
+/// require_dpop = true
+/// after_logout = ["http://127.0.0.1:8080/demo/"]
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientTable(Arc<Contents>);

@@ -53,6 +53,11 @@ impl Proofs {
         Self { seen: Seen::in_memory(), clock, nonces: None }
     }
 
+    /// Remembers proofs in a store instead.
+    pub(crate) fn with_store(self, store: AnyStore) -> Self {
+        Self { seen: Seen::in_store(store, Arc::clone(&self.clock)), ..self }
+    }
+
     /// Demands nonces, made with this key. All nodes need the same one.
     pub(crate) fn with_nonces(self, key: &Secret) -> Self {
         Self { nonces: Some(Arc::new(Nonces::new(key))), ..self }

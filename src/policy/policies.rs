@@ -69,6 +69,12 @@ impl Policies {
         file::from_toml(text)
     }
 
+    /// The names that a request can ask for.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn levels(&self) -> impl Iterator<Item = &str> {
+        self.acr.keys().map(String::as_str)
+    }
+
     /// The steps of a login of this tenant through a client with this policy.
     ///
     /// `acr_values` is the parameter of the request: names with spaces between

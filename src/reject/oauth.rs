@@ -43,7 +43,7 @@ fn document(rejection: &Rejection) -> Bytes {
     // the characters that RFC 6749 §5.2 allows
     let allowed = |char: &char| matches!(char, '\x20'..='\x21' | '\x23'..='\x5b' | '\x5d'..='\x7e');
     let document = Document {
-        error: error_code(rejection.kind()),
+        error: rejection.error_code().unwrap_or(error_code(rejection.kind())),
         error_description: rejection.detail().chars().filter(allowed).collect(),
     };
     serde_json::to_vec(&document).unwrap_or_default().into()

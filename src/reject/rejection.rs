@@ -85,6 +85,7 @@ pub struct Rejection {
     kind: Kind,
     detail: &'static str,
     violated: Option<&'static str>,
+    error: Option<&'static str>,
     retry_after: Option<Duration>,
     grpc: bool,
     headers: HeaderMap,
@@ -93,7 +94,7 @@ pub struct Rejection {
 impl Rejection {
     /// A refusal of this kind; `detail` is shown to the caller.
     pub fn new(kind: Kind, detail: &'static str) -> Self {
-        Self { kind, detail, violated: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
+        Self { kind, detail, violated: None, error: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
     }
 
     /// A refusal that sends the caller to `location`.
@@ -104,6 +105,13 @@ impl Rejection {
     /// Names the policy that refused.
     pub fn violated(mut self, policy: &'static str) -> Self {
         self.violated = Some(policy);
+        self
+    }
+
+    /// Names the error as OAuth does, where its kind alone would name another.
+    #[cfg(feature = "bearer")]
+    pub(crate) fn error(mut self, error: &'static str) -> Self {
+        self.error = Some(error);
         self
     }
 
@@ -146,6 +154,10 @@ impl Rejection {
     /// The policy that refused, where one did.
     pub fn violated_policy(&self) -> Option<&'static str> {
         self.violated
+    }
+
+    pub(super) fn error_code(&self) -> Option<&'static str> {
+        self.error
     }
 
     /// When a retry may succeed, where one helps.

@@ -50,10 +50,10 @@ impl Sessions {
         }
     }
 
-    /// The session of a browser, if it is of this tenant.
+    /// The session of a browser, if it is of this tenant, where one is named.
     #[cfg(feature = "login")]
-    pub(crate) async fn presented_of(&self, headers: &HeaderMap, tenant: &Tenant) -> Found {
-        self.find(Presented::read(headers, self.name_of_cookie()), Some(tenant.clone())).wait().await
+    pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: Option<&Tenant>) -> Found {
+        self.find(Presented::read(headers, self.name_of_cookie()), tenant.cloned()).wait().await
     }
 
     /// Ends what a request presents as sessions: for an answer that brings another in their place. Those
@@ -73,12 +73,6 @@ impl Sessions {
             }
         }
         Ok(ended)
-    }
-
-    /// The session that a request presents. It is not noted as used.
-    #[cfg(feature = "tokens")]
-    pub(crate) async fn presented(&self, headers: &HeaderMap) -> Found {
-        self.find(Presented::read(headers, self.name_of_cookie()), None).wait().await
     }
 
     async fn only_one_of(&self, digests: Vec<Digest>, of: Option<Tenant>) -> Found {

@@ -9,7 +9,7 @@ use super::row::{Name, Owner, Row};
 use crate::{session::UserId, store::table::Value};
 
 const OWNER: &[u8] = br#""0123456789abcdef""#;
-const ROW: &[u8] = br#"{"born":12345678901234567890,"names":["n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg","wTZR9EHYMf5uWWB9-E8bzCSFkM2BQ4AcnOjXkV3yRsk"],"password":"$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0","contacts":[{"contact":{"email":"nobody@example.com"},"verified":true},{"contact":{"phone":"+15555550100"},"verified":true}],"disabled":false}"#;
+const ROW: &[u8] = br#"{"born":12345678901234567890,"names":["n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg","wTZR9EHYMf5uWWB9-E8bzCSFkM2BQ4AcnOjXkV3yRsk"],"password":"$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0","contacts":[{"contact":{"email":"nobody@example.com"},"verified":true},{"contact":{"phone":"+15555550100"},"verified":true}],"disabled":false,"name":"Nobody At All","username":"nobody"}"#;
 
 /// In place of the row of a name.
 pub(super) fn owner() {
@@ -42,6 +42,8 @@ mod tests {
         let hash = PasswordHash::parse(read.password.as_ref().unwrap().as_str()).unwrap();
         let new = NewUser::new(UserId::parse("u-1").unwrap(), Identifier::parse("ada").unwrap())
             .identifier(Identifier::parse("ada@example.com").unwrap())
+            .name("Nobody At All")
+            .username("nobody")
             .password(hash)
             .contact(Contact::Email(EmailAddress::parse("nobody@example.com").unwrap()))
             .contact(Contact::Phone(PhoneNumber::parse("+15555550100").unwrap()));

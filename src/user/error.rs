@@ -26,7 +26,7 @@ pub enum UserError {
     Exists,
     /// There is no account with this id.
     Unknown,
-    /// An account has 1 to 16 names and at most 16 contacts.
+    /// An account has 1 to 16 identifiers and at most 16 contacts; what its user is called has 1 to 320 bytes.
     OutOfBounds,
     /// The store failed.
     Store(StoreError),
@@ -44,7 +44,7 @@ impl fmt::Display for UserError {
             Self::Taken => "another account has this name",
             Self::Exists => "there is an account with this id already",
             Self::Unknown => "there is no account with this id",
-            Self::OutOfBounds => "an account has 1 to 16 names and at most 16 contacts",
+            Self::OutOfBounds => "an account has 1 to 16 identifiers, at most 16 contacts, and names of 1 to 320 bytes",
             Self::Store(_) => "the accounts could not be read or written",
         })
     }

@@ -95,6 +95,18 @@ impl StoredUsers {
         Ok(self.row(tenant, user).await?.map(|row| row.into_account(user.clone())))
     }
 
+    /// Says how the user is called, as applications may show it: the claims `name` and `preferred_username` of OpenID
+    /// Connect, each in 1 to 320 bytes.
+    pub async fn set_names(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        name: Option<&str>,
+        username: Option<&str>,
+    ) -> Result<(), UserError> {
+        self.change(tenant, user, |row| row.call(name, username)).await
+    }
+
     /// Gives the account another password, or none. Logins that are under way by
     /// the old one get no code; sessions that have begun go on:
     /// [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends them.
@@ -130,7 +142,7 @@ impl StoredUsers {
         Ok(())
     }
 
-    /// Takes a name from the account, if it has it.
+    /// Takes a name from the account, if it has it; as its username too.
     pub async fn remove_identifier(
         &self,
         tenant: &Tenant,
@@ -139,7 +151,11 @@ impl StoredUsers {
     ) -> Result<(), UserError> {
         let name = Name::of(identifier);
         let held = self.held(tenant, &name, user).await?;
-        self.unlist(tenant, user, name).await?;
+        self.change(tenant, user, |row| {
+            row.strike(&name);
+            Ok(())
+        })
+        .await?;
         self.release(tenant, &Vec::from_iter(held.map(|stored| (name, stored)))).await;
         Ok(())
     }

@@ -1,9 +1,12 @@
 //! What a request wishes of OpenID Connect, as far as it is served.
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::json;
 use tollgate::{Method, Policies, Policy, store::Memory};
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, World, encode, parameters, query, with};
+use crate::world::{
+    ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, World, encode, parameters, query, with,
+};
 
 async fn authorize(browser: &mut Browser, more: &str) -> Answer {
     browser.get(&format!("/authorize?{}&state=xyz&{more}", query("web"))).await
@@ -153,4 +156,62 @@ async fn a_start_takes_the_same_wishes() {
         let answer = browser.post("/authentication/start", &body).await;
         assert_eq!(answer.status, status, "{body} {answer:?}");
     }
+}
+
+/// What a token of ours says.
+fn said(token: &str) -> serde_json::Value {
+    let payload = token.split('.').nth(1).unwrap();
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let hint = browser.redeem("web", &code).await.json()["id_token"].as_str().unwrap().to_owned();
+    world.advance(3600);
+    let hinted = format!("id_token_hint={hint}");
+    let none = format!("prompt=none&{hinted}");
+    assert_eq!(told(&mut browser, &none).await.as_deref(), Some("login_required"));
+    let id = browser.start("web", GRACE).await;
+    assert_eq!(browser.password("web", &id, GRACE, GRACE_PASSWORD).await.status, 200);
+    browser.complete("web", &id).await;
+    for more in [&hinted, &none] {
+        assert_eq!(told(&mut browser, more).await.as_deref(), Some("login_required"));
+    }
+    // what is no id_token of this client is none
+    let (head, signature) = hint.rsplit_once('.').unwrap();
+    let forged = format!("{head}.{}", signature.chars().rev().collect::<String>());
+    for wrong in ["x", &forged, &format!("{hint}x")] {
+        let error = told(&mut browser, &format!("id_token_hint={wrong}")).await;
+        assert_eq!(error.as_deref(), Some("invalid_request"), "{wrong}");
+    }
+    let mfa = browser.get(&format!("/authorize?{}&{hinted}", query("mfa"))).await;
+    assert_eq!(mfa.redirected("error").as_deref(), Some("invalid_request"));
+    world.advance(1);
+    completed(&mut browser).await;
+    assert!(authorize(&mut browser, &hinted).await.redirected("code").is_some());
+}
+
+#[tokio::test]
+async fn c098_what_a_request_wishes_of_the_tokens_is_in_them() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    completed(&mut browser).await;
+    let claims = r#"{"id_token":{"email":null},"userinfo":{"phone_number":null}}"#;
+    let more = format!("nonce=n-0S6%20x&claims={}", encode(claims));
+    let code = authorize(&mut browser, &more).await.redirected("code").unwrap();
+    let tokens = browser.redeem("web", &code).await.json();
+    let id_token = said(tokens["id_token"].as_str().unwrap());
+    assert_eq!((&id_token["nonce"], &id_token["email"]), (&json!("n-0S6 x"), &json!(ADA)), "{id_token}");
+    let session = &world.sessions.list(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap()[0];
+    assert_eq!(id_token["sid"], session.handle().to_string());
+    let info = browser.with_token("/userinfo", tokens["access_token"].as_str().unwrap()).await.json();
+    assert_eq!((&info["phone_number"], &info["email"]), (&json!(ADA_PHONE), &json!(null)), "{info}");
+    // bound to a key that the request for tokens does not prove
+    completed(&mut browser).await;
+    let jkt = "dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
+    let code = authorize(&mut browser, jkt).await.redirected("code").unwrap();
+    assert_eq!(browser.redeem("web", &code).await.error(), "invalid_dpop_proof");
 }

@@ -2,13 +2,36 @@
 
 use tollgate::CodeChallenge;
 
-pub(super) const CALLBACK: &str = "https://app.example/callback";
+pub const CALLBACK: &str = "https://app.example/callback";
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
 /// A request: a POST if it has a body.
 pub struct Ask {
     pub target: String,
     pub body: Option<String>,
+    pub content_type: &'static str,
+}
+
+impl Ask {
+    pub fn get(target: String) -> Self {
+        Self { target, body: None, content_type: "" }
+    }
+
+    /// What the exchange of a code sends.
+    pub fn by_code(code: &str) -> Self {
+        let callback = "https%3A%2F%2Fapp.example%2Fcallback";
+        Self::token(format!(
+            "grant_type=authorization_code&client_id=web&redirect_uri={callback}&code={code}&code_verifier={VERIFIER}"
+        ))
+    }
+
+    pub fn by_refresh(token: &str) -> Self {
+        Self::token(format!("grant_type=refresh_token&client_id=web&refresh_token={token}"))
+    }
+
+    fn token(form: String) -> Self {
+        Self { target: "/token".to_owned(), body: Some(form), content_type: "application/x-www-form-urlencoded" }
+    }
 }
 
 /// A browser in one login.
@@ -42,12 +65,16 @@ impl Browser {
     }
 
     pub fn authorize(&self) -> Ask {
+        Ask::get(format!("/authorize?{}", self.query()))
+    }
+
+    /// The parameters of the authorization request.
+    pub fn query(&self) -> String {
         let challenge = challenge();
-        let target = format!(
-            "/authorize?client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope=openid\
+        format!(
+            "client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope=openid\
              &code_challenge={challenge}&code_challenge_method=S256&state=xyz"
-        );
-        Ask { target, body: None }
+        )
     }
 
     fn bound(&self, endpoint: &str, more: &str) -> Ask {
@@ -59,7 +86,7 @@ impl Browser {
         let body = format!(
             r#"{{"client_id":"web","redirect_uri":"{CALLBACK}","response_type":"code","scope":"openid","code_challenge":"{challenge}","code_challenge_method":"S256",{more}}}"#
         );
-        Ask { target: format!("/authentication/{endpoint}"), body: Some(body) }
+        Ask { target: format!("/authentication/{endpoint}"), body: Some(body), content_type: "application/json" }
     }
 
     /// The line of all its cookies; empty if it has none.
@@ -73,7 +100,7 @@ impl Browser {
         let (pair, attributes) = set_cookie.split_once(';').unwrap_or((set_cookie, ""));
         let Some((name, value)) = pair.split_once('=') else { return };
         self.cookies.retain(|(known, _)| known != name);
-        if !attributes.contains("Max-Age=0") {
+        if !attributes.contains("Max-Age=0") && !value.is_empty() {
             self.cookies.push((name.to_owned(), value.to_owned()));
         }
     }

@@ -45,11 +45,11 @@ impl Local {
     }
 
     pub fn request(&self, ask: Ask) -> Request<Body> {
-        let is_post = ask.body.is_some();
+        let (is_post, content_type) = (ask.body.is_some(), ask.content_type);
         let mut request = Request::new(ask.body.map_or_else(Body::empty, Body::from));
         if is_post {
             *request.method_mut() = Method::POST;
-            request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+            request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
         }
         *request.uri_mut() = ask.target.parse().expect("it is a target");
         let cookies = self.browser.cookies();

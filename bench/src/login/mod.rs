@@ -18,7 +18,7 @@ use tollgate::{
 };
 
 pub use self::{
-    browser::{Ask, Browser},
+    browser::{Ask, Browser, CALLBACK},
     counted::{Counted, counted},
     local::{Answer, Local, runtime, served},
 };
@@ -84,7 +84,7 @@ impl Setup {
                 .contact(Contact::Phone(number));
             accounts.create(&tenant, new).await.expect("there is room");
         }
-        let client = Client::new("web", tenant).and_then(|client| client.redirect_uri(browser::CALLBACK));
+        let client = Client::new("web", tenant).and_then(|client| client.redirect_uri(CALLBACK));
         let client = client.and_then(|client| client.scopes("openid profile email")).expect("it is a client");
         let clients = ClientTable::new([client]).expect("there is one");
         let budget = Quota::per_minute(100_000_000).expect("it is a quota");

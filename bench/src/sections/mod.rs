@@ -12,6 +12,7 @@ pub mod sessions;
 pub mod stalls;
 pub mod steps;
 pub mod threads;
+pub mod tokens;
 
 use std::time::Duration;
 

@@ -90,6 +90,7 @@ async fn redeem(
     let Row { grant, spent } = codes.find(&digest).await?.ok_or_else(invalid_grant)?;
     let binding = &grant.binding;
     let is_for_this = binding.client_id == client.id()
+        && grant.tenant == *client.tenant()
         && posted.value("redirect_uri").is_none_or(|uri| uri == binding.redirect_uri)
         && binding.code_challenge.verify(&verifier);
     if !is_for_this {

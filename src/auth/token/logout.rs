@@ -71,7 +71,7 @@ where
     };
     visit.refuse_ahead()?;
     let sessions = &visit.inner.running().sessions;
-    let session = sessions.presented(&visit.parts.headers).await?;
+    let session = sessions.presented(&visit.parts.headers, None).await?;
     let is_hinted = |session: &Session| {
         hint.as_ref().is_some_and(|hint| {
             let sid = hint.sid.as_deref();

@@ -7,7 +7,7 @@ use crate::{auth::inner::Inner, jose::Algorithm, tokens::OFFLINE_ACCESS};
 
 /// Both documents are one.
 #[derive(Serialize)]
-pub(super) struct Document {
+pub(super) struct Document<'a> {
     issuer: String,
     authorization_endpoint: String,
     token_endpoint: String,
@@ -29,11 +29,14 @@ pub(super) struct Document {
     dpop_signing_alg_values_supported: Vec<&'static str>,
     claims_supported: Vec<&'static str>,
     claims_parameter_supported: bool,
+    prompt_values_supported: [&'static str; 4],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    acr_values_supported: Vec<&'a str>,
     request_parameter_supported: bool,
     request_uri_parameter_supported: bool,
 }
 
-pub(super) fn document(inner: &Inner, config: &TokenConfig) -> Document {
+pub(super) fn document<'a>(inner: &'a Inner, config: &TokenConfig) -> Document<'a> {
     let issuer = inner.config.issuer.as_str();
     let below = |path: &str| format!("{issuer}{path}");
     let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid"];
@@ -62,6 +65,8 @@ pub(super) fn document(inner: &Inner, config: &TokenConfig) -> Document {
         dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),
         claims_supported: own.iter().chain(CLAIMS).copied().collect(),
         claims_parameter_supported: true,
+        prompt_values_supported: ["none", "login", "consent", "select_account"],
+        acr_values_supported: inner.config.policies.levels().collect(),
         request_parameter_supported: false,
         request_uri_parameter_supported: false,
     }

@@ -1,0 +1,164 @@
+// All that a client does with a login, by openid-client in its strict mode: no tolerance for clocks, and every signature
+// is checked although the tokens came straight from the server.
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+
+import * as client from 'openid-client';
+
+const HASHES = { RS256: 'sha256', ES256: 'sha256', EdDSA: 'sha512', Ed25519: 'sha512' };
+const SCOPE = 'openid profile email';
+const MAX_AGE = 600;
+
+// As the server publishes itself.
+export async function discover(issuer, clientId) {
+  const options = { execute: [client.enableNonRepudiationChecks] };
+  // the bundled server has no TLS
+  if (issuer.startsWith('http:')) options.execute.push(client.allowInsecureRequests);
+  const metadata = { [client.clockTolerance]: 0 };
+  const config = await client.discovery(new URL(issuer), clientId, metadata, client.None(), options);
+
+  const server = config.serverMetadata();
+  assert.equal(server.issuer, issuer);
+  assert.deepEqual(server.code_challenge_methods_supported, ['S256']);
+  assert.equal(server.authorization_response_iss_parameter_supported, true);
+  assert.ok(server.response_types_supported.includes('code'));
+
+  const { keys } = await (await fetch(server.jwks_uri)).json();
+  assert.ok(keys.length > 0);
+  for (const key of keys) {
+    assert.ok(key.kid && key.alg && key.use === 'sig', JSON.stringify(key));
+    for (const secret of ['d', 'p', 'q', 'dp', 'dq', 'qi', 'k']) assert.ok(!(secret in key), `${secret} is published`);
+  }
+  return config;
+}
+
+// From the first visit to the last sign-out. `login` takes the URL of an authorization request to the URL that it is
+// answered with, as a browser and its user would; `api` is a resource that takes our access tokens.
+export async function dance({ issuer, clientId, redirectUri, login, visit, api, par, dpop }) {
+  const config = await discover(issuer, clientId);
+  const options = dpop ? { DPoP: client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256')) } : {};
+  const tokenType = dpop ? 'dpop' : 'bearer';
+
+  const ask = async (more = {}) => {
+    const pkceCodeVerifier = client.randomPKCECodeVerifier();
+    const checks = { pkceCodeVerifier, expectedState: client.randomState(), expectedNonce: client.randomNonce() };
+    const parameters = {
+      redirect_uri: redirectUri,
+      scope: SCOPE,
+      code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+      code_challenge_method: 'S256',
+      state: checks.expectedState,
+      nonce: checks.expectedNonce,
+      ...more,
+    };
+    const url = par
+      ? await client.buildAuthorizationUrlWithPAR(config, parameters, options)
+      : client.buildAuthorizationUrl(config, parameters);
+    assert.equal(url.searchParams.has('request_uri'), Boolean(par));
+    return { url, checks };
+  };
+  const exchange = (back, checks) => client.authorizationCodeGrant(config, back, checks, undefined, options);
+
+  // ---- the login, and its code for tokens
+  const first = await ask({ max_age: String(MAX_AGE) });
+  const back = await login(first.url);
+  const checks = { ...first.checks, maxAge: MAX_AGE, idTokenExpected: true };
+  // what is not ours is seen before anything is sent
+  await assert.rejects(exchange(back, { ...checks, expectedState: 'another' }));
+  const tokens = await exchange(back, checks);
+
+  assert.equal(tokens.token_type.toLowerCase(), tokenType);
+  assert.ok(tokens.expires_in > 0 && tokens.expires_in <= 600);
+  assert.ok(tokens.refresh_token);
+  const claims = tokens.claims();
+  assert.equal(claims.at_hash, atHash(tokens));
+  assert.ok(claims.auth_time <= claims.iat && claims.sub.length > 0);
+
+  // ---- what they open
+  const user = await client.fetchUserInfo(config, tokens.access_token, claims.sub, options);
+  assert.equal(user.sub, claims.sub);
+  const call = (token) => client.fetchProtectedResource(config, token, new URL(api), 'GET', null, undefined, options);
+  if (api) assert.equal((await call(tokens.access_token)).status, 200);
+  if (dpop) {
+    // nobody without the key
+    const stolen = client.fetchUserInfo(config, tokens.access_token, claims.sub);
+    await assert.rejects(stolen, challenge('invalid_token', 'invalid_request', 'invalid_dpop_proof'));
+  }
+  const introspects = Boolean(config.serverMetadata().introspection_endpoint);
+  if (introspects) {
+    const seen = await client.tokenIntrospection(config, tokens.access_token);
+    assert.deepEqual([seen.active, seen.sub, seen.client_id], [true, claims.sub, clientId]);
+    assert.equal(Boolean(seen.cnf?.jkt), Boolean(dpop));
+  }
+
+  // ---- newer ones
+  const refresh = (token) => client.refreshTokenGrant(config, token, undefined, options);
+  const newer = await refresh(tokens.refresh_token);
+  assert.notEqual(newer.refresh_token, tokens.refresh_token);
+  assert.notEqual(newer.access_token, tokens.access_token);
+  assert.equal((await client.fetchUserInfo(config, newer.access_token, claims.sub, options)).sub, claims.sub);
+  const again = newer.claims();
+  if (again) {
+    assert.deepEqual([again.sub, again.auth_time, again.sid], [claims.sub, claims.auth_time, claims.sid]);
+    assert.equal(again.at_hash ?? atHash(newer), atHash(newer));
+  }
+  const narrower = await client.refreshTokenGrant(config, newer.refresh_token, { scope: 'openid' }, options);
+  if (narrower.scope) assert.equal(narrower.scope, 'openid');
+
+  // ---- and none any more
+  await client.tokenRevocation(config, narrower.refresh_token);
+  await client.tokenRevocation(config, 'never issued');
+  await assert.rejects(refresh(narrower.refresh_token), refused('invalid_grant'));
+  await assert.rejects(
+    client.fetchUserInfo(config, narrower.access_token, claims.sub, options),
+    challenge('invalid_token'),
+  );
+  if (introspects) {
+    assert.deepEqual(await client.tokenIntrospection(config, narrower.access_token), { active: false });
+  }
+
+  // ---- who is signed in needs no login, but a code is good once, and only with its verifier
+  const second = await ask({ prompt: 'none' });
+  const silent = await visit(second.url);
+  const guessed = { ...second.checks, pkceCodeVerifier: client.randomPKCECodeVerifier() };
+  await assert.rejects(exchange(silent, guessed), refused('invalid_grant'));
+  const third = await ask({ prompt: 'none', max_age: String(MAX_AGE) });
+  const other = await visit(third.url);
+  const silently = await exchange(other, { ...third.checks, maxAge: MAX_AGE, idTokenExpected: true });
+  assert.deepEqual([silently.claims().sub, silently.claims().auth_time], [claims.sub, claims.auth_time]);
+  await assert.rejects(exchange(other, third.checks), refused('invalid_grant'));
+  await assert.rejects(refresh('never issued'), refused('invalid_grant'));
+
+  // ---- out, and back where the client wants to be
+  const state = client.randomState();
+  const out = client.buildEndSessionUrl(config, {
+    post_logout_redirect_uri: redirectUri,
+    id_token_hint: silently.id_token,
+    state,
+  });
+  const gone = await visit(out);
+  assert.ok(gone.href.startsWith(redirectUri), gone.href);
+  assert.equal(gone.searchParams.get('state'), state);
+  const last = await ask({ prompt: 'none' });
+  await assert.rejects(exchange(await visit(last.url), last.checks), refused('login_required'));
+}
+
+// RFC: OpenID Connect Core, 3.1.3.6; the client library leaves it to us.
+function atHash({ id_token, access_token }) {
+  const { alg } = JSON.parse(Buffer.from(id_token.split('.')[0], 'base64url'));
+  const hash = createHash(HASHES[alg]).update(access_token).digest();
+  return hash.subarray(0, hash.length / 2).toString('base64url');
+}
+
+const refused = (error) => (thrown) => {
+  assert.equal(thrown.error, error, thrown);
+  return true;
+};
+
+const challenge = (...errors) => (thrown) => {
+  const named = thrown.cause?.[0]?.parameters?.error;
+  assert.ok(thrown.status === 401 || thrown.status === 400, thrown);
+  assert.ok(errors.includes(named), `${named}: ${thrown}`);
+  return true;
+};

@@ -1,0 +1,29 @@
+//! openid-client of npm, which is certified by the OpenID Foundation: `openid-client/main.mjs`.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::print_stderr, reason = "a skip is said")]
+
+mod server;
+#[path = "../../tests/services/mod.rs"]
+mod services;
+
+use std::path::Path;
+
+use server::Server;
+use tokio::process::Command;
+
+#[tokio::test]
+async fn openid_client_of_npm_goes_all_the_way_in_strict_mode() {
+    let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/openid-client"));
+    let Some(node) = services::program(&["node"]) else { return services::missing("there is no node") };
+    if !directory.join("node_modules").is_dir() {
+        return services::missing("openid-client is not installed: run `npm ci` in interop/openid-client");
+    }
+    let server = Server::start().await;
+    let script =
+        Command::new(node).arg("main.mjs").arg(&server.origin).current_dir(directory).kill_on_drop(true).output();
+    let output = script.await.unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("ok: ").count(), 6, "{said}");
+}

@@ -1,0 +1,104 @@
+//! [`Possession`]: that the caller has the key to which a token is bound (RFC 9449 §7).
+
+use std::{fmt, sync::Arc};
+
+use http::HeaderValue;
+
+use super::AccessToken;
+use crate::{
+    clock::Clock,
+    dpop::{DpopError, Proof, Proofs},
+    error::ConfigError,
+    gate::MaybeReady,
+    head::Head,
+    issuer::Issuer,
+    secret::Secret,
+    store::{AnyStore, BoxFuture},
+};
+
+#[derive(Clone)]
+pub(super) struct Possession {
+    /// What stands in front of the path of each request; none where proofs are not taken.
+    base: Option<Issuer>,
+    proofs: Proofs,
+}
+
+/// The proof of a request, its key not compared yet.
+pub(super) type Shown = Result<Option<Proof>, DpopError>;
+
+/// Why a token with a proof does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unproved {
+    /// It is not bound, or to another key.
+    Token,
+    Proof(DpopError),
+}
+
+impl Possession {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { base: None, proofs: Proofs::in_memory(clock) }
+    }
+
+    pub(super) fn at(self, base_url: &str) -> Result<Self, ConfigError> {
+        let base = Issuer::parse(base_url)
+            .map_err(|error| ConfigError::new("base url of proofs", base_url, error.reason().to_owned()))?;
+        Ok(Self { base: Some(base), ..self })
+    }
+
+    pub(super) fn store(self, store: AnyStore) -> Self {
+        Self { proofs: self.proofs.with_store(store), ..self }
+    }
+
+    pub(super) fn nonces(self, key: &Secret) -> Self {
+        Self { proofs: self.proofs.with_nonces(key), ..self }
+    }
+
+    /// Whether proofs are taken.
+    pub(super) fn is_on(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// The value that the next proof has to hold.
+    pub(super) fn nonce(&self) -> Option<HeaderValue> {
+        HeaderValue::try_from(self.proofs.nonce()?).ok()
+    }
+
+    /// Looks at the proof that comes with a token; `None` where proofs are not taken.
+    pub(super) fn read(&self, head: Head<'_>, token: &str) -> Option<Shown> {
+        let url = format!("{}{}", self.base.as_ref()?.as_str(), head.uri().path());
+        Some(self.proofs.read(head.headers(), head.method(), &url, Some(token)))
+    }
+
+    /// Whether the key that was shown is that of the token. Each proof is taken once.
+    pub(super) fn settle(
+        &self,
+        shown: Shown,
+        token: &AccessToken,
+    ) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
+        let proof = match shown {
+            Ok(Some(proof)) => proof,
+            Ok(None) => return unproved(Unproved::Proof(DpopError::Invalid("the proof is missing"))),
+            Err(error) => return unproved(Unproved::Proof(error)),
+        };
+        // before it is remembered: strangers with keys of their own can't fill what remembers
+        if token.bound_to() != Some(proof.thumbprint()) {
+            return unproved(Unproved::Token);
+        }
+        match self.proofs.spend(proof) {
+            MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(drop).map_err(Unproved::Proof)),
+            MaybeReady::Pending(spent) => {
+                MaybeReady::Pending(Box::pin(async move { spent.await.map(drop).map_err(Unproved::Proof) }))
+            }
+        }
+    }
+}
+
+fn unproved(why: Unproved) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
+    MaybeReady::Ready(Err(why))
+}
+
+impl fmt::Debug for Possession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Possession").field("base", &self.base).field("proofs", &self.proofs).finish()
+    }
+}

@@ -1,0 +1,478 @@
+//! Access tokens at tower services and in axum.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "these are tests")]
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, routing::get};
+use http::{Method, Request, Response, StatusCode, request::Builder};
+use tollgate::{
+    AccessToken, BearerLayer, Clock, Limiter, OAuthJson, ProblemJson, Quota, Quotas, RateLimitLayer, Secret, Tenant,
+    Verifier,
+    bearer::AccessTokenTenant,
+    store::{AnyStore, Memory},
+    testing::{DpopKey, ManualClock, TestClaims, TestIssuer},
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+const API: &str = "https://api.example";
+
+fn issuer() -> (TestIssuer, ManualClock) {
+    let clock = ManualClock::new();
+    (TestIssuer::new("https://auth.example", API).clock(clock.clone()), clock)
+}
+
+/// What a service says about its caller.
+fn say(token: Option<&AccessToken>) -> String {
+    let Some(token) = token else { return "nobody".to_owned() };
+    let tenant = token.tenant().map_or("none", Tenant::as_str);
+    format!("{} of {tenant} with {}", token.subject(), token.scopes().collect::<Vec<_>>().join("+"))
+}
+
+async fn answer<L, S>(layer: &L, request: Request<String>) -> Response<String>
+where
+    L: Layer<Plain, Service = S>,
+    S: Service<Request<String>, Response = Response<String>, Error = Infallible>,
+{
+    layer.layer(plain()).oneshot(request).await.unwrap()
+}
+
+type Plain = tower::util::ServiceFn<fn(Request<String>) -> std::future::Ready<Result<Response<String>, Infallible>>>;
+
+fn plain() -> Plain {
+    service_fn(|request| std::future::ready(Ok(Response::new(say(AccessToken::from_extensions(request.extensions()))))))
+}
+
+fn bearer(token: &str) -> Request<String> {
+    with(Request::get("/"), &format!("Bearer {token}"))
+}
+
+fn with(request: Builder, authorization: &str) -> Request<String> {
+    request.header("authorization", authorization).body(String::new()).unwrap()
+}
+
+/// Status, challenge and body.
+fn seen(response: &Response<String>) -> (u16, &str, &str) {
+    let challenge = response.headers().get("www-authenticate").map_or("", |value| value.to_str().unwrap());
+    (response.status().as_u16(), challenge, response.body())
+}
+
+#[tokio::test]
+async fn c099_each_refusal_has_its_status_and_its_challenge() {
+    let (issuer, clock) = issuer();
+    let layer = BearerLayer::new(issuer.verifier()).require_scope("a:read").unwrap().require_scope("b").unwrap();
+    let layer = layer.realm("orders").unwrap();
+    let good = issuer.token(|claims| claims.subject("ada").scope("b c a:read"));
+    assert_eq!(seen(&answer(&layer, bearer(&good)).await), (200, "", "ada of none with b+c+a:read"));
+
+    let nobody = r#"Bearer realm="orders""#;
+    let malformed = r#"Bearer realm="orders", error="invalid_request""#;
+    let invalid = r#"Bearer realm="orders", error="invalid_token""#;
+    let narrow = r#"Bearer realm="orders", error="insufficient_scope", scope="a:read b""#;
+    let refuse = async |request: Request<String>, status: u16, challenge: &str| {
+        let response = answer(&layer, request).await;
+        assert_eq!(seen(&response), (status, challenge, ""));
+        assert_eq!(response.headers()["cache-control"], "no-store");
+    };
+    refuse(Request::new(String::new()), 401, nobody).await;
+    refuse(with(Request::get("/"), "Basic YTpi"), 401, nobody).await;
+    // in a query or in a form it is none
+    refuse(Request::get(format!("/?access_token={good}")).body(String::new()).unwrap(), 401, nobody).await;
+    let form = Request::post("/").header("content-type", "application/x-www-form-urlencoded");
+    refuse(form.body(format!("access_token={good}")).unwrap(), 401, nobody).await;
+
+    refuse(bearer(""), 400, malformed).await;
+    refuse(bearer(&format!("{good},{good}")), 400, malformed).await;
+    refuse(with(Request::get("/").header("authorization", "Basic YTpi"), &format!("Bearer {good}")), 400, malformed)
+        .await;
+
+    refuse(bearer("not-a-token"), 401, invalid).await;
+    refuse(bearer(&issuer.token(|claims| claims.scope("a:read b").audience("https://other.example"))), 401, invalid)
+        .await;
+    refuse(bearer(&issuer.token(|claims| claims.scope("a:read b").issuer("https://other.example"))), 401, invalid)
+        .await;
+    // bound to a key, and there is no proof
+    refuse(bearer(&issuer.token(|claims| claims.scope("a:read b").bound_to("thumbprint"))), 401, invalid).await;
+    refuse(with(Request::get("/"), &format!("DPoP {good}")), 401, invalid).await;
+
+    for scope in ["", "a:read", "b", "A:READ B", "a:read:b b2", "a:readb"] {
+        refuse(bearer(&issuer.token(|claims| claims.scope(scope))), 403, narrow).await;
+    }
+    refuse(bearer(&issuer.token(|claims| claims)), 403, narrow).await;
+
+    let revoked = issuer.token(|claims| claims.scope("a:read b"));
+    assert_eq!(answer(&layer, bearer(&revoked)).await.status(), 200);
+    issuer.revoke(&revoked);
+    refuse(bearer(&revoked), 401, invalid).await;
+
+    issuer.down(true);
+    let response = answer(&layer, bearer(&good)).await;
+    assert_eq!(seen(&response), (503, "", ""));
+    // who brings no token needs no keys
+    refuse(Request::new(String::new()), 401, nobody).await;
+    issuer.down(false);
+
+    clock.advance(Duration::from_secs(605));
+    refuse(bearer(&good), 401, invalid).await;
+}
+
+#[tokio::test]
+async fn what_is_refused_never_reaches_the_service() {
+    let (issuer, _) = issuer();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let service =
+        BearerLayer::new(issuer.verifier()).require_scope("a").unwrap().layer(service_fn(move |_: Request<String>| {
+            counted.fetch_add(1, SeqCst);
+            async { Ok::<_, Infallible>(Response::new(String::new())) }
+        }));
+    for token in ["", "x", &issuer.token(|claims| claims), &issuer.token(|claims| claims.scope("a").expired())] {
+        assert!(service.clone().oneshot(bearer(token)).await.unwrap().status().is_client_error());
+    }
+    assert_eq!(calls.load(SeqCst), 0);
+    service.oneshot(bearer(&issuer.token(|claims| claims.scope("a")))).await.unwrap();
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_optional_token_may_be_missing_and_never_bad() {
+    let (issuer, _) = issuer();
+    let layer = BearerLayer::new(issuer.verifier()).optional();
+    assert_eq!(seen(&answer(&layer, Request::new(String::new())).await), (200, "", "nobody"));
+    assert_eq!(seen(&answer(&layer, with(Request::get("/"), "Basic YTpi")).await), (200, "", "nobody"));
+    let token = issuer.token(|claims| claims.subject("ada"));
+    assert_eq!(seen(&answer(&layer, bearer(&token)).await), (200, "", "ada of none with "));
+    assert_eq!(answer(&layer, bearer("x")).await.status(), 401);
+    assert_eq!(answer(&layer, bearer("")).await.status(), 400);
+    assert_eq!(answer(&layer, bearer(&issuer.token(TestClaims::expired))).await.status(), 401);
+    issuer.down(true);
+    assert_eq!(answer(&layer, bearer(&token)).await.status(), 503);
+}
+
+#[tokio::test]
+async fn a_token_says_who_calls_and_shows_nothing_secret() {
+    let (issuer, clock) = issuer();
+    let now = clock.unix(clock.now());
+    let text = issuer.token(|claims| {
+        claims
+            .subject("ada")
+            .client_id("web")
+            .tenant(&Tenant::parse("acme").unwrap())
+            .scope("openid  orders:read")
+            .auth_time(now)
+            .acr("2")
+            .amr(["pwd", "otp"])
+            .id("name-of-the-token")
+            .session("session")
+    });
+    let checked = service_fn(|request: Request<String>| {
+        let token = AccessToken::from_extensions(request.extensions()).unwrap().clone();
+        async move { Ok::<_, Infallible>(Response::new(token)) }
+    });
+    // any response will do where refusals are written by hand
+    let layer = BearerLayer::new(issuer.verifier()).respond_with(|_: &tollgate::Rejection| panic!("refused"));
+    let token = layer.layer(checked).oneshot(bearer(&text)).await.unwrap().into_body();
+    assert_eq!((token.subject(), token.client_id(), token.issuer()), ("ada", "web", "https://auth.example"));
+    assert_eq!(token.tenant().unwrap().as_str(), "acme");
+    assert!(
+        token.scopes().eq(["openid", "orders:read"]) && token.audience().eq([API]) && token.amr().eq(["pwd", "otp"])
+    );
+    assert!(token.has_scope("openid") && !token.has_scope("orders") && !token.has_scope(""));
+    assert_eq!((token.id(), token.acr(), token.session()), ("name-of-the-token", Some("2"), Some("session")));
+    assert_eq!((token.issued_at(), token.auth_time()), (now, Some(now)));
+    assert_eq!(token.expires_at(), now + Duration::from_secs(600));
+    let shown = format!("{token:?} {:?} {issuer:?}", issuer.verifier());
+    for part in text.split('.') {
+        assert!(!shown.contains(part), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_speak_the_language_of_the_service() {
+    let (issuer, _) = issuer();
+    let layer = BearerLayer::new(issuer.verifier()).require_scope("a").unwrap();
+    let bytes = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Vec::new())));
+    let response = layer.clone().respond_with(ProblemJson).layer(bytes).oneshot(bearer("x")).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert!(response.headers().contains_key("www-authenticate"));
+    let json = async |request| {
+        let response = layer.clone().respond_with(OAuthJson).layer(bytes).oneshot(request).await.unwrap();
+        String::from_utf8(response.into_body()).unwrap()
+    };
+    let text = |error, description| format!(r#"{{"error":"{error}","error_description":"{description}"}}"#);
+    assert_eq!(json(bearer("x")).await, text("invalid_token", "the access token is not valid"));
+    assert_eq!(json(bearer("")).await, text("invalid_request", "the authorization header is malformed"));
+    let narrow = issuer.token(|claims| claims);
+    assert_eq!(json(bearer(&narrow)).await, text("insufficient_scope", "the access token does not allow this"));
+}
+
+#[tokio::test]
+async fn a_grpc_client_gets_trailers_and_the_same_challenge() {
+    let (issuer, _) = issuer();
+    let layer = BearerLayer::new(issuer.verifier()).require_scope("a").unwrap();
+    let grpc =
+        |authorization: &str| with(Request::post("/a.B/C").header("content-type", "application/grpc"), authorization);
+    let narrow = format!("Bearer {}", issuer.token(|claims| claims));
+    for (authorization, code, error) in [
+        ("Basic YTpi", "16", "realm"),
+        ("Bearer x", "16", "invalid_token"),
+        ("Bearer", "3", "invalid_request"),
+        (&narrow, "7", "insufficient_scope"),
+    ] {
+        let response = answer(&layer, grpc(authorization)).await;
+        assert_eq!((response.status(), &response.headers()["grpc-status"]), (StatusCode::OK, &code.parse().unwrap()));
+        assert!(seen(&response).1.contains(error), "{response:?}");
+    }
+    issuer.down(true);
+    assert_eq!(answer(&layer, grpc(&narrow)).await.headers()["grpc-status"], "14");
+}
+
+#[tokio::test]
+async fn layers_with_one_verifier_look_once_and_each_asks_for_its_own_scope() {
+    let (issuer, _) = issuer();
+    let verifier = issuer.verifier().cache(0);
+    let stack = |inner: Verifier| {
+        let scoped = BearerLayer::new(inner).require_scope("write").unwrap();
+        BearerLayer::new(verifier.clone()).require_scope("read").unwrap().layer(scoped.layer(plain()))
+    };
+    let narrow = r#"Bearer realm="api", error="insufficient_scope", scope="write""#;
+    let answer = async |inner: &Verifier, token: &str| stack(inner.clone()).oneshot(bearer(token)).await.unwrap();
+    for inner in [verifier.clone(), issuer.verifier()] {
+        let both = issuer.token(|claims| claims.scope("read write"));
+        assert_eq!(answer(&inner, &both).await.status(), 200);
+        assert_eq!(seen(&answer(&inner, &issuer.token(|claims| claims.scope("read"))).await), (403, narrow, ""));
+        assert_eq!(answer(&inner, &issuer.token(|claims| claims.scope("write"))).await.status(), 403);
+    }
+    // what the outer one has let through is nothing to one with other rules
+    let other = TestIssuer::new("https://auth.example", "https://other.example");
+    assert_eq!(answer(&other.verifier(), &issuer.token(|claims| claims.scope("read write"))).await.status(), 401);
+    // a request that none has looked at has nobody in it, whatever it says
+    let optional = BearerLayer::new(verifier.clone()).optional();
+    let inner = optional.layer(BearerLayer::new(verifier.clone()).layer(plain()));
+    assert_eq!(inner.oneshot(Request::new(String::new())).await.unwrap().status(), 401);
+}
+
+#[tokio::test]
+async fn the_tenant_of_the_token_has_a_limit_of_its_own() {
+    let (issuer, _) = issuer();
+    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(2).unwrap()));
+    let limit: RateLimitLayer = RateLimitLayer::new(AccessTokenTenant, limiter);
+    let service = BearerLayer::new(issuer.verifier()).layer(limit.layer(plain()));
+    let token = |tenant| issuer.token(|claims| claims.tenant(&Tenant::parse(tenant).unwrap()));
+    let call = async |token: &str| service.clone().oneshot(bearer(token)).await.unwrap();
+    // of one tenant, whatever token is used
+    for expected in [200, 200, 429] {
+        assert_eq!(call(&token("acme")).await.status(), expected);
+    }
+    let other = call(&token("globex")).await;
+    assert_eq!((other.status().as_u16(), &other.headers()["x-ratelimit-remaining"]), (200, &"1".parse().unwrap()));
+    // without a tenant there is no budget to spend
+    assert!(call(&issuer.token(|claims| claims)).await.status().is_client_error());
+}
+
+// ---- axum
+
+async fn page(router: &Router, request: Request<String>) -> (u16, String, String) {
+    let response = router.clone().oneshot(request.map(Body::from)).await.unwrap();
+    let challenge = response.headers().get("www-authenticate").map_or("", |value| value.to_str().unwrap()).to_owned();
+    let status = response.status().as_u16();
+    let body = axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
+    (status, challenge, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn handlers_of_axum_ask_for_the_token() {
+    let (issuer, _) = issuer();
+    let routes = Router::new()
+        .route("/me", get(async |token: AccessToken| say(Some(&token))))
+        .route("/open", get(async |token: Option<AccessToken>| say(token.as_ref())));
+    let router = routes
+        .clone()
+        .layer(BearerLayer::new(issuer.verifier()).optional().realm("site").unwrap())
+        .nest("/bare", routes.clone())
+        .nest("/closed", routes.layer(BearerLayer::new(issuer.verifier())));
+    let token = format!("Bearer {}", issuer.token(|claims| claims.subject("ada").scope("x")));
+    let said = "ada of none with x";
+    let ask = async |path: &str, token: Option<&str>| {
+        let request = Request::get(path);
+        let request = match token {
+            Some(token) => request.header("authorization", token),
+            None => request,
+        };
+        page(&router, request.body(String::new()).unwrap()).await
+    };
+    let is = |status: u16, challenge: &str, body: &str| (status, challenge.to_owned(), body.to_owned());
+    for path in ["/me", "/open", "/closed/me", "/closed/open"] {
+        assert_eq!(ask(path, Some(&token)).await, is(200, "", said), "{path}");
+    }
+    assert_eq!(ask("/me", None).await, is(401, r#"Bearer realm="site""#, ""));
+    assert_eq!(ask("/open", None).await, is(200, "", "nobody"));
+    assert_eq!(ask("/closed/open", None).await, is(401, r#"Bearer realm="api""#, ""));
+    // a forgotten layer makes nobody anonymous
+    for path in ["/bare/me", "/bare/open"] {
+        assert_eq!(ask(path, Some(&token)).await, is(500, "", "no BearerLayer is before this route"), "{path}");
+    }
+}
+
+// ---- tokens that are bound to a key
+
+const ALGS: &str = r#"algs="ES256 EdDSA RS256""#;
+
+struct Bound {
+    issuer: TestIssuer,
+    clock: ManualClock,
+    key: DpopKey,
+    token: String,
+}
+
+impl Bound {
+    fn new() -> Self {
+        let ((issuer, clock), key) = (issuer(), DpopKey::generate());
+        let token = issuer.token(|claims| claims.subject("ada").bound_to(key.thumbprint()));
+        Self { issuer, clock, key, token }
+    }
+
+    fn verifier(&self) -> Verifier {
+        self.issuer.verifier().dpop(API).unwrap()
+    }
+
+    fn proof(&self) -> String {
+        self.proof_of(&self.key, &self.token)
+    }
+
+    fn proof_of(&self, key: &DpopKey, token: &str) -> String {
+        key.proof("GET", &format!("{API}/me")).token(token).at(self.clock.unix(self.clock.now())).sign()
+    }
+
+    fn request(&self, scheme: &str, proofs: &[&str]) -> Request<String> {
+        let request = proofs.iter().fold(Request::get("/me?x=1"), |request, proof| request.header("dpop", *proof));
+        with(request, &format!("{scheme} {}", self.token))
+    }
+}
+
+#[tokio::test]
+async fn c100_a_bound_token_counts_with_a_proof_of_its_key_and_once_for_each() {
+    let bound = Bound::new();
+    let layer = BearerLayer::new(bound.verifier());
+    for _ in 0..3 {
+        let response = answer(&layer, bound.request("DPoP", &[&bound.proof()])).await;
+        assert_eq!(seen(&response), (200, "", "ada of none with "));
+    }
+    let error = |scheme: &str, error: &str| match scheme {
+        "Bearer" => format!(r#"Bearer realm="api", error="{error}", DPoP realm="api", {ALGS}"#),
+        _ => format!(r#"Bearer realm="api", DPoP realm="api", error="{error}", {ALGS}"#),
+    };
+    let refuse = async |request: Request<String>, expected: String| {
+        assert_eq!(seen(&answer(&layer, request).await), (401, expected.as_str(), ""));
+    };
+    let once = bound.proof();
+    assert_eq!(answer(&layer, bound.request("dpop", &[&once])).await.status(), 200);
+    refuse(bound.request("DPoP", &[&once]), error("DPoP", "invalid_dpop_proof")).await;
+    refuse(bound.request("DPoP", &[]), error("DPoP", "invalid_dpop_proof")).await;
+    refuse(bound.request("DPoP", &[&bound.proof(), &bound.proof()]), error("DPoP", "invalid_dpop_proof")).await;
+    refuse(bound.request("DPoP", &["x"]), error("DPoP", "invalid_dpop_proof")).await;
+    // a thief
+    let thief = DpopKey::generate();
+    refuse(bound.request("DPoP", &[&bound.proof_of(&thief, &bound.token)]), error("DPoP", "invalid_token")).await;
+    refuse(bound.request("Bearer", &[]), error("Bearer", "invalid_token")).await;
+    refuse(bound.request("Bearer", &[&bound.proof()]), error("Bearer", "invalid_token")).await;
+    // for another token, another path, another method
+    let other = bound.issuer.token(|claims| claims.bound_to(bound.key.thumbprint()));
+    refuse(bound.request("DPoP", &[&bound.proof_of(&bound.key, &other)]), error("DPoP", "invalid_dpop_proof")).await;
+    let proof = |method: &str, url: &str| {
+        let now = bound.clock.unix(bound.clock.now());
+        bound.key.proof(method, url).token(&bound.token).at(now).sign()
+    };
+    for (method, url) in [
+        ("GET", "https://api.example/other"),
+        ("GET", "https://api.example"),
+        ("GET", "http://api.example/me"),
+        ("GET", "https://attacker.example/me"),
+        ("POST", "https://api.example/me"),
+    ] {
+        refuse(bound.request("DPoP", &[&proof(method, url)]), error("DPoP", "invalid_dpop_proof")).await;
+    }
+    // a token that is not bound needs no proof, and gets nothing by one
+    let free = bound.issuer.token(|claims| claims.subject("grace"));
+    assert_eq!(answer(&layer, bearer(&free)).await.body(), "grace of none with ");
+    let request = Request::get("/me").header("dpop", bound.proof_of(&bound.key, &free));
+    refuse(with(request, &format!("DPoP {free}")), error("DPoP", "invalid_token")).await;
+    let request = Request::get("/").body(String::new()).unwrap();
+    refuse(request, format!(r#"Bearer realm="api", DPoP realm="api", {ALGS}"#)).await;
+    assert_eq!(answer(&layer, with(Request::get("/"), "DPoP")).await.status(), 400);
+    // and the first service still takes the next proof
+    assert_eq!(answer(&layer, bound.request("DPoP", &[&bound.proof()])).await.status(), 200);
+}
+
+#[tokio::test]
+async fn c100_stacked_layers_take_a_proof_once_and_two_services_with_one_store_too() {
+    let bound = Bound::new();
+    let verifier = bound.verifier();
+    let inner = BearerLayer::new(verifier.clone()).layer(plain());
+    let service = BearerLayer::new(verifier).layer(inner);
+    assert_eq!(service.oneshot(bound.request("DPoP", &[&bound.proof()])).await.unwrap().status(), 200);
+
+    let store = AnyStore::from(Memory::new());
+    let node = || BearerLayer::new(bound.verifier().dpop_store(store.clone()));
+    let (one, other, proof) = (node(), node(), bound.proof());
+    assert_eq!(answer(&one, bound.request("DPoP", &[&proof])).await.status(), 200);
+    assert_eq!(answer(&other, bound.request("DPoP", &[&proof])).await.status(), 401);
+}
+
+#[tokio::test]
+async fn c100_a_nonce_is_demanded_and_brought_by_each_answer() {
+    let bound = Bound::new();
+    let layer = BearerLayer::new(bound.verifier().dpop_nonces(&Secret::generate())).require_scope("a").unwrap();
+    let bound =
+        Bound { token: bound.issuer.token(|claims| claims.scope("a").bound_to(bound.key.thumbprint())), ..bound };
+    let response = answer(&layer, bound.request("DPoP", &[&bound.proof()])).await;
+    let expected = format!(r#"Bearer realm="api", DPoP realm="api", error="use_dpop_nonce", {ALGS}"#);
+    assert_eq!(seen(&response), (401, expected.as_str(), ""));
+    let nonce = response.headers()["dpop-nonce"].to_str().unwrap();
+    let proof = |nonce: &str| {
+        let proof = bound.key.proof("GET", &format!("{API}/me")).token(&bound.token);
+        proof.at(bound.clock.unix(bound.clock.now())).nonce(nonce).sign()
+    };
+    let response = answer(&layer, bound.request("DPoP", &[&proof(nonce)])).await;
+    assert_eq!((response.status().as_u16(), response.headers()["dpop-nonce"].to_str().unwrap()), (200, nonce));
+    assert_eq!(answer(&layer, bound.request("DPoP", &[&proof("x")])).await.status(), 401);
+    // who brings no proof gets none
+    let free = bound.issuer.token(|claims| claims.scope("a"));
+    let response = answer(&layer, bearer(&free)).await;
+    assert!(response.status() == 200 && !response.headers().contains_key("dpop-nonce"));
+}
+
+#[tokio::test]
+async fn c100_the_base_url_stands_in_front_of_the_path_that_the_layer_sees() {
+    let bound = Bound::new();
+    let url = "https://api.example/v1/me";
+    let service = Router::new()
+        .route("/me", get(async |token: AccessToken| say(Some(&token))))
+        .layer(BearerLayer::new(bound.issuer.verifier().dpop("https://api.example/v1").unwrap()));
+    let router = Router::new().nest("/v1", service);
+    let proof = bound.key.proof("GET", url).token(&bound.token).at(bound.clock.unix(bound.clock.now())).sign();
+    let request = Request::builder().method(Method::GET).uri("/v1/me").header("dpop", proof);
+    let (status, _, body) = page(&router, with(request, &format!("DPoP {}", bound.token))).await;
+    assert_eq!((status, body.as_str()), (200, "ada of none with "));
+    for bad in ["", "api.example", "http://api.example", "https://api.example/", "https://api.example?x"] {
+        assert!(bound.issuer.verifier().dpop(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_bad_setting_is_said_at_the_setter() {
+    let layer = BearerLayer::new(issuer().0.verifier());
+    for bad in ["", "a b", "a\"", "a\\", "é", "a\n"] {
+        assert_eq!(layer.clone().require_scope(bad).unwrap_err().setting(), "required scope", "{bad:?}");
+    }
+    for bad in ["a\"", "\\", "é", "a\n"] {
+        assert_eq!(layer.clone().realm(bad).unwrap_err().setting(), "bearer realm", "{bad:?}");
+    }
+}
