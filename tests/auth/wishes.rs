@@ -195,7 +195,7 @@ async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
 }
 
 #[tokio::test]
-async fn c098_what_a_request_wishes_of_the_tokens_is_in_them() {
+async fn what_a_request_wishes_of_the_tokens_is_in_them() {
     let world = World::new().await;
     let mut browser = world.browser();
     completed(&mut browser).await;
