@@ -1,19 +1,21 @@
 //! Code challenges that were redeemed: a client that uses one again makes none up, and who has seen its verifier once can
 //! redeem its codes (RFC 9700 §2.1.1).
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+#[cfg(any(feature = "tokens", test))]
+use std::time::Duration;
 
+#[cfg(any(feature = "tokens", test))]
+use crate::store::table::Change;
 use crate::{
     clock::Clock,
     login::Binding,
     secret::Digest,
-    store::{
-        AnyStore, StoreError,
-        table::{Change, Table},
-    },
+    store::{AnyStore, StoreError, table::Table},
 };
 
 /// How long they are remembered.
+#[cfg(any(feature = "tokens", test))]
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug)]
@@ -25,7 +27,7 @@ impl Challenges {
     }
 
     /// That a code was redeemed which was given for this.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for who redeems codes"))]
+    #[cfg(any(feature = "tokens", test))]
     pub(super) async fn note_redeemed(&self, binding: &Binding) -> Result<(), StoreError> {
         let kept_until = self.0.now() + REMEMBERED;
         self.0.update(None, id(binding).as_bytes(), |_, _| Change::Put((), kept_until, ())).await

@@ -3,7 +3,7 @@
 use std::{future::poll_fn, pin::pin, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::{HeaderMap, header, request::Parts};
 use serde::{Deserialize, Deserializer};
 use tokio::{runtime::Handle, time::timeout};
 use zeroize::{Zeroize, Zeroizing};
@@ -147,8 +147,18 @@ impl Fields {
     }
 }
 
+/// The body of a request that is a form. Nothing is read from the query: it ends in logs.
+pub(super) async fn form<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: B) -> Result<Bytes, Problem> {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    check_type(&parts.headers, FORM, "the body must be application/x-www-form-urlencoded, not compressed")?;
+    if parts.uri.query().is_some_and(|query| !query.is_empty()) {
+        return Err(Problem::invalid("parameters belong into the body"));
+    }
+    whole(body).await
+}
+
 /// Whether the body is what is read, as it is. JSON is nothing that a form on a page of another site can send.
-pub(super) fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Result<(), Problem> {
+fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Result<(), Problem> {
     let only = |name| {
         let mut values = headers.get_all(name).iter();
         values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
@@ -163,7 +173,7 @@ pub(super) fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static 
 }
 
 /// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
-pub(super) async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
+async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
     let whole = match Handle::try_current() {

@@ -88,7 +88,11 @@ pub(super) async fn push<B>(visit: &mut Visit<'_>, body: B) -> Result<Response<B
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let body = match read(visit, body).await {
+    let body = match fields::form(visit.parts, body).await {
+        Ok(body) if body.len() > LONGEST => {
+            visit.charge(None)?;
+            return Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB"));
+        }
         Ok(body) => body,
         Err(problem) => {
             visit.charge(None)?;
@@ -105,20 +109,4 @@ where
     let secret = visit.inner.running().pushed.push(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: format!("{PREFIX}{}", secret.expose()), expires_in: ceil_seconds(UNUSED) };
     Ok(answer::json(StatusCode::CREATED, &answer))
-}
-
-async fn read<B>(visit: &Visit<'_>, body: B) -> Result<Bytes, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
-    const FORM: &str = "application/x-www-form-urlencoded";
-    fields::check_type(&visit.parts.headers, FORM, "the body must be application/x-www-form-urlencoded")?;
-    if visit.parts.uri.query().is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::invalid("parameters belong into the body"));
-    }
-    let body = fields::whole(body).await?;
-    if body.len() > LONGEST {
-        return Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB"));
-    }
-    Ok(body)
 }

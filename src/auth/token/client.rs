@@ -8,7 +8,6 @@ use http::{HeaderValue, header};
 use super::DPOP_NONCE;
 use crate::{
     auth::{
-        fields,
         problem::{Code, Problem},
         visit::Visit,
     },
@@ -19,16 +18,6 @@ use crate::{
 
 /// The fields of a form, or what is wrong with it.
 pub(super) struct Posted<'b>(Result<Form<'b>, &'static str>);
-
-/// Reads the body, which is a form and nothing else.
-pub(super) async fn read<B>(visit: &Visit<'_>, body: B) -> Result<Bytes, Problem>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
-    const FORM: &str = "application/x-www-form-urlencoded";
-    fields::check_type(&visit.parts.headers, FORM, "the body must be application/x-www-form-urlencoded")?;
-    fields::whole(body).await
-}
 
 impl<'b> Posted<'b> {
     pub(super) fn of(body: &'b Bytes) -> Self {
@@ -48,7 +37,7 @@ impl<'b> Posted<'b> {
     /// anything else to prove who they are, is told that it counts for nothing.
     pub(super) async fn client(&self, visit: &mut Visit<'_>) -> Result<Arc<Client>, Problem> {
         let client = visit.calling_client(self.value("client_id")).await?;
-        self.check(visit)?;
+        self.check()?;
         let basic = HeaderValue::from_static(r#"Basic realm="token""#);
         let proves = || Problem::new(Code::ClientAuthentication, "clients are public, and do not authenticate");
         if visit.parts.headers.contains_key(header::AUTHORIZATION) {
@@ -62,15 +51,9 @@ impl<'b> Posted<'b> {
         client.ok_or(Problem::new(Code::InvalidClient, "there is no client of this client_id"))
     }
 
-    /// Nothing is read from the query: it ends in logs.
-    pub(super) fn check(&self, visit: &Visit<'_>) -> Result<(), Problem> {
-        if let Err(detail) = &self.0 {
-            return Err(Problem::invalid(detail));
-        }
-        if visit.parts.uri.query().is_some_and(|query| !query.is_empty()) {
-            return Err(Problem::invalid("parameters belong into the body"));
-        }
-        Ok(())
+    /// Whether it is a form, with each parameter once.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        self.0.as_ref().map(|_| ()).map_err(|detail| Problem::invalid(detail))
     }
 
     pub(super) fn required(&self, name: &str, missing: &'static str) -> Result<&str, Problem> {

@@ -114,6 +114,7 @@ async fn redeem(
     // what can fail without the store does so before the code is spent
     tokens.prepare().await?;
 
+    visit.inner.running().challenges.note_redeemed(binding).await?;
     let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
     if !codes.spend(&digest, birth.family, birth.ends).await? {
         return Err(invalid_grant());

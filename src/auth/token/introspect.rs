@@ -74,7 +74,7 @@ async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>)
         return Ok(Asker::Client(client.id().to_owned()));
     };
     visit.charge(None)?;
-    posted.check(visit)?;
+    posted.check()?;
     let secret = shown.as_bytes().split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
     let digest = secret.and_then(|(_, secret)| Secret::parse(secret)).map(|secret| secret.digest());
     // all are looked at, so that the time tells nothing

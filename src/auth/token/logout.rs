@@ -3,12 +3,9 @@
 use bytes::Bytes;
 use http::{Method, Response};
 
-use super::{
-    client::{self, Posted},
-    pages,
-};
+use super::{client::Posted, pages};
 use crate::{
-    auth::{answer, page, problem::Problem, visit::Visit},
+    auth::{answer, fields, page, problem::Problem, visit::Visit},
     body::Body,
     client::Client,
     event::EventKind,
@@ -107,9 +104,9 @@ where
     B: http_body::Body<Data = Bytes> + Send,
 {
     if visit.parts.method == Method::POST {
-        let body = client::read(visit, body).await?;
+        let body = fields::form(visit.parts, body).await?;
         let posted = Posted::of(&body);
-        posted.check(visit)?;
+        posted.check()?;
         return Ok(Asked::of(|name| posted.value(name)));
     }
     let query = visit.parts.uri.query().unwrap_or_default();

@@ -18,7 +18,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use self::client::Posted;
 pub(super) use self::settings::{TokenConfig, proofs};
 use super::{
-    answer,
+    answer, fields,
     problem::{Code, Problem},
     route::TokenRoute,
     visit::Visit,
@@ -50,7 +50,7 @@ where
         TokenRoute::UserInfo => userinfo::userinfo(visit, tokens).await,
         TokenRoute::Logout => logout::logout(visit, tokens, body).await,
         TokenRoute::Exchange | TokenRoute::Revoke | TokenRoute::Introspect => {
-            let body = match client::read(visit, body).await {
+            let body = match fields::form(visit.parts, body).await {
                 Ok(body) => body,
                 Err(problem) => {
                     visit.charge(None)?;
