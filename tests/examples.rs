@@ -24,6 +24,7 @@ use tokio::{
     net::TcpListener,
     process::{Child, ChildStdout, Command},
 };
+use tollgate::testing::DpopKey;
 use wire::{Wire, body, header, status};
 
 /// An example that runs until this value is dropped.
@@ -359,7 +360,7 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
     tab.ask(&click("me")).await.unwrap();
     tab.until(&says("answer", r#""subject": "ada""#)).await;
     tab.ask(&click("revoke")).await.unwrap();
-    tab.until(&says("answer", r#""body": """#)).await;
+    tab.until(&says("answer", r#""body": {}"#)).await;
     // a request that is refused is told on the console by the browser itself
     assert_eq!(tab.complaints(), [""; 0]);
     tab.ask(&click("me")).await.unwrap();
@@ -387,6 +388,7 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
         )
     };
     tab.open(&format!("{origin}/demo/")).await;
+    tab.until("document.querySelector('a[href$=demo-native]') !== null").await;
     tab.ask("document.querySelector('a[href$=demo-native]').click()").await.unwrap();
     for (field, text) in [("identifier", "grace"), ("password", ""), ("secret", "compilers are polite")] {
         tab.until(&focus(field)).await;
@@ -418,12 +420,11 @@ const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
 impl Example {
-    /// The tokens that this user gets through `demo-web`.
+    /// The tokens that this user gets through the app, once: a challenge that was redeemed begins nothing more.
     async fn tokens(&self, browser: &mut Browser, name: &str, password: &str) -> Value {
-        let callback = format!("http://{}/demo/callback", self.address);
-        let client = Registered { id: "demo-web", redirect_uri: &callback };
+        let client = Registered { id: "demo-native", redirect_uri: "http://127.0.0.1:51004/callback" };
         let code = browser.log_in(&client, name, password).await;
-        let form = format!("grant_type=authorization_code&client_id=demo-web&code={code}&code_verifier={VERIFIER}");
+        let form = format!("grant_type=authorization_code&client_id=demo-native&code={code}&code_verifier={VERIFIER}");
         let answer = browser.send("POST", "/token", &[FORM], &form).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.json()
@@ -441,7 +442,7 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
     let token = [("authorization", access.as_str())];
 
     let me = browser.send("GET", "/api/me", &token, "").await;
-    let expected = members!({ "tenant": "acme", "subject": "ada", "client": "demo-web", "scopes": ["openid"] });
+    let expected = members!({ "tenant": "acme", "subject": "ada", "client": "demo-native", "scopes": ["openid"] });
     assert_eq!((me.status, me.json()), (200, expected));
     // one budget, by a token or by a key
     let left = |answer: &Answer| answer.header("x-ratelimit-remaining").parse::<u32>().unwrap();
@@ -479,10 +480,10 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
     assert_eq!((info.status, info.json()), (200, members!({ "sub": "ada" })));
 
     let refresh = tokens["refresh_token"].as_str().unwrap();
-    let form = format!("grant_type=refresh_token&client_id=demo-web&refresh_token={refresh}");
+    let form = format!("grant_type=refresh_token&client_id=demo-native&refresh_token={refresh}");
     let next = browser.send("POST", "/token", &[FORM], &form).await;
     assert_eq!(next.status, 200, "{next:?}");
-    let form = format!("client_id=demo-web&token={}", next.json()["refresh_token"].as_str().unwrap());
+    let form = format!("client_id=demo-native&token={}", next.json()["refresh_token"].as_str().unwrap());
     assert_eq!(browser.send("POST", "/revoke", &[FORM], &form).await.status, 200);
     for gone in [access, bearer(&next.json())] {
         assert_eq!(browser.send("GET", "/api/me", &[("authorization", &gone)], "").await.status, 401);
@@ -545,7 +546,7 @@ async fn what_the_server_keeps_in_a_directory_survives_a_restart() {
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
     assert_eq!(browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await.json()["subject"], "grace");
     let refresh = tokens["refresh_token"].as_str().unwrap();
-    let form = format!("grant_type=refresh_token&client_id=demo-web&refresh_token={refresh}");
+    let form = format!("grant_type=refresh_token&client_id=demo-native&refresh_token={refresh}");
     assert_eq!(browser.send("POST", "/token", &[FORM], &form).await.status, 200);
     let password = "correct horse battery staple";
     let step = members!({ "session_id": half, "method": "password", "username": "ada", "password": password });
@@ -564,6 +565,102 @@ fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-{}-{name}", std::process::id()))
 }
 
+/// A file of this text.
+fn config(name: &str, text: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("tollgate-{}-{name}.toml", std::process::id()));
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// The one that users start from, with a password and keys.
+fn sample() -> String {
+    let hash = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
+    let text = include_str!("../examples/server/config.toml");
+    let line = text.lines().find(|line| line.starts_with("# password_hash")).unwrap();
+    let text = text.replace(line, &format!("password_hash = \"{hash}\""));
+    text.replace("api_keys = []", "api_keys = [\"a-key-of-its-own\"]")
+        .replace("# operator_key = \"at least 16 bytes\"", "operator_key = \"an-operators-own-key\"")
+        .replace("# seal = \"\"", "seal = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"")
+}
+
+#[tokio::test]
+async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
+    let path = config("own", &sample());
+    let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let mut server = Example::start("server", &arguments).await;
+    let mut browser = server.browser();
+    for demo in ["/", "/demo/", "/demo/outbox", "/demo/page.js", "/callback", "/account"] {
+        assert_eq!(browser.open(demo).await.status, 404, "{demo}");
+    }
+    for (key, status) in [("a-key-of-its-own", 200), ("demo-acme-key", 401)] {
+        assert_eq!(browser.send("GET", "/api/hello", &[("x-api-key", key)], "").await.status, status, "{key}");
+    }
+    for (key, status) in [("an-operators-own-key", 200), ("demo-operator-key", 401)] {
+        assert_eq!(browser.send("GET", "/events/log", &[("x-operator-key", key)], "").await.status, status, "{key}");
+    }
+    let client = Registered { id: "app", redirect_uri: "http://127.0.0.1:51004/callback" };
+    let code = browser.log_in(&client, "Ada@Example.com", "correct horse battery staple").await;
+    let form = format!("grant_type=authorization_code&client_id=app&code={code}&code_verifier={VERIFIER}");
+    // the app gets tokens for its key alone
+    let (key, origin) = (DpopKey::generate(), format!("http://{}", server.address));
+    let unproved = browser.send("POST", "/token", &[FORM], &form).await;
+    assert_eq!((unproved.status, unproved.error().as_str()), (400, "invalid_dpop_proof"));
+    let proof = key.proof("POST", &format!("{origin}/token")).sign();
+    let tokens = browser.send("POST", "/token", &[FORM, ("dpop", &proof)], &form).await;
+    assert_eq!((tokens.status, &tokens.json()["token_type"]), (200, &"DPoP".into()), "{tokens:?}");
+    let tokens = tokens.json();
+    let token = tokens["access_token"].as_str().unwrap();
+    let proof = key.proof("GET", &format!("{origin}/api/me")).token(token).sign();
+    let me = [("authorization", &*format!("DPoP {token}")), ("dpop", &proof)];
+    let answer = browser.send("GET", "/api/me", &me, "").await;
+    let expected = members!({ "tenant": "acme", "subject": "u-1", "client": "app", "scopes": ["openid"] });
+    assert_eq!((answer.status, answer.json()), (200, expected));
+    // a proof is good once, and a stolen token without one is worth nothing
+    assert_eq!(browser.send("GET", "/api/me", &me, "").await.status, 401);
+    let stolen = format!("Bearer {token}");
+    assert_eq!(browser.send("GET", "/api/me", &[("authorization", &stolen)], "").await.status, 401);
+    assert!(server.child.try_wait().unwrap().is_none());
+    fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn the_server_says_what_is_wrong_with_its_file() {
+    let good = sample();
+    for (name, from, to, says) in [
+        ("unknown", "operator_key", "operator", "unknown field `operator`"),
+        ("syntax", "[[users]]", "[[users]", "TOML parse error"),
+        ("client", "require_dpop", "dpop", "clients: unknown field `dpop`"),
+        ("redirect", "com.example.app:/callback", "http://app.example/", "clients[1] \"app\": http://app.example/"),
+        ("policy", "[\"password\"]", "[\"sms\"]", "sms"),
+        ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: there is none of the name \"acme\""),
+        ("seal", "AAECAwQF", "AAECAw", "seal: must be 32 bytes in base64url"),
+        ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
+        ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),
+        ("proxies", "# proxies = [\"10.0.0.0/8\"]", "proxies = [\"10.0.0.0/80\"]", "10.0.0.0/80"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let path = config(name, &good.replace(from, to));
+        let output = run("server", &["--listen", "127.0.0.1:0", "--config", path.to_str().unwrap()]).await;
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{name}: {error}");
+        assert!(error.contains(says), "{name}: {error}");
+        fs::remove_file(path).unwrap();
+    }
+    // others may reach it only through TLS
+    let path = config("open", &good);
+    let output = run("server", &["--listen", "0.0.0.0:0", "--config", path.to_str().unwrap()]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let behind = config("behind", &good.replace("# issuer", "issuer"));
+    let mut server = Example::start("server", &["--listen=0.0.0.0:0", "--config", behind.to_str().unwrap()]).await;
+    let address = format!("127.0.0.1:{}", server.address.port()).parse().unwrap();
+    let known = Wire::to(address).await.ask("GET /.well-known/openid-configuration HTTP/1.1").await;
+    assert_eq!(json(&known)["issuer"], "https://login.example.com");
+    assert!(server.child.try_wait().unwrap().is_none());
+    for path in [path, behind] {
+        fs::remove_file(path).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn the_server_says_what_is_wrong_with_its_arguments() {
     for (arguments, code, says) in [
@@ -579,6 +676,8 @@ async fn the_server_says_what_is_wrong_with_its_arguments() {
         (&["--listen="], 2, "--listen needs a value"),
         (&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], 2, "--listen is given twice"),
         (&["--frobnicate"], 2, "--frobnicate: there is no such flag"),
+        (&["--config", "/nowhere/at/all.toml"], 1, "--config /nowhere/at/all.toml: "),
+        (&["--redis", "redis://127.0.0.1"], 2, "--redis: there is no such flag"),
         (&["--event-log", "/nowhere/at/all/log.jsonl"], 1, "its directory does not exist"),
     ] {
         let output = run("server", arguments).await;
@@ -730,7 +829,7 @@ async fn login_hyper_takes_a_code_that_was_printed() {
 }
 
 #[tokio::test]
-async fn login_tonic_lets_calls_through_with_the_session_of_a_login() {
+async fn login_tonic_lets_calls_through_with_the_token_of_a_login() {
     use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
     let example = Example::start("login_tonic", &["127.0.0.1:0"]).await;
@@ -742,9 +841,35 @@ async fn login_tonic_lets_calls_through_with_the_session_of_a_login() {
 
     let mut browser = Browser::new(&origin, "/auth");
     let client = Registered { id: "native", redirect_uri: "http://127.0.0.1:51004/callback" };
-    browser.log_in(&client, "ada", "correct horse battery staple").await;
+    let code = browser.log_in(&client, "ada", "correct horse battery staple").await;
+    let form = format!("grant_type=authorization_code&client_id=native&code={code}&code_verifier={VERIFIER}");
+    let tokens = browser.send("POST", "/auth/token", &[FORM], &form).await.json();
     let mut call = tonic::Request::new(HealthCheckRequest::default());
-    let cookie = format!("session={}", browser.cookies["session"]);
-    call.metadata_mut().insert("cookie", cookie.parse().unwrap());
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    call.metadata_mut().insert("authorization", bearer.parse().unwrap());
     assert!(health.check(call).await.is_ok());
+}
+
+#[cfg(feature = "jwks")]
+#[tokio::test]
+async fn an_api_far_from_the_server_takes_its_tokens() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let issuer = format!("http://{}", server.address);
+    let api = Example::start("api", &["127.0.0.1:0", &issuer]).await;
+    let tokens = server.tokens(&mut server.browser(), "ada", "correct horse battery staple").await;
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    let (mut browser, token) = (api.browser(), [("authorization", bearer.as_str())]);
+    let orders = browser.send("GET", "/orders", &token, "").await;
+    let expected = members!({ "of": "ada", "tenant": "acme", "may_order": false, "orders": [] });
+    assert_eq!((orders.status, orders.header("x-ratelimit-remaining"), orders.json()), (200, "599", expected));
+    let narrow = browser.send("POST", "/orders/new", &token, "").await;
+    assert_eq!((narrow.status, narrow.header("content-type")), (403, "application/problem+json"));
+    assert!(narrow.header("www-authenticate").contains(r#"scope="orders:write""#), "{narrow:?}");
+    assert_eq!(browser.open("/orders").await.status, 401);
+    let guessed = browser.send("GET", "/orders", &[("authorization", "Bearer guessed")], "").await;
+    assert!(guessed.header("www-authenticate").contains("invalid_token"), "{guessed:?}");
+    assert_eq!(browser.open("/healthz").await.status, 200);
+    // an id_token is not for calling
+    let identity = format!("Bearer {}", tokens["id_token"].as_str().unwrap());
+    assert_eq!(browser.send("GET", "/orders", &[("authorization", &identity)], "").await.status, 401);
 }

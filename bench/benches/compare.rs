@@ -13,7 +13,7 @@ fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
-    let sections: [(&str, &dyn Fn()); 13] = [
+    let sections: [(&str, &dyn Fn()); 14] = [
         ("layer", &sections::layer::run),
         ("threads", &sections::threads::run),
         ("memory", &|| sections::memory::run(one)),
@@ -26,7 +26,8 @@ fn main() {
         ("logins", &|| sections::logins::run(one)),
         ("steps", &|| sections::steps::run(one)),
         ("equal", &sections::equal::run),
-        ("tokens", &sections::tokens::run),
+        ("bearer", &sections::bearer::run),
+        ("tokens", &|| sections::tokens::run(one)),
     ];
     for (name, section) in sections {
         if wanted.is_empty() || wanted.iter().any(|word| word == name) {

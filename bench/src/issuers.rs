@@ -6,14 +6,20 @@ use std::{
     process::Command,
 };
 
+use tollgate::{Algorithm, Passwords, store::Memory};
+
 use crate::{
-    login::{Ask, CALLBACK, username},
+    login::{self, Ask, Browser, CALLBACK, PASSWORD, Setup, identifier, username},
     tab::Tab,
     wire::Server,
 };
 
+/// Each with sessions of its own.
+const USERS: u64 = 4_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issuer {
+    Ours,
     /// oidc-provider, with access tokens that are signed as ours are.
     PeerSigned,
     /// The same with access tokens that it looks up, as it has them by default.
@@ -23,14 +29,16 @@ pub enum Issuer {
 impl Issuer {
     pub fn name(self) -> &'static str {
         match self {
+            Self::Ours => "tollgate",
             Self::PeerSigned => "oidc-provider, access tokens signed",
             Self::PeerOpaque => "oidc-provider, access tokens opaque",
         }
     }
 
     /// Starts it on the first core.
-    pub fn start(self) -> io::Result<Server> {
+    pub fn start(self, one: &Path) -> io::Result<Server> {
         let format = match self {
+            Self::Ours => return Server::start(one, &["tokens", &USERS.to_string()]),
             Self::PeerSigned => "jwt",
             Self::PeerOpaque => "opaque",
         };
@@ -41,6 +49,7 @@ impl Issuer {
     /// A code for this user, by the issuer's own way to it.
     pub fn code(self, tab: &mut Tab, user: u64) -> io::Result<String> {
         match self {
+            Self::Ours => log_in(tab, user % USERS),
             // who has logged in there once gets further codes without a login
             Self::PeerSigned | Self::PeerOpaque => {
                 let target = format!("/auth?{}&login_hint={}", tab.browser.query(), username(user));
@@ -48,6 +57,20 @@ impl Issuer {
             }
         }
     }
+}
+
+/// By a password that costs next to nothing.
+fn log_in(tab: &mut Tab, user: u64) -> io::Result<String> {
+    tab.browser = Browser::default();
+    let started = tab.ask(&tab.browser.start(&identifier(user)))?;
+    tab.browser.began(&started.body);
+    let step = tab.ask(&tab.browser.password(&username(user), PASSWORD))?;
+    if step.status != 200 {
+        return Err(step.wrong("no step"));
+    }
+    tab.ask(&tab.browser.complete())?;
+    let authorize = tab.browser.authorize().target;
+    follow(tab, authorize)
 }
 
 /// Goes where redirects lead, up to the one that has the code.
@@ -79,4 +102,12 @@ pub fn peer_version() -> Result<String, &'static str> {
     let (_, version) = manifest.split_once(r#""version": ""#).ok_or("oidc-provider has no version")?;
     let version = version.split('"').next().unwrap_or_default();
     Ok(format!("oidc-provider {version} on node {}", String::from_utf8_lossy(&node.stdout).trim()))
+}
+
+/// In the child: ours, on a free port of the loopback, which it prints, until it is ended.
+pub fn serve(users: u64) {
+    login::serve(async move {
+        let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::new().insecure_fast() };
+        setup.with_tokens(Algorithm::Es256).await.0
+    });
 }

@@ -9,18 +9,33 @@ use tollgate::{
     Sessions, Tenant, TenantSource, Tokens, bearer::AccessTokenTenant, event::TenantsAndOperator, store::AnyStore,
 };
 
-use crate::{account, auth, demo, outbox::Outbox, pages};
+use crate::{
+    account,
+    auth::{self, Shared},
+    facts::Facts,
+    outbox::Outbox,
+    pages,
+};
 
-pub(crate) async fn router(origin: &str, store: &AnyStore, log: &EventLog) -> Result<Router, Box<dyn Error>> {
-    let keys = demo::keys()?;
+pub(crate) async fn router(
+    origin: &str,
+    facts: Facts,
+    store: &AnyStore,
+    log: &EventLog,
+) -> Result<Router, Box<dyn Error>> {
+    let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
+    let issuer = issuer.as_deref().unwrap_or(origin);
     // one budget for each tenant, over the API and its logins
-    let limiter = Limiter::memory(demo::quotas()?).events(log.clone())?;
-    // the keys are read or made here, not at the first request
-    let tokens = Tokens::new(origin, store.clone())?;
+    let limiter = Limiter::memory(facts.quotas.clone()).events(log.clone())?;
+    // the keys that sign are read or made here, not at the first request
+    let tokens = Tokens::new(issuer, store.clone())?;
+    let tokens = facts.seal.iter().fold(tokens, Tokens::seal);
     tokens.prepare().await?;
 
     // whose request it is, its access token says, or its key where it has none
-    let bearer = BearerLayer::new(tokens.verifier()).respond_with(ProblemJson);
+    // (one that is bound to a key comes with a proof of it, which names the URL of the request)
+    let verifier = tokens.verifier().dpop(&format!("{issuer}/api"))?.dpop_store(store.clone());
+    let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
         .respond_with(ProblemJson)
         .exempt_preflight();
@@ -33,25 +48,37 @@ pub(crate) async fn router(origin: &str, store: &AnyStore, log: &EventLog) -> Re
     let api = hello.layer(by_either).layer(bearer.optional()).merge(me);
 
     // a login begins a session, and the layer lets only those who have one through
-    let (sessions, outbox) = (Sessions::new(store.clone()).insecure_loopback().events(log.clone()), Outbox::new());
-    let auth = auth::service(origin, store, &sessions, &limiter, log, &outbox).await?.tokens(tokens)?;
-    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(origin)?;
+    let sessions = Sessions::new(store.clone()).events(log.clone());
+    let sessions = if auth::is_plain(issuer) { sessions.insecure_loopback() } else { sessions };
+    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(issuer)?;
 
     // a tenant reads its own events with its key, an operator all
-    let access = TenantsAndOperator::new(keys).operator_key(demo::OPERATOR_KEY)?;
+    let access = TenantsAndOperator::new(keys);
+    let access = match &facts.operator_key {
+        Some(key) => access.operator_key(key)?,
+        None => access,
+    };
     let events = EventService::new(log.clone(), access).base_path("/events")?;
 
-    Ok(Router::new()
+    let shared = Shared { issuer, store, sessions: &sessions, limiter: &limiter, tokens: &tokens, log };
+    let outbox = Outbox::new();
+    let auth = auth::service(&shared, facts, &outbox).await?;
+
+    let app = Router::new()
         .nest_service("/api", api)
-        .merge(account::router(sessions).layer(signed_in))
-        .merge(pages::router(origin, outbox))
         .route_service("/events", events.clone())
         .route_service("/events/{*rest}", events.clone())
         .route_service("/events/", events)
-        .route("/", get(async || Redirect::to("/demo/")))
         .route("/healthz", get(async || "ok\n"))
         // `/authorize`, `/token`, `/.well-known/…` and the others; what is unknown it answers with 404
-        .fallback_service(auth))
+        .fallback_service(auth);
+    if !is_demo {
+        return Ok(app);
+    }
+    Ok(app
+        .merge(account::router(sessions).layer(signed_in))
+        .merge(pages::router(issuer, outbox))
+        .route("/", get(async || Redirect::to("/demo/"))))
 }
 
 async fn hello(tenant: Tenant, limit: RateLimit) -> Json<Value> {

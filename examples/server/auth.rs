@@ -3,77 +3,51 @@
 use std::{error::Error, net::SocketAddr};
 
 use axum::extract::ConnectInfo;
-use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, EventLog, Head, Identifier, Limiter, NewUser, Password, Passwords,
-    Policy, Sessions, StoredUsers, Tenant, UserId,
-    store::AnyStore,
-    user::{EmailAddress, PhoneNumber},
-};
+use tollgate::{AuthService, EventLog, Head, Limiter, Sessions, StoredUsers, Tokens, store::AnyStore};
 
-use crate::{demo, outbox::Outbox};
+use crate::{facts::Facts, outbox::Outbox};
 
-pub(crate) async fn service(
-    origin: &str,
-    store: &AnyStore,
-    sessions: &Sessions,
-    limiter: &Limiter,
-    log: &EventLog,
-    outbox: &Outbox,
-) -> Result<AuthService, Box<dyn Error>> {
+/// What the login service has in common with the others.
+pub(crate) struct Shared<'s> {
+    pub(crate) issuer: &'s str,
+    pub(crate) store: &'s AnyStore,
+    pub(crate) sessions: &'s Sessions,
+    pub(crate) limiter: &'s Limiter,
+    pub(crate) tokens: &'s Tokens,
+    pub(crate) log: &'s EventLog,
+}
+
+pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) -> Result<AuthService, Box<dyn Error>> {
+    let Shared { issuer, store, sessions, limiter, tokens, log } = *shared;
     let users = StoredUsers::new(store.clone());
-    add_people(&users).await?;
-    Ok(AuthService::new(origin, store.clone(), clients(origin)?, users)?
-        .sms(outbox.clone())
-        .email(outbox.clone())
-        .whatsapp(outbox.clone())
+    for person in facts.people {
+        person.add_to(&users).await?;
+    }
+    let mut auth = AuthService::new(issuer, store.clone(), facts.clients, users)?
+        .policies(facts.policies)
         // what a login begins, `SessionLayer` finds
         .sessions(sessions.clone())
         // one budget with the API
         .limiter(limiter.clone())
-        .client_ip(ClientIp::peer().peer_by(peer))
-        .events(log.clone())
-        // plain http: leave this out where there is TLS
-        .insecure_loopback()?
-        .check()?)
+        .tokens(tokens.clone())?
+        .client_ip(facts.client_ip.peer_by(peer))
+        .events(log.clone());
+    if facts.is_demo {
+        // yours are `delivery::Smtp`, `delivery::Webhook` or a sender of your own
+        auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
+    }
+    if is_plain(issuer) {
+        auth = auth.insecure_loopback()?;
+    }
+    Ok(auth.check()?)
+}
+
+/// Without TLS there are no `Secure` cookies.
+pub(crate) fn is_plain(issuer: &str) -> bool {
+    issuer.starts_with("http://")
 }
 
 /// axum keeps the other end of a connection here.
 fn peer(head: Head<'_>) -> Option<SocketAddr> {
     head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
-}
-
-/// `demo-web` needs one step, `demo-mfa` two; `demo-native` is an app that listens on any port.
-fn clients(origin: &str) -> Result<ClientTable, Box<dyn Error>> {
-    let acme = Tenant::parse(demo::ACME)?;
-    let client = |id: &str, redirect: &str| Client::new(id, acme.clone())?.redirect_uri(redirect)?.scopes(demo::SCOPES);
-    let callback = format!("{origin}{}", demo::CALLBACK);
-    let without_port = origin.rsplit_once(':').map_or(origin, |(host, _)| host);
-    let native = format!("{without_port}{}", demo::NATIVE_CALLBACK);
-    let after = format!("{origin}{}", demo::AFTER_LOGOUT);
-    Ok(ClientTable::new([
-        client("demo-web", &callback)?.name("Demo")?.after_logout(&after)?,
-        client("demo-mfa", &callback)?.name("Demo, two steps")?.policy(Policy::any(2)?).after_logout(&after)?,
-        client("demo-native", &native)?
-            .name("Demo, native app")?
-            .after_logout(&format!("{without_port}{}", demo::AFTER_LOGOUT))?,
-    ])?)
-}
-
-async fn add_people(users: &StoredUsers) -> Result<(), Box<dyn Error>> {
-    let (acme, passwords) = (Tenant::parse(demo::ACME)?, Passwords::new());
-    for person in demo::PEOPLE {
-        let id = UserId::parse(person.name)?;
-        // they are there already, if `--data` kept them
-        if users.get(&acme, &id).await?.is_some() {
-            continue;
-        }
-        let user = NewUser::new(id, Identifier::parse(person.name)?)
-            .identifier(Identifier::parse(person.email)?)
-            .name(person.full_name)
-            .password(passwords.hash(Password::new(person.password)).await?)
-            .contact(EmailAddress::parse(person.email)?)
-            .contact(PhoneNumber::parse(person.phone)?);
-        users.create(&acme, user).await?;
-    }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
 };
 
@@ -13,14 +13,18 @@ Usage: cargo run --example server -- [FLAGS]
 
   --listen ADDR      where to listen; 127.0.0.1:8080 by default. Only a loopback
                      address will do, 127.0.0.1 or [::1], for the keys and
-                     passwords of the demo are public.
-  --data DIR         keeps logins, sessions and users in this directory, so that
-                     they survive a restart; in memory by default
+                     passwords of the demo are public, unless --config names
+                     other ones and an issuer with https.
+  --config FILE      has tenants, keys, clients and users from this TOML file,
+                     and nothing of the demo; examples/server/config.toml
+                     shows all that can stand there
+  --data DIR         keeps logins, sessions, users and the keys of tokens in
+                     this directory, so that they survive a restart; in memory
+                     by default
   --event-log FILE   also writes the event log to this file, as JSON lines
   --help             shows this
 
-Tenants, keys, clients and users are built in: there is no --config yet. Nor is
-there --redis, for several servers with one store.
+There is no --redis yet, for several servers with one store.
 ";
 
 #[derive(Debug)]
@@ -32,13 +36,14 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
+    pub(crate) file: Option<PathBuf>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) event_log: Option<PathBuf>,
 }
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let (mut listen, mut data, mut event_log) = (None, None, None);
+    let (mut listen, mut file, mut data, mut event_log) = (None, None, None, None);
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let argument = text(argument)?;
@@ -49,6 +54,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         let slot = match flag {
             "--help" | "-h" => return Ok(Command::Help),
             "--listen" => &mut listen,
+            "--config" => &mut file,
             "--data" => &mut data,
             "--event-log" => &mut event_log,
             _ => return Err(format!("{argument}: there is no such flag.")),
@@ -59,7 +65,12 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         }
     }
     Ok(Command::Serve(Config {
-        listen: listen.map_or(Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080))), loopback)?,
+        listen: match (listen, &file) {
+            (None, _) => SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            (Some(value), None) => loopback(value)?,
+            (Some(value), Some(_)) => address(&text(value)?)?,
+        },
+        file: file.map(PathBuf::from),
         data: data.map(PathBuf::from),
         event_log: event_log.map(PathBuf::from),
     }))
@@ -68,16 +79,24 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
 /// The keys of the demo are known to everybody, so nobody else may reach it.
 fn loopback(value: OsString) -> Result<SocketAddr, String> {
     let value = text(value)?;
-    let address: SocketAddr = value
-        .parse()
-        .map_err(|_| format!("--listen {value}: must be an address and a port, such as 127.0.0.1:8080."))?;
-    let ip = address.ip().to_canonical();
-    if ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST {
-        return Ok(SocketAddr::new(ip, address.port()));
+    let address = address(&value)?;
+    if is_loopback(address.ip()) {
+        return Ok(address);
     }
     Err(format!(
         "--listen {value}: the keys of the demo are public, so it listens only on a loopback address, 127.0.0.1 or [::1]."
     ))
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
+}
+
+fn address(value: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = value
+        .parse()
+        .map_err(|_| format!("--listen {value}: must be an address and a port, such as 127.0.0.1:8080."))?;
+    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
 fn text(value: OsString) -> Result<String, String> {

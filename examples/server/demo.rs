@@ -2,15 +2,17 @@
 
 use std::error::Error;
 
-use tollgate::{ApiKeys, ConfigError, Quota, Quotas, Tenant};
+use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Policies, Policy, Quota, Quotas, Tenant};
+
+use crate::facts::{Facts, Person, Proof};
 
 pub(crate) const KEY_HEADER: &str = "x-api-key";
 pub(crate) const OPERATOR_KEY: &str = "demo-operator-key";
 
-pub(crate) const ACME: &str = "acme";
-const ACME_KEY: &str = "demo-acme-key";
+const ACME: &str = "acme";
+pub(crate) const ACME_KEY: &str = "demo-acme-key";
 const GLOBEX: &str = "globex";
-const GLOBEX_KEY: &str = "demo-globex-key";
+pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 
 pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
 /// What the clients may ask for, and where they get their answers.
@@ -20,23 +22,23 @@ pub(crate) const NATIVE_CALLBACK: &str = "/callback";
 pub(crate) const AFTER_LOGOUT: &str = "/demo/";
 
 /// A user of acme.
-pub(crate) struct Person {
+pub(crate) struct Known {
     pub(crate) name: &'static str,
-    pub(crate) full_name: &'static str,
+    full_name: &'static str,
     pub(crate) password: &'static str,
-    pub(crate) email: &'static str,
-    pub(crate) phone: &'static str,
+    email: &'static str,
+    phone: &'static str,
 }
 
-pub(crate) const PEOPLE: [Person; 2] = [
-    Person {
+pub(crate) const PEOPLE: [Known; 2] = [
+    Known {
         name: "ada",
         full_name: "Ada Lovelace",
         password: "correct horse battery staple",
         email: "ada@example.com",
         phone: "+15555550100",
     },
-    Person {
+    Known {
         name: "grace",
         full_name: "Grace Hopper",
         password: "compilers are polite",
@@ -45,50 +47,53 @@ pub(crate) const PEOPLE: [Person; 2] = [
     },
 ];
 
-/// Whose key is whose.
-pub(crate) fn keys() -> Result<ApiKeys, ConfigError> {
-    ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)
-}
-
-/// How many requests each may send in any minute.
-pub(crate) fn quotas() -> Result<Quotas, Box<dyn Error>> {
+/// All of it, for a server at this origin.
+pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     let per_minute = |limit| Quota::per_minute(limit)?.named("per-minute");
     let quotas = Quotas::new(per_minute(600)?);
     quotas.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
-    Ok(quotas)
+    let acme = Tenant::parse(ACME)?;
+    Ok(Facts {
+        issuer: None,
+        client_ip: ClientIp::peer(),
+        keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)?,
+        operator_key: Some(OPERATOR_KEY.to_owned()),
+        quotas,
+        policies: Policies::default(),
+        clients: clients(origin, &acme)?,
+        people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
+        seal: None,
+        is_demo: true,
+    })
 }
 
-/// Where to click, and what to try.
-pub(crate) fn welcome(origin: &str) -> String {
-    let [ada, grace] = &PEOPLE;
-    format!(
-        "\
-Listening on {origin}. Ctrl-C ends it.
-
-Click:  {origin}/demo/         log in as {ada} (password: {adas}) or {grace} ({graces})
-        {origin}/demo/outbox   the one-time codes; they are printed here, too
-        {origin}/account       who is signed in
-        {origin}/events/       the event log, live: of globex with header {KEY_HEADER}, key {GLOBEX_KEY};
-        {space}                of all with header x-operator-key, key {OPERATOR_KEY}
-
-Try:
-  curl -i -H '{KEY_HEADER}: {ACME_KEY}' {origin}/api/hello
-  for i in $(seq 61); do curl -s -o /dev/null -w '%{{http_code}} ' -H '{KEY_HEADER}: {GLOBEX_KEY}' {origin}/api/hello; done
-  curl -i -c jar -H 'content-type: application/json' {origin}/authentication/start -d '{start}'
-",
-        ada = ada.name,
-        adas = ada.password,
-        grace = grace.name,
-        graces = grace.password,
-        space = " ".repeat(origin.len()),
-        start = start(origin),
-    )
+/// `demo-web` needs one step, `demo-mfa` two; `demo-native` is an app that listens on any port.
+fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
+    let client = |id: &str, origin: &str, callback: &str| {
+        Client::new(id, acme.clone())?
+            .redirect_uri(&format!("{origin}{callback}"))?
+            .after_logout(&format!("{origin}{AFTER_LOGOUT}"))?
+            .scopes(SCOPES)
+    };
+    let without_port = origin.rsplit_once(':').map_or(origin, |(host, _)| host);
+    let [web, mfa, native] = CLIENTS;
+    ClientTable::new([
+        client(web, origin, CALLBACK)?.name("Demo")?,
+        client(mfa, origin, CALLBACK)?.name("Demo, two steps")?.policy(Policy::any(2)?),
+        client(native, without_port, NATIVE_CALLBACK)?.name("Demo, native app")?,
+    ])
 }
 
-/// The body of a request that begins a login, with the challenge of RFC 7636, appendix B.
-fn start(origin: &str) -> String {
-    format!(
-        r#"{{"identifier":"{}","client_id":"demo-web","redirect_uri":"{origin}{CALLBACK}","response_type":"code","scope":"openid","code_challenge":"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM","code_challenge_method":"S256"}}"#,
-        PEOPLE[0].name
-    )
+impl Known {
+    fn of(&self, tenant: &Tenant) -> Person {
+        Person {
+            tenant: tenant.clone(),
+            id: self.name.to_owned(),
+            name: Some(self.full_name.to_owned()),
+            identifiers: vec![self.name.to_owned(), self.email.to_owned()],
+            password: Some(Proof::Password(self.password)),
+            email: Some(self.email.to_owned()),
+            phone: Some(self.phone.to_owned()),
+        }
+    }
 }

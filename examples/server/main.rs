@@ -3,14 +3,17 @@
 //!     cargo run --example server
 //!
 //! It prints where to click and what to try with curl; `--help` lists its flags. Copy what you need: `config.rs` reads
-//! the flags, `demo.rs` has tenants, keys and users, `api.rs` the routes, `auth.rs` the login service, `outbox.rs` takes
+//! the flags, `demo.rs` has tenants, keys and users, `file.rs` reads others in their place, `api.rs` the routes, `auth.rs` the login service, `outbox.rs` takes
 //! its one-time codes, `pages.rs`, `callback.rs` and `page.js` are an application that sends people to it and gets their
 //! tokens, `account.rs` is what a browser sees that is signed in, `serve.rs` starts and ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
 
 mod config;
+mod facts;
 mod demo;
+mod welcome;
+mod file;
 mod html;
 mod outbox;
 mod auth;
@@ -62,8 +65,14 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     };
     let listener = serve::bind(config.listen).await?;
     let origin = format!("http://{}", listener.local_addr()?);
-    let app = api::router(&origin, &store, &log).await?;
-    print!("{}", demo::welcome(&origin));
+    let facts = match &config.file {
+        Some(path) => file::read(path).map_err(|error| format!("--config {}: {error}", path.display()))?,
+        None => demo::facts(&origin)?,
+    };
+    let welcome =
+        if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
+    let app = api::router(&origin, facts, &store, &log).await?;
+    print!("{welcome}");
     serve::until_stopped(listener, app).await?;
     if config.event_log.is_some() && !log.flush() {
         eprintln!("the event log could not be written to its end");

@@ -1,5 +1,6 @@
 //! Logins: [`AuthService`] serves their endpoints, from `/authorize` to the authorization code (OAuth 2.0 Authorization
-//! Code Flow with PKCE, for public clients).
+//! Code Flow with PKCE, for public clients), and with [`AuthService::tokens`] (feature `tokens`) on to tokens and OpenID
+//! Connect.
 //!
 //! ```
 //! use http::{HeaderMap, Request};
@@ -81,8 +82,8 @@
 //! # What it promises
 //!
 //! - **No code without all steps.** A code is issued for as many *different* kinds of proof as the policy demands, each
-//!   proved in this browser, in this login, for exactly these six client parameters. One login gives one code, however
-//!   many requests race for it.
+//!   proved in this browser: in this login, for exactly these six client parameters, or in a signed-in session that lives
+//!   ([below](#signed-in-already)). One login gives one code, however many requests race for it.
 //! - **Nobody learns who has an account.** An unknown name gets the same answers, counters, limits and work as a known
 //!   one; see [below](#equal-answers).
 //! - **Nothing can be planted.** Each login has a secret of its own, made here and kept as a digest. No request adopts
@@ -103,14 +104,72 @@
 //! | `GET /authentication/status` | how it stands; changes nothing |
 //! | `POST /authentication/complete` | all steps are done |
 //! | `GET /authorize` | the code goes to the redirect URI, with `state` and `iss` |
+//! | `POST /par` | what `/authorize` would get, pushed from program to program (RFC 9126) |
 //! | `GET /openapi.json` | all of it, for machines ([`AuthService::openapi`]) |
 //!
-//! All bodies are JSON. Every `POST` has `session_id` (but `start`) and the six client parameters, which must be those
+//! All bodies are JSON, but that of `/par`, which is a form. Every `POST` of a login has `session_id` (but `start`) and the six client parameters, which must be those
 //! that the login began with.
 //!
 //! `/authorize` takes the newest login of this browser that is completed for this very request. If its account was
 //! disabled meanwhile, is gone or has another password than the one that was proved, the answer is `access_denied`.
 //! `HEAD` spends nothing, nor does a browser that fetches ahead: it gets 503, and asks again when it is sure.
+//!
+//! # What a request can wish for
+//!
+//! | | |
+//! |---|---|
+//! | `prompt` | `none`: nobody is asked anything, else `login_required` or `interaction_required`; `login`: a login anew; `consent`, `select_account`: not without a person; any other is refused |
+//! | `max_age` | the last proof is no older, and none that a session brings; 0 is `prompt=login` |
+//! | `acr_values` | the first level that the policies know is demanded, too |
+//! | `claims` | claims by name; an essential `acr` with values must be met, else `unmet_authentication_requirements`; `sub` with a value is who it must be |
+//! | `id_token_hint` | the user of that token, else `login_required` |
+//! | `login_hint` | what the page offers as the name |
+//! | `nonce`, `dpop_jkt` | for the tokens |
+//!
+//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` too, for a login that is to be good for such a request.
+//!
+//! # Signed in already
+//!
+//! What a login proved is kept beside its session. Where a client has
+//! [`single_sign_on`](crate::Client::single_sign_on), whoever is signed in to its tenant gets a code at once, if what
+//! they proved meets what is demanded, and the account and its password are as they were. Where a step is missing, a
+//! login that is started in that browser without `identifier`, or with the one of the session, begins with what was
+//! proved (`next_step` says so), and its session takes the place of the one before. The client of the session can have
+//! that without `single_sign_on`. A client on a loopback address, or an app with a scheme of its own, never gets a code
+//! without a word: the page asks, and goes on by such a login, of which no step is missing. A page of your own learns it
+//! from the description of `GET /authentication/start` (`signed_in`, `confirmation_required`), if it is of the issuer's
+//! origin.
+//!
+//! A session to which the app has given a new secret ([`Sessions::rotate`](crate::Sessions::rotate)) counts for no login.
+//!
+//! # Tokens
+//!
+//! With [`AuthService::tokens`] there are
+//!
+//! | | |
+//! |---|---|
+//! | `POST /token` | a code and its `code_verifier`, or a refresh token, for tokens (RFC 6749, 7636, 9068, 9449) |
+//! | `GET`, `POST /userinfo` | who logged in, as far as the scopes say: `profile`, `email`, `phone` |
+//! | `GET /jwks` | the keys; may be kept for five minutes |
+//! | `POST /revoke` | ends all that came of one code, by its refresh token or an access token (RFC 7009) |
+//! | `POST /introspect` | what is known of a token (RFC 7662): a client asks about its own, an [`introspector`](AuthService::introspector) about any |
+//! | `GET`, `POST /logout` | ends the signed-in session and its tokens (OpenID Connect RP-Initiated Logout) |
+//! | `GET /.well-known/openid-configuration` | what there is, for clients that set themselves up |
+//! | `GET /.well-known/oauth-authorization-server` | the same, in front of the path of the issuer (RFC 8414) |
+//!
+//! Bodies are forms. Clients are public: there is no secret, and whoever shows one gets `invalid_client`. What tokens hold,
+//! how long they live and how they end stands in [`tokens`](crate::tokens), how an API takes them in
+//! [`bearer`](crate::bearer).
+//!
+//! - **A code** is good once, for 60 seconds, for its client, its redirect URI and its verifier. One that comes again more than
+//!   two seconds later, with the right verifier, ends the tokens that it gave: two have it. With a wrong verifier nothing
+//!   happens, for whoever has seen a code in a URL could end them.
+//! - **The account** is looked up at each exchange and at `/userinfo`: once it is disabled, or is no longer found by the name
+//!   that it logged in by, there is nothing more.
+//! - **A challenge** whose code was redeemed begins no other login of that client, for a day.
+//! - **Logging out**: with an `id_token_hint` of the session at once; otherwise a person is asked by a page. The browser goes
+//!   on to a `post_logout_redirect_uri` that the client has [registered](crate::Client::after_logout), with `state`.
+//!   Tokens with the scope `offline_access` live on.
 //!
 //! # The page
 //!
@@ -135,6 +194,11 @@
 //! let app: Router = Router::new()
 //!     .route_service("/authorize", auth.clone())
 //!     .route_service("/authentication/{*rest}", auth.clone());
+//!
+//! // with tokens: /par, /token, /userinfo, /revoke, /introspect, /jwks, /logout and /.well-known/ too; the last beside the
+//! // nest, at the root, where the issuer has a path:
+//! let well_known = "/.well-known/oauth-authorization-server/auth";
+//! let app: Router = Router::new().nest_service("/auth", auth.clone()).route_service(well_known, auth.clone());
 //!
 //! // or whatever has no other route
 //! let app: Router = Router::new().fallback_service(auth);
@@ -235,7 +299,9 @@
 //! | failures of one account with one method, silently | 100 in a row, until 24 hours pass without |
 //! | failures from one network address | 60 a minute; then no login begins there either |
 //! | logins begun with one name | 600 a minute |
-//! | an authorization code | 60 seconds, kept as a digest |
+//! | an authorization code | 60 seconds, kept as a digest; spent, as long as what it gave |
+//! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
+//! | `nonce`; `claims` | 512 bytes; 4 KiB |
 //! | a body, a `state` | 64 KiB in 30 seconds; 4096 bytes |
 //!
 //! A try during a wait is refused and changes nothing. [`unlock`](AuthService::unlock) ends locks and ceilings of failures:
@@ -250,7 +316,13 @@
 //! | failures of a name, a pair, an account | 24 hours after the last |
 //! | messages of a pair, of a receiver | an hour for a phone, 24 for a mailbox |
 //! | the same for what nobody has | a minute; such rows are written so that nobody's costs as much as somebody's |
-//! | a code | a minute |
+//! | a code | a minute; one that was redeemed, as long as its tokens |
+//! | a family of tokens | as long as its refresh token can be traded: a day, or [what is set](crate::Tokens::refresh_lifetime) with `offline_access` |
+//! | that tokens were taken back | 12 minutes for a family, as long as refresh tokens live for a session or a user |
+//! | a challenge that was redeemed | a day |
+//! | a proof of a key (DPoP) | 70 seconds |
+//! | a pushed request | 90 seconds, or 30 minutes |
+//! | what a session rests on, beside it | as long as it can live |
 //! | the session | as [`session`](crate::session) says |
 //!
 //! As [`Memory`](crate::store::Memory) counts, with 256 bytes for a row as such and names of ordinary length: a login
@@ -271,9 +343,9 @@
 //!
 //! | status | `error` |
 //! |---|---|
-//! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method` |
-//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required` |
-//! | 403 | `access_denied`, `origin_not_allowed` |
+//! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; of tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
+//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`, `interaction_required`; of tokens `invalid_token`, `invalid_client` |
+//! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
 //! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `session_failed` |
 //! | 413, 415 | `content_too_large`, `unsupported_media_type` |
@@ -283,16 +355,13 @@
 //! # Events
 //!
 //! With [`events`](AuthService::events) the log shows logins that began, went on, failed, were locked and succeeded,
-//! codes that were sent or could not be, and foreign origins: with keyed hashes in place of names, never a secret.
+//! codes that were sent or could not be, tokens that were issued, taken back and used twice, and foreign origins: with keyed hashes in place of names, never a secret.
 //!
 //! # What is not there yet
 //!
-//! - **`/token`** and what belongs to it. A code is issued and kept, and nothing exchanges it; what a login is good for
-//!   until then is its signed-in session.
 //! - **`passkey` and `sso`**: no login has a step by them (400 `unsupported_method`).
-//! - Of OpenID Connect `/authorize` heeds `max_age`, `acr_values` and `prompt=none` (error `login_required`).
-//!   `prompt=login` is met by every login, for each is asked for anew; `login_hint`, `nonce` and other prompts are
-//!   ignored.
+//! - Of OpenID Connect: `display`, `ui_locales` and `registration` are passed over; `request` and the `request_uri` of
+//!   others are refused, and so is any `response_mode` but `query`.
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its
 //!   own.
 

@@ -57,7 +57,7 @@ pub(crate) struct World {
 pub(crate) fn clients() -> ClientTable {
     let acme = || "acme".parse::<Tenant>().unwrap();
     let client = |id: &str, tenant: Tenant| {
-        let client = Client::new(id, tenant).unwrap().scopes("openid profile email").unwrap();
+        let client = Client::new(id, tenant).unwrap().scopes("openid profile email offline_access").unwrap();
         client.redirect_uri(CALLBACK).unwrap().origin("https://app.example").unwrap()
     };
     let native = Client::new("native", acme()).unwrap().scopes("openid").unwrap();

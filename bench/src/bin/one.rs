@@ -2,11 +2,12 @@
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
 //! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
-//! `one steps <calls> <logins>`
+//! `one steps <calls> <logins>`, `one tokens <users>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
+    issuers,
     sections::{logins, memory, server, sessions, steps},
     service::Inner,
     subject::{Budget, Kind, subject},
@@ -50,6 +51,10 @@ fn run(arguments: &[&str]) -> Option<()> {
         }
         ["logins", users] => {
             logins::serve(users.parse().ok()?);
+            Some(())
+        }
+        ["tokens", users] => {
+            issuers::serve(users.parse().ok()?);
             Some(())
         }
         ["steps", calls, count] => {

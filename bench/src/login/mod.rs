@@ -3,6 +3,7 @@
 mod browser;
 mod counted;
 mod local;
+mod serve;
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -10,9 +11,9 @@ use std::{
 };
 
 use tollgate::{
-    AuthService, Client, ClientTable, Clock, Identifier, Limiter, Password, Passwords, Quota, Quotas, StoredUsers,
-    SystemClock, Tenant, UserId,
-    delivery::OtpSender,
+    Algorithm, AuthService, Client, ClientTable, Clock, Identifier, Limiter, Password, Passwords, Quota, Quotas,
+    StoredUsers, SystemClock, Tenant, Tokens, UserId,
+    delivery::{OtpSender, Outbox},
     store::AnyStore,
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
 };
@@ -21,8 +22,10 @@ pub use self::{
     browser::{Ask, Browser, CALLBACK},
     counted::{Counted, counted},
     local::{Answer, Local, runtime, served},
+    serve::serve,
 };
 
+const ISSUER: &str = "https://auth.example";
 pub const PASSWORD: &str = "correct horse battery staple";
 
 /// What a user is called. Everything of one kind is of one length.
@@ -67,6 +70,13 @@ impl Setup {
         self.service_on(Arc::new(SystemClock::new()), sender).await
     }
 
+    /// With tokens that are signed so.
+    pub async fn with_tokens(self, algorithm: Algorithm) -> (AuthService, Tokens) {
+        let tokens = Tokens::new(ISSUER, self.store.clone()).expect("it is an issuer").algorithm(algorithm);
+        let service = self.service(Outbox::with_capacity(1).expect("one is enough")).await;
+        (service.tokens(tokens.clone()).expect("it is the same issuer"), tokens)
+    }
+
     pub async fn service_on(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthService {
         let Self { store, users, passwords } = self;
         let accounts = StoredUsers::new(store.clone()).clock(clock.clone());
@@ -89,7 +99,7 @@ impl Setup {
         let clients = ClientTable::new([client]).expect("there is one");
         let budget = Quota::per_minute(100_000_000).expect("it is a quota");
         let limiter = Limiter::memory(Quotas::new(budget)).clock(clock.clone()).expect("it is new");
-        AuthService::new("https://auth.example", store, clients, accounts)
+        AuthService::new(ISSUER, store, clients, accounts)
             .expect("it is an issuer")
             .sms(sender)
             .passwords(passwords)

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    convert::Infallible,
     io::{self, BufRead, Write},
     path::Path,
     sync::{
@@ -13,22 +12,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::Request;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, task};
 use tollgate::{
-    AuthService, Passwords, PeerAddr,
+    Passwords,
     delivery::{Message, OtpSender, SendError},
     store::Memory,
 };
-use tower_service::Service;
 
 use crate::{
-    login::{Ask, Browser, PASSWORD, Setup, identifier, phone, username},
+    login::{self, Ask, Browser, PASSWORD, Setup, identifier, phone, username},
     machine,
     stats::{Table, quantile},
-    wire::{Connection, DEADLINE, Server, end_with_parent},
+    wire::{Connection, DEADLINE, Server},
 };
 
 const TIME: Duration = Duration::from_secs(8);
@@ -264,35 +258,10 @@ impl OtpSender for Printer {
     }
 }
 
-/// In the child: serves on a free port of the loopback, which it prints, until it is ended.
+/// In the child: serves so many users.
 pub fn serve(users: u64) {
-    end_with_parent();
-    // the threads that hash begin on the core of the one that starts them
-    machine::pin(0);
-    let local = task::LocalSet::new();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
-    let served = local.block_on(&runtime, async {
+    login::serve(async move {
         let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::new() };
-        accept(setup.service(Printer).await).await
+        setup.service(Printer).await
     });
-    served.expect("the port opens");
-}
-
-async fn accept(service: AuthService) -> io::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    println!("{}", listener.local_addr()?);
-    loop {
-        let (stream, from) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        let service = service.clone();
-        let answer = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(PeerAddr(from));
-            let call = service.clone().call(request);
-            async move { Ok::<_, Infallible>(call.await.unwrap_or_else(|never| match never {})) }
-        });
-        task::spawn_local(async move {
-            // a client that hangs up is none of our business
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
-        });
-    }
 }

@@ -1,6 +1,7 @@
 //! One table each.
 
 pub mod alloc;
+pub mod bearer;
 pub mod equal;
 pub mod instructions;
 pub mod layer;

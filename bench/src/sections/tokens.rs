@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -20,9 +21,9 @@ const EXCHANGES: usize = 2_000;
 const CONNECTIONS: usize = 16;
 const PEERS: [Issuer; 2] = [Issuer::PeerSigned, Issuer::PeerOpaque];
 
-pub fn run() {
+pub fn run(one: &Path) {
     println!("### Exchanges per second at the token endpoint, one core\n");
-    let mut issuers = Vec::new();
+    let mut issuers = vec![Issuer::Ours];
     let peer = match peer_version() {
         Ok(version) => {
             issuers.extend(PEERS);
@@ -41,7 +42,7 @@ pub fn run() {
     );
     let mut subjects: Vec<_> = issuers
         .into_iter()
-        .map(|issuer| Subject::start(issuer).unwrap_or_else(|error| panic!("{}: {error}", issuer.name())))
+        .map(|issuer| Subject::start(one, issuer).unwrap_or_else(|error| panic!("{}: {error}", issuer.name())))
         .collect();
     machine::pin(machine::cores() - 1);
     for round in 0..=ROUNDS {
@@ -54,14 +55,14 @@ pub fn run() {
     machine::unpin();
     for (what, pick) in [("code", 0), ("refresh token", 1)] {
         let mut table =
-            Table::new([what, "exchanges a second", "÷ the first", "processor, µs an exchange", "bytes of an answer"]);
+            Table::new([what, "exchanges a second", "tollgate ÷", "processor, µs an exchange", "bytes of an answer"]);
         let first = subjects.first().map(|first| first.seen[pick].rates.clone()).unwrap_or_default();
         for subject in &subjects {
             let seen = &subject.seen[pick];
             table.row([
                 subject.issuer.name().to_owned(),
                 format!("{:.0}", median(&seen.rates)),
-                ratio(by_round(&seen.rates, &first, |a, b| a / b)),
+                ratio(by_round(&seen.rates, &first, |a, b| b / a)),
                 format!("{:.1}", median(&seen.costs)),
                 seen.bytes.to_string(),
             ]);
@@ -92,8 +93,8 @@ struct Seen {
 }
 
 impl Subject {
-    fn start(issuer: Issuer) -> io::Result<Self> {
-        let server = issuer.start()?;
+    fn start(one: &Path, issuer: Issuer) -> io::Result<Self> {
+        let server = issuer.start(one)?;
         let worker = |_| Ok(Worker { tab: Tab::new(&server.address)?, codes: Vec::new(), refresh: String::new() });
         let workers = (0..CONNECTIONS).map(worker).collect::<io::Result<_>>()?;
         Ok(Self { issuer, server, workers, users: 0, seen: Default::default() })

@@ -111,6 +111,12 @@ async fn redeem(
     let keyed = visit.inner.keyed().await?;
     // what can fail without the store does so before the code is spent
     tokens.prepare().await?;
+    let is_bound = jkt.is_some();
+    let who = authorized(grant.clone(), jkt);
+    // the session, or all that the user had, may have ended since the code was given
+    if tokens.has_ended(&who).await? {
+        return Err(invalid_grant());
+    }
 
     visit.inner.running().challenges.note_redeemed(binding).await?;
     let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
@@ -125,8 +131,7 @@ async fn redeem(
         claims: claims::named(&account, grant.wanted.id_token.iter().map(String::as_str)),
         keyed,
     };
-    let is_bound = jkt.is_some();
-    let issued = tokens.begin(birth, authorized(grant, jkt), wish).await?.ok_or_else(invalid_grant)?;
+    let issued = tokens.begin(birth, who, wish).await?.ok_or_else(invalid_grant)?;
     Ok((issued, is_bound))
 }
 

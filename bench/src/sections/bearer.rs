@@ -1,0 +1,196 @@
+//! What it costs to sign tokens, and to check them at an API.
+
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Empty;
+use tokio::runtime::Runtime;
+use tollgate::{AccessToken, Algorithm, AuthService, BearerLayer, Passwords, Tokens, store::Memory};
+use tower::service_fn;
+use tower_layer::Layer;
+
+use super::calls_in;
+use crate::{
+    heap,
+    login::{Answer, Ask, Local, PASSWORD, Setup, address, identifier, runtime, username},
+    random::Random,
+    service::{Inner, Limited, Req, answer},
+    stats::{Table, by_round, median, nanos, ratio},
+};
+
+const ALGORITHMS: [(Algorithm, &str); 3] =
+    [(Algorithm::Es256, "ES256"), (Algorithm::EdDsa, "EdDSA"), (Algorithm::Rs256, "RS256")];
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_millis(30);
+const EXCHANGES: usize = 100;
+const COUNTED: u64 = 1_000;
+/// As an API sees them from as many users.
+const TOKENS: usize = 1_000;
+
+pub fn run() {
+    let runtime = runtime();
+    let mut apps: Vec<_> =
+        ALGORITHMS.into_iter().map(|(algorithm, name)| App::new(&runtime, algorithm, name)).collect();
+    signing(&runtime, &mut apps);
+    checking(&runtime, &mut apps);
+}
+
+// ---- signing
+
+fn signing(runtime: &Runtime, apps: &mut [App]) {
+    println!("### What an exchange costs, by the algorithm that signs\n");
+    println!(
+        "A refresh token for new ones, in process, without HTTP, on `Memory`: an access token and an id token are signed. \
+         Medians of {ROUNDS} interleaved rounds of {EXCHANGES}; ratios round by round.\n"
+    );
+    let mut rounds = vec![Vec::new(); apps.len()];
+    for _ in 0..ROUNDS {
+        for (app, micros) in apps.iter_mut().zip(&mut rounds) {
+            let began = Instant::now();
+            for _ in 0..EXCHANGES {
+                app.refresh(runtime);
+            }
+            micros.push(began.elapsed().as_nanos() as f64 / 1e3 / EXCHANGES as f64);
+        }
+    }
+    let first = rounds.first().cloned().unwrap_or_default();
+    let mut table = Table::new(["signed by", "µs", "÷ ES256", "bytes of an access token"]);
+    for (app, micros) in apps.iter().zip(&rounds) {
+        table.row([
+            app.name.to_owned(),
+            format!("{:.1}", median(micros)),
+            ratio(by_round(micros, &first, |a, b| a / b)),
+            app.access.len().to_string(),
+        ]);
+    }
+    table.print();
+}
+
+/// A login service, and a client of it that has refresh tokens.
+struct App {
+    name: &'static str,
+    service: AuthService,
+    tokens: Tokens,
+    local: Local,
+    refresh: String,
+    access: String,
+}
+
+impl App {
+    fn new(runtime: &Runtime, algorithm: Algorithm, name: &'static str) -> Self {
+        let setup = Setup { store: Memory::new().into(), users: 1, passwords: Passwords::new().insecure_fast() };
+        let (service, tokens) = runtime.block_on(setup.with_tokens(algorithm));
+        let mut local = Local::new(address(0));
+        local.start(runtime, &service, &identifier(0));
+        local.send(runtime, &service, local.browser.password(&username(0), PASSWORD));
+        local.send(runtime, &service, local.browser.complete());
+        let location = local.send(runtime, &service, local.browser.authorize()).location;
+        let (_, code) = location.split_once("code=").expect("there is a code");
+        let answer = local.send(runtime, &service, Ask::by_code(code.split('&').next().unwrap_or_default()));
+        let mut app = Self { name, service, tokens, local, refresh: String::new(), access: String::new() };
+        app.keep(&answer);
+        app
+    }
+
+    fn refresh(&mut self, runtime: &Runtime) {
+        let answer = self.local.send(runtime, &self.service, Ask::by_refresh(&self.refresh));
+        self.keep(&answer);
+    }
+
+    fn keep(&mut self, answer: &Answer) {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let member = |name: &str| {
+            let (_, after) = answer.text.split_once(&format!(r#""{name}":""#)).expect("it is there");
+            after.split('"').next().unwrap_or_default().to_owned()
+        };
+        (self.refresh, self.access) = (member("refresh_token"), member("access_token"));
+    }
+}
+
+// ---- checking
+
+struct Measured {
+    name: String,
+    tokens: usize,
+    calls: u64,
+    run: Box<dyn FnMut(u64) -> Duration>,
+    nanos: Vec<f64>,
+    allocations: f64,
+}
+
+fn checking(runtime: &Runtime, apps: &mut [App]) {
+    println!("### BearerLayer: nanoseconds and heap allocations of a whole call, one thread\n");
+    println!(
+        "Each request brings a good token, one of so many at random; the service reads its subject. `known` is a token \
+         whose signature was checked before, as it stands by default; `not known` is without that (`cache(0)`). Whether a \
+         token was taken back is asked of the store, `Memory`, each time. `layer` is the call less the service alone. \
+         Medians of {ROUNDS} interleaved rounds.\n"
+    );
+    let mut all = vec![measured("service alone", vec![HeaderValue::from_static("Bearer none")], Inner::default())];
+    for app in apps {
+        let mut shown = Vec::new();
+        for _ in 0..TOKENS {
+            app.refresh(runtime);
+            shown.push(HeaderValue::from_str(&format!("Bearer {}", app.access)).expect("it is a header"));
+        }
+        for (name, verifier) in [("known", app.tokens.verifier()), ("not known", app.tokens.verifier().cache(0))] {
+            for count in [1, TOKENS] {
+                let inner = service_fn(async |request: Req| {
+                    let subject = AccessToken::from_extensions(request.extensions()).map(AccessToken::subject);
+                    assert!(std::hint::black_box(subject).is_some());
+                    Ok(Response::new(Body::empty()))
+                });
+                let service = BearerLayer::new(verifier.clone()).layer(inner);
+                let shown = shown.iter().take(count).cloned().collect();
+                all.push(measured(&format!("{}, {name}", app.name), shown, service));
+            }
+        }
+    }
+    for _ in 0..ROUNDS {
+        for one in &mut all {
+            one.nanos.push((one.run)(one.calls).as_nanos() as f64 / one.calls as f64);
+        }
+    }
+    let alone = all.first().map(|one| one.nanos.clone()).unwrap_or_default();
+    let mut table = Table::new(["subject", "tokens", "call", "layer", "allocations"]);
+    for one in &all {
+        table.row([
+            one.name.clone(),
+            one.tokens.to_string(),
+            nanos(median(&one.nanos)),
+            nanos(by_round(&one.nanos, &alone, |call, alone| call - alone)),
+            ratio(one.allocations),
+        ]);
+    }
+    table.print();
+}
+
+fn measured(name: &str, shown: Vec<HeaderValue>, service: impl Limited) -> Measured {
+    let tokens = shown.len();
+    let mut run = driven(service, shown);
+    // so that all are known
+    run(tokens as u64 * 10);
+    let calls = calls_in(&mut run, ROUND);
+    let (_, counts) = heap::count(|| run(COUNTED));
+    let allocations = counts.allocations as f64 / COUNTED as f64;
+    Measured { name: name.to_owned(), tokens, calls, run, nanos: Vec::new(), allocations }
+}
+
+fn driven<S: Limited>(mut service: S, shown: Vec<HeaderValue>) -> Box<dyn FnMut(u64) -> Duration> {
+    let mut random = Random(1);
+    Box::new(move |calls| {
+        let mut good = 0;
+        let began = Instant::now();
+        for _ in 0..calls {
+            let mut request = Request::new(Empty::new());
+            let token = &shown[random.below(shown.len() as u64) as usize];
+            request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+            let response = answer(&mut service, request);
+            good += u64::from(std::hint::black_box(&response).status() == StatusCode::OK);
+        }
+        let took = began.elapsed();
+        assert_eq!(good, calls, "each token is good");
+        took
+    })
+}

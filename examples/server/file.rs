@@ -1,0 +1,114 @@
+//! What `--config FILE` says: who is there in place of the demo's tenants, clients and users.
+
+use std::{collections::HashSet, error::Error, fs, path::Path};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tollgate::{ApiKeys, ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Quota, Quotas, Secret, Tenant};
+
+use crate::{
+    demo::KEY_HEADER,
+    facts::{Facts, Person, Proof},
+};
+
+/// `config.toml` beside this file shows all of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    issuer: Option<String>,
+    #[serde(default)]
+    proxies: Vec<String>,
+    operator_key: Option<String>,
+    seal: Option<String>,
+    tenants: Vec<WrittenTenant>,
+    clients: Value,
+    #[serde(default = "no_policies")]
+    policies: Value,
+    #[serde(default)]
+    users: Vec<WrittenUser>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTenant {
+    name: String,
+    per_minute: u32,
+    #[serde(default)]
+    api_keys: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenUser {
+    tenant: String,
+    id: String,
+    name: Option<String>,
+    identifiers: Vec<String>,
+    password_hash: Option<String>,
+    email: Option<String>,
+    phone: Option<String>,
+}
+
+fn no_policies() -> Value {
+    json!({})
+}
+
+pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
+    let File { issuer, proxies, operator_key, seal, tenants, clients, policies, users } =
+        toml::from_str(&fs::read_to_string(path)?)?;
+    // what names no tenant of these has a budget, too
+    let (mut keys, quotas) = (ApiKeys::new(KEY_HEADER)?, Quotas::new(Quota::per_minute(600)?));
+    let mut known = HashSet::new();
+    for WrittenTenant { name, per_minute, api_keys } in tenants {
+        let tenant = Tenant::parse(&name).map_err(|error| format!("tenants: {name:?}: {error}"))?;
+        quotas.set(tenant.clone(), Quota::per_minute(per_minute)?.named("per-minute")?);
+        for key in api_keys {
+            keys = keys.key(key, &name)?;
+        }
+        known.insert(tenant);
+    }
+    let clients = ClientTable::from_json(&json!({ "clients": clients }).to_string()).map_err(said)?;
+    let people: Vec<Person> = users.into_iter().map(WrittenUser::read).collect::<Result<_, _>>()?;
+    let of_clients = clients.iter().map(|client| client.tenant());
+    if let Some(tenant) = of_clients.chain(people.iter().map(|one| &one.tenant)).find(|one| !known.contains(one)) {
+        return Err(format!("tenants: there is none of the name {:?}", tenant.as_str()).into());
+    }
+    let seal = seal.map(|seal| Secret::parse(seal).ok_or("seal: must be 32 bytes in base64url")).transpose()?;
+    Ok(Facts {
+        issuer,
+        client_ip: if proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(proxies)? },
+        keys,
+        operator_key,
+        quotas,
+        policies: Policies::from_json(&policies.to_string()).map_err(said)?,
+        clients,
+        people,
+        seal,
+        is_demo: false,
+    })
+}
+
+/// Without a place in the JSON that was made of it here.
+fn said(error: ConfigError) -> String {
+    match error.value().starts_with("line ") {
+        true => format!("{}: {}", error.setting(), error.reason()),
+        false => error.to_string(),
+    }
+}
+
+impl WrittenUser {
+    fn read(self) -> Result<Person, String> {
+        let error = |why: &dyn std::fmt::Display| format!("users: {:?}: {why}", self.id);
+        let tenant = Tenant::parse(&self.tenant).map_err(|why| error(&why))?;
+        let hash = self.password_hash.as_ref().map(PasswordHash::parse).transpose().map_err(|why| error(&why))?;
+        Ok(Person {
+            tenant,
+            id: self.id,
+            name: self.name,
+            identifiers: self.identifiers,
+            password: hash.map(Proof::Hash),
+            email: self.email,
+            phone: self.phone,
+        })
+    }
+}
