@@ -164,7 +164,7 @@ async fn c095_with_offline_access_it_ends_after_thirty_days() {
     world.clock.advance(Duration::from_nanos(1));
     assert_eq!(browser.refresh("special", given.refresh()).await.own(), REFUSED);
     // who may not ask for it does not get it
-    let wanted = with(parameters("web"), &[("scope", "openid offline_access")]);
+    let wanted = with(parameters("native"), &[("scope", "openid offline_access")]);
     let answer = browser.get(&format!("/authorize?{}", query_of(&wanted))).await;
     assert_eq!(answer.redirected("error").as_deref(), Some("invalid_scope"));
 }
