@@ -1,10 +1,11 @@
-//! A login service beside a gRPC service, on one port: browsers log in at `/auth`, and only calls with the session that
-//! this began come through to the health service.
+//! A login service beside a gRPC service, on one port: browsers log in at `/auth`, an application gets tokens there, and
+//! only calls with an access token come through to the health service.
 //!
 //!     cargo run --example login_tonic 127.0.0.1:50051
 //!
 //!     curl -i http://127.0.0.1:50051/auth/openapi.json
 //!     grpc_health_probe -addr 127.0.0.1:50051                    # Unauthenticated
+//!     grpc_health_probe -addr 127.0.0.1:50051 -rpc-header "authorization: Bearer $TOKEN"
 
 #![expect(clippy::print_stdout, reason = "it tells where it listens")]
 
@@ -13,8 +14,8 @@ use std::{error::Error, net::SocketAddr};
 use axum::{Router, extract::ConnectInfo};
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Head, Identifier, NewUser, Password, Passwords, SessionLayer, Sessions,
-    StoredUsers, Tenant, UserId,
+    AuthService, BearerLayer, Client, ClientIp, ClientTable, Head, Identifier, NewUser, Password, Passwords,
+    StoredUsers, Tenant, Tokens, UserId,
     store::{AnyStore, Memory},
 };
 use tonic::service::Routes;
@@ -24,14 +25,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:50051".into())).await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let store = AnyStore::from(Memory::new());
-    // plain http, on loopback: leave out both `insecure_loopback` where there is TLS
-    let sessions = Sessions::new(store.clone()).insecure_loopback();
+    let issuer = format!("{origin}/auth");
+    let tokens = Tokens::new(&issuer, store.clone())?;
+    tokens.prepare().await?;
 
-    // no call without a session: a gRPC client sends its cookie as metadata
+    // no call without a token: a gRPC client sends it as metadata, and has the answer as a status
     let (_reporter, health) = tonic_health::server::health_reporter();
-    let grpc = Routes::new(health).into_axum_router().layer(SessionLayer::new(sessions.clone()).required());
+    let grpc = Routes::new(health).into_axum_router().layer(BearerLayer::new(tokens.verifier()));
 
-    let auth = auth(&format!("{origin}/auth"), store, sessions).await?;
+    let auth = auth(&issuer, store, tokens).await?;
     println!("listening on {origin}");
     // gRPC needs HTTP/2, browsers without TLS speak HTTP/1.1: this serves both
     let app = Router::new().nest_service("/auth", auth).fallback_service(grpc);
@@ -39,15 +41,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn auth(issuer: &str, store: AnyStore, sessions: Sessions) -> Result<AuthService, Box<dyn Error>> {
+async fn auth(issuer: &str, store: AnyStore, tokens: Tokens) -> Result<AuthService, Box<dyn Error>> {
     let acme = Tenant::parse("acme")?;
     let users = StoredUsers::new(store.clone());
     let hash = Passwords::new().hash(Password::new("correct horse battery staple")).await?;
     users.create(&acme, NewUser::new(UserId::parse("u-1")?, Identifier::parse("ada")?).password(hash)).await?;
     let native = Client::new("native", acme)?.redirect_uri("http://127.0.0.1/callback")?.scopes("openid")?;
     Ok(AuthService::new(issuer, store, ClientTable::new([native])?, users)?
-        .sessions(sessions)
+        .tokens(tokens)?
         .client_ip(ClientIp::peer().peer_by(peer))
+        // plain http, on loopback: leave it out where there is TLS
         .insecure_loopback()?
         .check()?)
 }

@@ -24,6 +24,7 @@ use tokio::{
     net::TcpListener,
     process::{Child, ChildStdout, Command},
 };
+use tollgate::testing::DpopKey;
 use wire::{Wire, body, header, status};
 
 /// An example that runs until this value is dropped.
@@ -571,14 +572,13 @@ fn config(name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The one that users start from, with a password, keys and no DPoP for the app.
+/// The one that users start from, with a password and keys.
 fn sample() -> String {
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
     let text = include_str!("../examples/server/config.toml");
     let line = text.lines().find(|line| line.starts_with("# password_hash")).unwrap();
     let text = text.replace(line, &format!("password_hash = \"{hash}\""));
     text.replace("api_keys = []", "api_keys = [\"a-key-of-its-own\"]")
-        .replace("require_dpop = true", "require_dpop = false")
         .replace("# operator_key = \"at least 16 bytes\"", "operator_key = \"an-operators-own-key\"")
         .replace("# seal = \"\"", "seal = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"")
 }
@@ -601,11 +601,24 @@ async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
     let client = Registered { id: "app", redirect_uri: "http://127.0.0.1:51004/callback" };
     let code = browser.log_in(&client, "Ada@Example.com", "correct horse battery staple").await;
     let form = format!("grant_type=authorization_code&client_id=app&code={code}&code_verifier={VERIFIER}");
-    let tokens = browser.send("POST", "/token", &[FORM], &form).await;
-    assert_eq!(tokens.status, 200, "{tokens:?}");
-    let bearer = format!("Bearer {}", tokens.json()["access_token"].as_str().unwrap());
-    let me = browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await.json();
-    assert_eq!((&me["tenant"], &me["subject"], &me["client"]), (&"acme".into(), &"u-1".into(), &"app".into()));
+    // the app gets tokens for its key alone
+    let (key, origin) = (DpopKey::generate(), format!("http://{}", server.address));
+    let unproved = browser.send("POST", "/token", &[FORM], &form).await;
+    assert_eq!((unproved.status, unproved.error().as_str()), (400, "invalid_dpop_proof"));
+    let proof = key.proof("POST", &format!("{origin}/token")).sign();
+    let tokens = browser.send("POST", "/token", &[FORM, ("dpop", &proof)], &form).await;
+    assert_eq!((tokens.status, &tokens.json()["token_type"]), (200, &"DPoP".into()), "{tokens:?}");
+    let tokens = tokens.json();
+    let token = tokens["access_token"].as_str().unwrap();
+    let proof = key.proof("GET", &format!("{origin}/api/me")).token(token).sign();
+    let me = [("authorization", &*format!("DPoP {token}")), ("dpop", &proof)];
+    let answer = browser.send("GET", "/api/me", &me, "").await;
+    let expected = members!({ "tenant": "acme", "subject": "u-1", "client": "app", "scopes": ["openid"] });
+    assert_eq!((answer.status, answer.json()), (200, expected));
+    // a proof is good once, and a stolen token without one is worth nothing
+    assert_eq!(browser.send("GET", "/api/me", &me, "").await.status, 401);
+    let stolen = format!("Bearer {token}");
+    assert_eq!(browser.send("GET", "/api/me", &[("authorization", &stolen)], "").await.status, 401);
     assert!(server.child.try_wait().unwrap().is_none());
     fs::remove_file(path).unwrap();
 }
@@ -816,7 +829,7 @@ async fn login_hyper_takes_a_code_that_was_printed() {
 }
 
 #[tokio::test]
-async fn login_tonic_lets_calls_through_with_the_session_of_a_login() {
+async fn login_tonic_lets_calls_through_with_the_token_of_a_login() {
     use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
     let example = Example::start("login_tonic", &["127.0.0.1:0"]).await;
@@ -828,9 +841,35 @@ async fn login_tonic_lets_calls_through_with_the_session_of_a_login() {
 
     let mut browser = Browser::new(&origin, "/auth");
     let client = Registered { id: "native", redirect_uri: "http://127.0.0.1:51004/callback" };
-    browser.log_in(&client, "ada", "correct horse battery staple").await;
+    let code = browser.log_in(&client, "ada", "correct horse battery staple").await;
+    let form = format!("grant_type=authorization_code&client_id=native&code={code}&code_verifier={VERIFIER}");
+    let tokens = browser.send("POST", "/auth/token", &[FORM], &form).await.json();
     let mut call = tonic::Request::new(HealthCheckRequest::default());
-    let cookie = format!("session={}", browser.cookies["session"]);
-    call.metadata_mut().insert("cookie", cookie.parse().unwrap());
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    call.metadata_mut().insert("authorization", bearer.parse().unwrap());
     assert!(health.check(call).await.is_ok());
+}
+
+#[cfg(feature = "jwks")]
+#[tokio::test]
+async fn an_api_far_from_the_server_takes_its_tokens() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let issuer = format!("http://{}", server.address);
+    let api = Example::start("api", &["127.0.0.1:0", &issuer]).await;
+    let tokens = server.tokens(&mut server.browser(), "ada", "correct horse battery staple").await;
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    let (mut browser, token) = (api.browser(), [("authorization", bearer.as_str())]);
+    let orders = browser.send("GET", "/orders", &token, "").await;
+    let expected = members!({ "of": "ada", "tenant": "acme", "may_order": false, "orders": [] });
+    assert_eq!((orders.status, orders.header("x-ratelimit-remaining"), orders.json()), (200, "599", expected));
+    let narrow = browser.send("POST", "/orders/new", &token, "").await;
+    assert_eq!((narrow.status, narrow.header("content-type")), (403, "application/problem+json"));
+    assert!(narrow.header("www-authenticate").contains(r#"scope="orders:write""#), "{narrow:?}");
+    assert_eq!(browser.open("/orders").await.status, 401);
+    let guessed = browser.send("GET", "/orders", &[("authorization", "Bearer guessed")], "").await;
+    assert!(guessed.header("www-authenticate").contains("invalid_token"), "{guessed:?}");
+    assert_eq!(browser.open("/healthz").await.status, 200);
+    // an id_token is not for calling
+    let identity = format!("Bearer {}", tokens["id_token"].as_str().unwrap());
+    assert_eq!(browser.send("GET", "/orders", &[("authorization", &identity)], "").await.status, 401);
 }

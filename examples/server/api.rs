@@ -33,7 +33,9 @@ pub(crate) async fn router(
     tokens.prepare().await?;
 
     // whose request it is, its access token says, or its key where it has none
-    let bearer = BearerLayer::new(tokens.verifier()).respond_with(ProblemJson);
+    // (one that is bound to a key comes with a proof of it, which names the URL of the request)
+    let verifier = tokens.verifier().dpop(&format!("{issuer}/api"))?.dpop_store(store.clone());
+    let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
         .respond_with(ProblemJson)
         .exempt_preflight();

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{EmailAddress, PhoneNumber};
@@ -49,7 +51,9 @@ impl From<PhoneNumber> for Contact {
 /// assert!(account.has_verified(&mailbox));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+///
+/// Its `Debug` does not show how the user is called.
+#[derive(Clone)]
 #[must_use]
 pub struct Account {
     id: UserId,
@@ -149,5 +153,16 @@ impl Account {
         disabled: bool,
     ) -> Self {
         Self { id, password, contacts, disabled, name: None, username: None }
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("id", &self.id)
+            .field("password", &self.password)
+            .field("contacts", &self.contacts)
+            .field("disabled", &self.disabled)
+            .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
+mod access_token;
 mod authenticate;
 mod authorize;
 mod budget;
@@ -15,16 +16,26 @@ mod faults;
 mod flow;
 mod frail;
 mod given;
+mod grants;
+mod id_token;
+mod introspect;
+mod jwks;
+mod logout;
 mod matrix;
 mod messages;
+mod metadata;
 mod openapi;
 mod otp;
 mod page;
 mod parameters;
 mod password;
+mod proofs;
 mod pushed;
 mod races;
+mod refresh;
+mod replay;
 mod restart;
+mod revoke;
 mod sequences;
 mod sharing;
 mod sso;
@@ -40,6 +51,7 @@ mod token_restart;
 mod token_sequences;
 mod unchecked;
 mod unlock;
+mod userinfo;
 mod whole;
 mod wishes;
 mod world;

@@ -1,6 +1,6 @@
 //! `POST /token`: a code, or a refresh token, for tokens.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::{
@@ -61,10 +61,8 @@ pub(super) async fn exchange(
         scope: issued.scope,
     };
     let mut response = answer::json(StatusCode::OK, &answer);
-    let headers = response.headers_mut();
-    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
     if let Some(nonce) = visit.inner.running().proofs.nonce().and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
-        headers.insert(DPOP_NONCE, nonce);
+        response.headers_mut().insert(DPOP_NONCE, nonce);
     }
     Ok(response)
 }
