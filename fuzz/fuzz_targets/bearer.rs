@@ -1,0 +1,84 @@
+#![no_main]
+//! Two lines: what goes into `Authorization` and into `DPoP` of a request to an API. `{token}` and `{bound}` stand for access
+//! tokens that are good, the second bound to a key, and `{proof}` for a proof of that. Nothing panics, and only with them a
+//! request comes through, as who they are for.
+
+use std::{cell::RefCell, convert::Infallible};
+
+use http::{Request, Response};
+use libfuzzer_sys::fuzz_target;
+use tokio::runtime::Runtime;
+use tollgate::{
+    AccessToken, BearerLayer, Verifier,
+    testing::{DpopKey, TestIssuer},
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+const API: &str = "https://api.example";
+
+struct World {
+    runtime: Runtime,
+    verifier: Verifier,
+    key: DpopKey,
+    token: String,
+    bound: String,
+}
+
+#[derive(Clone)]
+struct Api;
+
+impl Service<Request<()>> for Api {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        let token = AccessToken::from_extensions(request.extensions()).expect("only with a token");
+        std::future::ready(Ok(Response::new(token.subject().to_owned())))
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let (issuer, key) = (TestIssuer::new("https://auth.example", API), DpopKey::generate());
+        let hour = std::time::Duration::from_secs(3600);
+        let token = issuer.token(|claims| claims.subject("ada").expires_in(hour));
+        let bound = issuer.token(|claims| claims.subject("grace").expires_in(hour).bound_to(key.thumbprint()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { runtime, verifier: issuer.verifier().dpop(API).unwrap(), key, token, bound }
+    }
+}
+
+thread_local! {
+    static WORLD: RefCell<World> = RefCell::new(World::new());
+}
+
+fuzz_target!(|text: &str| {
+    WORLD.with_borrow(|world| {
+        let proof = if text.contains("{proof}") {
+            world.key.proof("GET", &format!("{API}/orders")).token(&world.bound).sign()
+        } else {
+            String::new()
+        };
+        let text = text.replace("{token}", &world.token).replace("{bound}", &world.bound).replace("{proof}", &proof);
+        let mut request = Request::get("/orders");
+        for (name, value) in ["authorization", "dpop"].into_iter().zip(text.splitn(2, '\n')) {
+            if !value.is_empty() {
+                request = request.header(name, value);
+            }
+        }
+        let Ok(request) = request.body(()) else { return };
+        let mut api = BearerLayer::new(world.verifier.clone()).layer(Api);
+        let answer = world.runtime.block_on(api.call(request)).unwrap();
+        match answer.status().as_u16() {
+            200 if answer.body() == "ada" => assert!(text.contains(&world.token)),
+            200 => assert!(answer.body() == "grace" && text.contains(&world.bound) && text.contains(&proof)),
+            status => assert!([400, 401].contains(&status), "{status}"),
+        }
+    });
+});
