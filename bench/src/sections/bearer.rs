@@ -30,7 +30,8 @@ const TOKENS: usize = 1_000;
 
 pub fn run() {
     let runtime = runtime();
-    let mut apps: Vec<_> = ALGORITHMS.into_iter().map(|(algorithm, name)| App::new(&runtime, algorithm, name)).collect();
+    let mut apps: Vec<_> =
+        ALGORITHMS.into_iter().map(|(algorithm, name)| App::new(&runtime, algorithm, name)).collect();
     signing(&runtime, &mut apps);
     checking(&runtime, &mut apps);
 }
