@@ -34,8 +34,8 @@ export async function discover(issuer, clientId) {
 }
 
 // From the first visit to the last sign-out. `login` takes the URL of an authorization request to the URL that it is
-// answered with, as a browser and its user would; `api` is a resource that takes our access tokens.
-export async function dance({ issuer, clientId, redirectUri, login, visit, api, par, dpop }) {
+// answered with, as a browser and its user would, `visit` does so without a login; `api` is a resource that takes our access tokens.
+export async function dance({ issuer, clientId, redirectUri, afterLogout, login, visit, isSignedIn, api, par, dpop }) {
   const config = await discover(issuer, clientId);
   const options = dpop ? { DPoP: client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256')) } : {};
   const tokenType = dpop ? 'dpop' : 'bearer';
@@ -118,33 +118,35 @@ export async function dance({ issuer, clientId, redirectUri, login, visit, api, 
     assert.deepEqual(await client.tokenIntrospection(config, narrower.access_token), { active: false });
   }
 
-  // ---- who is signed in needs no login, but a code is good once, and only with its verifier
-  const second = await ask({ prompt: 'none' });
-  const silent = await visit(second.url);
+  // ---- a code is good once, and only with its verifier
+  const second = await ask();
   const guessed = { ...second.checks, pkceCodeVerifier: client.randomPKCECodeVerifier() };
-  await assert.rejects(exchange(silent, guessed), refused('invalid_grant'));
-  const third = await ask({ prompt: 'none', max_age: String(MAX_AGE) });
-  const other = await visit(third.url);
-  const silently = await exchange(other, { ...third.checks, maxAge: MAX_AGE, idTokenExpected: true });
-  assert.deepEqual([silently.claims().sub, silently.claims().auth_time], [claims.sub, claims.auth_time]);
+  await assert.rejects(exchange(await login(second.url), guessed), refused('invalid_grant'));
+  const third = await ask({ max_age: String(MAX_AGE) });
+  const other = await login(third.url);
+  const last = await exchange(other, { ...third.checks, maxAge: MAX_AGE, idTokenExpected: true });
+  assert.equal(last.claims().sub, claims.sub);
+  assert.ok(last.claims().auth_time >= claims.auth_time);
   await assert.rejects(exchange(other, third.checks), refused('invalid_grant'));
   await assert.rejects(refresh('never issued'), refused('invalid_grant'));
 
-  // ---- out, and back where the client wants to be
+  // ---- out, and back where the client wants to be; with the session go its tokens
+  assert.equal(await isSignedIn(), true);
   const state = client.randomState();
   const out = client.buildEndSessionUrl(config, {
-    post_logout_redirect_uri: redirectUri,
-    id_token_hint: silently.id_token,
+    post_logout_redirect_uri: afterLogout,
+    id_token_hint: last.id_token,
     state,
   });
-  const gone = await visit(out);
-  assert.ok(gone.href.startsWith(redirectUri), gone.href);
+  const gone = await visit(out, afterLogout);
   assert.equal(gone.searchParams.get('state'), state);
-  const last = await ask({ prompt: 'none' });
-  await assert.rejects(exchange(await visit(last.url), last.checks), refused('login_required'));
+  assert.equal(await isSignedIn(), false);
+  await assert.rejects(refresh(last.refresh_token), refused('invalid_grant'));
+  const silent = await ask({ prompt: 'none' });
+  await assert.rejects(exchange(await visit(silent.url), silent.checks), refused('login_required'));
 }
 
-// RFC: OpenID Connect Core, 3.1.3.6; the client library leaves it to us.
+// OpenID Connect Core, 3.1.3.6: the library leaves it to us.
 function atHash({ id_token, access_token }) {
   const { alg } = JSON.parse(Buffer.from(id_token.split('.')[0], 'base64url'));
   const hash = createHash(HASHES[alg]).update(access_token).digest();

@@ -16,9 +16,10 @@ use user::User;
 async fn the_crate_openidconnect_goes_all_the_way() {
     let server = Server::start().await;
     let redirect_uri = format!("{}/demo/callback", server.origin);
+    let after_logout = format!("{}/demo/", server.origin);
     for client_id in ["demo-web", "demo-mfa"] {
         let mut user = User::new(&server.origin, &redirect_uri);
         let party = Party::discover(&server.origin, client_id, &redirect_uri).await;
-        party.dance(&mut user, async |user, url| user.log_in(url).await).await;
+        party.dance(&mut user, &after_logout).await;
     }
 }

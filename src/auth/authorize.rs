@@ -74,7 +74,7 @@ async fn hand_out(
             None => Ok(None),
         },
     };
-    Ok(outcome.map_or_else(|wrong| asked.error(visit, wrong).ok(), |answer| answer))
+    Ok(outcome.unwrap_or_else(|wrong| asked.error(visit, wrong).ok()))
 }
 
 /// The newest login of this browser that answers this request, whose plan it meets.

@@ -66,8 +66,9 @@ pub(super) async fn of_login(
     running.codes.issue(&code.digest(), &grant).await?;
     // who proved nothing new stays signed in as before
     if kept.is_none() {
-        let (session_cookie, session) = running.sessions.create_with(&secret, session).await?;
-        running.evidences.keep(&session, &evidence).await;
+        // a session that lives has its evidence
+        running.evidences.keep(&secret.digest(), running.sessions.ends_if_begun_now(), &evidence).await?;
+        let (session_cookie, _) = running.sessions.create_with(&secret, session).await?;
         // the cookie takes the place of the one before, and so nobody could end that session any more
         match running.sessions.end_presented(&visit.parts.headers).await {
             Ok(ended) => {

@@ -115,12 +115,9 @@ impl Evidences {
         Ok(found.map(|stored| stored.value).filter(belongs))
     }
 
-    /// Keeps it for as long as the session can live. A session without it is one; it only counts for no login.
-    pub(super) async fn keep(&self, session: &Session, evidence: &Evidence) {
-        let put = |_: Option<&Evidence>, _| Change::Put(evidence.clone(), session.expires(), ());
-        if let Err(error) = self.0.update(None, session.digest().as_bytes(), put).await {
-            crate::trace::warning!("what a session rests on could not be kept: {error}");
-        }
+    /// Keeps it for a session that is about to begin, until it has ended in any case.
+    pub(super) async fn keep(&self, session: &Digest, ends: UnixTime, evidence: &Evidence) -> Result<(), StoreError> {
+        self.0.update(None, session.as_bytes(), |_, _| Change::Put(evidence.clone(), ends, ())).await
     }
 
     pub(super) async fn forget(&self, session: &Digest) {

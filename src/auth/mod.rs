@@ -82,8 +82,8 @@
 //! # What it promises
 //!
 //! - **No code without all steps.** A code is issued for as many *different* kinds of proof as the policy demands, each
-//!   proved in this browser, in this login, for exactly these six client parameters. One login gives one code, however
-//!   many requests race for it.
+//!   proved in this browser: in this login, for exactly these six client parameters, or in a signed-in session that lives
+//!   ([below](#signed-in-already)). One login gives one code, however many requests race for it.
 //! - **Nobody learns who has an account.** An unknown name gets the same answers, counters, limits and work as a known
 //!   one; see [below](#equal-answers).
 //! - **Nothing can be planted.** Each login has a secret of its own, made here and kept as a digest. No request adopts
@@ -113,6 +113,34 @@
 //! `/authorize` takes the newest login of this browser that is completed for this very request. If its account was
 //! disabled meanwhile, is gone or has another password than the one that was proved, the answer is `access_denied`.
 //! `HEAD` spends nothing, nor does a browser that fetches ahead: it gets 503, and asks again when it is sure.
+//!
+//! # What a request can wish for
+//!
+//! | | |
+//! |---|---|
+//! | `prompt` | `none`: nobody is asked anything, else `login_required` or `interaction_required`; `login`: a login anew; `consent`, `select_account`: not without a person; any other is refused |
+//! | `max_age` | the last proof is no older, and none that a session brings; 0 is `prompt=login` |
+//! | `acr_values` | the first level that the policies know is demanded, too |
+//! | `claims` | claims by name; an essential `acr` with values must be met, else `unmet_authentication_requirements`; `sub` with a value is who it must be |
+//! | `id_token_hint` | the user of that token, else `login_required` |
+//! | `login_hint` | what the page offers as the name |
+//! | `nonce`, `dpop_jkt` | for the tokens |
+//!
+//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` too, for a login that is to be good for such a request.
+//!
+//! # Signed in already
+//!
+//! What a login proved is kept beside its session. Where a client has
+//! [`single_sign_on`](crate::Client::single_sign_on), whoever is signed in to its tenant gets a code at once, if what
+//! they proved meets what is demanded, and the account and its password are as they were. Where a step is missing, a
+//! login that is started in that browser without `identifier`, or with the one of the session, begins with what was
+//! proved (`next_step` says so), and its session takes the place of the one before. The client of the session can have
+//! that without `single_sign_on`. A client on a loopback address, or an app with a scheme of its own, never gets a code
+//! without a word: the page asks, and goes on by such a login, of which no step is missing. A page of your own learns it
+//! from the description of `GET /authentication/start` (`signed_in`, `confirmation_required`), if it is of the issuer's
+//! origin.
+//!
+//! A session to which the app has given a new secret ([`Sessions::rotate`](crate::Sessions::rotate)) counts for no login.
 //!
 //! # Tokens
 //!
@@ -273,6 +301,7 @@
 //! | logins begun with one name | 600 a minute |
 //! | an authorization code | 60 seconds, kept as a digest; spent, as long as what it gave |
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
+//! | `nonce`; `claims` | 512 bytes; 4 KiB |
 //! | a body, a `state` | 64 KiB in 30 seconds; 4096 bytes |
 //!
 //! A try during a wait is refused and changes nothing. [`unlock`](AuthService::unlock) ends locks and ceilings of failures:
@@ -293,6 +322,7 @@
 //! | a challenge that was redeemed | a day |
 //! | a proof of a key (DPoP) | 70 seconds |
 //! | a pushed request | 90 seconds, or 30 minutes |
+//! | what a session rests on, beside it | as long as it can live |
 //! | the session | as [`session`](crate::session) says |
 //!
 //! As [`Memory`](crate::store::Memory) counts, with 256 bytes for a row as such and names of ordinary length: a login
@@ -313,9 +343,9 @@
 //!
 //! | status | `error` |
 //! |---|---|
-//! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`; of tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
-//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`; of tokens `invalid_token`, `invalid_client` |
-//! | 403 | `access_denied`, `origin_not_allowed`, `insufficient_scope` |
+//! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; of tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
+//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`, `interaction_required`; of tokens `invalid_token`, `invalid_client` |
+//! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
 //! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `session_failed` |
 //! | 413, 415 | `content_too_large`, `unsupported_media_type` |
@@ -330,9 +360,8 @@
 //! # What is not there yet
 //!
 //! - **`passkey` and `sso`**: no login has a step by them (400 `unsupported_method`).
-//! - Of OpenID Connect `/authorize` heeds `max_age`, `acr_values` and `prompt=none` (error `login_required`).
-//!   `prompt=login` is met by every login, for each is asked for anew; `login_hint`, `nonce` and other prompts are
-//!   ignored.
+//! - Of OpenID Connect: `display`, `ui_locales` and `registration` are passed over; `request` and the `request_uri` of
+//!   others are refused, and so is any `response_mode` but `query`.
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its
 //!   own.
 

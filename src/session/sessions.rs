@@ -190,6 +190,12 @@ impl Sessions {
         &self.0.users
     }
 
+    /// When a session that begins now has ended in any case.
+    #[cfg(feature = "login")]
+    pub(crate) fn ends_if_begun_now(&self) -> crate::clock::UnixTime {
+        self.0.rows.now() + self.0.lifetimes.absolute
+    }
+
     pub(super) fn lifetimes(&self) -> Lifetimes {
         self.0.lifetimes
     }

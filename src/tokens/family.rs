@@ -76,7 +76,7 @@ pub(super) enum Refreshed {
     Next { token: RefreshToken, jti: Handle, at: UnixTime },
     /// Nothing: its time is over, or it never was.
     Refused,
-    /// Nothing, and the family ends: it was used before, so two have it.
+    /// Nothing, and the family is to end: it was used before, so two have it.
     Reused,
 }
 
@@ -96,14 +96,14 @@ impl Family {
     }
 
     /// Uses a refresh token. `salt` and `jti` are new, for the successor if it is the first use; `is_ours` tells whether it
-    /// was made here, whatever its digest.
+    /// was made here, whatever its digest. The family as it is then, if it changes.
     pub(super) fn refresh(
         &self,
         token: &RefreshToken,
         is_ours: bool,
         (salt, jti): ([u8; 32], Handle),
         now: UnixTime,
-    ) -> (Option<Row>, Refreshed) {
+    ) -> (Option<Self>, Refreshed) {
         let is = |digest: &[u8; 32]| token.digest().matches(&Digest::from_bytes(*digest));
         let Some(current) = &self.current else { return (None, Refreshed::Refused) };
         if is(&current.digest) {
@@ -114,17 +114,17 @@ impl Family {
                 before: Some(Before { digest: current.digest, salt, jti, at: now.as_nanos() }),
                 ends: self.ends,
             };
-            return (Some(Row::Live(Box::new(row))), Refreshed::Next { token: next, jti, at: now });
+            return (Some(row), Refreshed::Next { token: next, jti, at: now });
         }
         if let Some(before) = self.before.as_ref().filter(|before| is(&before.digest)) {
             let at = UnixTime::from_nanos(before.at);
             if now < at + GRACE {
                 return (None, Refreshed::Next { token: token.next(&before.salt), jti: before.jti, at });
             }
-            return (Some(Row::Revoked), Refreshed::Reused);
+            return (None, Refreshed::Reused);
         }
         if is_ours && token.generation < current.generation {
-            return (Some(Row::Revoked), Refreshed::Reused);
+            return (None, Refreshed::Reused);
         }
         (None, Refreshed::Refused)
     }
@@ -169,11 +169,10 @@ mod tests {
             let mut now = UnixTime::from_secs(1000);
             let mut given = vec![RefreshToken::first(Handle::from_bytes([1; 16]))];
             let mut used: Vec<UnixTime> = Vec::new();
-            let mut row = Row::Live(Box::new(family(&given[0])));
+            let mut live = family(&given[0]);
             for (n, (wait, place, newest)) in uses.into_iter().enumerate() {
                 now = now + Duration::from_secs(wait);
                 let place = if newest { given.len() - 1 } else { place.index(given.len()) };
-                let Row::Live(live) = &row else { break };
                 let fresh = ([n as u8; 32], Handle::from_bytes([n as u8; 16]));
                 let (next, refreshed) = live.refresh(&again(&given[place]), true, fresh, now);
                 let last = given.len() - 1;
@@ -192,12 +191,13 @@ mod tests {
                     }
                     Refreshed::Reused => {
                         prop_assert!(place + 1 < last || place + 1 == last && now >= used[place] + GRACE);
-                        prop_assert!(matches!(next, Some(Row::Revoked)));
+                        prop_assert!(next.is_none());
+                        break;
                     }
                     Refreshed::Refused => prop_assert!(false, "it was given out here"),
                 }
                 if let Some(next) = next {
-                    row = next;
+                    live = next;
                 }
             }
         }

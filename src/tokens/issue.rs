@@ -165,7 +165,7 @@ impl Tokens {
             .families()
             .update(None, token.family.as_bytes(), |row, now| match row {
                 Some(Row::Live(family)) => match family.refresh(token, *is_ours, fresh, now) {
-                    (Some(next), refreshed) => Change::Put(next, family.ends(), refreshed),
+                    (Some(next), refreshed) => Change::Put(Row::Live(Box::new(next)), family.ends(), refreshed),
                     (None, refreshed) => Change::Keep(refreshed),
                 },
                 _ => Change::Keep(Refreshed::Refused),
@@ -174,7 +174,7 @@ impl Tokens {
         match used {
             Refreshed::Refused => Ok(Err(Denied::Unknown)),
             Refreshed::Reused => {
-                self.mark(Name::Family(&token.family)).await?;
+                self.revoke_family(&token.family).await?;
                 Ok(Err(Denied::Reused))
             }
             Refreshed::Next { token: next, jti, at } => {
@@ -205,14 +205,19 @@ impl Tokens {
     /// Ends all that came of a signed-in session, but what was given to last beyond it (`offline_access`): at a sign-out of
     /// your own, beside [`Sessions::revoke`](crate::Sessions::revoke). `/logout` does it by itself.
     pub async fn revoke_session(&self, session: &Handle) -> Result<(), StoreError> {
-        self.revoked().mark(Name::Session(session), self.settings().refresh).await
+        self.revoked().mark(Name::Session(session), self.all_lives()).await
     }
 
     /// Ends every token that a user has, at every client: after a change of the password, or when an account is closed.
     ///
     /// Access tokens that only [remote verifiers](crate::bearer) see live to their end.
     pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
-        self.revoked().mark(Name::User(tenant, user), self.settings().refresh).await
+        self.revoked().mark(Name::User(tenant, user), self.all_lives()).await
+    }
+
+    /// The longest that anything lives of what has begun: to the access token of the last refresh.
+    fn all_lives(&self) -> Duration {
+        self.settings().refresh + self.settings().access + SKEW * 2
     }
 
     async fn mark(&self, name: Name<'_>) -> Result<(), StoreError> {

@@ -140,6 +140,8 @@ impl Keys {
         if more.is_empty() && found.is_settled(wanted, schedule, now) {
             return self.take(found);
         }
+        // who can't read what is there must add nothing to it: others could not read that
+        self.signers(&found)?;
         let mut made = Vec::new();
         let needed: Vec<_> = wanted
             .iter()
@@ -153,6 +155,9 @@ impl Keys {
             .table
             .update(None, ID, |ring, now| {
                 let mut ring = ring.cloned().unwrap_or_default();
+                if self.signers(&ring).is_err() {
+                    return Change::Keep(ring);
+                }
                 // another node may have been faster
                 let due = ring.due(wanted, schedule, now);
                 for (algorithm, secret) in &made {
@@ -176,19 +181,7 @@ impl Keys {
 
     /// Makes what signs and verifies of a ring.
     fn take(&self, ring: Ring) -> Result<Arc<Copy>, StoreError> {
-        let old = self.known();
-        let unread = || {
-            let text = "a signing key can't be read: it is sealed with another secret, or with one at all";
-            StoreError::new(StoreErrorKind::Corrupt, text)
-        };
-        let signer = |row: &super::ring::Row| {
-            let pkcs8 = self.0.seal.open(row.algorithm.as_str(), &row.secret)?;
-            Signer::read(row.algorithm, &pkcs8).map(Arc::new)
-        };
-        let signers = match &old {
-            Some(old) if old.ring == ring => old.signers.clone(),
-            _ => ring.keys.iter().map(signer).collect::<Option<Vec<_>>>().ok_or_else(unread)?,
-        };
+        let (old, signers) = (self.known(), self.signers(&ring)?);
         let set = KeySet::new(signers.iter().map(|signer| (signer.kid().to_owned(), signer.public().clone())));
         let set = match old {
             Some(old) if *old.set == set => Arc::clone(&old.set),
@@ -196,6 +189,21 @@ impl Keys {
         };
         let now = self.0.clock.now();
         Ok(self.keep(Copy { ring, signers, set, stale: now + FRESH, settled: now + PATIENCE }))
+    }
+
+    /// What signs, of each key of a ring.
+    fn signers(&self, ring: &Ring) -> Result<Vec<Arc<Signer>>, StoreError> {
+        if let Some(old) = self.known().filter(|old| old.ring == *ring) {
+            return Ok(old.signers.clone());
+        }
+        let signer = |row: &super::ring::Row| {
+            let pkcs8 = self.0.seal.open(row.algorithm.as_str(), &row.secret)?;
+            Signer::read(row.algorithm, &pkcs8).map(Arc::new)
+        };
+        ring.keys.iter().map(signer).collect::<Option<_>>().ok_or_else(|| {
+            let text = "a signing key can't be read: it is sealed with another secret, or with one at all";
+            StoreError::new(StoreErrorKind::Corrupt, text)
+        })
     }
 
     fn keep(&self, copy: Copy) -> Arc<Copy> {

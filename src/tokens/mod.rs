@@ -178,6 +178,8 @@ mod family;
 mod issue;
 mod keys;
 mod mint;
+#[cfg(test)]
+mod nodes;
 mod refresh;
 mod revoked;
 mod ring;

@@ -110,51 +110,80 @@ mod tests {
         Schedule { period: Duration::from_secs(1000), lead: Duration::from_secs(100), keep: Duration::from_secs(300) };
     const WANTED: &[Algorithm] = &[Algorithm::Es256, Algorithm::Rs256];
 
-    fn key(n: u8) -> Stored {
-        Stored::plain(&[n])
+    const LONGEST_WAIT: Duration = Duration::from_secs(700);
+    const STEP: Duration = Duration::from_secs(20);
+
+    fn key(n: usize) -> Stored {
+        Stored::plain(&n.to_be_bytes())
+    }
+
+    /// What is promised to whoever keeps a copy of the published keys, whatever the ring has inside.
+    #[derive(Default)]
+    struct Watch {
+        /// When each key was made, in their order.
+        made: Vec<(Algorithm, Stored, UnixTime)>,
+        /// When each signed for the last time.
+        signed: Vec<(Stored, UnixTime)>,
+    }
+
+    impl Watch {
+        /// Looks at which key would sign at a moment.
+        fn look(&mut self, ring: &Ring, at: UnixTime) -> Result<(), TestCaseError> {
+            for algorithm in WANTED {
+                let signer = ring.signs(*algorithm, at).unwrap();
+                prop_assert_eq!(signer.algorithm, *algorithm);
+                let mut own = self.made.iter().filter(|(own, ..)| own == algorithm);
+                let is_first = own.next().is_some_and(|(_, secret, _)| *secret == signer.secret);
+                let (.., made) = self.made.iter().find(|(_, secret, _)| *secret == signer.secret).unwrap();
+                prop_assert!(is_first || *made + SCHEDULE.lead <= at, "it signs before all have it");
+                let longest = SCHEDULE.lead + SCHEDULE.period + LONGEST_WAIT;
+                prop_assert!(at < *made + longest, "it signs for too long");
+                match self.signed.iter_mut().find(|(secret, _)| *secret == signer.secret) {
+                    Some((_, last)) => *last = at,
+                    None => self.signed.push((signer.secret.clone(), at)),
+                }
+            }
+            Ok(())
+        }
+
+        fn check(&self, ring: &Ring, now: UnixTime) -> Result<(), TestCaseError> {
+            for (secret, last) in &self.signed {
+                let is_published = ring.keys.iter().any(|row| row.secret == *secret);
+                prop_assert!(is_published || *last + SCHEDULE.keep <= now, "it is gone too soon");
+                let is_over = *last + STEP + SCHEDULE.keep + LONGEST_WAIT < now;
+                prop_assert!(!(is_published && is_over), "it is there for ever");
+            }
+            Ok(())
+        }
     }
 
     proptest! {
-        /// Whoever looks at times of his choice, and rotates when he likes: what is promised of published keys holds.
+        /// Whoever looks at times of his choice, and rotates when he likes: what is promised of published keys holds at each
+        /// moment, also between two looks.
         #[test]
         fn c102_a_key_is_published_before_it_signs_and_until_nothing_of_it_lives(
-            steps in vec((0..700_u64, prop::bool::weighted(0.1)), 1..60),
+            steps in vec((0..=LONGEST_WAIT.as_secs(), prop::sample::select(vec![false, false, false, true])), 1..40),
         ) {
-            let (mut ring, mut now, mut n) = (Ring::default(), UnixTime::from_secs(1_000_000), 0);
-            // when each key was first published, and when it last signed
-            let mut published: Vec<(Stored, UnixTime, Option<UnixTime>)> = Vec::new();
+            let (mut ring, mut now, mut watch) = (Ring::default(), UnixTime::from_secs(1_000_000), Watch::default());
             for (wait, rotates) in steps {
-                now = now + Duration::from_secs(wait);
-                let mut due = ring.due(WANTED, SCHEDULE, now);
-                if rotates && !due.contains(&Algorithm::Es256) {
-                    due.push(Algorithm::Es256);
+                // what nodes do with the copies that they have, from the first on
+                let waits = if ring.keys.is_empty() { 0 } else { wait };
+                for _ in 0..waits / STEP.as_secs() {
+                    watch.look(&ring, now + (STEP - Duration::from_nanos(1)))?;
+                    now = now + STEP;
+                    watch.look(&ring, now)?;
+                    watch.check(&ring, now)?;
                 }
-                for algorithm in due {
-                    n += 1;
-                    ring.add(algorithm, key(n), SCHEDULE, now);
+                let due = ring.due(WANTED, SCHEDULE, now);
+                for algorithm in WANTED.iter().filter(|algorithm| rotates || due.contains(algorithm)) {
+                    let secret = key(watch.made.len());
+                    watch.made.push((*algorithm, secret.clone(), now));
+                    ring.add(*algorithm, secret, SCHEDULE, now);
                 }
                 ring = ring.settled(WANTED, SCHEDULE, now);
                 prop_assert!(ring.is_settled(WANTED, SCHEDULE, now));
-                for row in &ring.keys {
-                    if !published.iter().any(|(secret, ..)| *secret == row.secret) {
-                        published.push((row.secret.clone(), now, None));
-                    }
-                }
-                for algorithm in WANTED {
-                    let signs = ring.signs(*algorithm, now).unwrap();
-                    prop_assert_eq!(signs.algorithm, *algorithm);
-                    let first = published.iter().position(|(secret, ..)| *secret == signs.secret).unwrap();
-                    let is_first = !published[..first].iter().any(|(_, _, signed)| signed.is_some());
-                    let (_, since, signed) = &mut published[first];
-                    let early = now < *since + SCHEDULE.lead && signed.is_none() && !is_first;
-                    // the very first of an algorithm signs at once
-                    prop_assert!(!early || *since == UnixTime::from_secs(1_000_000) || n <= 2);
-                    *signed = Some(now);
-                }
-                for (secret, _, signed) in &published {
-                    let gone = !ring.keys.iter().any(|row| row.secret == *secret);
-                    prop_assert!(!(gone && signed.is_some_and(|signed| now < signed + SCHEDULE.keep)));
-                }
+                watch.look(&ring, now)?;
+                watch.check(&ring, now)?;
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// So many at once, on threads.
-async fn at_once<F>(count: usize, call: impl Fn(usize) -> F) -> Vec<Answer>
+pub(crate) async fn at_once<F>(count: usize, call: impl Fn(usize) -> F) -> Vec<Answer>
 where
     F: Future<Output = Answer> + Send + 'static,
 {
@@ -21,7 +21,7 @@ where
     answers
 }
 
-fn count(answers: &[Answer], is: impl Fn(&Answer) -> bool) -> usize {
+pub(crate) fn count(answers: &[Answer], is: impl Fn(&Answer) -> bool) -> usize {
     answers.iter().filter(|answer| is(answer)).count()
 }
 
@@ -30,7 +30,7 @@ fn with_code(answers: &[Answer]) -> usize {
 }
 
 /// From another address each, so that no address is wrong too often.
-fn from(browser: &Browser, at: usize) -> Browser {
+pub(crate) fn from(browser: &Browser, at: usize) -> Browser {
     let mut browser = browser.clone();
     browser.address = [192, 0, 2, u8::try_from(at % 250).unwrap()].into();
     browser
@@ -386,6 +386,6 @@ fn c110_a_right_code_that_came_second_is_no_failure() {
     }
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }

@@ -12,10 +12,10 @@ use tollgate::{store::Disk, testing::ManualClock};
 
 use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, Browser, World};
 
-struct File(PathBuf);
+pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("tollgate-login-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
         Self(std::env::temp_dir().join(name))

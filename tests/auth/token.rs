@@ -1,23 +1,286 @@
-//! `POST /token`: from a code to an API call.
+//! `POST /token`: what gives tokens, and what does not.
 
-use crate::world::World;
+use http::{Method, Request};
+use tollgate::{CodeChallenge, CodeVerifier};
+
+use crate::{
+    grants::{Fields, Given, redemption, set, verifier, without, world_with},
+    steered::Steered,
+    world::{CALLBACK, VERIFIER, World, challenge, join},
+};
+
+const SPENT_OR_WRONG: &str = "400\ncontent-type: application/json\npragma: no-cache\n\n\
+    {\"error\":\"invalid_grant\",\"error_description\":\"the code is not good for this request\"}\n";
+
+fn refused(status: u16, error: &str, detail: &str) -> String {
+    format!(
+        "{status}\ncontent-type: application/json\npragma: no-cache\n\n\
+        {{\"error\":\"{error}\",\"error_description\":\"{detail}\"}}\n"
+    )
+}
 
 #[tokio::test]
-async fn a_code_gives_tokens_that_open_userinfo() {
+async fn c089_the_answer_is_for_the_client_alone() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
     let answer = browser.redeem("web", &code).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let tokens = answer.json();
-    let access = tokens["access_token"].as_str().unwrap();
-    let info = browser.with_token("/userinfo", access).await;
-    assert_eq!((info.status.as_u16(), &info.json()["sub"]), (200, &"u-ada".into()), "{info:?}");
-    let next = browser.refresh("web", tokens["refresh_token"].as_str().unwrap()).await;
-    assert_eq!(next.status, 200, "{next:?}");
-    for path in ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"] {
-        let answer = browser.get(path).await;
-        println!("{path}: {answer:?}");
-        assert_eq!(answer.status, 200);
+    let Given { access, refresh, id, scope } = Given::of(&answer);
+    let (refresh, id) = (refresh.unwrap(), id.unwrap());
+    let body = format!(
+        r#"{{"access_token":"{access}","token_type":"Bearer","expires_in":600,"refresh_token":"{refresh}","id_token":"{id}","scope":"{scope}"}}"#
+    );
+    // `own` checks `cache-control: no-store`
+    assert_eq!(answer.own(), format!("200\ncontent-type: application/json\npragma: no-cache\n\n{body}\n"));
+    assert_eq!(browser.redeem("web", &code).await.own(), SPENT_OR_WRONG);
+    let next = browser.refresh("web", &refresh).await;
+    assert_eq!((next.header("cache-control"), next.header("pragma")), ("no-store", "no-cache"));
+}
+
+#[tokio::test]
+async fn c022_a_code_is_good_once_and_for_sixty_seconds() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    world.clock.advance(std::time::Duration::from_nanos(59_999_999_999));
+    assert_eq!(browser.redeem("web", &code).await.status, 200);
+    assert_eq!(browser.redeem("web", &code).await.own(), SPENT_OR_WRONG);
+    let code = browser.sign_in("web").await;
+    world.advance(60);
+    assert_eq!(browser.redeem("web", &code).await.own(), SPENT_OR_WRONG);
+}
+
+#[tokio::test]
+async fn c088_nothing_but_a_posted_form_is_read() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    let form: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", crate::world::encode(value))).collect();
+    let form = form.join("&");
+    for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::PATCH] {
+        let request = Request::builder().method(&method).uri(format!("/token?{form}"));
+        let answer = browser.send(request, "").await;
+        assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, "POST, OPTIONS"), "{method}");
     }
+    let json = serde_json::json!(fields.iter().copied().collect::<std::collections::BTreeMap<_, _>>());
+    for (content_type, body) in [
+        ("application/json", json.to_string()),
+        ("text/plain", form.clone()),
+        ("multipart/form-data; boundary=x", form.clone()),
+        ("application/x-www-form-urlencoded-2", form.clone()),
+        ("", form.clone()),
+    ] {
+        let answer = browser.send(Request::post("/token").header("content-type", content_type), body).await;
+        let detail = "the body must be application/x-www-form-urlencoded, not compressed";
+        assert_eq!(answer.own(), refused(415, "unsupported_media_type", detail), "{content_type}");
+    }
+    let post =
+        |target: &str| Request::post(target).header("content-type", "application/x-www-form-urlencoded; charset=utf-8");
+    for (target, body) in [
+        ("/token", format!("{form}&code={code}")),
+        ("/token", format!("{form}&client_id=web")),
+        ("/token", format!("{form}&x=1&x=2")),
+    ] {
+        let answer = browser.send(post(target), body).await;
+        assert_eq!(answer.own(), refused(400, "invalid_request", "a parameter is given twice"));
+    }
+    for (target, body) in [
+        (format!("/token?{form}"), String::new()),
+        (format!("/token?{form}"), form.clone()),
+        (format!("/token?code={code}"), form.clone()),
+        ("/token?x".to_owned(), form.clone()),
+    ] {
+        let answer = browser.send(post(&target), body).await;
+        assert_eq!(answer.own(), refused(400, "invalid_request", "parameters belong into the body"), "{target}");
+    }
+    let long = browser.send(post("/token"), format!("{form}&x={}", "x".repeat(64 * 1024))).await;
+    assert_eq!(long.own(), refused(413, "content_too_large", "the body is longer than 64 KiB"));
+    // none of this has spent it; names that are not known are passed over, and of what is empty nothing is known
+    let more = set(&set(&fields, "redirect_uri", ""), "scope", "");
+    assert_eq!(browser.form("/token", &[&more[..], &[("resource", "x")]].concat()).await.status, 200);
+}
+
+#[tokio::test]
+async fn c088_what_is_missing_is_named_and_what_is_empty_is_missing() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    for name in ["grant_type", "client_id", "code", "code_verifier"] {
+        let expected = refused(400, "invalid_request", &format!("{name} is missing"));
+        assert_eq!(browser.form("/token", &without(&fields, name)).await.own(), expected);
+        assert_eq!(browser.form("/token", &set(&fields, name, "")).await.own(), expected);
+    }
+    let fields = [("grant_type", "refresh_token"), ("client_id", "web")];
+    let expected = refused(400, "invalid_request", "refresh_token is missing");
+    assert_eq!(browser.form("/token", &fields).await.own(), expected);
+}
+
+#[tokio::test]
+async fn c090_each_mismatch_is_one_answer_and_spends_nothing() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    let other = "A".repeat(43);
+    let mut answers = Vec::new();
+    for (name, value) in [
+        ("client_id", "mfa"),
+        ("client_id", "other"),
+        ("redirect_uri", crate::world::WITH_QUERY),
+        ("redirect_uri", "https://app.example/callback/"),
+        ("redirect_uri", "https://evil.example/"),
+        ("code_verifier", &other),
+        ("code_verifier", VERIFIER),
+        ("code_verifier", &verifier(&code).to_uppercase()),
+        ("code", &other),
+        ("code", "x"),
+        ("code", &code.to_uppercase()),
+        ("code", &format!("{code}A")),
+    ] {
+        answers.push((name, browser.form("/token", &set(&fields, name, value)).await));
+    }
+    assert_eq!(browser.form("/token", &fields).await.status, 200, "it is still good");
+    answers.push(("spent", browser.form("/token", &fields).await));
+    let code = browser.sign_in("web").await;
+    world.advance(60);
+    answers.push(("expired", browser.redeem("web", &code).await));
+    for (name, answer) in answers {
+        assert_eq!(answer.own(), SPENT_OR_WRONG, "{name}");
+    }
+    // a code can do without its redirect URI, which PKCE makes up for
+    let code = browser.sign_in("web").await;
+    let answer = browser.form("/token", &without(&redemption("web", &code), "redirect_uri")).await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn c090_a_loopback_redirect_is_the_one_with_its_port() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("native").await;
+    let fields = redemption("native", &code);
+    for other in ["http://127.0.0.1/callback", "http://127.0.0.1:51005/callback", CALLBACK] {
+        assert_eq!(browser.form("/token", &set(&fields, "redirect_uri", other)).await.own(), SPENT_OR_WRONG);
+    }
+    assert_eq!(browser.form("/token", &fields).await.status, 200);
+}
+
+#[tokio::test]
+async fn c091_verifiers_are_those_of_rfc_7636() {
+    // the vector of appendix B
+    assert_eq!(challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in_with("web", &[("code_challenge", &challenge())]).await;
+    let fields = redemption("web", &code);
+    let malformed = refused(400, "invalid_request", "code_verifier is malformed");
+    for bad in [
+        &VERIFIER[..42],
+        &"a".repeat(129),
+        &format!("{}+", &VERIFIER[..42]),
+        &format!("{}/", &VERIFIER[..42]),
+        &format!("{VERIFIER}="),
+        &format!("{VERIFIER} "),
+        &format!("{}ä", &VERIFIER[..42]),
+        &format!("{}\0", &VERIFIER[..42]),
+        "x",
+    ] {
+        assert_eq!(browser.form("/token", &set(&fields, "code_verifier", bad)).await.own(), malformed, "{bad}");
+    }
+    // the challenge itself is a verifier as any other
+    for wrong in [&challenge(), &"~".repeat(43), &"-".repeat(128), &format!("{VERIFIER}A")] {
+        assert_eq!(browser.form("/token", &set(&fields, "code_verifier", wrong)).await.own(), SPENT_OR_WRONG);
+    }
+    assert_eq!(browser.form("/token", &fields).await.status, 200);
+    for right in ["~".repeat(43), "._~-".repeat(32)] {
+        let challenge = CodeChallenge::of(&CodeVerifier::parse(&right).unwrap()).to_string();
+        let code = browser.sign_in_with("web", &[("code_challenge", &challenge)]).await;
+        assert_eq!(browser.redeem("web", &code).await.own(), SPENT_OR_WRONG);
+        assert_eq!(browser.form("/token", &set(&redemption("web", &code), "code_verifier", &right)).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn c093_of_parallel_redemptions_one_gives_tokens() {
+    let store = Steered::default();
+    let world = World::with(store.clone(), |service| service).await;
+    let mut browser = world.browser();
+    browser.tokens("web", "openid").await;
+    store.yields();
+    for _ in 0..5 {
+        let code = browser.sign_in("web").await;
+        let mut tries: Vec<_> = (0..4).map(|_| browser.clone()).collect();
+        let answers = join(tries.iter_mut().map(|browser| browser.redeem("web", &code))).await;
+        let given: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();
+        assert_eq!(given.len(), 1, "{answers:?}");
+        for answer in answers.iter().filter(|answer| answer.status != 200) {
+            assert_eq!(answer.own(), SPENT_OR_WRONG);
+        }
+        // nor did the others end what the one was given
+        let access = Given::of(given[0]).access;
+        assert_eq!(browser.opens(&world, "web", &access).await, [true; 3]);
+    }
+}
+
+#[tokio::test]
+async fn c094_other_grants_are_not_supported() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    let expected = refused(400, "unsupported_grant_type", "grant_type is neither authorization_code nor refresh_token");
+    for other in ["password", "client_credentials", "implicit", "Authorization_Code", "authorization_code ", "x"] {
+        assert_eq!(browser.form("/token", &set(&fields, "grant_type", other)).await.own(), expected, "{other}");
+    }
+    let unknown = refused(400, "invalid_client", "there is no client of this client_id");
+    for client in ["nobody", "WEB", &"x".repeat(10_000)] {
+        assert_eq!(browser.form("/token", &set(&fields, "client_id", client)).await.own(), unknown);
+    }
+}
+
+#[tokio::test]
+async fn c094_nobody_has_a_secret_to_show() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    let expected = "401\ncontent-type: application/json\npragma: no-cache\nwww-authenticate: Basic realm=\"token\"\n\n\
+        {\"error\":\"invalid_client\",\"error_description\":\"clients are public, and do not authenticate\"}\n";
+    let jwt = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+    for more in [("client_secret", "x"), ("client_assertion", "x"), ("client_assertion_type", jwt)] {
+        assert_eq!(browser.form("/token", &[&fields[..], &[more]].concat()).await.own(), expected);
+    }
+    for shown in ["Basic d2ViOg==", "Basic d2ViOnNlY3JldA==", "Bearer x", "x"] {
+        let form: Fields<'_> = without(&fields, "client_id");
+        for fields in [&fields, &form] {
+            let pairs: Vec<_> =
+                fields.iter().map(|(name, value)| format!("{name}={}", crate::world::encode(value))).collect();
+            let request = Request::post("/token")
+                .header("content-type", "application/x-www-form-urlencoded")
+                .header("authorization", shown);
+            assert_eq!(browser.send(request, pairs.join("&")).await.own(), expected, "{shown}");
+        }
+    }
+    assert_eq!(browser.form("/token", &set(&fields, "client_secret", "")).await.status, 200, "empty is omitted");
+}
+
+#[tokio::test]
+async fn c094_a_client_that_gets_no_refresh_tokens_trades_none() {
+    let world = world_with(|client| client.without_refresh_tokens()).await;
+    let mut browser = world.browser();
+    let given = browser.tokens("special", "openid").await;
+    assert_eq!(given.refresh, None);
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    let answer = browser.refresh("special", "x").await;
+    assert_eq!(answer.own(), refused(400, "unauthorized_client", "this client gets no refresh tokens"));
+}
+
+#[tokio::test]
+async fn without_openid_there_is_no_id_token() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "profile").await;
+    assert_eq!((given.id, &*given.scope), (None, "profile"));
 }

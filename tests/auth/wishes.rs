@@ -1,9 +1,15 @@
 //! What a request wishes of OpenID Connect, as far as it is served.
 
-use serde_json::json;
-use tollgate::{Method, Policies, Policy, store::Memory};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tollgate::{CodeChallenge, CodeVerifier, Method, Policies, Policy, body::Body, store::Memory};
+use tower::ServiceExt;
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, World, encode, parameters, query, with};
+use crate::world::{
+    ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, World, encode, parameters, query, query_of, with,
+};
 
 async fn authorize(browser: &mut Browser, more: &str) -> Answer {
     browser.get(&format!("/authorize?{}&state=xyz&{more}", query("web"))).await
@@ -153,4 +159,74 @@ async fn a_start_takes_the_same_wishes() {
         let answer = browser.post("/authentication/start", &body).await;
         assert_eq!(answer.status, status, "{body} {answer:?}");
     }
+}
+
+/// A whole login of ada with a challenge of its own, to what its code gives.
+async fn tokens(world: &World, more: &str) -> Value {
+    let mut browser = world.browser();
+    let verifier = CodeVerifier::generate();
+    let challenge = CodeChallenge::of(&verifier).to_string();
+    let own = with(parameters("web"), &[("code_challenge", &challenge)]);
+    let started = browser.post("/authentication/start", &with(own.clone(), &[("identifier", ADA)])).await.json();
+    let own_id = with(own.clone(), &[("session_id", started["session_id"].as_str().unwrap())]);
+    let password = [("method", "password"), ("username", ADA), ("password", ADA_PASSWORD)];
+    assert_eq!(browser.post("/authentication/authenticate", &with(own_id.clone(), &password)).await.status, 200);
+    assert_eq!(browser.post("/authentication/complete", &own_id).await.status, 200);
+    let answer = browser.get(&format!("/authorize?{}&{more}", query_of(&own))).await;
+    let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));
+    let form = query_of(&json!({
+        "grant_type": "authorization_code", "code": code, "code_verifier": verifier.expose(), "client_id": "web",
+    }));
+    let request = Request::post("/token").header("content-type", "application/x-www-form-urlencoded");
+    let response = world.service.clone().oneshot(request.body(Body::from(form)).unwrap()).await.unwrap();
+    serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
+}
+
+/// What a token of ours says.
+fn said(token: &Value) -> Value {
+    let payload = token.as_str().unwrap().split('.').nth(1).unwrap();
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let hint = tokens(&world, "").await["id_token"].as_str().unwrap().to_owned();
+    world.advance(3600);
+    let hinted = format!("id_token_hint={hint}");
+    let none = format!("prompt=none&{hinted}");
+    assert_eq!(told(&mut browser, &none).await.as_deref(), Some("login_required"));
+    let id = browser.start("web", GRACE).await;
+    assert_eq!(browser.password("web", &id, GRACE, GRACE_PASSWORD).await.status, 200);
+    browser.complete("web", &id).await;
+    for more in [&hinted, &none] {
+        assert_eq!(told(&mut browser, more).await.as_deref(), Some("login_required"));
+    }
+    // what is no id_token of this client is none
+    let (head, signature) = hint.rsplit_once('.').unwrap();
+    let forged = format!("{head}.{}", signature.chars().rev().collect::<String>());
+    for wrong in ["x", &forged, &format!("{hint}x")] {
+        let error = told(&mut browser, &format!("id_token_hint={wrong}")).await;
+        assert_eq!(error.as_deref(), Some("invalid_request"), "{wrong}");
+    }
+    let mfa = browser.get(&format!("/authorize?{}&{hinted}", query("mfa"))).await;
+    assert_eq!(mfa.redirected("error").as_deref(), Some("invalid_request"));
+    world.advance(1);
+    completed(&mut browser).await;
+    assert!(authorize(&mut browser, &hinted).await.redirected("code").is_some());
+}
+
+#[tokio::test]
+async fn what_a_request_wishes_of_the_tokens_is_in_them() {
+    let world = World::new().await;
+    let claims = r#"{"id_token":{"email":null},"userinfo":{"phone_number":null}}"#;
+    let given = tokens(&world, &format!("nonce=n-0S6%20x&claims={}", encode(claims))).await;
+    let id_token = said(&given["id_token"]);
+    assert_eq!((&id_token["nonce"], &id_token["email"]), (&json!("n-0S6 x"), &json!(ADA)), "{id_token}");
+    let session = &world.sessions.list(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap()[0];
+    assert_eq!(id_token["sid"], session.handle().to_string());
+    // bound to a key that the request for tokens does not prove
+    let bound = tokens(&world, "dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I").await;
+    assert_eq!(bound["error"], "invalid_dpop_proof");
 }

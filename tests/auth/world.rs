@@ -10,8 +10,8 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthService, Client, ClientTable, CodeChallenge, CodeVerifier, EventLog, Identifier, Limiter, Password,
-    PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, Tokens, UserId,
+    AuthService, Client, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog, Identifier, Limiter, Password,
+    PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, Tokens, UnixTime, UserId,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -20,7 +20,7 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
-use crate::openapi;
+use crate::{grants, openapi};
 
 pub(crate) const ISSUER: &str = "https://auth.example";
 pub(crate) const CALLBACK: &str = "https://app.example/callback";
@@ -57,7 +57,7 @@ pub(crate) struct World {
 pub(crate) fn clients() -> ClientTable {
     let acme = || "acme".parse::<Tenant>().unwrap();
     let client = |id: &str, tenant: Tenant| {
-        let client = Client::new(id, tenant).unwrap().scopes("openid profile email").unwrap();
+        let client = Client::new(id, tenant).unwrap().scopes("openid profile email offline_access").unwrap();
         client.redirect_uri(CALLBACK).unwrap().origin("https://app.example").unwrap()
     };
     let native = Client::new("native", acme()).unwrap().scopes("openid").unwrap();
@@ -103,13 +103,25 @@ impl World {
     }
 
     pub(crate) async fn on(store: AnyStore, clock: ManualClock, more: impl FnOnce(AuthService) -> AuthService) -> Self {
+        let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+        Self::made(store, clock, clients(), tokens, more).await
+    }
+
+    /// For these clients, who get these tokens.
+    pub(crate) async fn made(
+        store: AnyStore,
+        clock: ManualClock,
+        clients: ClientTable,
+        tokens: Tokens,
+        more: impl FnOnce(AuthService) -> AuthService,
+    ) -> Self {
         let (outbox, log) = (Outbox::new(), EventLog::new());
         let users = StoredUsers::new(store.clone()).clock(clock.clone());
         people(&users).await;
         let sessions = Sessions::new(store.clone()).clock(clock.clone());
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
-        let tokens = Tokens::new(ISSUER, store.clone()).unwrap().clock(clock.clone());
-        let service = AuthService::new(ISSUER, store.clone(), clients(), users.clone())
+        let tokens = tokens.clock(clock.clone());
+        let service = AuthService::new(tokens.issuer(), store.clone(), clients, users.clone())
             .unwrap()
             .tokens(tokens.clone())
             .unwrap()
@@ -150,6 +162,11 @@ impl World {
 
     pub(crate) fn advance(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// What the wall clock shows.
+    pub(crate) fn time(&self) -> UnixTime {
+        self.clock.unix(self.clock.now())
     }
 }
 
@@ -285,10 +302,7 @@ impl Browser {
 
     /// A whole login of ada by password, to its code.
     pub(crate) async fn sign_in(&mut self, client: &str) -> String {
-        let id = self.start(client, ADA).await;
-        assert_eq!(self.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
-        assert_eq!(self.complete(client, &id).await.status, 200);
-        self.authorize(client).await.redirected("code").unwrap()
+        self.sign_in_with(client, &[]).await
     }
 
     /// Posts a form.
@@ -298,11 +312,9 @@ impl Browser {
         self.send(request, fields.join("&")).await
     }
 
-    /// Exchanges a code, with the verifier of all requests here.
+    /// Exchanges a code.
     pub(crate) async fn redeem(&mut self, client: &str, code: &str) -> Answer {
-        let grant = [("grant_type", "authorization_code"), ("code", code), ("code_verifier", VERIFIER)];
-        self.form("/token", &[&grant[..], &[("client_id", client), ("redirect_uri", redirect_uri(client))]].concat())
-            .await
+        self.form("/token", &grants::redemption(client, code)).await
     }
 
     pub(crate) async fn refresh(&mut self, client: &str, token: &str) -> Answer {

@@ -61,7 +61,6 @@ pub(crate) struct Party {
     http: Http,
     client: Configured,
     metadata: Metadata,
-    redirect_uri: RedirectUrl,
 }
 
 /// A request that the user is on the way with.
@@ -82,18 +81,18 @@ impl Party {
         let more = metadata.additional_metadata().clone();
         let client = CoreClient::from_provider_metadata(metadata.clone(), ClientId::new(client_id.to_owned()), None)
             .set_auth_type(AuthType::RequestBody)
-            .set_redirect_uri(redirect_uri.clone())
+            .set_redirect_uri(redirect_uri)
             .set_token_uri(metadata.token_endpoint().unwrap().clone())
             .set_user_info_url(metadata.userinfo_endpoint().unwrap().clone())
             .set_revocation_url(as_if_over_tls(&more.revocation_endpoint))
             .set_introspection_url(more.introspection_endpoint);
-        Self { http, client, metadata, redirect_uri }
+        Self { http, client, metadata }
     }
 
-    /// From the first visit to the last sign-out. `log_in` takes an authorization request to its answer.
-    pub(crate) async fn dance(&self, user: &mut User, log_in: impl AsyncFn(&mut User, &Url) -> Url) {
+    /// From the first visit to the last sign-out.
+    pub(crate) async fn dance(&self, user: &mut User, after_logout: &str) {
         let asked = self.ask(None);
-        let back = log_in(user, &asked.url).await;
+        let back = user.log_in(&asked.url).await;
         let (tokens, claims) = self.exchange(&back, asked).await;
         let subject = claims.subject().clone();
         assert!(claims.auth_time().unwrap() <= claims.issue_time());
@@ -118,22 +117,24 @@ impl Party {
         self.user_info(newer.access_token(), &subject).await.unwrap_err();
         assert_eq!(self.introspect(newer.access_token()).await, None);
 
-        // who is signed in needs no login
-        let asked = self.ask(Some(CoreAuthPrompt::None));
-        let back = user.visit(&asked.url).await;
+        // a code is good once, and only with its verifier
+        let asked = self.ask(None);
+        let back = user.log_in(&asked.url).await;
         let (_, another) = PkceCodeChallenge::new_random_sha256();
         assert_eq!(self.redeem(&back, another).await.unwrap_err(), CoreErrorResponseType::InvalidGrant);
-        let asked = self.ask(Some(CoreAuthPrompt::None));
-        let back = user.visit(&asked.url).await;
+        let asked = self.ask(None);
+        let back = user.log_in(&asked.url).await;
         let verifier = PkceCodeVerifier::new(asked.verifier.secret().clone());
-        let (silent, again) = self.exchange(&back, asked).await;
-        assert_eq!((again.subject(), again.auth_time()), (&subject, claims.auth_time()));
-        // nor is a code good twice
+        let (last, again) = self.exchange(&back, asked).await;
+        assert_eq!(again.subject(), &subject);
         assert_eq!(self.redeem(&back, verifier).await.unwrap_err(), CoreErrorResponseType::InvalidGrant);
 
-        // out
-        let gone = user.visit(&self.log_out(silent.id_token().unwrap())).await;
+        // out, and with the session go its tokens
+        let out = self.log_out(last.id_token().unwrap(), after_logout);
+        let gone = user.visit_to(&out, after_logout).await;
         assert_eq!(parameter(&gone, "state").as_deref(), Some("a state"));
+        let refreshed = self.refresh(last.refresh_token().unwrap()).await;
+        assert_eq!(refreshed.unwrap_err(), CoreErrorResponseType::InvalidGrant);
         let back = user.visit(&self.ask(Some(CoreAuthPrompt::None)).url).await;
         assert_eq!(parameter(&back, "error").as_deref(), Some("login_required"));
     }
@@ -195,11 +196,11 @@ impl Party {
         answer.active().then(|| answer.sub().unwrap().to_owned())
     }
 
-    fn log_out(&self, id_token: &CoreIdToken) -> Url {
+    fn log_out(&self, id_token: &CoreIdToken, after: &str) -> Url {
         LogoutRequest::from(self.metadata.additional_metadata().end_session_endpoint.clone())
             .set_id_token_hint(id_token)
             .set_client_id(self.client.client_id().clone())
-            .set_post_logout_redirect_uri(PostLogoutRedirectUrl::new(self.redirect_uri.to_string()).unwrap())
+            .set_post_logout_redirect_uri(PostLogoutRedirectUrl::new(after.to_owned()).unwrap())
             .set_state(CsrfToken::new("a state".to_owned()))
             .http_get_url()
     }

@@ -9,30 +9,45 @@ use crate::browser::{Answer, Browser};
 const BOUND: [&str; 6] =
     ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"];
 
+/// By which a code comes, and where to.
+const SECONDS: [(&str, &str, &str); 3] = [
+    ("email", "email", "ada@example.com"),
+    ("sms", "phone_number", "+15555550100"),
+    ("whatsapp", "phone_number", "+15555550100"),
+];
+
 /// A person with a browser.
 pub(crate) struct User {
     browser: Browser,
     redirect_uri: String,
+    /// So many went out.
+    codes: usize,
 }
 
 impl User {
     pub(crate) fn new(origin: &str, redirect_uri: &str) -> Self {
-        Self { browser: Browser::new(origin, ""), redirect_uri: redirect_uri.to_owned() }
+        Self { browser: Browser::new(origin, ""), redirect_uri: redirect_uri.to_owned(), codes: 0 }
     }
 
     /// Follows redirects up to the answer for the client.
     pub(crate) async fn visit(&mut self, url: &Url) -> Url {
-        match self.follow(url).await {
+        let end = self.redirect_uri.clone();
+        self.visit_to(url, &end).await
+    }
+
+    /// Follows redirects to a URL that begins so, which is not opened.
+    pub(crate) async fn visit_to(&mut self, url: &Url, end: &str) -> Url {
+        match self.follow(url, end).await {
             (end, None) => end,
             (page, Some(answer)) => panic!("{page}: {answer:?}"),
         }
     }
 
-    /// To the answer for the client, which nobody serves, or to a page on the way.
-    async fn follow(&mut self, url: &Url) -> (Url, Option<Answer>) {
+    /// To that end, or to a page on the way.
+    async fn follow(&mut self, url: &Url, end: &str) -> (Url, Option<Answer>) {
         let mut at = url.clone();
         for _ in 0..10 {
-            if at.as_str().starts_with(&self.redirect_uri) {
+            if at.as_str().starts_with(end) {
                 return (at, None);
             }
             let answer = self.browser.open(at.as_str()).await;
@@ -46,7 +61,8 @@ impl User {
 
     /// By password, and where one step is not enough by a code, as the hosted page does.
     pub(crate) async fn log_in(&mut self, url: &Url) -> Url {
-        let (page, _) = self.follow(url).await;
+        let end = self.redirect_uri.clone();
+        let (page, _) = self.follow(url, &end).await;
         assert_eq!(page.path(), "/authentication/start", "{page}");
         let mut all = json!({ "identifier": "ada@example.com" });
         for name in BOUND {
@@ -59,10 +75,13 @@ impl User {
         all["password"] = "correct horse battery staple".into();
         self.call("authenticate", &all).await;
         if started["required_steps"] == 2 {
-            all["method"] = "email".into();
-            all["email"] = "ada@example.com".into();
+            // another way for each code, because none goes out twice within half a minute
+            let (method, field, address) = SECONDS[self.codes];
+            self.codes += 1;
+            all["method"] = method.into();
+            all[field] = address.into();
             self.call("authenticate", &all).await;
-            all["otp"] = self.code().await;
+            all["otp"] = self.code(method).await;
             self.call("verify-otp", &all).await;
         }
         assert_eq!(self.call("complete", &all).await["status"], "completed");
@@ -78,10 +97,11 @@ impl User {
         answer.json()
     }
 
-    /// The newest one-time code, which a task of its own sends.
-    async fn code(&mut self) -> Value {
+    /// The code that went out so; a task of its own sends it.
+    async fn code(&mut self, channel: &str) -> Value {
         for _ in 0..10_000 {
-            if let Some(newest) = self.browser.open("/demo/outbox").await.json().as_array().unwrap().last() {
+            let sent = self.browser.open("/demo/outbox").await.json();
+            if let Some(newest) = sent.as_array().unwrap().iter().rev().find(|message| message["channel"] == channel) {
                 return newest["code"].clone();
             }
         }

@@ -1,6 +1,6 @@
 //! `POST /token`: a code, or a refresh token, for tokens.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::{
@@ -61,10 +61,8 @@ pub(super) async fn exchange(
         scope: issued.scope,
     };
     let mut response = answer::json(StatusCode::OK, &answer);
-    let headers = response.headers_mut();
-    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
     if let Some(nonce) = visit.inner.running().proofs.nonce().and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
-        headers.insert(DPOP_NONCE, nonce);
+        response.headers_mut().insert(DPOP_NONCE, nonce);
     }
     Ok(response)
 }
@@ -113,6 +111,12 @@ async fn redeem(
     let keyed = visit.inner.keyed().await?;
     // what can fail without the store does so before the code is spent
     tokens.prepare().await?;
+    let is_bound = jkt.is_some();
+    let who = authorized(grant.clone(), jkt);
+    // the session, or all that the user had, may have ended since the code was given
+    if tokens.has_ended(&who).await? {
+        return Err(invalid_grant());
+    }
 
     visit.inner.running().challenges.note_redeemed(binding).await?;
     let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
@@ -127,8 +131,7 @@ async fn redeem(
         claims: claims::named(&account, grant.wanted.id_token.iter().map(String::as_str)),
         keyed,
     };
-    let is_bound = jkt.is_some();
-    let issued = tokens.begin(birth, authorized(grant, jkt), wish).await?.ok_or_else(invalid_grant)?;
+    let issued = tokens.begin(birth, who, wish).await?.ok_or_else(invalid_grant)?;
     Ok((issued, is_bound))
 }
 

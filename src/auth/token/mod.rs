@@ -49,21 +49,40 @@ where
         }
         TokenRoute::UserInfo => userinfo::userinfo(visit, tokens).await,
         TokenRoute::Logout => logout::logout(visit, tokens, body).await,
-        TokenRoute::Exchange | TokenRoute::Revoke | TokenRoute::Introspect => {
-            let body = match fields::form(visit.parts, body).await {
-                Ok(body) => body,
-                Err(problem) => {
-                    visit.charge(None)?;
-                    return Err(problem);
-                }
-            };
-            let posted = Posted::of(&body);
-            match route {
-                TokenRoute::Exchange => exchange::exchange(visit, tokens, posted).await,
-                TokenRoute::Revoke => revoke::revoke(visit, tokens, posted).await,
-                _ => introspect::introspect(visit, config, posted).await,
-            }
+        TokenRoute::Exchange => {
+            // RFC 6749 §5.1 and §5.2 show it beside `Cache-Control`
+            const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
+            let mut response =
+                posted(visit, config, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
+            response.headers_mut().insert(header::PRAGMA, NO_CACHE);
+            Ok(response)
         }
+        TokenRoute::Revoke | TokenRoute::Introspect => posted(visit, config, route, body).await,
+    }
+}
+
+/// What a client posts as a form.
+async fn posted<B>(
+    visit: &mut Visit<'_>,
+    config: &TokenConfig,
+    route: TokenRoute,
+    body: B,
+) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let body = match fields::form(visit.parts, body).await {
+        Ok(body) => body,
+        Err(problem) => {
+            visit.charge(None)?;
+            return Err(problem);
+        }
+    };
+    let (tokens, posted) = (&config.tokens, Posted::of(&body));
+    match route {
+        TokenRoute::Exchange => exchange::exchange(visit, tokens, posted).await,
+        TokenRoute::Revoke => revoke::revoke(visit, tokens, posted).await,
+        _ => introspect::introspect(visit, config, posted).await,
     }
 }
 

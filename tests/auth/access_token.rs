@@ -1,0 +1,98 @@
+//! What stands in an access token (RFC 9068), as another reader of tokens sees it.
+
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, jwk::JwkSet};
+use serde_json::{Value, json};
+use tollgate::{
+    Tokens,
+    store::{AnyStore, Memory},
+    testing::ManualClock,
+};
+
+use crate::{
+    grants::{Given, api, claims, client, header, world_with},
+    world::{Browser, ISSUER, World},
+};
+
+/// What another implementation reads, with the keys that are published.
+pub(crate) async fn verified(browser: &mut Browser, token: &str, audience: &str) -> Value {
+    let keys: JwkSet = serde_json::from_str(&browser.get("/jwks").await.text).unwrap();
+    let kid = jsonwebtoken::decode_header(token).unwrap().kid.unwrap();
+    let key = keys.find(&kid).unwrap_or_else(|| panic!("{kid} is not published"));
+    let header = jsonwebtoken::decode_header(token).unwrap();
+    assert_eq!(key.common.key_algorithm.unwrap().to_string(), format!("{:?}", header.alg));
+    let mut validation = Validation::new(header.alg);
+    // the clock here is that of the test
+    validation.validate_exp = false;
+    validation.set_audience(&[audience]);
+    validation.set_issuer(&[ISSUER]);
+    decode::<Value>(token, &DecodingKey::from_jwk(key).unwrap(), &validation).unwrap().claims
+}
+
+#[tokio::test]
+async fn c097_access_tokens_are_those_of_rfc_9068() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    world.advance(5);
+    let code = browser.sign_in_with("web", &[("scope", "openid email")]).await;
+    world.advance(20);
+    let given = Given::of(&browser.redeem("web", &code).await);
+    let head = header(&given.access);
+    assert_eq!((&head["typ"], &head["alg"]), (&json!("at+jwt"), &json!("ES256")));
+    let inside = verified(&mut browser, &given.access, ISSUER).await;
+    assert_eq!(inside, claims(&given.access));
+    let (jti, sid) = (inside["jti"].as_str().unwrap(), inside["sid"].as_str().unwrap());
+    let expected = json!({
+        "iss": ISSUER, "sub": "u-ada", "aud": ISSUER, "client_id": "web", "tenant": "acme", "scope": given.scope,
+        "iat": 1_000_000_025, "exp": 1_000_000_625, "jti": jti, "auth_time": 1_000_000_005, "amr": ["pwd"], "sid": sid,
+    });
+    assert_eq!(inside, expected);
+    // 128 bits of family and 128 of its own
+    assert_eq!((jti.len(), sid.len()), (45, 22));
+    let next = Given::of(&browser.refresh("web", given.refresh()).await);
+    let later = verified(&mut browser, &next.access, ISSUER).await;
+    assert_eq!(later["jti"].as_str().unwrap().split('.').next(), jti.split('.').next());
+    assert_ne!(later["jti"], inside["jti"]);
+    assert_eq!((&later["auth_time"], &later["sid"]), (&inside["auth_time"], &inside["sid"]));
+}
+
+#[tokio::test]
+async fn c097_it_is_for_one_api_and_for_ten_minutes() {
+    let world = world_with(|client| client.audience("https://orders.example").unwrap()).await;
+    let mut browser = world.browser();
+    let given = browser.tokens("special", "openid").await;
+    assert_eq!(verified(&mut browser, &given.access, "https://orders.example").await["aud"], "https://orders.example");
+    assert_eq!(api(&world, &given.access).await, 401, "this is not that API");
+    let given = browser.tokens("web", "openid").await;
+    assert_eq!(api(&world, &given.access).await, 200);
+    assert_eq!(api(&world, given.id()).await, 401, "an id_token is for the client");
+    world.advance(599);
+    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    world.advance(1);
+    assert_eq!(browser.opens(&world, "web", &given.access).await[..2], [false; 2]);
+    // clocks of APIs may differ by seconds
+    world.advance(5);
+    assert_eq!(api(&world, &given.access).await, 401);
+}
+
+#[tokio::test]
+async fn c097_every_algorithm_is_read_elsewhere() {
+    for (algorithm, theirs) in [
+        (tollgate::Algorithm::Es256, Algorithm::ES256),
+        (tollgate::Algorithm::EdDsa, Algorithm::EdDSA),
+        (tollgate::Algorithm::Rs256, Algorithm::RS256),
+    ] {
+        let store = AnyStore::from(Memory::new());
+        let tokens = Tokens::new(ISSUER, store.clone()).unwrap().algorithm(algorithm);
+        let tokens = tokens.access_lifetime(std::time::Duration::from_secs(60)).unwrap();
+        let clients = tollgate::ClientTable::new([client("web")]).unwrap();
+        let world = World::made(store, ManualClock::new(), clients, tokens, |service| service).await;
+        let mut browser = world.browser();
+        let given = browser.tokens("web", "openid").await;
+        for (token, audience) in [(&*given.access, ISSUER), (given.id(), "web")] {
+            assert_eq!(jsonwebtoken::decode_header(token).unwrap().alg, theirs);
+            let inside = verified(&mut browser, token, audience).await;
+            assert_eq!((inside["sub"].as_str(), inside["exp"].as_u64()), (Some("u-ada"), Some(1_000_000_060)));
+        }
+        assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    }
+}

@@ -1,0 +1,254 @@
+//! `/logout` (OpenID Connect RP-Initiated Logout).
+
+use http::Request;
+use tollgate::{
+    Client,
+    event::{EventKind, Query},
+};
+
+use crate::{
+    grants::{Given, world_with},
+    world::{Answer, Browser, GRACE, ISSUER, World, encode},
+};
+
+const SESSION: &str = "__Host-session";
+const AFTER: &str = "https://app.example/goodbye";
+
+/// `special` sends browsers to a page of its own afterwards, and may ask for `offline_access`.
+async fn world() -> World {
+    world_with(|client: Client| {
+        let client = client.after_logout(AFTER).unwrap().after_logout("https://app.example/other?a=1").unwrap();
+        client.scopes("openid offline_access").unwrap()
+    })
+    .await
+}
+
+/// A browser where ada is signed in, and what her client got.
+async fn signed_in(world: &World) -> (Browser, Given) {
+    let mut browser = world.browser();
+    let given = browser.tokens("special", "openid").await;
+    assert!(browser.cookies.contains_key(SESSION));
+    (browser, given)
+}
+
+async fn get(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    browser.send(Request::get(format!("/logout?{}", pairs.join("&"))).header("accept", "text/html"), "").await
+}
+
+/// Posts a form as a page of this site does.
+async fn post(browser: &mut Browser, site: Option<&str>, origin: Option<&str>, fields: &[(&str, &str)]) -> Answer {
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    let request = Request::post("/logout").header("content-type", "application/x-www-form-urlencoded");
+    let request = request.header("accept", "text/html");
+    let request = match site {
+        Some(site) => request.header("sec-fetch-site", site),
+        None => request,
+    };
+    let request = match origin {
+        Some(origin) => request.header("origin", origin),
+        None => request,
+    };
+    browser.send(request, pairs.join("&")).await
+}
+
+fn asks(answer: &Answer) -> bool {
+    answer.status == 200 && answer.text.contains("<h1>Log out?</h1>") && !answer.headers.contains_key("set-cookie")
+}
+
+fn is_done(answer: &Answer) -> bool {
+    answer.status == 200 && answer.text.contains("<h1>You are logged out</h1>")
+}
+
+/// The fields of the form of our own page, and where they go.
+fn form(answer: &Answer) -> (String, Vec<(String, String)>) {
+    let attribute = |tag: &str, name: &str| {
+        let value = tag.split_once(&format!("{name}=\"")).unwrap().1;
+        value[..value.find('"').unwrap()].to_owned()
+    };
+    let tags = || answer.text.split('<').map(|tag| tag.split('>').next().unwrap());
+    let action = tags().find(|tag| tag.starts_with("form ")).map(|tag| attribute(tag, "action")).unwrap();
+    let fields = tags().filter(|tag| tag.starts_with("input ") || tag.starts_with("button "));
+    (action, fields.map(|tag| (attribute(tag, "name"), attribute(tag, "value").replace("&amp;", "&"))).collect())
+}
+
+#[tokio::test]
+async fn with_a_hint_the_session_ends_at_once() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let session = browser.cookies[SESSION].clone();
+    world.advance(3600 / 2);
+    let answer =
+        get(&mut browser, &[("id_token_hint", given.id()), ("post_logout_redirect_uri", AFTER), ("state", "a b&c=+")])
+            .await;
+    let expected = format!("302\nlocation: {AFTER}?state=a+b%26c%3D%2B\nset-cookie: {SESSION}=<secret>; ");
+    assert!(answer.own().replace("a%20b", "a+b").starts_with(&expected), "{}", answer.own());
+    assert!(answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
+    assert!(!browser.cookies.contains_key(SESSION));
+    // the session is over, not only its cookie; and so are the tokens that came of it
+    browser.cookies.insert(SESSION.to_owned(), session);
+    assert!(is_done(&get(&mut browser, &[]).await), "there is nobody to ask");
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    world.log.flush();
+    assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_given_to_outlive_the_session_does() {
+    let world = world().await;
+    let mut browser = world.browser();
+    let offline = browser.tokens("special", "openid offline_access").await;
+    world.advance(1);
+    assert!(is_done(&get(&mut browser, &[("id_token_hint", offline.id())]).await));
+    assert_eq!(browser.opens(&world, "special", &offline.access).await, [true; 3]);
+    assert_eq!(browser.refresh("special", offline.refresh()).await.status, 200);
+    // another browser's session is another
+    let (_, given) = signed_in(&world).await;
+    let (mut second, _) = signed_in(&world).await;
+    let code = second.sign_in("special").await;
+    let own = Given::of(&second.redeem("special", &code).await);
+    assert!(is_done(&get(&mut second, &[("id_token_hint", own.id())]).await));
+    assert_eq!(second.opens(&world, "special", &own.access).await, [false; 3]);
+    assert_eq!(second.opens(&world, "special", &given.access).await, [true; 3]);
+}
+
+#[tokio::test]
+async fn without_a_hint_a_person_is_asked_and_presses_a_button() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let page =
+        get(&mut browser, &[("client_id", "special"), ("post_logout_redirect_uri", AFTER), ("state", "\"><script>&")])
+            .await;
+    assert!(asks(&page), "{page:?}");
+    assert!(!page.text.contains("<script>"));
+    let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+    assert_eq!((page.header("content-security-policy"), page.header("cache-control")), (policy, "no-store"));
+    // the query of the page must not come with the form
+    let (action, fields) = form(&page);
+    assert_eq!(action, "logout", "to the same path without its query");
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| (&**name, value.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">")))
+        .collect();
+    let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, &**value)).collect();
+    assert_eq!(
+        fields,
+        [
+            ("client_id", "special"),
+            ("post_logout_redirect_uri", AFTER),
+            ("state", "\"><script>&"),
+            ("confirmed", "yes")
+        ]
+    );
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &fields).await;
+    assert!(is_done(&answer), "{answer:?}");
+    // a form may lead nowhere else, so a link does
+    assert!(answer.text.contains(&format!(r#"<a href="{AFTER}?state=%22%3E%3Cscript%3E%26">"#)), "{}", answer.text);
+    assert!(!browser.cookies.contains_key(SESSION));
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_logs_nobody_out() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let fields = [("confirmed", "yes"), ("client_id", "special")];
+    for (site, origin) in [
+        (Some("cross-site"), Some("https://evil.example")),
+        (Some("same-site"), Some("https://other.example")),
+        (Some("none"), None),
+        (None, Some("https://evil.example")),
+        (None, Some("null")),
+        (None, Some("https://app.example")),
+        (Some("cross-site"), Some(ISSUER)),
+        (None, None),
+    ] {
+        let answer = post(&mut browser, site, origin, &fields).await;
+        assert!(asks(&answer), "{site:?} {origin:?} {answer:?}");
+    }
+    for more in [&[("confirmed", "yes")][..], &[], &fields] {
+        assert!(asks(&get(&mut browser, more).await));
+    }
+    assert!(browser.cookies.contains_key(SESSION));
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+}
+
+#[tokio::test]
+async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let mut grace = world.browser();
+    let id = grace.start("web", GRACE).await;
+    grace.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
+    grace.complete("web", &id).await;
+    let code = grace.authorize("web").await.redirected("code").unwrap();
+    let of_grace = Given::of(&grace.redeem("web", &code).await);
+    let (_, elsewhere) = signed_in(&world).await;
+    let unsigned = format!("{}.AAAA", given.id().rsplit_once('.').unwrap().0);
+    for hint in [of_grace.id(), elsewhere.id(), &given.access, &unsigned, "x"] {
+        let answer = get(&mut browser, &[("id_token_hint", hint)]).await;
+        assert!(asks(&answer), "{answer:?}");
+    }
+    let answer = get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "web")]).await;
+    assert!(asks(&answer), "{answer:?}");
+    // its time does not matter
+    world.advance(3000);
+    assert!(is_done(&get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "special")]).await));
+}
+
+#[tokio::test]
+async fn a_browser_goes_nowhere_but_where_its_client_has_said() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    for uri in [
+        "https://evil.example/",
+        "https://app.example/goodbye/",
+        "https://app.example/goodbye?a=1",
+        "https://app.example/goodbye#x",
+        "https://app.example/callback",
+        "https://app.example/other",
+        "javascript:alert(1)",
+        "//evil.example",
+    ] {
+        let fields = [("id_token_hint", given.id()), ("post_logout_redirect_uri", uri)];
+        let answer = get(&mut browser, &fields).await;
+        assert_eq!(answer.status, 400, "{uri} {answer:?}");
+        assert!(!answer.headers.contains_key("location") && !answer.text.contains("evil"), "{answer:?}");
+        let answer = post(&mut browser, None, None, &fields).await;
+        assert_eq!((answer.status.as_u16(), answer.headers.get("location")), (400, None), "{uri}");
+    }
+    // no client is known, or one that has said nothing
+    for fields in [
+        &[("post_logout_redirect_uri", AFTER)][..],
+        &[("post_logout_redirect_uri", AFTER), ("client_id", "nobody")],
+        &[("post_logout_redirect_uri", AFTER), ("client_id", "web")],
+        &[("post_logout_redirect_uri", AFTER), ("client_id", "web"), ("id_token_hint", given.id())],
+        &[("post_logout_redirect_uri", AFTER), ("post_logout_redirect_uri", AFTER), ("client_id", "special")],
+        &[("post_logout_redirect_uri", AFTER), ("client_id", "special"), ("state", &"x".repeat(4097))],
+    ] {
+        let answer = get(&mut browser, fields).await;
+        assert_eq!((answer.status.as_u16(), answer.headers.get("location")), (400, None), "{fields:?}");
+    }
+    assert!(browser.cookies.contains_key(SESSION), "none of it ended the session");
+    // a registered one with a query keeps it
+    let fields =
+        [("id_token_hint", given.id()), ("post_logout_redirect_uri", "https://app.example/other?a=1"), ("state", "x")];
+    assert_eq!(get(&mut browser, &fields).await.header("location"), "https://app.example/other?a=1&state=x");
+    // and without a state there is none
+    let fields = [("id_token_hint", given.id()), ("post_logout_redirect_uri", AFTER)];
+    assert_eq!(get(&mut browser, &fields).await.header("location"), AFTER);
+}
+
+#[tokio::test]
+async fn programs_are_told_in_json_what_is_wrong() {
+    let world = world().await;
+    let mut browser = world.browser();
+    let answer = browser.send(Request::get("/logout?state=a&state=b").header("accept", "application/json"), "").await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_request"));
+    let answer = browser.send(Request::post("/logout").header("content-type", "application/json"), "{}").await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (415, "unsupported_media_type"));
+    let answer = browser.send(Request::delete("/logout"), "").await;
+    assert_eq!((answer.status.as_u16(), answer.header("allow")), (405, "GET, HEAD, POST, OPTIONS"));
+}

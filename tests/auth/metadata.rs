@@ -1,0 +1,149 @@
+//! What the service says of itself (RFC 8414, OpenID Connect Discovery).
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tollgate::{
+    AuthService, Tokens,
+    body::Body,
+    store::{AnyStore, Memory},
+    testing::ManualClock,
+};
+use tower::ServiceExt;
+
+use crate::world::{ISSUER, World, clients};
+
+const OPENID: &str = "/.well-known/openid-configuration";
+const SERVER: &str = "/.well-known/oauth-authorization-server";
+
+fn expected(issuer: &str) -> Value {
+    json!({
+        "issuer": issuer,
+        "authorization_endpoint": format!("{issuer}/authorize"),
+        "token_endpoint": format!("{issuer}/token"),
+        "jwks_uri": format!("{issuer}/jwks"),
+        "userinfo_endpoint": format!("{issuer}/userinfo"),
+        "revocation_endpoint": format!("{issuer}/revoke"),
+        "introspection_endpoint": format!("{issuer}/introspect"),
+        "end_session_endpoint": format!("{issuer}/logout"),
+        "pushed_authorization_request_endpoint": format!("{issuer}/par"),
+        "prompt_values_supported": ["none", "login", "consent", "select_account"],
+        "scopes_supported": ["openid", "profile", "email", "phone", "offline_access"],
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256", "RS256"],
+        "token_endpoint_auth_methods_supported": ["none"],
+        "revocation_endpoint_auth_methods_supported": ["none"],
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": true,
+        "dpop_signing_alg_values_supported": ["ES256", "EdDSA", "RS256"],
+        "claims_supported": [
+            "iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "name",
+            "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"
+        ],
+        "claims_parameter_supported": true,
+        "request_parameter_supported": false,
+        "request_uri_parameter_supported": false,
+    })
+}
+
+/// What is answered at this path, past the description of the endpoints.
+async fn answered(service: &AuthService, method: Method, path: &str) -> (u16, String) {
+    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let response = service.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// A service under this issuer.
+async fn under(issuer: &str) -> World {
+    let store = AnyStore::from(Memory::new());
+    let tokens = Tokens::new(issuer, store.clone()).unwrap();
+    World::made(store, ManualClock::new(), clients(), tokens, |service| service).await
+}
+
+#[tokio::test]
+async fn c101_both_documents_are_one_and_say_all() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let openid = browser.get(OPENID).await;
+    assert_eq!(openid.json(), expected(ISSUER));
+    assert_eq!(openid.headers["cache-control"], "public, max-age=300");
+    assert_eq!(openid.headers["content-type"], "application/json");
+    assert_eq!(browser.get(SERVER).await.text, openid.text);
+    for path in [OPENID, SERVER] {
+        let head = browser.send(Request::head(path), "").await;
+        assert_eq!((head.status.as_u16(), &*head.text), (200, ""));
+        let post = browser.send(Request::post(path), "").await;
+        assert_eq!((post.status.as_u16(), post.header("allow")), (405, "GET, HEAD, OPTIONS"));
+        let options = browser.send(Request::options(path), "").await;
+        assert_eq!((options.status.as_u16(), options.header("allow")), (204, "GET, HEAD, OPTIONS"));
+    }
+}
+
+#[tokio::test]
+async fn c101_every_endpoint_that_is_named_is_there() {
+    for issuer in [ISSUER, "https://example.com/login/v1"] {
+        let world = under(issuer).await;
+        let (_, text) = answered(&world.service, Method::GET, OPENID).await;
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let named = document.as_object().unwrap().iter();
+        let named: Vec<_> = named.filter(|(name, _)| name.ends_with("_endpoint") || *name == "jwks_uri").collect();
+        assert_eq!(named.len(), 8);
+        for (name, url) in named {
+            let path = url.as_str().unwrap().strip_prefix("https://").unwrap();
+            let path = &path[path.find('/').unwrap()..];
+            let answers = [
+                answered(&world.service, Method::GET, path).await.0,
+                answered(&world.service, Method::POST, path).await.0,
+            ];
+            assert!(answers.iter().all(|status| *status != 404) && answers != [405; 2], "{name}: {answers:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn c101_the_path_of_an_issuer_comes_after_the_well_known_one() {
+    let issuer = "https://example.com/login/v1";
+    let world = under(issuer).await;
+    let (status, server) = answered(&world.service, Method::GET, &format!("{SERVER}/login/v1")).await;
+    assert_eq!(status, 200);
+    let document: Value = serde_json::from_str(&server).unwrap();
+    assert_eq!(document, expected(issuer));
+    // OpenID Connect puts it before; and a router may have taken it off
+    for path in [format!("/login/v1{OPENID}"), OPENID.to_owned(), SERVER.to_owned()] {
+        assert_eq!(answered(&world.service, Method::GET, &path).await, (200, server.clone()), "{path}");
+    }
+    for path in
+        [format!("{OPENID}/login/v1"), format!("{SERVER}/login"), format!("{SERVER}/login/v1/"), format!("{SERVER}x")]
+    {
+        assert_eq!(answered(&world.service, Method::GET, &path).await.0, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn c101_without_tokens_nothing_of_them_is_there() {
+    let world = World::new().await;
+    let service = AuthService::new(ISSUER, Memory::new(), clients(), world.users.clone()).unwrap();
+    for path in ["/token", "/revoke", "/introspect", "/userinfo", "/jwks", "/logout", OPENID, SERVER] {
+        for method in [Method::GET, Method::POST, Method::OPTIONS] {
+            let (status, text) = answered(&service, method, path).await;
+            assert_eq!(status, 404, "{path}");
+            assert_eq!(text, r#"{"error":"not_found","error_description":"nothing is here"}"#);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_issuer_of_the_tokens_is_that_of_the_service() {
+    let world = World::new().await;
+    let service = AuthService::new(ISSUER, Memory::new(), clients(), world.users.clone()).unwrap();
+    for other in ["https://auth.example/path", "https://other.example"] {
+        let tokens = Tokens::new(other, Memory::new()).unwrap();
+        assert!(service.clone().tokens(tokens).is_err(), "{other}");
+    }
+    assert!(service.clone().dpop_nonces(tollgate::Secret::generate()).is_err());
+    assert!(service.introspector(&tollgate::Secret::generate()).is_err());
+}

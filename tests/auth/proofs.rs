@@ -1,0 +1,228 @@
+//! Tokens that are bound to a key (DPoP, RFC 9449).
+
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use tollgate::{BearerLayer, Secret, body::Body, store::Memory, testing::DpopKey};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::{
+    grants::{Fields, Given, claims, redemption, set, world_with},
+    world::{Answer, Browser, ISSUER, World, encode},
+};
+
+fn refused(status: u16, error: &str, detail: &str) -> String {
+    format!(
+        "{status}\ncontent-type: application/json\npragma: no-cache\n\n\
+        {{\"error\":\"{error}\",\"error_description\":\"{detail}\"}}\n"
+    )
+}
+
+fn url(path: &str) -> String {
+    format!("{ISSUER}{path}")
+}
+
+/// Posts a form with these proofs.
+async fn post(browser: &mut Browser, proofs: &[&str], fields: &[(&str, &str)]) -> Answer {
+    let mut request = Request::post("/token").header("content-type", "application/x-www-form-urlencoded");
+    for proof in proofs {
+        request = request.header("dpop", *proof);
+    }
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    browser.send(request, pairs.join("&")).await
+}
+
+fn refreshing(token: &str) -> Fields<'_> {
+    vec![("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", "web")]
+}
+
+async fn info(browser: &mut Browser, scheme: &str, access: &str, proof: Option<&str>) -> Answer {
+    let request = Request::get("/userinfo").header("authorization", format!("{scheme} {access}"));
+    let request = match proof {
+        Some(proof) => request.header("dpop", proof),
+        None => request,
+    };
+    browser.send(request, "").await
+}
+
+#[tokio::test]
+async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let (key, other) = (DpopKey::generate(), DpopKey::generate());
+    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
+    let code = browser.sign_in("web").await;
+    let answer = post(&mut browser, &[&proof(&key)], &redemption("web", &code)).await;
+    assert_eq!(answer.json()["token_type"], "DPoP");
+    let given = Given::of(&answer);
+    assert_eq!(claims(&given.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
+    assert!(claims(given.id())["cnf"].is_null(), "an id_token opens nothing");
+    let known = browser.introspect("web", &given.access).await;
+    assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&"DPoP".into(), &key.thumbprint().into()));
+    assert_eq!(browser.introspect("web", given.refresh()).await["cnf"]["jkt"], key.thumbprint());
+
+    // the access token opens nothing without its key
+    let time = world.time();
+    let of = |key: &DpopKey, token: &str| key.proof("GET", &url("/userinfo")).at(time).token(token).sign();
+    assert_eq!(info(&mut browser, "DPoP", &given.access, Some(&of(&key, &given.access))).await.status, 200);
+    let for_post = key.proof("POST", &url("/userinfo")).at(world.time()).token(&given.access).sign();
+    for (scheme, proof, error) in [
+        ("Bearer", None, "invalid_token"),
+        ("Bearer", Some(of(&key, &given.access)), "invalid_token"),
+        ("DPoP", None, "invalid_token"),
+        ("DPoP", Some(of(&other, &given.access)), "invalid_token"),
+        ("DPoP", Some(key.proof("GET", &url("/userinfo")).at(time).sign()), "invalid_dpop_proof"),
+        ("DPoP", Some(of(&key, "x")), "invalid_dpop_proof"),
+        ("DPoP", Some(for_post), "invalid_dpop_proof"),
+        (
+            "DPoP",
+            Some(key.proof("GET", &url("/token")).at(world.time()).token(&given.access).sign()),
+            "invalid_dpop_proof",
+        ),
+        ("DPoP", Some("x".to_owned()), "invalid_dpop_proof"),
+    ] {
+        let answer = info(&mut browser, scheme, &given.access, proof.as_deref()).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (401, error), "{scheme} {proof:?}");
+        let challenge = match error {
+            "invalid_token" => r#"Bearer realm="userinfo", error="invalid_token""#,
+            _ => r#"DPoP realm="userinfo", error="invalid_dpop_proof""#,
+        };
+        assert_eq!(answer.header("www-authenticate"), challenge);
+    }
+
+    // nor is the refresh token traded
+    let refused = refused(400, "invalid_dpop_proof", "the refresh token is bound to another key");
+    assert_eq!(post(&mut browser, &[], &refreshing(given.refresh())).await.own(), refused);
+    assert_eq!(post(&mut browser, &[&proof(&other)], &refreshing(given.refresh())).await.own(), refused);
+    let next = post(&mut browser, &[&proof(&key)], &refreshing(given.refresh())).await;
+    assert_eq!(next.json()["token_type"], "DPoP");
+    assert_eq!(claims(&Given::of(&next).access)["cnf"]["jkt"], key.thumbprint());
+}
+
+#[tokio::test]
+async fn c100_a_proof_is_for_one_request_and_once() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let key = DpopKey::generate();
+    let proof = || key.proof("POST", &url("/token")).at(world.time());
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    let good = proof().sign();
+    let past = proof().at(tollgate::UnixTime::from_secs(world.time().as_secs() - 3600)).sign();
+    let ahead = proof().at(tollgate::UnixTime::from_secs(world.time().as_secs() + 3600)).sign();
+    let elsewhere = key.proof("POST", "https://auth.example.evil/token").at(world.time()).sign();
+    let other_path = key.proof("POST", &url("/revoke")).at(world.time()).sign();
+    let other_method = key.proof("GET", &url("/token")).at(world.time()).sign();
+    let unsigned = format!("{}.AAAA", good.rsplit_once('.').unwrap().0);
+    for bad in [
+        &[&*past][..],
+        &[&ahead],
+        &[&elsewhere],
+        &[&other_path],
+        &[&other_method],
+        &[&unsigned],
+        &["x"],
+        &[""],
+        &[&good, &good],
+        &[&good, &proof().sign()],
+    ] {
+        let answer = post(&mut browser, bad, &fields).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_dpop_proof"), "{bad:?}");
+    }
+    // the code was not spent, and the good one was not used by that
+    let given = Given::of(&post(&mut browser, &[&good], &fields).await);
+    let again = post(&mut browser, &[&good], &refreshing(given.refresh())).await;
+    assert_eq!((again.status.as_u16(), &*again.error()), (400, "invalid_dpop_proof"));
+    assert_eq!(post(&mut browser, &[&proof().sign()], &refreshing(given.refresh())).await.status, 200);
+}
+
+#[tokio::test]
+async fn c100_a_code_can_be_bound_before_it_exists() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let (key, other) = (DpopKey::generate(), DpopKey::generate());
+    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
+    let code = browser.sign_in_with("web", &[("dpop_jkt", key.thumbprint())]).await;
+    let fields = redemption("web", &code);
+    let expected = refused(400, "invalid_dpop_proof", "the code is bound to another key");
+    assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
+    assert_eq!(post(&mut browser, &[&proof(&other)], &fields).await.own(), expected);
+    // who has neither code nor verifier learns nothing of that
+    let wrong = set(&fields, "code_verifier", crate::world::VERIFIER);
+    assert_eq!(post(&mut browser, &[], &wrong).await.error(), "invalid_grant");
+    let answer = post(&mut browser, &[&proof(&key)], &fields).await;
+    assert_eq!((answer.status.as_u16(), answer.json()["token_type"].as_str()), (200, Some("DPoP")));
+}
+
+#[tokio::test]
+async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
+    let world = world_with(|client| client.require_dpop()).await;
+    let mut browser = world.browser();
+    let key = DpopKey::generate();
+    let proof = || key.proof("POST", &url("/token")).at(world.time()).sign();
+    let code = browser.sign_in("special").await;
+    let fields = redemption("special", &code);
+    let expected = refused(400, "invalid_dpop_proof", "this client needs a DPoP proof");
+    assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
+    let given = Given::of(&post(&mut browser, &[&proof()], &fields).await);
+    let fields = set(&refreshing(given.refresh()), "client_id", "special");
+    assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
+    assert_eq!(post(&mut browser, &[&proof()], &fields).await.status, 200);
+}
+
+#[tokio::test]
+async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
+    let nonces = Secret::generate();
+    let world = World::with(Memory::new(), |service| service.dpop_nonces(nonces).unwrap()).await;
+    let mut browser = world.browser();
+    let key = DpopKey::generate();
+    let proof = || key.proof("POST", &url("/token")).at(world.time());
+    let code = browser.sign_in("web").await;
+    let fields = redemption("web", &code);
+    for without in [proof().sign(), proof().nonce("x").sign(), proof().nonce(&"A".repeat(43)).sign()] {
+        let answer = post(&mut browser, &[&without], &fields).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "use_dpop_nonce"));
+        assert_eq!(answer.header("dpop-nonce").len(), 43);
+    }
+    let nonce = post(&mut browser, &[&proof().sign()], &fields).await.header("dpop-nonce").to_owned();
+    let answer = post(&mut browser, &[&proof().nonce(&nonce).sign()], &fields).await;
+    assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
+    let given = Given::of(&answer);
+
+    let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&given.access);
+    let answer = info(&mut browser, "DPoP", &given.access, Some(&at().sign())).await;
+    let challenge = r#"DPoP realm="userinfo", error="use_dpop_nonce""#;
+    assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
+    let proof = at().nonce(answer.header("dpop-nonce")).sign();
+    assert_eq!(info(&mut browser, "DPoP", &given.access, Some(&proof)).await.status, 200);
+
+    // after two periods it is too old
+    world.advance(400);
+    let answer = post(
+        &mut browser,
+        &[&key.proof("POST", &url("/token")).at(world.time()).nonce(&nonce).sign()],
+        &refreshing(given.refresh()),
+    )
+    .await;
+    assert_eq!((&*answer.error(), answer.header("dpop-nonce") == nonce), ("use_dpop_nonce", false));
+    // bearer tokens need none
+    let code = browser.sign_in("web").await;
+    assert_eq!(browser.redeem("web", &code).await.status, 200);
+}
+
+#[tokio::test]
+async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let key = DpopKey::generate();
+    let code = browser.sign_in("web").await;
+    let proof = key.proof("POST", &url("/token")).at(world.time()).sign();
+    let given = Given::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
+    let inner = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+    let layer = BearerLayer::new(world.tokens.verifier());
+    for scheme in ["Bearer", "DPoP"] {
+        let request = Request::get("/").header("authorization", format!("{scheme} {}", given.access));
+        let answer = layer.layer(inner).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 401, "{scheme}");
+    }
+}

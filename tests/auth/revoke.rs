@@ -1,0 +1,107 @@
+//! `POST /revoke` (RFC 7009): a client gives back what it has.
+
+use http::Request;
+use serde_json::json;
+use tollgate::event::{EventKind, Query};
+
+use crate::{
+    grants::Given,
+    world::{Answer, Browser, World},
+};
+
+const DONE: &str = "200\ncontent-type: application/json\n\n{}\n";
+
+async fn revoke(browser: &mut Browser, client: &str, token: &str) -> Answer {
+    browser.form("/revoke", &[("client_id", client), ("token", token)]).await
+}
+
+#[tokio::test]
+async fn c100_a_refresh_token_or_an_access_token_ends_all_that_came_of_its_code() {
+    for what in ["refresh", "used refresh", "access", "older access"] {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        let other = browser.tokens("web", "openid").await;
+        let first = browser.tokens("web", "openid").await;
+        let last = Given::of(&browser.refresh("web", first.refresh()).await);
+        world.advance(60);
+        let token = match what {
+            "refresh" => last.refresh(),
+            "used refresh" => first.refresh(),
+            "access" => &last.access,
+            _ => &first.access,
+        };
+        assert_eq!(revoke(&mut browser, "web", token).await.own(), DONE);
+        for one in [&first, &last] {
+            assert_eq!(browser.opens(&world, "web", &one.access).await, [false; 3], "{what}");
+            assert_eq!(browser.introspect("web", one.refresh()).await, json!({ "active": false }));
+            assert_eq!(browser.refresh("web", one.refresh()).await.error(), "invalid_grant");
+        }
+        assert_eq!(browser.opens(&world, "web", &other.access).await, [true; 3]);
+        assert_eq!(browser.refresh("web", other.refresh()).await.status, 200);
+        // a second time is as good as the first
+        assert_eq!(revoke(&mut browser, "web", token).await.own(), DONE);
+        world.log.flush();
+        assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn c100_the_answer_is_the_same_for_what_is_no_token_of_this_client() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    let code = browser.sign_in("web").await;
+    let mut changed = given.refresh().to_owned().into_bytes();
+    changed[40] = if changed[40] == b'A' { b'B' } else { b'A' };
+    let changed = String::from_utf8(changed).unwrap();
+    let unsigned = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
+    for (client, token) in [
+        ("mfa", given.refresh()),
+        ("mfa", &given.access),
+        ("other", given.refresh()),
+        ("web", given.id()),
+        ("web", &code),
+        ("web", &changed),
+        ("web", &unsigned),
+        ("web", "x"),
+        ("web", &"A".repeat(91)),
+        ("web", &"x".repeat(60_000)),
+    ] {
+        assert_eq!(revoke(&mut browser, client, token).await.own(), DONE);
+    }
+    for hint in ["access_token", "refresh_token", "x"] {
+        let fields = [("client_id", "mfa"), ("token", given.refresh()), ("token_type_hint", hint)];
+        assert_eq!(browser.form("/revoke", &fields).await.own(), DONE);
+    }
+    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    assert_eq!(browser.redeem("web", &code).await.status, 200);
+    world.log.flush();
+    assert!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.is_empty());
+}
+
+#[tokio::test]
+async fn c100_who_asks_is_a_client_and_posts_a_form() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let form = |path: &str| Request::post(path).header("content-type", "application/x-www-form-urlencoded");
+    for (request, body, expected) in [
+        (Request::get("/revoke?client_id=web&token=x"), "", (405, "method_not_allowed")),
+        (Request::post("/revoke").header("content-type", "application/json"), "{}", (415, "unsupported_media_type")),
+        (form("/revoke"), "client_id=web", (400, "invalid_request")),
+        (form("/revoke"), "client_id=web&token=", (400, "invalid_request")),
+        (form("/revoke"), "token=x", (400, "invalid_request")),
+        (form("/revoke"), "client_id=web&token=x&token=x", (400, "invalid_request")),
+        (form("/revoke?token=x"), "client_id=web&token=x", (400, "invalid_request")),
+        (form("/revoke"), "client_id=nobody&token=x", (400, "invalid_client")),
+        (form("/revoke").header("authorization", "Basic d2ViOg=="), "token=x", (401, "invalid_client")),
+        (
+            form("/revoke").header("origin", "https://evil.example"),
+            "client_id=web&token=x",
+            (403, "origin_not_allowed"),
+        ),
+    ] {
+        let answer = browser.send(request, body).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), expected, "{answer:?}");
+    }
+}

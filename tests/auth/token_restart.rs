@@ -1,0 +1,108 @@
+//! A service that is killed while it gives tokens, and one that goes on from the same file.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+};
+
+use tollgate::{store::Disk, testing::ManualClock};
+
+use crate::{
+    given::{Given, all_are, good_at, put_keys},
+    restart::File,
+    world::World,
+};
+
+const FILE: &str = "TOLLGATE_TOKENS_FILE";
+
+/// Says what it has, after each answer; from its code on to ever newer refresh tokens, until it is killed.
+#[tokio::test]
+#[ignore = "it is the child of the next one"]
+async fn child() {
+    let Ok(path) = std::env::var(FILE) else { return };
+    let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;
+    let mut browser = world.browser();
+    let say = |what: &str, text: &str| writeln!(std::io::stdout(), "\n{what} {text}").unwrap();
+    let code = browser.sign_in("web").await;
+    say("CODE", &code);
+    let mut given = Given::of(&browser.redeem("web", &code).await);
+    loop {
+        say("GIVEN", &serde_json::json!([given.access, given.refresh]).to_string());
+        given = Given::of(&browser.refresh("web", &given.refresh).await);
+    }
+}
+
+#[tokio::test]
+async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_is_not() {
+    let mut unanswered = 0;
+    for round in 0..24_usize {
+        let file = File::new();
+        {
+            let disk = Disk::open(&file.0).unwrap();
+            put_keys(&disk.into()).await;
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["token_restart::child", "--exact", "--ignored", "--nocapture"])
+            .env(FILE, &file.0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let said = lines.find_map(|line| line.strip_prefix("CODE ").map(str::to_owned));
+        let code = said.unwrap();
+        let given = |line: String| {
+            let json = line.strip_prefix("GIVEN ")?.to_owned();
+            let (access, refresh): (String, String) = serde_json::from_str(&json).unwrap();
+            Some(Given { access, refresh, id_token: String::new() })
+        };
+        // so many answers, and then somewhere in the next call
+        let mut all: Vec<Given> = lines.by_ref().filter_map(given).take(round % 4).collect();
+        for _ in 0..round / 4 * 40 {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // what it had said by then
+        all.extend(lines.filter_map(given));
+
+        let clock = ManualClock::new();
+        let world = World::on(Disk::open(&file.0).unwrap().into(), clock, |service| service).await;
+        let mut browser = world.browser();
+        let again = browser.redeem("web", &code).await;
+        let Some(last) = all.last() else {
+            // nothing was answered: it is good, or it is spent for ever
+            unanswered += 1;
+            assert!(again.status == 200 || again.error() == "invalid_grant", "{again:?}");
+            if again.status == 200 {
+                all_are(true, &world, "web", &Given::of(&again)).await;
+            }
+            assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
+            continue;
+        };
+        assert_eq!(again.error(), "invalid_grant");
+        let before = all.iter().rev().nth(1);
+        // it may have been used, and nobody heard of it
+        let verifier = world.tokens.verifier();
+        let good = good_at(&mut browser, &verifier, "web", last).await;
+        assert!(good.len() >= 3, "{good:?}");
+        let next = Given::of(&browser.refresh("web", &last.refresh).await);
+        all_are(true, &world, "web", &next).await;
+        assert_eq!(Given::of(&browser.refresh("web", &last.refresh).await).refresh, next.refresh);
+        // whoever comes with an older one is found out, as with the code
+        if round % 2 == 0 {
+            world.advance(10);
+        } else {
+            world.advance(3);
+        }
+        let theft = match before {
+            Some(before) if round % 2 == 0 => browser.refresh("web", &before.refresh).await,
+            _ => browser.redeem("web", &code).await,
+        };
+        assert_eq!(theft.error(), "invalid_grant");
+        for given in all.iter().chain([&next]) {
+            all_are(false, &world, "web", given).await;
+        }
+    }
+    assert!(unanswered > 0);
+}

@@ -1,0 +1,116 @@
+//! `/userinfo` (OpenID Connect Core §5.3): who logged in.
+
+use http::{Method, Request};
+use serde_json::json;
+
+use crate::{
+    grants::{Given, claims},
+    world::{ADA, ADA_PHONE, Answer, World},
+};
+
+fn refused(status: u16, challenge: &str, error: &str, detail: &str) -> String {
+    format!(
+        "{status}\ncontent-type: application/json\nwww-authenticate: {challenge}\n\n\
+        {{\"error\":\"{error}\",\"error_description\":\"{detail}\"}}\n"
+    )
+}
+
+fn invalid() -> String {
+    let challenge = r#"Bearer realm="userinfo", error="invalid_token""#;
+    refused(401, challenge, "invalid_token", "the access token is not valid")
+}
+
+#[tokio::test]
+async fn c099_it_tells_of_whom_the_access_token_is() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    let get = browser.with_token("/userinfo", &given.access).await;
+    assert_eq!(get.own(), "200\ncontent-type: application/json\n\n{\"sub\":\"u-ada\"}\n");
+    assert_eq!(get.json()["sub"], claims(given.id())["sub"]);
+    for (scheme, method) in [("Bearer", Method::POST), ("bearer", Method::GET), ("BEARER", Method::POST)] {
+        let request = Request::builder().method(method).uri("/userinfo");
+        let request = request.header("authorization", format!("{scheme} {}", given.access));
+        assert_eq!(browser.send(request, "").await.own(), get.own());
+    }
+    let given = browser.tokens("web", "openid email profile").await;
+    let info = browser.with_token("/userinfo", &given.access).await;
+    assert_eq!(
+        info.json(),
+        json!({ "sub": "u-ada", "preferred_username": "ada", "email": ADA, "email_verified": true })
+    );
+    // not even with the scope that the client may not ask for
+    assert!(!info.text.contains(ADA_PHONE));
+}
+
+#[tokio::test]
+async fn c099_without_a_good_token_it_says_how_to_come() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    let none = refused(401, r#"Bearer realm="userinfo""#, "invalid_token", "an access token is needed");
+    let malformed = refused(
+        400,
+        r#"Bearer realm="userinfo", error="invalid_request""#,
+        "invalid_request",
+        "the authorization header is malformed",
+    );
+    assert_eq!(browser.get("/userinfo").await.own(), none);
+    assert_eq!(browser.get(&format!("/userinfo?access_token={}", given.access)).await.own(), none);
+    let form = Request::post("/userinfo").header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(browser.send(form, format!("access_token={}", given.access)).await.own(), none);
+    let mut with = async |shown: &str| -> Answer {
+        browser.send(Request::get("/userinfo").header("authorization", shown), "").await
+    };
+    assert_eq!(with("Basic d2ViOng=").await.own(), none);
+    for bad in ["Bearer", "Bearer ", "Bearer a b", "Bearer ä", &format!("Bearer {}", "x".repeat(9000))] {
+        assert_eq!(with(bad).await.own(), malformed, "{bad}");
+    }
+    let unsigned = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
+    for bad in ["x", "a.b.c", given.id(), given.refresh(), &unsigned] {
+        assert_eq!(with(&format!("Bearer {bad}")).await.own(), invalid(), "{bad}");
+        assert_eq!(with(&format!("DPoP {bad}")).await.own(), invalid(), "{bad}");
+    }
+    // what is bound to no key has nothing to prove
+    assert_eq!(with(&format!("DPoP {}", given.access)).await.own(), invalid());
+    let twice = Request::get("/userinfo")
+        .header("authorization", format!("Bearer {}", given.access))
+        .header("authorization", format!("Bearer {}", given.access));
+    assert_eq!(browser.send(twice, "").await.own(), malformed);
+    world.advance(600);
+    assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), invalid());
+}
+
+#[tokio::test]
+async fn c099_a_token_without_openid_is_not_enough() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "email").await;
+    let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid""#;
+    let expected = refused(403, challenge, "insufficient_scope", "the access token does not allow this");
+    assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), expected);
+    // the scope is that of the access token, not of its family
+    let given = browser.tokens("web", "openid email").await;
+    for (scope, expected) in [("email", None), ("openid", Some(json!({ "sub": "u-ada" })))] {
+        world.advance(60);
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", given.refresh()),
+            ("client_id", "web"),
+            ("scope", scope),
+        ];
+        let next = match &expected {
+            None => Given::of(&browser.form("/token", &fields).await),
+            Some(_) => {
+                let given = browser.tokens("web", "openid email").await;
+                let fields = [fields[0], ("refresh_token", given.refresh()), fields[2], fields[3]];
+                Given::of(&browser.form("/token", &fields).await)
+            }
+        };
+        let info = browser.with_token("/userinfo", &next.access).await;
+        match expected {
+            None => assert_eq!(info.error(), "insufficient_scope"),
+            Some(expected) => assert_eq!(info.json(), expected),
+        }
+    }
+}
