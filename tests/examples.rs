@@ -491,6 +491,21 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
 }
 
 #[tokio::test]
+async fn tokens_end_with_the_session_that_they_came_of() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));
+    let tokens = server.tokens(&mut browser, "ada", "correct horse battery staple").await;
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    let token = [("authorization", bearer.as_str())];
+    assert_eq!(browser.send("GET", "/api/me", &token, "").await.status, 200);
+    assert_eq!(browser.send("POST", "/account/sign-out", &[("origin", &origin)], "").await.status, 303);
+    assert_eq!(browser.send("GET", "/api/me", &token, "").await.status, 401);
+    let refresh = tokens["refresh_token"].as_str().unwrap();
+    let form = format!("grant_type=refresh_token&client_id=demo-native&refresh_token={refresh}");
+    assert_eq!(browser.send("POST", "/token", &[FORM], &form).await.error(), "invalid_grant");
+}
+
+#[tokio::test]
 async fn the_codes_of_the_server_are_printed_and_listed_and_its_logins_spend_the_budget_of_the_api() {
     let mut server = Example::start("server", &FREE_PORT).await;
     let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));

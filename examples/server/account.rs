@@ -7,12 +7,13 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use tollgate::{Session, Sessions};
+use tollgate::{Session, Sessions, Tokens};
 
 use crate::html::{escape, page};
 
-pub(crate) fn router(sessions: Sessions) -> Router {
-    Router::new().route("/account", get(account)).route("/account/sign-out", post(sign_out)).with_state(sessions)
+pub(crate) fn router(sessions: Sessions, tokens: Tokens) -> Router {
+    let routes = Router::new().route("/account", get(account)).route("/account/sign-out", post(sign_out));
+    routes.with_state((sessions, tokens))
 }
 
 async fn account(session: Session) -> Response {
@@ -28,8 +29,10 @@ async fn account(session: Session) -> Response {
     ))
 }
 
-async fn sign_out(State(sessions): State<Sessions>, session: Session) -> Response {
-    if sessions.revoke(&session).await.is_err() {
+/// The tokens that came of the session end with it.
+async fn sign_out(State((sessions, tokens)): State<(Sessions, Tokens)>, session: Session) -> Response {
+    let revoked = tokens.revoke_session(&session.handle()).await;
+    if revoked.is_err() || sessions.revoke(&session).await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let mut headers = HeaderMap::new();

@@ -76,7 +76,7 @@ pub(crate) async fn router(
         return Ok(app);
     }
     Ok(app
-        .merge(account::router(sessions).layer(signed_in))
+        .merge(account::router(sessions, tokens).layer(signed_in))
         .merge(pages::router(issuer, outbox))
         .route("/", get(async || Redirect::to("/demo/"))))
 }

@@ -67,7 +67,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         }
         known.insert(tenant);
     }
-    let clients = ClientTable::from_json(&json!({ "clients": clients }).to_string()).map_err(said)?;
+    let clients = ClientTable::from_json(&json!({ "clients": clients }).to_string()).map_err(|error| said(&error))?;
     let people: Vec<Person> = users.into_iter().map(WrittenUser::read).collect::<Result<_, _>>()?;
     let of_clients = clients.iter().map(|client| client.tenant());
     if let Some(tenant) = of_clients.chain(people.iter().map(|one| &one.tenant)).find(|one| !known.contains(one)) {
@@ -80,7 +80,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         keys,
         operator_key,
         quotas,
-        policies: Policies::from_json(&policies.to_string()).map_err(said)?,
+        policies: Policies::from_json(&policies.to_string()).map_err(|error| said(&error))?,
         clients,
         people,
         seal,
@@ -89,7 +89,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
 }
 
 /// Without a place in the JSON that was made of it here.
-fn said(error: ConfigError) -> String {
+fn said(error: &ConfigError) -> String {
     match error.value().starts_with("line ") {
         true => format!("{}: {}", error.setting(), error.reason()),
         false => error.to_string(),

@@ -31,6 +31,14 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
+//! # Whose keys
+//!
+//! - **In the issuer's process**, or in any that shares its store: `Tokens::verifier` (feature `tokens`). A token that was
+//!   taken back is refused at once.
+//! - **Far from it**: `Verifier::remote` (feature `jwks`) fetches the keys that the issuer publishes, and needs no more
+//!   than its URL; any issuer of RFC 9068 tokens will do. What is taken back lives to its end, ten minutes at most with
+//!   ours. `examples/api.rs` is such a service.
+//!
 //! # What the layer answers
 //!
 //! | request | answer |

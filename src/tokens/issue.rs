@@ -202,8 +202,9 @@ impl Tokens {
         self.families().update(None, family.as_bytes(), end).await
     }
 
-    /// Ends all that came of a signed-in session, but what was given to last beyond it.
-    pub(crate) async fn revoke_session(&self, session: &Handle) -> Result<(), StoreError> {
+    /// Ends all that came of a signed-in session, but what was given to last beyond it (`offline_access`): at a sign-out of
+    /// your own, beside [`Sessions::revoke`](crate::Sessions::revoke). `/logout` does it by itself.
+    pub async fn revoke_session(&self, session: &Handle) -> Result<(), StoreError> {
         self.revoked().mark(Name::Session(session), self.all_lives()).await
     }
 
