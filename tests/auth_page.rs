@@ -41,7 +41,10 @@ impl Page {
             let client = Client::new(id, "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
             client.name("Acme <b>Expenses</b>").unwrap().redirect_uri(&format!("{origin}/callback")).unwrap()
         };
-        let clients = ClientTable::new([client("web"), client("mfa").policy(Policy::any(2).unwrap())]).unwrap();
+        let two = || Policy::any(2).unwrap();
+        let sharing = [client("shop").single_sign_on(), client("bank").single_sign_on().policy(two())];
+        let clients = [client("web"), client("mfa").policy(two())].into_iter().chain(sharing);
+        let clients = ClientTable::new(clients).unwrap();
         let service = AuthService::new(&format!("{origin}{base}"), world.store.clone(), clients, world.users.clone())
             .unwrap()
             .insecure_loopback()
@@ -170,6 +173,47 @@ async fn two_steps_by_the_keyboard_end_with_a_code() {
 }
 
 #[tokio::test]
+async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
+    let Some(mut page) = Page::under("", "signed-in").await else { return };
+    page.begin("web").await;
+    page.browser.press("Enter").await;
+    page.focus("secret").await;
+    page.enter(ADA_PASSWORD).await;
+    page.back().await;
+    page.until("location.pathname === '/callback'").await;
+
+    // the callback is on this machine, so they are asked
+    let asks = format!("document.activeElement.textContent === 'Continue as {ADA} to Acme <b>Expenses</b>' && idle()");
+    let link = page.link("shop");
+    page.browser.open(&link).await;
+    page.until(&asks).await;
+    let whither = "Acme <b>Expenses</b> (a program on this device) asks for: openid.";
+    assert_eq!(page.ask("document.getElementById('whither').textContent").await, whither);
+    page.browser.press("Enter").await;
+    assert!(page.back().await.starts_with("code="));
+    page.until("location.pathname === '/callback'").await;
+
+    let link = page.link("bank");
+    page.browser.open(&link).await;
+    page.until(&asks).await;
+    page.browser.press("Enter").await;
+    page.until("text('step') === 'Step 2 of 2' && idle()").await;
+    let offered = "Array.from(document.querySelectorAll('#ways button'), (button) => button.value)";
+    assert_eq!(page.ask(offered).await, json!(["sms", "email"]));
+
+    // or as somebody else
+    let link = page.link("shop");
+    page.browser.open(&format!("{link}&login_hint=grace")).await;
+    page.until(&asks).await;
+    page.ask("document.getElementById('another').click()").await;
+    page.focus("identifier").await;
+    assert_eq!(page.ask("document.getElementById('identifier').value").await, "grace");
+    // the application has none, and browsers ask for it
+    let others = page.complaints().into_iter().filter(|it| !it.ends_with("/favicon.ico"));
+    assert_eq!(others.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[tokio::test]
 async fn under_a_path_a_login_that_has_ended_is_begun_again() {
     let Some(mut page) = Page::under("/id/v1", "path").await else { return };
     page.begin("web").await;
@@ -219,7 +263,9 @@ async fn who_has_to_wait_is_told_for_how_long_and_can_t_hammer() {
     assert_eq!(page.complaints().len(), 6);
     page.enter("nothing is sent now").await;
     page.ask("document.getElementById('secret').value = ''").await;
-    assert_eq!(page.complaints(), [""; 0]);
+    // the application has none, and browsers ask for it
+    let others = page.complaints().into_iter().filter(|it| !it.ends_with("/favicon.ico"));
+    assert_eq!(others.collect::<Vec<_>>(), [""; 0]);
 
     page.advance(30).await;
     page.until(&format!("{button}.textContent === 'Continue' && !{button}.disabled && text('message') === ''")).await;
