@@ -230,6 +230,10 @@ impl AuthService {
             policies
                 .check_demands(client.tenant(), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;
+            #[cfg(feature = "tokens")]
+            if let Some(tokens) = &config.tokens {
+                tokens.check(&client)?;
+            }
         }
         let secure = config.sessions.as_ref().is_none_or(|sessions| sessions.is_loopback() == config.cookies.loopback);
         if !secure {

@@ -3,14 +3,17 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tollgate::{
-    AuthService, Tokens,
+    Algorithm, AuthService, ClientTable, Tokens,
     body::Body,
     store::{AnyStore, Memory},
     testing::ManualClock,
 };
 use tower::ServiceExt;
 
-use crate::world::{ISSUER, World, clients};
+use crate::{
+    grants::client,
+    world::{ISSUER, World, clients},
+};
 
 const OPENID: &str = "/.well-known/openid-configuration";
 const SERVER: &str = "/.well-known/oauth-authorization-server";
@@ -133,6 +136,22 @@ async fn c101_without_tokens_nothing_of_them_is_there() {
             assert_eq!(status, 404, "{path}");
             assert_eq!(text, r#"{"error":"not_found","error_description":"nothing is here"}"#);
         }
+    }
+}
+
+#[tokio::test]
+async fn clients_whose_id_tokens_nothing_signs_are_found_ahead() {
+    let world = World::new().await;
+    for (usual, own, is_good) in [
+        (Algorithm::Es256, Algorithm::EdDsa, false),
+        (Algorithm::EdDsa, Algorithm::Es256, false),
+        (Algorithm::Es256, Algorithm::Rs256, true),
+        (Algorithm::EdDsa, Algorithm::EdDsa, true),
+    ] {
+        let table = ClientTable::new([client("special").id_token_algorithm(own)]).unwrap();
+        let tokens = Tokens::new(ISSUER, Memory::new()).unwrap().algorithm(usual);
+        let service = AuthService::new(ISSUER, Memory::new(), table, world.users.clone()).unwrap();
+        assert_eq!(service.tokens(tokens).unwrap().check().is_ok(), is_good, "{usual:?} {own:?}");
     }
 }
 

@@ -3,11 +3,16 @@
 use std::convert::Infallible;
 
 use http::{Request, Response};
-use tollgate::{BearerLayer, Secret, body::Body, store::Memory, testing::DpopKey};
+use tollgate::{
+    BearerLayer, Client, ClientTable, Secret, Tokens,
+    body::Body,
+    store::{AnyStore, Memory},
+    testing::{DpopKey, ManualClock},
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
-    grants::{Fields, Given, claims, redemption, set, world_with},
+    grants::{Fields, Given, claims, client, redemption, set, world_with},
     world::{Answer, Browser, ISSUER, World, encode},
 };
 
@@ -225,4 +230,20 @@ async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
         let answer = layer.layer(inner).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(answer.status(), 401, "{scheme}");
     }
+}
+
+#[tokio::test]
+async fn c100_what_a_client_got_before_it_had_to_bind_tokens_is_worth_no_more() {
+    let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+    let on = async |client: Client| {
+        let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+        World::made(store.clone(), clock.clone(), ClientTable::new([client]).unwrap(), tokens, |service| service).await
+    };
+    let before = on(client("web")).await;
+    let given = before.browser().tokens("web", "openid").await;
+    let world = on(client("web").require_dpop()).await;
+    let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
+    let answer = post(&mut world.browser(), &[&proof], &refreshing(given.refresh())).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
+    assert_eq!(before.browser().refresh("web", given.refresh()).await.status, 200, "it was not used");
 }

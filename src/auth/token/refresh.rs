@@ -40,6 +40,10 @@ pub(super) async fn refresh(
     }
     let jkt = proved_key(visit, "/token", None).await?;
     check_bound(client, jkt.as_deref())?;
+    // from before the client had to bind its tokens
+    if client.tokens.require_dpop && who.jkt.is_none() {
+        return Err(invalid_grant());
+    }
     // an account that was closed gets nothing more
     let account = visit.inner.config.users.find(&who.tenant, &who.identifier).await?;
     let account = account.filter(|account| *account.id() == who.user && !account.is_disabled());

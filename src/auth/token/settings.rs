@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     auth::{AuthService, inner::Config},
+    client::Client,
     dpop::Proofs,
     error::ConfigError,
+    jose::Algorithm,
     secret::{Digest, Secret},
     tokens::Tokens,
 };
@@ -17,6 +19,19 @@ pub(in crate::auth) struct TokenConfig {
     pub(super) introspectors: Vec<Digest>,
     /// Under which the nonces of proofs are made, where they are demanded.
     nonces: Option<Arc<Secret>>,
+}
+
+impl TokenConfig {
+    /// Whether there is a key for the id_tokens of this client.
+    pub(in crate::auth) fn check(&self, client: &Client) -> Result<(), ConfigError> {
+        match client.tokens.id_token_algorithm {
+            Some(algorithm) if ![self.tokens.algorithm_in_use(), Algorithm::Rs256].contains(&algorithm) => {
+                let reason = "has its id_tokens signed by an algorithm that is neither RS256 nor that of the tokens";
+                Err(ConfigError::new("client", client.id(), reason))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 pub(in crate::auth) fn proofs(config: &Config) -> Proofs {
