@@ -123,7 +123,11 @@ async fn c102_nodes_that_make_keys_at_once_agree_on_one_ring() {
         // the first ones, then those that are due, each made by one node alone
         for (waits, count) in [(Duration::ZERO, 2), (SCHEDULE.period - HOUR, 4)] {
             clock.advance(waits);
-            let calls: Vec<_> = nodes.iter().cloned().map(|keys| tokio::spawn(async move { kids(&*keys.current().await.unwrap()) })).collect();
+            let calls: Vec<_> = nodes
+                .iter()
+                .cloned()
+                .map(|keys| tokio::spawn(async move { kids(&*keys.current().await.unwrap()) }))
+                .collect();
             let mut rings = Vec::new();
             for call in calls {
                 rings.push(call.await.unwrap());
