@@ -8,7 +8,7 @@ use std::{
 use tollgate::{store::Disk, testing::ManualClock};
 
 use crate::{
-    given::{Given, all_are, good_at, put_keys},
+    given::{Given, Grant, all_are, good_at, put_keys},
     restart::File,
     world::World,
 };
@@ -23,9 +23,9 @@ async fn child() {
     let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;
     let mut browser = world.browser();
     let say = |what: &str, text: &str| writeln!(std::io::stdout(), "\n{what} {text}").unwrap();
-    let code = browser.sign_in("web").await;
-    say("CODE", &code);
-    let mut given = Given::of(&browser.redeem("web", &code).await);
+    let code = browser.sign_in_for("web", "openid").await;
+    say("CODE", &format!("{} {}", code.code, code.verifier));
+    let mut given = Given::of(&browser.trade("web", &code).await);
     loop {
         say("GIVEN", &serde_json::json!([given.access, given.refresh]).to_string());
         given = Given::of(&browser.refresh("web", &given.refresh).await);
@@ -50,7 +50,9 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let said = lines.find_map(|line| line.strip_prefix("CODE ").map(str::to_owned));
-        let code = said.unwrap();
+        let said = said.unwrap();
+        let (code, verifier) = said.split_once(' ').unwrap();
+        let code = Grant { code: code.to_owned(), verifier: verifier.to_owned() };
         let given = |line: String| {
             let json = line.strip_prefix("GIVEN ")?.to_owned();
             let (access, refresh): (String, String) = serde_json::from_str(&json).unwrap();
@@ -69,7 +71,7 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
         let clock = ManualClock::new();
         let world = World::on(Disk::open(&file.0).unwrap().into(), clock, |service| service).await;
         let mut browser = world.browser();
-        let again = browser.redeem("web", &code).await;
+        let again = browser.trade("web", &code).await;
         let Some(last) = all.last() else {
             // nothing was answered: it is good, or it is spent for ever
             unanswered += 1;
@@ -77,7 +79,7 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
             if again.status == 200 {
                 all_are(true, &world, "web", &Given::of(&again)).await;
             }
-            assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
+            assert_eq!(browser.trade("web", &code).await.error(), "invalid_grant");
             continue;
         };
         assert_eq!(again.error(), "invalid_grant");
@@ -97,7 +99,7 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
         }
         let theft = match before {
             Some(before) if round % 2 == 0 => browser.refresh("web", &before.refresh).await,
-            _ => browser.redeem("web", &code).await,
+            _ => browser.trade("web", &code).await,
         };
         assert_eq!(theft.error(), "invalid_grant");
         for given in all.iter().chain([&next]) {

@@ -388,7 +388,7 @@ fn config() -> Config {
         RngSeed::Random => RngSeed::Fixed(0x7013_6E5),
         fixed => fixed,
     };
-    Config { cases: asked.cases / 8, rng_seed, ..asked }
+    Config { cases: asked.cases / 16, rng_seed, ..asked }
 }
 
 proptest! {
