@@ -1,14 +1,16 @@
 //! Signed documents: JSON Web Keys (RFC 7517, 7638, 8037) and compact JSON Web Signatures (RFC 7515).
 
 mod algorithm;
-#[cfg(all(test, feature = "tokens"))]
+#[cfg(feature = "tokens")]
+#[cfg(test)]
 mod differential;
 mod jwk;
 pub(crate) mod jws;
 mod set;
 #[cfg(feature = "tokens")]
 mod signer;
-#[cfg(all(test, feature = "tokens"))]
+#[cfg(feature = "tokens")]
+#[cfg(test)]
 mod vectors;
 
 pub use self::algorithm::{Algorithm, AlgorithmError};

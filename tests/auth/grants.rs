@@ -127,6 +127,16 @@ pub(crate) fn base64(text: &str) -> Vec<u8> {
 }
 
 impl Browser {
+    /// A whole login of ada by password, to its code.
+    pub(crate) async fn sign_in(&mut self, client: &str) -> String {
+        self.sign_in_with(client, &[]).await
+    }
+
+    /// Exchanges a code.
+    pub(crate) async fn redeem(&mut self, client: &str, code: &str) -> Answer {
+        self.form("/token", &redemption(client, code)).await
+    }
+
     /// A whole login of ada by password with these parameters, to its code.
     pub(crate) async fn sign_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> String {
         let verifier = Secret::generate().expose().to_owned();

@@ -89,7 +89,7 @@ async fn c092_a_code_is_remembered_as_long_as_anything_of_it_lives() {
     assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
     assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
     // and of a client that gets access tokens alone as long as that one lives
-    let world = world_with(|client| client.without_refresh_tokens()).await;
+    let world = world_with(tollgate::Client::without_refresh_tokens).await;
     let mut browser = world.browser();
     let code = browser.sign_in("special").await;
     let given = Given::of(&browser.redeem("special", &code).await);

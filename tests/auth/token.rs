@@ -268,7 +268,7 @@ async fn c094_nobody_has_a_secret_to_show() {
 
 #[tokio::test]
 async fn c094_a_client_that_gets_no_refresh_tokens_trades_none() {
-    let world = world_with(|client| client.without_refresh_tokens()).await;
+    let world = world_with(tollgate::Client::without_refresh_tokens).await;
     let mut browser = world.browser();
     let given = browser.tokens("special", "openid").await;
     assert_eq!(given.refresh, None);

@@ -385,7 +385,7 @@ fn plays(actions: Vec<Action>) -> Result<(), TestCaseError> {
 fn config() -> Config {
     let asked = Config::default();
     let rng_seed = match asked.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(0x7013_6E5),
+        RngSeed::Random => RngSeed::Fixed(0x0701_36E5),
         fixed => fixed,
     };
     Config { cases: asked.cases / 16, rng_seed, ..asked }

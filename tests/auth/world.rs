@@ -20,7 +20,7 @@ use tollgate::{
 };
 use tower::ServiceExt;
 
-use crate::{grants, openapi};
+use crate::openapi;
 
 pub(crate) const ISSUER: &str = "https://auth.example";
 pub(crate) const CALLBACK: &str = "https://app.example/callback";
@@ -300,21 +300,11 @@ impl Browser {
         self.call("complete", client, id, &[]).await
     }
 
-    /// A whole login of ada by password, to its code.
-    pub(crate) async fn sign_in(&mut self, client: &str) -> String {
-        self.sign_in_with(client, &[]).await
-    }
-
     /// Posts a form.
     pub(crate) async fn form(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
         let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
         self.send(request, fields.join("&")).await
-    }
-
-    /// Exchanges a code.
-    pub(crate) async fn redeem(&mut self, client: &str, code: &str) -> Answer {
-        self.form("/token", &grants::redemption(client, code)).await
     }
 
     pub(crate) async fn refresh(&mut self, client: &str, token: &str) -> Answer {
