@@ -23,7 +23,8 @@ async fn child() {
     let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;
     let mut browser = world.browser();
     let say = |what: &str, text: &str| writeln!(std::io::stdout(), "\n{what} {text}").unwrap();
-    let code = browser.sign_in("web").await;
+    // by the verifier that another process knows too
+    let code = browser.sign_in_with("web", &[("code_challenge", &crate::world::challenge())]).await;
     say("CODE", &code);
     let mut given = Given::of(&browser.redeem("web", &code).await);
     loop {
