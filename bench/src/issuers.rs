@@ -46,16 +46,17 @@ impl Issuer {
         Server::start(Path::new("taskset"), &["-c", "0", "node", &server.display().to_string(), format])
     }
 
-    /// A code for this user, by the issuer's own way to it.
-    pub fn code(self, tab: &mut Tab, user: u64) -> io::Result<String> {
-        match self {
+    /// The exchange of a code for this user, which was got by the issuer's own way to it.
+    pub fn code(self, tab: &mut Tab, user: u64) -> io::Result<Ask> {
+        let code = match self {
             Self::Ours => log_in(tab, user % USERS),
             // who has logged in there once gets further codes without a login
             Self::PeerSigned | Self::PeerOpaque => {
                 let target = format!("/auth?{}&login_hint={}", tab.browser.query(), username(user));
                 follow(tab, target)
             }
-        }
+        };
+        Ok(tab.browser.by_code(&code?))
     }
 }
 

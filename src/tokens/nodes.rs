@@ -126,7 +126,7 @@ async fn c102_nodes_that_make_keys_at_once_agree_on_one_ring() {
             let calls: Vec<_> = nodes
                 .iter()
                 .cloned()
-                .map(|keys| tokio::spawn(async move { kids(&*keys.current().await.unwrap()) }))
+                .map(|keys| tokio::spawn(async move { kids(&keys.current().await.unwrap()) }))
                 .collect();
             let mut rings = Vec::new();
             for call in calls {
@@ -164,11 +164,11 @@ async fn rotations_at_once_lose_no_key() {
 async fn c102_other_nodes_see_a_rotation_within_a_minute_and_long_before_it_signs() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let (one, other) = (plain(&store, &clock), plain(&store, &clock));
-    let old = signs(&*one.current().await.unwrap(), Es256, &clock);
+    let old = signs(&one.current().await.unwrap(), Es256, &clock);
     let set = Arc::clone(&other.current().await.unwrap().set);
     one.rotate().await.unwrap();
     // at once where it was made
-    let published = kids(&*one.current().await.unwrap());
+    let published = kids(&one.current().await.unwrap());
     assert_eq!(published.len(), 4);
     clock.advance(Duration::from_secs(60) - Duration::from_nanos(1));
     store.done();
@@ -176,22 +176,22 @@ async fn c102_other_nodes_see_a_rotation_within_a_minute_and_long_before_it_sign
     assert!(Arc::ptr_eq(&copy.set, &set) && other.fresh().is_some() && store.done().is_empty());
     clock.advance(Duration::from_nanos(1));
     assert!(other.fresh().is_none());
-    assert_eq!(kids(&*other.current().await.unwrap()), published);
+    assert_eq!(kids(&other.current().await.unwrap()), published);
     // everybody may keep a copy of the keys for an hour
     clock.advance(HOUR - Duration::from_secs(60) - Duration::from_nanos(1));
     for node in [&one, &other] {
-        assert_eq!(signs(&*node.current().await.unwrap(), Es256, &clock), old);
+        assert_eq!(signs(&node.current().await.unwrap(), Es256, &clock), old);
     }
     clock.advance(Duration::from_nanos(1));
-    let new = signs(&*one.current().await.unwrap(), Es256, &clock);
+    let new = signs(&one.current().await.unwrap(), Es256, &clock);
     assert!(new != old && published.contains(&new));
-    assert_eq!(signs(&*other.current().await.unwrap(), Es256, &clock), new);
+    assert_eq!(signs(&other.current().await.unwrap(), Es256, &clock), new);
     // and the old one is there for a day more
     clock.advance(DAY - Duration::from_nanos(1));
-    assert!(kids(&*one.current().await.unwrap()).contains(&old));
+    assert!(kids(&one.current().await.unwrap()).contains(&old));
     clock.advance(Duration::from_secs(60));
     for node in [&one, &other] {
-        let left = kids(&*node.current().await.unwrap());
+        let left = kids(&node.current().await.unwrap());
         assert!(left.len() == 2 && !left.contains(&old) && left.contains(&new), "{left:?}");
     }
 }
@@ -263,7 +263,7 @@ async fn when_the_store_fails_the_keys_that_are_there_go_on_and_it_is_asked_ever
     store.fails(false);
     plain(&store, &clock).rotate().await.unwrap();
     clock.advance(Duration::from_secs(5));
-    assert_eq!(kids(&*keys.current().await.unwrap()).len(), 4);
+    assert_eq!(kids(&keys.current().await.unwrap()).len(), 4);
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ async fn when_the_store_fails_at_first_so_do_the_keys_until_it_is_back() {
         assert!(keys.rotate().await.is_err());
     }
     store.fails(false);
-    assert_eq!(kids(&*keys.current().await.unwrap()).len(), 2);
+    assert_eq!(kids(&keys.current().await.unwrap()).len(), 2);
 }
 
 /// Whoever has the wrong secret, or none, is told so; and nobody else notices.
@@ -305,7 +305,7 @@ async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
     }
     // which goes on, as does one that starts now
     for keys in [right, node(&store, &clock, Seal::new(&secret), &WANTED)] {
-        assert_eq!(kids(&*keys.current().await.unwrap()).len(), 4);
+        assert_eq!(kids(&keys.current().await.unwrap()).len(), 4);
     }
 }
 
@@ -337,17 +337,17 @@ async fn a_sealed_ring_shows_no_private_key_and_a_plain_one_is_read_on_until_it_
             || key.windows(8).any(|part| bytes.windows(8).any(|found| found == part))
     };
     let open = plain(&store, &clock);
-    let plain_kids = kids(&*open.current().await.unwrap());
+    let plain_kids = kids(&open.current().await.unwrap());
     for key in private(&Seal::default()).await {
         assert!(shows(&store.bytes().await.unwrap(), &key.unwrap()), "or the search finds nothing");
     }
     let sealed = node(&store, &clock, Seal::new(&secret), &WANTED);
-    assert_eq!(kids(&*sealed.current().await.unwrap()), plain_kids);
+    assert_eq!(kids(&sealed.current().await.unwrap()), plain_kids);
     sealed.rotate().await.unwrap();
-    assert_eq!(kids(&*sealed.current().await.unwrap()).len(), 4);
+    assert_eq!(kids(&sealed.current().await.unwrap()).len(), 4);
     assert_eq!(private(&Seal::default()).await.iter().flatten().count(), 2, "the new ones are sealed");
     clock.advance(HOUR + DAY);
-    assert_eq!(kids(&*sealed.current().await.unwrap()).len(), 2);
+    assert_eq!(kids(&sealed.current().await.unwrap()).len(), 2);
     let bytes = store.bytes().await.unwrap();
     assert_eq!(private(&Seal::default()).await.iter().flatten().count(), 0);
     for key in private(&Seal::new(&secret)).await {
@@ -359,7 +359,7 @@ async fn a_sealed_ring_shows_no_private_key_and_a_plain_one_is_read_on_until_it_
 async fn a_node_whose_clock_is_behind_signs_with_a_published_key_and_changes_nothing() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let keys = plain(&store, &clock);
-    let first = signs(&*keys.current().await.unwrap(), Es256, &clock);
+    let first = signs(&keys.current().await.unwrap(), Es256, &clock);
     let behind = ManualClock::new();
     behind.set_wall(UnixTime::from_secs(999_000_000));
     let late = plain(&store, &behind);
@@ -368,7 +368,7 @@ async fn a_node_whose_clock_is_behind_signs_with_a_published_key_and_changes_not
     // and after a rotation, when the old one is gone
     keys.rotate().await.unwrap();
     clock.advance(HOUR + DAY);
-    let second = signs(&*keys.current().await.unwrap(), Es256, &clock);
+    let second = signs(&keys.current().await.unwrap(), Es256, &clock);
     assert_ne!(second, first);
     behind.advance(Duration::from_secs(60));
     let (copy, before) = (late.current().await.unwrap(), store.bytes().await);

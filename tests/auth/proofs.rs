@@ -161,7 +161,7 @@ async fn c100_a_code_can_be_bound_before_it_exists() {
 
 #[tokio::test]
 async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
-    let world = world_with(tollgate::Client::require_dpop).await;
+    let world = world_with(Client::require_dpop).await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
     let proof = || key.proof("POST", &url("/token")).at(world.time()).sign();

@@ -1,9 +1,8 @@
 //! What a browser remembers and says, however it is sent.
 
-use tollgate::CodeChallenge;
+use tollgate::{CodeChallenge, CodeVerifier};
 
 pub const CALLBACK: &str = "https://app.example/callback";
-const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
 /// A request: a POST if it has a body.
 pub struct Ask {
@@ -17,14 +16,6 @@ impl Ask {
         Self { target, body: None, content_type: "" }
     }
 
-    /// What the exchange of a code sends.
-    pub fn by_code(code: &str) -> Self {
-        let callback = "https%3A%2F%2Fapp.example%2Fcallback";
-        Self::token(format!(
-            "grant_type=authorization_code&client_id=web&redirect_uri={callback}&code={code}&code_verifier={VERIFIER}"
-        ))
-    }
-
     pub fn by_refresh(token: &str) -> Self {
         Self::token(format!("grant_type=refresh_token&client_id=web&refresh_token={token}"))
     }
@@ -34,15 +25,33 @@ impl Ask {
     }
 }
 
-/// A browser in one login.
-#[derive(Clone, Default)]
+/// A browser in one login, and what the application made up for it.
+#[derive(Clone)]
 pub struct Browser {
     cookies: Vec<(String, String)>,
+    verifier: String,
+    challenge: String,
     /// The login, once it has begun.
     pub login: String,
 }
 
+impl Default for Browser {
+    fn default() -> Self {
+        let verifier = CodeVerifier::generate();
+        let challenge = CodeChallenge::of(&verifier).to_string();
+        Self { cookies: Vec::new(), verifier: verifier.expose().to_owned(), challenge, login: String::new() }
+    }
+}
+
 impl Browser {
+    /// What the exchange of its code sends.
+    pub fn by_code(&self, code: &str) -> Ask {
+        let (callback, verifier) = ("https%3A%2F%2Fapp.example%2Fcallback", &self.verifier);
+        Ask::token(format!(
+            "grant_type=authorization_code&client_id=web&redirect_uri={callback}&code={code}&code_verifier={verifier}"
+        ))
+    }
+
     pub fn start(&self, identifier: &str) -> Ask {
         self.post("start", &format!(r#""identifier":"{identifier}""#))
     }
@@ -70,7 +79,7 @@ impl Browser {
 
     /// The parameters of the authorization request.
     pub fn query(&self) -> String {
-        let challenge = challenge();
+        let challenge = &self.challenge;
         format!(
             "client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope=openid\
              &code_challenge={challenge}&code_challenge_method=S256&state=xyz"
@@ -82,7 +91,7 @@ impl Browser {
     }
 
     fn post(&self, endpoint: &str, more: &str) -> Ask {
-        let challenge = challenge();
+        let challenge = &self.challenge;
         let body = format!(
             r#"{{"client_id":"web","redirect_uri":"{CALLBACK}","response_type":"code","scope":"openid","code_challenge":"{challenge}","code_challenge_method":"S256",{more}}}"#
         );
@@ -111,13 +120,4 @@ impl Browser {
         self.login = after.split('"').next().unwrap_or_default().to_owned();
         assert!(!self.login.is_empty(), "no login began: {body}");
     }
-}
-
-fn challenge() -> String {
-    use std::sync::LazyLock;
-    static CHALLENGE: LazyLock<String> = LazyLock::new(|| {
-        let verifier = tollgate::CodeVerifier::parse(VERIFIER).expect("it is that of RFC 7636");
-        CodeChallenge::of(&verifier).to_string()
-    });
-    CHALLENGE.clone()
 }

@@ -87,7 +87,8 @@ impl App {
         local.send(runtime, &service, local.browser.complete());
         let location = local.send(runtime, &service, local.browser.authorize()).location;
         let (_, code) = location.split_once("code=").expect("there is a code");
-        let answer = local.send(runtime, &service, Ask::by_code(code.split('&').next().unwrap_or_default()));
+        let ask = local.browser.by_code(code.split('&').next().unwrap_or_default());
+        let answer = local.send(runtime, &service, ask);
         let mut app = Self { name, service, tokens, local, refresh: String::new(), access: String::new() };
         app.keep(&answer);
         app

@@ -81,7 +81,7 @@ struct Subject {
 
 struct Worker {
     tab: Tab,
-    codes: Vec<String>,
+    codes: Vec<Ask>,
     refresh: String,
 }
 
@@ -107,7 +107,7 @@ impl Subject {
             self.users += 1;
         }
         let ways: [fn(&mut Worker) -> Option<Ask>; 2] =
-            [|worker| Some(Ask::by_code(&worker.codes.pop()?)), |worker| Some(Ask::by_refresh(&worker.refresh))];
+            [|worker| worker.codes.pop(), |worker| Some(Ask::by_refresh(&worker.refresh))];
         for (way, next) in ways.into_iter().enumerate() {
             let ran_before = machine::ran_together(self.server.process.id());
             let (took, bytes) = self.exchange(next)?;
