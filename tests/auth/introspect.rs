@@ -104,7 +104,10 @@ async fn c100_an_api_with_a_secret_may_ask_about_any() {
                 let answer = ask_as(&mut browser, &shown, token).await;
                 assert_eq!((answer.status.as_u16(), &answer.json()["sub"]), (200, &Value::from("u-ada")), "{answer:?}");
             }
-            assert_eq!(ask_as(&mut browser, &shown, "x").await.own(), NOT);
+            // about nobody's it asks at nobody's cost
+            let answer = ask_as(&mut browser, &shown, "x").await;
+            assert_eq!((answer.status.as_u16(), &*answer.text), (200, r#"{"active":false}"#));
+            assert!(!answer.headers.contains_key("x-ratelimit"));
         }
     }
     let refused = "401\ncontent-type: application/json\n\

@@ -42,7 +42,7 @@ fn expected(issuer: &str) -> Value {
         "authorization_response_iss_parameter_supported": true,
         "dpop_signing_alg_values_supported": ["ES256", "EdDSA", "RS256"],
         "claims_supported": [
-            "iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "name",
+            "iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant", "name",
             "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"
         ],
         "claims_parameter_supported": true,
@@ -165,4 +165,20 @@ async fn the_issuer_of_the_tokens_is_that_of_the_service() {
     }
     assert!(service.clone().dpop_nonces(tollgate::Secret::generate()).is_err());
     assert!(service.introspector(&tollgate::Secret::generate()).is_err());
+}
+
+#[tokio::test]
+async fn what_may_be_kept_names_the_origin_that_it_is_for_and_nobodys_budget() {
+    let mut browser = World::new().await.browser();
+    for path in ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"] {
+        for origin in [None, Some("https://app.example")] {
+            let request = Request::get(path);
+            let request = if let Some(origin) = origin { request.header("origin", origin) } else { request };
+            let answer = browser.send(request, "").await;
+            let vary: Vec<_> = answer.headers.get_all("vary").iter().map(|value| value.to_str().unwrap()).collect();
+            assert_eq!((vary, answer.header("cache-control")), (vec!["origin"], "public, max-age=300"), "{path}");
+            assert!(!answer.headers.contains_key("x-ratelimit-remaining"), "{path}");
+            assert_eq!(answer.header("access-control-allow-origin"), origin.unwrap_or_default());
+        }
+    }
 }

@@ -13,7 +13,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
     grants::{Fields, Given, claims, client, redemption, set, world_with},
-    world::{Answer, Browser, ISSUER, World, encode},
+    world::{ADA, ADA_PASSWORD, Answer, Browser, ISSUER, World, encode, query},
 };
 
 fn refused(status: u16, error: &str, detail: &str) -> String {
@@ -88,10 +88,8 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     ] {
         let answer = info(&mut browser, scheme, &given.access, proof.as_deref()).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (401, error), "{scheme} {proof:?}");
-        let challenge = match error {
-            "invalid_token" => r#"Bearer realm="userinfo", error="invalid_token""#,
-            _ => r#"DPoP realm="userinfo", error="invalid_dpop_proof""#,
-        };
+        let algorithms = if scheme == "DPoP" { r#", algs="ES256 EdDSA RS256""# } else { "" };
+        let challenge = format!(r#"{scheme} realm="userinfo", error="{error}"{algorithms}"#);
         assert_eq!(answer.header("www-authenticate"), challenge);
     }
 
@@ -196,7 +194,7 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
 
     let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&given.access);
     let answer = info(&mut browser, "DPoP", &given.access, Some(&at().sign())).await;
-    let challenge = r#"DPoP realm="userinfo", error="use_dpop_nonce""#;
+    let challenge = r#"DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
     let proof = at().nonce(answer.header("dpop-nonce")).sign();
     assert_eq!(info(&mut browser, "DPoP", &given.access, Some(&proof)).await.status, 200);
@@ -246,4 +244,32 @@ async fn c100_what_a_client_got_before_it_had_to_bind_tokens_is_worth_no_more() 
     let answer = post(&mut world.browser(), &[&proof], &refreshing(given.refresh())).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
     assert_eq!(before.browser().refresh("web", given.refresh()).await.status, 200, "it was not used");
+}
+
+#[tokio::test]
+async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let (key, other) = (DpopKey::generate(), DpopKey::generate());
+    let push = async |browser: &mut Browser, key: &DpopKey, more: &str| {
+        let proof = key.proof("POST", &url("/par")).at(world.time()).sign();
+        let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+        browser.send(request.header("dpop", proof), format!("{}{more}", query("web"))).await
+    };
+    let named = format!("&dpop_jkt={}", key.thumbprint());
+    assert_eq!(push(&mut browser, &other, &named).await.error(), "invalid_dpop_proof");
+    assert_eq!(push(&mut browser, &key, &named).await.status, 201);
+
+    let pushed = push(&mut browser, &key, "").await.json()["request_uri"].as_str().unwrap().to_owned();
+    let id = browser.start("web", ADA).await;
+    browser.password("web", &id, ADA, ADA_PASSWORD).await;
+    browser.complete("web", &id).await;
+    let back = browser.get(&format!("/authorize?client_id=web&request_uri={}", encode(&pushed))).await;
+    let code = back.redirected("code").unwrap();
+    let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
+    let fields = redemption("web", &code);
+    for proofs in [&[][..], &[&*proof(&other)]] {
+        assert_eq!(post(&mut browser, proofs, &fields).await.error(), "invalid_dpop_proof");
+    }
+    assert_eq!(post(&mut browser, &[&proof(&key)], &fields).await.status, 200);
 }

@@ -26,7 +26,7 @@ async fn c099_it_tells_of_whom_the_access_token_is() {
     let mut browser = world.browser();
     let given = browser.tokens("web", "openid").await;
     let get = browser.with_token("/userinfo", &given.access).await;
-    assert_eq!(get.own(), "200\ncontent-type: application/json\n\n{\"sub\":\"u-ada\"}\n");
+    assert_eq!(get.own(), "200\ncontent-type: application/json\n\n{\"sub\":\"u-ada\",\"tenant\":\"acme\"}\n");
     assert_eq!(get.json()["sub"], claims(given.id())["sub"]);
     for (scheme, method) in [("Bearer", Method::POST), ("bearer", Method::GET), ("BEARER", Method::POST)] {
         let request = Request::builder().method(method).uri("/userinfo");
@@ -37,7 +37,7 @@ async fn c099_it_tells_of_whom_the_access_token_is() {
     let info = browser.with_token("/userinfo", &given.access).await;
     assert_eq!(
         info.json(),
-        json!({ "sub": "u-ada", "preferred_username": "ada", "email": ADA, "email_verified": true })
+        json!({ "sub": "u-ada", "tenant": "acme", "preferred_username": "ada", "email": ADA, "email_verified": true })
     );
     // not even with the scope that the client may not ask for
     assert!(!info.text.contains(ADA_PHONE));
@@ -66,13 +66,15 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
     for bad in ["Bearer", "Bearer ", "Bearer a b", "Bearer ä", &format!("Bearer {}", "x".repeat(9000))] {
         assert_eq!(with(bad).await.own(), malformed, "{bad}");
     }
+    let challenge = r#"DPoP realm="userinfo", error="invalid_token", algs="ES256 EdDSA RS256""#;
+    let unproved = refused(401, challenge, "invalid_token", "the access token is not valid");
     let unsigned = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
     for bad in ["x", "a.b.c", given.id(), given.refresh(), &unsigned] {
         assert_eq!(with(&format!("Bearer {bad}")).await.own(), invalid(), "{bad}");
-        assert_eq!(with(&format!("DPoP {bad}")).await.own(), invalid(), "{bad}");
+        assert_eq!(with(&format!("DPoP {bad}")).await.own(), unproved, "{bad}");
     }
     // what is bound to no key has nothing to prove
-    assert_eq!(with(&format!("DPoP {}", given.access)).await.own(), invalid());
+    assert_eq!(with(&format!("DPoP {}", given.access)).await.own(), unproved);
     let twice = Request::get("/userinfo")
         .header("authorization", format!("Bearer {}", given.access))
         .header("authorization", format!("Bearer {}", given.access));
@@ -91,7 +93,7 @@ async fn c099_a_token_without_openid_is_not_enough() {
     assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), expected);
     // the scope is that of the access token, not of its family
     let given = browser.tokens("web", "openid email").await;
-    for (scope, expected) in [("email", None), ("openid", Some(json!({ "sub": "u-ada" })))] {
+    for (scope, expected) in [("email", None), ("openid", Some(json!({ "sub": "u-ada", "tenant": "acme" })))] {
         world.advance(60);
         let fields = [
             ("grant_type", "refresh_token"),
