@@ -113,6 +113,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
 /// Why a handler gets no [`AccessToken`].
 #[cfg(feature = "bearer")]
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum AccessTokenRejection {
     /// No `BearerLayer` is before the route: 500.
     MissingLayer(MissingLayer),

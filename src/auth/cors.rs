@@ -99,7 +99,8 @@ impl<'a> Visit<'a> {
 
 /// Lets the pages of this origin read the answer.
 pub(super) fn write(reader: Option<HeaderValue>, has_origin: bool, headers: &mut HeaderMap) {
-    if has_origin {
+    let varies = headers.get_all(header::VARY).iter().any(|value| value == "origin");
+    if has_origin && !varies {
         headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
     if let Some(origin) = reader {

@@ -318,7 +318,7 @@
 //! | the same for what nobody has | a minute; such rows are written so that nobody's costs as much as somebody's |
 //! | a code | a minute; one that was redeemed, as long as its tokens |
 //! | a family of tokens | as long as its refresh token can be traded: a day, or [what is set](crate::Tokens::refresh_lifetime) with `offline_access` |
-//! | that tokens were taken back | 12 minutes for a family, as long as refresh tokens live for a session or a user |
+//! | that tokens were taken back | 12 minutes for a family, a day for a session, 400 days for a user |
 //! | a challenge that was redeemed | a day |
 //! | a proof of a key (DPoP) | 70 seconds |
 //! | a pushed request | 90 seconds, or 30 minutes |

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "tokens")]
+use super::token;
 use super::{
     answer, fields,
     problem::{Code, Problem},
@@ -106,7 +108,25 @@ where
     }
     // it was read as one
     let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is no form"))?;
+    #[cfg(feature = "tokens")]
+    let parameters = bound(visit, parameters, checked.wishes.wanted.dpop_jkt.as_deref()).await?;
     let secret = visit.inner.running().pushed.push(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: format!("{PREFIX}{}", secret.expose()), expires_in: ceil_seconds(UNUSED) };
     Ok(answer::json(StatusCode::CREATED, &answer))
+}
+
+/// The parameters with the key that the request proves to have, to which the code is bound then (RFC 9449 §10.1).
+#[cfg(feature = "tokens")]
+async fn bound(visit: &Visit<'_>, parameters: String, named: Option<&str>) -> Result<String, Problem> {
+    if visit.inner.config.tokens.is_none() {
+        return Ok(parameters);
+    }
+    match (token::proved_key(visit, "/par", None).await?, named) {
+        (None, _) => Ok(parameters),
+        (Some(proved), Some(named)) if proved == named => Ok(parameters),
+        (Some(_), Some(_)) => {
+            Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt names another key than the proof has"))
+        }
+        (Some(proved), None) => Ok(format!("{parameters}&dpop_jkt={proved}")),
+    }
 }

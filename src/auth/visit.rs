@@ -163,7 +163,9 @@ impl<'a> Visit<'a> {
         let headers = response.headers_mut();
         answer::secure(headers);
         cors::write(self.reader, self.parts.headers.contains_key(header::ORIGIN), headers);
-        if let Some(pass) = self.pass {
+        // what others may keep says nothing of the budget of who fetched it
+        let is_kept = headers.get(header::CACHE_CONTROL).is_some_and(|value| value != "no-store");
+        if let Some(pass) = self.pass.filter(|_| !is_kept) {
             pass.finish(status, headers);
         }
         if self.parts.method == Method::HEAD {

@@ -10,6 +10,7 @@ use super::{
     mint::{self, IdClaims, Span},
     refresh::{RefreshToken, random},
     revoked::Name,
+    settings::{LONGEST_ACCESS, LONGEST_REFRESH, REFRESH_OF_A_SESSION},
 };
 use crate::{
     bearer::Claims,
@@ -30,6 +31,9 @@ use crate::{
 
 /// How far the clocks of those who check may be behind.
 const SKEW: Duration = Duration::from_secs(60);
+/// How long an access token counts at most. Marks of what was taken back live by the longest that can be set, for what they
+/// are about may be older than the settings of today.
+const LAST_ACCESS: Duration = LONGEST_ACCESS.saturating_add(SKEW).saturating_add(SKEW);
 
 /// What a client gets.
 pub(crate) struct Issued {
@@ -205,7 +209,7 @@ impl Tokens {
     /// Ends all that came of a signed-in session, but what was given to last beyond it (`offline_access`): at a sign-out of
     /// your own, beside [`Sessions::revoke`](crate::Sessions::revoke). `/logout` does it by itself.
     pub async fn revoke_session(&self, session: &Handle) -> Result<(), StoreError> {
-        self.revoked().mark(Name::Session(session), self.all_lives()).await
+        self.revoked().mark(Name::Session(session), REFRESH_OF_A_SESSION + LAST_ACCESS).await
     }
 
     /// Ends every token that a user has, at every client: after a change of the password, or when an account is closed.
@@ -216,16 +220,11 @@ impl Tokens {
     ///
     /// Access tokens that only [remote verifiers](crate::bearer) see live to their end.
     pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
-        self.revoked().mark(Name::User(tenant, user), self.all_lives()).await
-    }
-
-    /// The longest that anything lives of what has begun: to the access token of the last refresh.
-    fn all_lives(&self) -> Duration {
-        self.settings().refresh + self.settings().access + SKEW * 2
+        self.revoked().mark(Name::User(tenant, user), LONGEST_REFRESH + LAST_ACCESS).await
     }
 
     async fn mark(&self, name: Name<'_>) -> Result<(), StoreError> {
-        self.revoked().mark(name, self.settings().access + SKEW * 2).await
+        self.revoked().mark(name, LAST_ACCESS).await
     }
 
     /// Whether the session or the user that it came of lost all tokens.

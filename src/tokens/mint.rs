@@ -35,6 +35,9 @@ pub(crate) struct IdClaims {
     pub(crate) at_hash: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sid: Option<String>,
+    /// Of which tenant: in the access token, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
     /// What else was asked for, about the user.
     #[serde(flatten)]
     pub(crate) more: Map<String, Value>,
@@ -90,6 +93,7 @@ pub(super) fn id(issuer: &str, who: &Authorized, nonce: Option<String>, span: Sp
         amr: who.amr.clone(),
         at_hash: None,
         sid: who.session.map(|session| session.to_string()),
+        tenant: Some(who.tenant.as_str().to_owned()),
         more: Map::new(),
     }
 }

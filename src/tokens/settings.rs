@@ -54,12 +54,14 @@ struct Running {
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The longest that an access token may live.
-const LONGEST_ACCESS: Duration = Duration::from_secs(600);
+pub(super) const LONGEST_ACCESS: Duration = Duration::from_secs(600);
+/// The longest that refresh tokens may be traded after a login.
+pub(super) const LONGEST_REFRESH: Duration = Duration::from_secs(400 * 24 * 3600);
 /// A key is published for an hour before it signs, and for a day after.
 const LEAD: Duration = Duration::from_secs(3600);
 const KEEP: Duration = DAY;
 /// How long a client that did not ask for more can trade refresh tokens.
-const REFRESH_OF_A_SESSION: Duration = DAY;
+pub(super) const REFRESH_OF_A_SESSION: Duration = DAY;
 
 impl Tokens {
     /// Tokens of this issuer, which is that of the login service; their keys, families and marks are in this store.
@@ -114,7 +116,7 @@ impl Tokens {
     /// How long refresh tokens can be traded after the login, by clients that may and do ask for `offline_access`: 30 days,
     /// if nothing else is said. Others can for a day, and not beyond a sign-out.
     pub fn refresh_lifetime(self, lifetime: Duration) -> Result<Self, ConfigError> {
-        if !(LONGEST_ACCESS..=DAY * 400).contains(&lifetime) {
+        if !(LONGEST_ACCESS..=LONGEST_REFRESH).contains(&lifetime) {
             let reason = "must be ten minutes to 400 days";
             return Err(ConfigError::new("refresh token lifetime", format!("{lifetime:?}"), reason));
         }

@@ -3,30 +3,51 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    client::Scopes,
-    user::{Account, Contact},
+    auth::visit::Visit,
+    client::{Client, Scopes},
+    session::UserId,
+    store::StoreError,
+    tenant::Tenant,
+    user::{Account, Contact, Identifier},
 };
 
-/// Every claim about a user that can be asked for by name.
-pub(super) const CLAIMS: &[&str] =
-    &["name", "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"];
+/// Every claim about a user that can be asked for, and the scope that stands for it (OpenID Connect Core §5.4).
+const OF_SCOPES: &[(&str, &[&str])] = &[
+    ("profile", &["name", "preferred_username"]),
+    ("email", &["email", "email_verified"]),
+    ("phone", &["phone_number", "phone_number_verified"]),
+];
+
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    OF_SCOPES.iter().flat_map(|(_, names)| names.iter().copied())
+}
+
+/// Those of these names that the client may know: what it asks for by name, it could have asked for by a scope.
+pub(super) fn allowed(client: &Client, names: Vec<String>) -> Vec<String> {
+    let scopes = client.allowed_scopes();
+    let may = |name: &String| scopes.is_some_and(|scopes| of_scopes(scopes).any(|own| own == name));
+    names.into_iter().filter(may).collect()
+}
+
+/// The account that something was given for, if it may still log in.
+pub(super) async fn account(
+    visit: &Visit<'_>,
+    (tenant, user): (&Tenant, &UserId),
+    identifier: &Identifier,
+) -> Result<Option<Account>, StoreError> {
+    let account = visit.inner.config.users.find(tenant, identifier).await?;
+    Ok(account.filter(|account| account.id() == user && !account.is_disabled()))
+}
 
 /// The claims of these names that the account has.
 pub(super) fn named<'n>(account: &Account, names: impl Iterator<Item = &'n str>) -> Map<String, Value> {
     names.filter_map(|name| Some((name.to_owned(), value(account, name)?))).collect()
 }
 
-/// The claims that a scope stands for (OpenID Connect Core §5.4).
+/// The claims that scopes stand for.
 pub(super) fn of_scopes(scopes: &Scopes) -> impl Iterator<Item = &'static str> + use<'_> {
-    scopes
-        .iter()
-        .flat_map(|scope| match scope {
-            "profile" => &["name", "preferred_username"][..],
-            "email" => &["email", "email_verified"],
-            "phone" => &["phone_number", "phone_number_verified"],
-            _ => &[],
-        })
-        .copied()
+    let granted = OF_SCOPES.iter().filter(|(scope, _)| scopes.contains(scope));
+    granted.flat_map(|(_, names)| names.iter().copied())
 }
 
 fn value(account: &Account, name: &str) -> Option<Value> {

@@ -62,7 +62,7 @@ impl<'b> Posted<'b> {
 }
 
 /// The thumbprint of the key that the caller of this path proves to have; `None` if it proves none. Each proof counts once.
-pub(super) async fn proved_key(
+pub(in crate::auth) async fn proved_key(
     visit: &Visit<'_>,
     path: &str,
     access_token: Option<&str>,

@@ -7,6 +7,7 @@ use super::{
     DPOP_NONCE, claims,
     client::{Posted, proved_key},
     refresh,
+    settings::TokenConfig,
 };
 use crate::{
     auth::{
@@ -20,8 +21,7 @@ use crate::{
     event::EventKind,
     pkce::CodeVerifier,
     secret::Secret,
-    tokens::{Authorized, Issued, Tokens, Wish},
-    user::Account,
+    tokens::{Authorized, Issued, Wish},
 };
 
 /// What a client is answered (RFC 6749 §5.1).
@@ -39,13 +39,13 @@ struct Answer {
 
 pub(super) async fn exchange(
     visit: &mut Visit<'_>,
-    tokens: &Tokens,
+    config: &TokenConfig,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
     let client = posted.client(visit).await?;
     let (issued, jkt) = match posted.required("grant_type", "grant_type is missing")? {
-        "authorization_code" => redeem(visit, tokens, &client, &posted).await?,
-        "refresh_token" => refresh::refresh(visit, tokens, &client, &posted).await?,
+        "authorization_code" => redeem(visit, config, &client, &posted).await?,
+        "refresh_token" => refresh::refresh(visit, config, &client, &posted).await?,
         _ => {
             let detail = "grant_type is neither authorization_code nor refresh_token";
             return Err(Problem::new(Code::UnsupportedGrantType, detail));
@@ -75,10 +75,11 @@ fn invalid_grant() -> Problem {
 /// Tokens for a code, and whether they are bound to a key.
 async fn redeem(
     visit: &Visit<'_>,
-    tokens: &Tokens,
+    config: &TokenConfig,
     client: &Client,
     posted: &Posted<'_>,
 ) -> Result<(Issued, bool), Problem> {
+    let tokens = &config.tokens;
     let code = posted.required("code", "code is missing")?;
     let verifier = posted.required("code_verifier", "code_verifier is missing")?;
     let verifier = CodeVerifier::parse(verifier).map_err(|_| Problem::invalid("code_verifier is malformed"))?;
@@ -107,12 +108,13 @@ async fn redeem(
         return Err(Problem::new(Code::InvalidDpopProof, "the code is bound to another key"));
     }
     check_bound(client, jkt.as_deref())?;
-    let account = account_of(visit, &grant).await?.ok_or_else(invalid_grant)?;
+    let account = claims::account(visit, (&grant.tenant, &grant.user), &grant.identifier).await?;
+    let account = account.ok_or_else(invalid_grant)?;
     let keyed = visit.inner.keyed().await?;
     // what can fail without the store does so before the code is spent
-    tokens.prepare().await?;
+    config.ready(client).await?;
     let is_bound = jkt.is_some();
-    let who = authorized(grant.clone(), jkt);
+    let who = authorized(grant.clone(), client, jkt);
     // the session, or all that the user had, may have ended since the code was given
     if tokens.has_ended(&who).await? {
         return Err(invalid_grant());
@@ -128,7 +130,7 @@ async fn redeem(
         id_token: client.tokens.id_token_algorithm,
         scope: None,
         nonce: grant.wanted.nonce.clone(),
-        claims: claims::named(&account, grant.wanted.id_token.iter().map(String::as_str)),
+        claims: claims::named(&account, who.id_token.iter().map(String::as_str)),
         keyed,
     };
     let issued = tokens.begin(birth, who, wish).await?.ok_or_else(invalid_grant)?;
@@ -143,13 +145,7 @@ pub(super) fn check_bound(client: &Client, jkt: Option<&str>) -> Result<(), Prob
     Ok(())
 }
 
-/// The account that a code was given for, if it may still log in.
-async fn account_of(visit: &Visit<'_>, grant: &Grant) -> Result<Option<Account>, Problem> {
-    let account = visit.inner.config.users.find(&grant.tenant, &grant.identifier).await?;
-    Ok(account.filter(|account| *account.id() == grant.user && !account.is_disabled()))
-}
-
-fn authorized(grant: Grant, jkt: Option<String>) -> Authorized {
+fn authorized(grant: Grant, client: &Client, jkt: Option<String>) -> Authorized {
     let Grant { binding, tenant, user, auth_time, acr, methods, identifier, session, wanted, .. } = grant;
     Authorized {
         tenant,
@@ -162,7 +158,7 @@ fn authorized(grant: Grant, jkt: Option<String>) -> Authorized {
         amr: grant::amr(methods).into_iter().map(str::to_owned).collect(),
         session,
         jkt,
-        id_token: wanted.id_token,
-        userinfo: wanted.userinfo,
+        id_token: claims::allowed(client, wanted.id_token),
+        userinfo: claims::allowed(client, wanted.userinfo),
     }
 }

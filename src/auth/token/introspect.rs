@@ -13,6 +13,7 @@ use crate::{
     bearer::{Audience, Confirmation},
     body::Body,
     secret::Secret,
+    tenant::Tenant,
 };
 
 /// Of a token that is no good nothing but that is told.
@@ -61,7 +62,13 @@ pub(super) async fn introspect(
 ) -> Result<Response<Body>, Problem> {
     let asker = asker(visit, config, &posted).await?;
     let token = posted.required("token", "token is missing")?;
-    let known = known(visit, config, token).await?.filter(|known| match &asker {
+    let known = known(visit, config, token).await?;
+    // an API spends of the budget of whose token it asks about, and asks about nobody's for nothing
+    if let (Asker::Introspector, Some(tenant)) = (&asker, known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()))
+    {
+        visit.charge(Some(&tenant))?;
+    }
+    let known = known.filter(|known| match &asker {
         Asker::Introspector => true,
         Asker::Client(id) => known.client_id == *id,
     });
@@ -73,15 +80,15 @@ async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>)
         let client = posted.client(visit).await?;
         return Ok(Asker::Client(client.id().to_owned()));
     };
-    visit.charge(None)?;
-    posted.check()?;
     let secret = shown.as_bytes().split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
     let digest = secret.and_then(|(_, secret)| Secret::parse(secret)).map(|secret| secret.digest());
     // all are looked at, so that the time tells nothing
     let is_one = |digest| config.introspectors.iter().fold(false, |found, own| found | own.matches(&digest));
     if digest.is_some_and(is_one) {
+        posted.check()?;
         return Ok(Asker::Introspector);
     }
+    visit.charge(None)?;
     let challenge = HeaderValue::from_static(r#"Bearer realm="introspect", error="invalid_token""#);
     Err(Problem::new(Code::InvalidToken, "this may not ask about tokens").header(header::WWW_AUTHENTICATE, challenge))
 }

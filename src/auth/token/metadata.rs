@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{claims::CLAIMS, settings::TokenConfig};
+use super::{claims, settings::TokenConfig};
 use crate::{auth::inner::Inner, jose::Algorithm, tokens::OFFLINE_ACCESS};
 
 /// Both documents are one.
@@ -40,7 +40,7 @@ pub(super) struct Document<'a> {
 pub(super) fn document<'a>(inner: &'a Inner, config: &TokenConfig) -> Document<'a> {
     let issuer = inner.config.issuer.as_str();
     let below = |path: &str| format!("{issuer}{path}");
-    let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid"];
+    let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
     // RS256 stands there in any case, for clients that know nothing else
     let mut signs = vec![config.tokens.algorithm_in_use()];
     signs.extend((!signs.contains(&Algorithm::Rs256)).then_some(Algorithm::Rs256));
@@ -65,7 +65,7 @@ pub(super) fn document<'a>(inner: &'a Inner, config: &TokenConfig) -> Document<'
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
         dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),
-        claims_supported: own.iter().chain(CLAIMS).copied().collect(),
+        claims_supported: own.into_iter().chain(claims::all()).collect(),
         claims_parameter_supported: true,
         prompt_values_supported: ["none", "login", "consent", "select_account"],
         acr_values_supported: inner.config.policies.levels().collect(),

@@ -16,7 +16,10 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use self::client::Posted;
-pub(super) use self::settings::{TokenConfig, proofs};
+pub(super) use self::{
+    client::proved_key,
+    settings::{TokenConfig, proofs},
+};
 use super::{
     answer, fields,
     problem::{Code, Problem},
@@ -80,7 +83,7 @@ where
     };
     let (tokens, posted) = (&config.tokens, Posted::of(&body));
     match route {
-        TokenRoute::Exchange => exchange::exchange(visit, tokens, posted).await,
+        TokenRoute::Exchange => exchange::exchange(visit, config, posted).await,
         TokenRoute::Revoke => revoke::revoke(visit, tokens, posted).await,
         _ => introspect::introspect(visit, config, posted).await,
     }
@@ -91,7 +94,9 @@ async fn keys(tokens: &Tokens) -> Result<Response<Body>, Problem> {
     Ok(kept(answer::whole(StatusCode::OK, answer::JSON, tokens.published().await?)))
 }
 
+/// May be kept, by whoever passes it on too, but not for pages of other origins than the one that it names.
 fn kept(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(header::CACHE_CONTROL, KEPT);
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("origin"));
     response
 }

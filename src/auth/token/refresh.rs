@@ -4,6 +4,7 @@ use super::{
     claims,
     client::{Posted, proved_key},
     exchange::check_bound,
+    settings::TokenConfig,
 };
 use crate::{
     auth::{
@@ -12,7 +13,7 @@ use crate::{
     },
     client::{Client, Scopes},
     event::EventKind,
-    tokens::{Denied, Issued, Tokens, Wish},
+    tokens::{Denied, Issued, Wish},
 };
 
 fn invalid_grant() -> Problem {
@@ -21,10 +22,11 @@ fn invalid_grant() -> Problem {
 
 pub(super) async fn refresh(
     visit: &Visit<'_>,
-    tokens: &Tokens,
+    config: &TokenConfig,
     client: &Client,
     posted: &Posted<'_>,
 ) -> Result<(Issued, bool), Problem> {
+    let tokens = &config.tokens;
     let text = posted.required("refresh_token", "refresh_token is missing")?;
     if client.tokens.without_refresh {
         return Err(Problem::new(Code::UnauthorizedClient, "this client gets no refresh tokens"));
@@ -35,7 +37,9 @@ pub(super) async fn refresh(
     let keyed = visit.inner.keyed().await?;
     let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
     let who = &presented.authorized;
-    if who.client_id != client.id() || who.tenant != *client.tenant() {
+    // what was made up learns nothing; and a scope may have been taken from the client since
+    let is_own = who.client_id == client.id() && who.tenant == *client.tenant();
+    if !is_own || !presented.is_known() || !client.allows_scopes(&who.scope) {
         return Err(invalid_grant());
     }
     let jkt = proved_key(visit, "/token", None).await?;
@@ -45,9 +49,8 @@ pub(super) async fn refresh(
         return Err(invalid_grant());
     }
     // an account that was closed gets nothing more
-    let account = visit.inner.config.users.find(&who.tenant, &who.identifier).await?;
-    let account = account.filter(|account| *account.id() == who.user && !account.is_disabled());
-    let account = account.ok_or_else(invalid_grant)?;
+    let account = claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?.ok_or_else(invalid_grant)?;
+    config.ready(client).await?;
     let wish = Wish {
         audience: client.tokens.audience.as_deref(),
         id_token: client.tokens.id_token_algorithm,

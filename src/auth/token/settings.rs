@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::{AuthService, inner::Config},
+    auth::{AuthService, inner::Config, problem::Problem},
     client::Client,
     dpop::Proofs,
     error::ConfigError,
@@ -32,6 +32,15 @@ impl TokenConfig {
             _ => Ok(()),
         }
     }
+
+    /// Whether tokens of this client can be signed right now.
+    pub(super) async fn ready(&self, client: &Client) -> Result<(), Problem> {
+        if let Err(error) = self.check(client) {
+            crate::trace::warning!("tokens can't be signed: {error}");
+            return Err(Problem::unavailable());
+        }
+        Ok(self.tokens.prepare().await?)
+    }
 }
 
 pub(in crate::auth) fn proofs(config: &Config) -> Proofs {
@@ -50,8 +59,9 @@ impl AuthService {
             let reason = "must be the issuer of the login service";
             return Err(ConfigError::new("issuer of tokens", tokens.issuer(), reason));
         }
-        Ok(self.set(|config| {
-            config.tokens = Some(TokenConfig { tokens, introspectors: Vec::new(), nonces: None });
+        Ok(self.set(|config| match &mut config.tokens {
+            Some(config) => config.tokens = tokens,
+            none => *none = Some(TokenConfig { tokens, introspectors: Vec::new(), nonces: None }),
         }))
     }
 

@@ -3,7 +3,7 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
-use super::{claims, client::proved_key};
+use super::{DPOP_NONCE, claims, client::proved_key};
 use crate::{
     auth::{
         answer,
@@ -13,7 +13,7 @@ use crate::{
     bearer::{Presented, Scheme},
     body::Body,
     client::Scopes,
-    tokens::{Access, Tokens},
+    tokens::{Access, Authorized, Tokens},
 };
 
 pub(super) async fn userinfo(visit: &mut Visit<'_>, tokens: &Tokens) -> Result<Response<Body>, Problem> {
@@ -24,55 +24,71 @@ pub(super) async fn userinfo(visit: &mut Visit<'_>, tokens: &Tokens) -> Result<R
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token does not allow this");
-        return Err(challenge(problem, r#", error="insufficient_scope", scope="openid""#));
+        return Err(challenge(problem, scheme_of(&who), r#", error="insufficient_scope", scope="openid""#));
     };
-    let account = visit.inner.config.users.find(&who.tenant, &who.identifier).await?;
-    let account = account.filter(|account| *account.id() == who.user && !account.is_disabled());
-    let account = account.ok_or_else(invalid)?;
+    let account = claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?;
+    let account = account.ok_or_else(|| invalid(scheme_of(&who)))?;
     let mut answer = claims::named(&account, claims::of_scopes(&granted));
     answer.extend(claims::named(&account, who.userinfo.iter().map(String::as_str)));
     answer.insert("sub".to_owned(), Value::from(token.sub));
-    Ok(answer::json(StatusCode::OK, &answer))
+    answer.insert("tenant".to_owned(), Value::from(who.tenant.as_str()));
+    let mut response = answer::json(StatusCode::OK, &answer);
+    if let Some(nonce) = visit.inner.running().proofs.nonce().and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
+        response.headers_mut().insert(DPOP_NONCE, nonce);
+    }
+    Ok(response)
 }
 
 /// The token that comes with a request, if it is good.
 async fn find(visit: &Visit<'_>, tokens: &Tokens) -> Result<Access, Problem> {
     let (scheme, token) = match Presented::read(&visit.parts.headers) {
         Presented::Token { scheme, token } => (scheme, token),
-        Presented::Nothing => return Err(challenge(Problem::new(Code::InvalidToken, "an access token is needed"), "")),
+        Presented::Nothing => {
+            let problem = Problem::new(Code::InvalidToken, "an access token is needed");
+            return Err(challenge(problem, Scheme::Bearer, ""));
+        }
         Presented::Malformed => {
             let problem = Problem::invalid("the authorization header is malformed");
-            return Err(challenge(problem, r#", error="invalid_request""#));
+            return Err(challenge(problem, Scheme::Bearer, r#", error="invalid_request""#));
         }
     };
-    let access = tokens.access(token).await?.ok_or_else(invalid)?;
+    let access = tokens.access(token).await?.ok_or_else(|| invalid(scheme))?;
     let bound = access.authorized.jkt.as_deref();
     match scheme {
         Scheme::Bearer if bound.is_none() => Ok(access),
         Scheme::DPoP if bound.is_some() => {
             let proved = proved_key(visit, "/userinfo", Some(token)).await.map_err(unproved)?;
-            if proved.as_deref() == bound { Ok(access) } else { Err(invalid()) }
+            if proved.as_deref() == bound { Ok(access) } else { Err(invalid(scheme)) }
         }
-        Scheme::Bearer | Scheme::DPoP => Err(invalid()),
+        Scheme::Bearer | Scheme::DPoP => Err(invalid(scheme)),
     }
 }
 
-fn invalid() -> Problem {
-    challenge(Problem::new(Code::InvalidToken, "the access token is not valid"), r#", error="invalid_token""#)
+fn scheme_of(who: &Authorized) -> Scheme {
+    if who.jkt.is_some() { Scheme::DPoP } else { Scheme::Bearer }
+}
+
+fn invalid(scheme: Scheme) -> Problem {
+    let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
+    challenge(problem, scheme, r#", error="invalid_token""#)
 }
 
 /// At an API a bad proof is a 401 (RFC 9449 §7.1).
 fn unproved(problem: Problem) -> Problem {
-    let text = match problem.code {
-        Code::UseDpopNonce => r#"DPoP realm="userinfo", error="use_dpop_nonce""#,
-        Code::InvalidDpopProof => r#"DPoP realm="userinfo", error="invalid_dpop_proof""#,
+    let rest = match problem.code {
+        Code::UseDpopNonce => r#", error="use_dpop_nonce""#,
+        Code::InvalidDpopProof => r#", error="invalid_dpop_proof""#,
         _ => return problem,
     };
-    problem.at(StatusCode::UNAUTHORIZED).header(header::WWW_AUTHENTICATE, HeaderValue::from_static(text))
+    challenge(problem.at(StatusCode::UNAUTHORIZED), Scheme::DPoP, rest)
 }
 
-fn challenge(problem: Problem, rest: &str) -> Problem {
-    let text = format!(r#"Bearer realm="userinfo"{rest}"#);
+/// Says in which way to come, and what was wrong.
+fn challenge(problem: Problem, scheme: Scheme, rest: &str) -> Problem {
+    let text = match scheme {
+        Scheme::Bearer => format!(r#"Bearer realm="userinfo"{rest}"#),
+        Scheme::DPoP => format!(r#"DPoP realm="userinfo"{rest}, algs="ES256 EdDSA RS256""#),
+    };
     // never the default: all of it stands here
     let value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"));
     problem.header(header::WWW_AUTHENTICATE, value)
