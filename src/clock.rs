@@ -1,8 +1,9 @@
 //! Time: a [`Clock`] that every decision asks, so that tests need not sleep.
 //!
 //! Two kinds of time are kept apart by type. A [`Moment`] only moves forward
-//! and is what decisions compare. A [`UnixTime`] is the wall clock; it is read
-//! for headers, logs and cookies, and may jump without harm.
+//! and is what decisions of limits compare. A [`UnixTime`] is the wall clock; it
+//! is read for headers, logs and cookies, and says how long tokens and what is
+//! stored live: those end early, or late, where it jumps.
 
 use std::{
     fmt,

@@ -3,6 +3,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// Who signed in, as the app knows them: a name that never changes, such as the
 /// key of the account, not an e-mail address that may.
 ///
+/// In tokens it is the `sub`, by which most clients and APIs know a user, whatever
+/// the tenant: so it must be unique over all tenants of one issuer.
+///
 /// It exists only when valid: 1 to 255 visible ASCII characters, so that it fits
 /// the `sub` of a token.
 ///

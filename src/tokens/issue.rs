@@ -214,6 +214,10 @@ impl Tokens {
 
     /// Ends every token that a user has, at every client: after a change of the password, or when an account is closed.
     ///
+    /// Sessions that are signed in go on: end them too, with
+    /// [`Sessions::revoke_user`](crate::Sessions::revoke_user), and first, so that no login goes on from one in between. A
+    /// login in the same second counts as ended: its user logs in once more.
+    ///
     /// Access tokens that only [remote verifiers](crate::bearer) see live to their end.
     pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
         self.revoked().mark(Name::User(tenant, user), LONGEST_REFRESH + LAST_ACCESS).await

@@ -93,7 +93,7 @@
 //! | code | a minute, and one exchange | |
 //! | access token, id_token | 10 minutes | [`access_lifetime`](Tokens::access_lifetime) |
 //! | refresh tokens, with `offline_access` | 30 days from the login | [`refresh_lifetime`](Tokens::refresh_lifetime) |
-//! | refresh tokens, without | a day, and no longer than the signed-in session before a sign-out at `/logout` | |
+//! | refresh tokens, without | a day from the code, whether or not the signed-in session is still alive, unless the user signs out ([below](#what-is-taken-back)) | |
 //! | a key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`rotate`](Tokens::rotate) |
 //!
 //! Nothing prolongs the life of refresh tokens: when it ends, the user logs in again. Access tokens are short-lived for
@@ -114,7 +114,8 @@
 //! - `/revoke`: a client gives back a token, and with it all that came of its code.
 //! - `/logout`: the signed-in session ends, and all that came of it without `offline_access`. A sign-out of your own says
 //!   so with [`revoke_session`](Tokens::revoke_session).
-//! - [`revoke_user`](Tokens::revoke_user): everything of one user, after a change of the password.
+//!   Other ends of a session, such as [`Sessions::revoke_user`](crate::Sessions::revoke_user), end no tokens.
+//! - [`revoke_user`](Tokens::revoke_user): every token of one user, after a change of the password. End the sessions too.
 //! - A code that is exchanged twice ends what it gave the first time.
 //!
 //! # Keys
@@ -155,7 +156,9 @@
 //! `localStorage`; after a reload it goes to `/authorize` again, with `prompt=none` where the client has
 //! [single sign-on](crate::Client::single_sign_on). It asks for no `offline_access`. It can have a DPoP key that no script
 //! can take away: made with `extractable: false` by WebCrypto, kept in IndexedDB. A script that gets in can use it while
-//! the page is open, and has nothing afterwards. Its origin is named, or its calls to `/token` are refused.
+//! the page is open, and has nothing afterwards. Its origin is named, or its calls to `/token` are refused; then it may
+//! read `DPoP-Nonce` and `WWW-Authenticate` of the answers, too (at an API of yours the CORS layer must expose them). All
+//! answers carry `cross-origin-opener-policy: same-origin`, so a login in a popup loses its opener: use redirects.
 //!
 //! ```
 //! # use tollgate::{Client, Tenant};

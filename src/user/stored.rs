@@ -21,7 +21,7 @@ use crate::{
 /// Accounts in a store: the [`Users`] of an app that has none of its own.
 ///
 /// Clones are one. Accounts belong to a tenant; the same id or name in another
-/// is another's. Names are kept as digests, contacts as they are. They are
+/// is another's (where tokens are issued, see [`UserId`]). Names are kept as digests, contacts as they are. They are
 /// written to live until the year 2554.
 ///
 /// Dropping a call, or an error of the store, leaves open how far a change got;
@@ -108,8 +108,9 @@ impl StoredUsers {
     }
 
     /// Gives the account another password, or none. Logins that are under way by
-    /// the old one get no code; sessions that have begun go on:
-    /// [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends them.
+    /// the old one get no code; sessions that have begun go on, and so do tokens:
+    /// [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends the sessions,
+    /// `Tokens::revoke_user` (feature `tokens`) the tokens.
     pub async fn set_password(
         &self,
         tenant: &Tenant,
@@ -190,8 +191,10 @@ impl StoredUsers {
         .await
     }
 
-    /// From now on nobody can sign in to the account. Sessions that have begun
-    /// go on: [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends them.
+    /// From now on nobody can sign in to the account, or trade a refresh token of
+    /// it. Sessions that have begun go on, and access tokens to their end:
+    /// [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends the sessions,
+    /// `Tokens::revoke_user` (feature `tokens`) the tokens.
     pub async fn disable(&self, tenant: &Tenant, user: &UserId) -> Result<(), UserError> {
         self.set_disabled(tenant, user, true).await
     }

@@ -15,6 +15,8 @@ use crate::{
 /// - An identifier is any name that the person may type: a username, an e-mail
 ///   address, a phone number. All that belong to one person find one account;
 ///   none finds two.
+/// - The id of an account is that of no other, in no tenant of the issuer: it is
+///   the `sub` of tokens.
 /// - A name that is known and one that is not cost the same: what is asked of a
 ///   database first (an index, say) decides whether strangers can tell by the
 ///   time who has an account. Ask the same questions in both cases. Hashing is
