@@ -9,7 +9,7 @@ use tollgate::{
 };
 
 use crate::{
-    grants::{Given, redemption},
+    grants::{Given, redemption, world_with},
     world::{Answer, Browser, ISSUER, World, encode},
 };
 
@@ -207,4 +207,15 @@ async fn events_tell_what_became_of_tokens_and_no_secret() {
         assert!(!told.contains(crate::grants::claims(&given.access)["jti"].as_str().unwrap()));
     }
     assert!(!told.contains(ISSUER));
+}
+
+#[tokio::test]
+async fn what_a_token_tells_is_for_the_pages_of_its_own_client() {
+    let world = world_with(|special| special.origin("https://own.example").unwrap()).await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    let bearer = format!("Bearer {}", given.access);
+    assert!(is_readable(&get(&mut browser, APP, "/userinfo", &bearer).await, APP));
+    let foreign = get(&mut browser, "https://own.example", "/userinfo", &bearer).await;
+    assert!(!foreign.headers.contains_key("access-control-allow-origin"));
 }

@@ -18,8 +18,13 @@ use crate::{
 
 pub(super) async fn userinfo(visit: &mut Visit<'_>, tokens: &Tokens) -> Result<Response<Body>, Problem> {
     let found = find(visit, tokens).await;
-    let tenant = found.as_ref().ok().map(|access| &access.authorized.tenant);
-    visit.charge(tenant)?;
+    let who = found.as_ref().ok().map(|access| &access.authorized);
+    if let Some(who) = who.filter(|_| visit.reader.is_some()) {
+        // a page of another client has no business with this token
+        let client = visit.client(Some(&who.client_id)).await?;
+        visit.let_read(client.as_deref());
+    }
+    visit.charge(who.map(|who| &who.tenant))?;
     let Access { claims: token, authorized: who, .. } = found?;
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
