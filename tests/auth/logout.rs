@@ -199,6 +199,34 @@ async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
 }
 
 #[tokio::test]
+async fn a_request_that_shows_no_session_takes_no_cookie_away() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    // with what another site posts, a browser sends no cookie; and one that comes back counts all the same
+    let session = browser.cookies.remove(SESSION).unwrap();
+    let fields = [("confirmed", "yes"), ("client_id", "special")];
+    for (site, origin) in [
+        (Some("cross-site"), Some("https://evil.example")),
+        (Some("cross-site"), None),
+        (Some("same-site"), Some("https://other.example")),
+        (None, Some("null")),
+        (None, None),
+    ] {
+        let answer = post(&mut browser, site, origin, &fields).await;
+        assert!(is_done(&answer) && !answer.headers.contains_key("set-cookie"), "{site:?} {origin:?} {answer:?}");
+    }
+    let answer = get(&mut browser, &[]).await;
+    assert!(is_done(&answer) && !answer.headers.contains_key("set-cookie"), "{answer:?}");
+    // our own page may, and one that is good for nothing goes
+    assert!(post(&mut browser, Some("same-origin"), Some(ISSUER), &fields).await.headers.contains_key("set-cookie"));
+    browser.cookies.insert(SESSION.to_owned(), "x".to_owned());
+    assert!(get(&mut browser, &[]).await.headers.contains_key("set-cookie"));
+    browser.cookies.insert(SESSION.to_owned(), session);
+    assert!(asks(&get(&mut browser, &[]).await));
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+}
+
+#[tokio::test]
 async fn a_browser_goes_nowhere_but_where_its_client_has_said() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;

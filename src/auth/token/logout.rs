@@ -95,7 +95,10 @@ where
         Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state can't be sent back"))?,
         None => pages::done(None),
     };
-    sessions.removal().append_to(response.headers_mut());
+    // a browser keeps its cookie from other sites: what one of them sends must not take it away unseen
+    if sessions.presents(&visit.parts.headers) || visit.is_of_own_page() {
+        sessions.removal().append_to(response.headers_mut());
+    }
     Ok(response)
 }
 
