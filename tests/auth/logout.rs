@@ -227,6 +227,51 @@ async fn a_request_that_shows_no_session_takes_no_cookie_away() {
 }
 
 #[tokio::test]
+async fn a_hint_ends_its_session_where_that_is_not_shown_or_was_idle_for_long() {
+    for (idle, cookie) in [(false, false), (true, false), (true, true)] {
+        let world = world().await;
+        let (mut browser, given) = signed_in(&world).await;
+        if idle {
+            world.advance(3601);
+        }
+        let session = browser.cookies.remove(SESSION).unwrap();
+        let target = format!("/logout?id_token_hint={}", given.id());
+        assert_eq!(browser.send(Request::head(target), "").await.status, 200);
+        let fresh = browser.refresh("special", given.refresh()).await;
+        let (access, refresh) = (Given::of(&fresh).access, Given::of(&fresh).refresh.unwrap());
+        if cookie {
+            browser.cookies.insert(SESSION.to_owned(), session.clone());
+        }
+        let answer =
+            post(&mut browser, Some("cross-site"), Some("https://app.example"), &[("id_token_hint", given.id())]).await;
+        assert!(is_done(&answer), "{answer:?}");
+        assert_eq!(answer.headers.contains_key("set-cookie"), cookie);
+        assert_eq!(browser.opens(&world, "special", &access).await, [false; 3], "{idle}");
+        assert_eq!(browser.refresh("special", &refresh).await.error(), "invalid_grant", "{idle}");
+        browser.cookies.insert(SESSION.to_owned(), session);
+        assert!(is_done(&get(&mut browser, &[]).await), "there is nobody to ask");
+        world.log.flush();
+        assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_hint_of_another_session_ends_that_one_alone() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let (mut other, elsewhere) = signed_in(&world).await;
+    // not at a client that it is not for
+    assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id()), ("client_id", "web")]).await));
+    assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [true; 3]);
+    assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id())]).await));
+    assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [false; 3]);
+    assert_eq!(other.refresh("special", elsewhere.refresh()).await.error(), "invalid_grant");
+    assert!(is_done(&get(&mut other, &[]).await), "there is nobody to ask");
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.refresh("special", given.refresh()).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_browser_goes_nowhere_but_where_its_client_has_said() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;
