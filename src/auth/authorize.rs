@@ -86,9 +86,8 @@ async fn newest_completed<'c>(
     (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
 ) -> Result<Option<(&'c Carried<'c>, Login)>, StoreError> {
     let logins = &visit.inner.running().logins;
-    // what was carried into a login counts as long as the session that it came from
-    let rests =
-        |login: &Login| login.carried == 0 || signed_in.is_some_and(|it| login.session == Some(it.session.handle()));
+    // what was carried into a login counts no longer than the session that it came from
+    let rests = |login: &Login| login.carried == 0 || signed_in.is_some_and(|it| it.bears(login));
     let mut newest: Option<(&Carried<'_>, Login)> = None;
     for cookie in carried {
         let Some(login) = logins.find(&cookie.digest).await? else { continue };

@@ -46,7 +46,7 @@ pub(super) async fn of_login(
     let kept = before.as_ref().filter(|_| login.is_all_carried()).map(|before| before.session.handle());
     let handle = kept.unwrap_or_else(|| Handle::of(&secret.digest()));
     let grant = Grant::of(login.binding.clone(), &evidence, acr, handle, checked.wishes.wanted.clone());
-    let acr = acr.or(before.as_ref().and_then(|before| before.session.acr()));
+    let acr = acr.or(before.as_ref().and_then(SignedIn::acr));
     let evidence = match &before {
         Some(before) => evidence.and(&before.evidence),
         None => evidence,

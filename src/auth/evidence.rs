@@ -98,30 +98,39 @@ impl Evidence {
 
 /// The evidence of all sessions that began here, each under the digest of its session.
 #[derive(Clone, Debug)]
-pub(super) struct Evidences(Table<Evidence>);
+pub(super) struct Evidences {
+    table: Table<Evidence>,
+    /// How long a proof counts: as long as a session lives, however often it is carried into another.
+    counts_for: Duration,
+}
 
 impl Evidences {
-    pub(super) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
-        Self(Table::new(store, "session_evidence", clock))
+    pub(super) fn new(store: AnyStore, clock: Arc<dyn Clock>, counts_for: Duration) -> Self {
+        Self { table: Table::new(store, "session_evidence", clock), counts_for }
     }
 
     pub(super) fn now(&self) -> UnixTime {
-        self.0.now()
+        self.table.now()
     }
 
+    /// That of a session, with the proofs that still count; `None` if none does.
     pub(super) async fn find(&self, session: &Session) -> Result<Option<Evidence>, StoreError> {
-        let found = self.0.get(None, session.digest().as_bytes()).wait().await?;
+        let found = self.table.get(None, session.digest().as_bytes()).wait().await?;
         let belongs = |it: &Evidence| it.tenant == *session.tenant() && it.user == *session.user();
-        Ok(found.map(|stored| stored.value).filter(belongs))
+        let found = found.map(|stored| stored.value).filter(belongs).map(|it| {
+            let proved = it.within(Some(self.counts_for), self.now());
+            Evidence { proved, ..it }
+        });
+        Ok(found.filter(|it| !it.proved.is_empty()))
     }
 
     /// Keeps it for a session that is about to begin, until it has ended in any case.
     pub(super) async fn keep(&self, session: &Digest, ends: UnixTime, evidence: &Evidence) -> Result<(), StoreError> {
-        self.0.update(None, session.as_bytes(), |_, _| Change::Put(evidence.clone(), ends, ())).await
+        self.table.update(None, session.as_bytes(), |_, _| Change::Put(evidence.clone(), ends, ())).await
     }
 
     pub(super) async fn forget(&self, session: &Digest) {
-        if let Err(error) = self.0.remove(None, session.as_bytes()).await {
+        if let Err(error) = self.table.remove(None, session.as_bytes()).await {
             crate::trace::warning!("what a session rested on could not be forgotten: {error}");
         }
     }

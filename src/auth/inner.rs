@@ -160,7 +160,7 @@ impl Running {
         Self {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
-            evidences: Evidences::new(store.clone(), Arc::clone(&clock)),
+            evidences: Evidences::new(store.clone(), Arc::clone(&clock), sessions.absolute_lifetime()),
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store, clock),

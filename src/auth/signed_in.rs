@@ -1,11 +1,11 @@
 //! [`SignedIn`]: the session of a browser, as far as a new login or a code can rest on it.
 
-use super::{evidence::Evidence, visit::Visit, wishes::Wishes};
+use super::{evidence::Evidence, grant::amr, visit::Visit, wishes::Wishes};
 use crate::{
     client::Client,
     clock::UnixTime,
-    login::Carried,
-    policy::{MethodSet, Plan},
+    login::{Carried, Login},
+    policy::{Method, MethodSet, Plan},
     session::Session,
     store::StoreError,
 };
@@ -27,6 +27,17 @@ impl SignedIn {
         let Some(session) = running.sessions.presented(headers, Some(client.tenant())).await? else { return Ok(None) };
         let Some(evidence) = running.evidences.find(&session).await? else { return Ok(None) };
         Ok(evidence.still_stands(visit).await?.then_some(Self { session, evidence }))
+    }
+
+    /// The level of the session, if all that it was reached by still counts.
+    pub(super) fn acr(&self) -> Option<&str> {
+        self.session.acr().filter(|_| self.session.amr().eq(amr(self.evidence.methods())))
+    }
+
+    /// Whether a login that was begun with steps of a session was begun with those of this one, and all still count.
+    pub(super) fn bears(&self, login: &Login) -> bool {
+        let counts = |proof: &(Method, u64)| self.evidence.proved.contains(proof);
+        login.session == Some(self.session.handle()) && login.proved.iter().take(login.carried).all(counts)
     }
 
     /// Whether a code can rest on it alone.

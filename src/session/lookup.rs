@@ -56,6 +56,12 @@ impl Sessions {
         self.find(Presented::read(headers, self.name_of_cookie()), tenant.cloned()).wait().await
     }
 
+    /// Whether a request presents anything as its session, be it good for nothing.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn presents(&self, headers: &HeaderMap) -> bool {
+        !matches!(Presented::read(headers, self.name_of_cookie()), Presented::Nothing)
+    }
+
     /// Ends what a request presents as sessions: for an answer that brings another in their place. Those
     /// that lived are given.
     #[cfg(feature = "login")]

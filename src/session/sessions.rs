@@ -196,6 +196,12 @@ impl Sessions {
         self.0.rows.now() + self.0.lifetimes.absolute
     }
 
+    /// How long one lives in any case.
+    #[cfg(feature = "login")]
+    pub(crate) fn absolute_lifetime(&self) -> Duration {
+        self.0.lifetimes.absolute
+    }
+
     pub(super) fn lifetimes(&self) -> Lifetimes {
         self.0.lifetimes
     }

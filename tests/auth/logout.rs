@@ -199,6 +199,79 @@ async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
 }
 
 #[tokio::test]
+async fn a_request_that_shows_no_session_takes_no_cookie_away() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    // with what another site posts, a browser sends no cookie; and one that comes back counts all the same
+    let session = browser.cookies.remove(SESSION).unwrap();
+    let fields = [("confirmed", "yes"), ("client_id", "special")];
+    for (site, origin) in [
+        (Some("cross-site"), Some("https://evil.example")),
+        (Some("cross-site"), None),
+        (Some("same-site"), Some("https://other.example")),
+        (None, Some("null")),
+        (None, None),
+    ] {
+        let answer = post(&mut browser, site, origin, &fields).await;
+        assert!(is_done(&answer) && !answer.headers.contains_key("set-cookie"), "{site:?} {origin:?} {answer:?}");
+    }
+    let answer = get(&mut browser, &[]).await;
+    assert!(is_done(&answer) && !answer.headers.contains_key("set-cookie"), "{answer:?}");
+    // our own page may, and one that is good for nothing goes
+    assert!(post(&mut browser, Some("same-origin"), Some(ISSUER), &fields).await.headers.contains_key("set-cookie"));
+    browser.cookies.insert(SESSION.to_owned(), "x".to_owned());
+    assert!(get(&mut browser, &[]).await.headers.contains_key("set-cookie"));
+    browser.cookies.insert(SESSION.to_owned(), session);
+    assert!(asks(&get(&mut browser, &[]).await));
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+}
+
+#[tokio::test]
+async fn a_hint_ends_its_session_where_that_is_not_shown_or_was_idle_for_long() {
+    for (idle, cookie) in [(false, false), (true, false), (true, true)] {
+        let world = world().await;
+        let (mut browser, given) = signed_in(&world).await;
+        if idle {
+            world.advance(3601);
+        }
+        let session = browser.cookies.remove(SESSION).unwrap();
+        let target = format!("/logout?id_token_hint={}", given.id());
+        assert_eq!(browser.send(Request::head(target), "").await.status, 200);
+        let fresh = browser.refresh("special", given.refresh()).await;
+        let (access, refresh) = (Given::of(&fresh).access, Given::of(&fresh).refresh.unwrap());
+        if cookie {
+            browser.cookies.insert(SESSION.to_owned(), session.clone());
+        }
+        let answer =
+            post(&mut browser, Some("cross-site"), Some("https://app.example"), &[("id_token_hint", given.id())]).await;
+        assert!(is_done(&answer), "{answer:?}");
+        assert_eq!(answer.headers.contains_key("set-cookie"), cookie);
+        assert_eq!(browser.opens(&world, "special", &access).await, [false; 3], "{idle}");
+        assert_eq!(browser.refresh("special", &refresh).await.error(), "invalid_grant", "{idle}");
+        browser.cookies.insert(SESSION.to_owned(), session);
+        assert!(is_done(&get(&mut browser, &[]).await), "there is nobody to ask");
+        world.log.flush();
+        assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_hint_of_another_session_ends_that_one_alone() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let (mut other, elsewhere) = signed_in(&world).await;
+    // not at a client that it is not for
+    assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id()), ("client_id", "web")]).await));
+    assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [true; 3]);
+    assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id())]).await));
+    assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [false; 3]);
+    assert_eq!(other.refresh("special", elsewhere.refresh()).await.error(), "invalid_grant");
+    assert!(is_done(&get(&mut other, &[]).await), "there is nobody to ask");
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.refresh("special", given.refresh()).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_browser_goes_nowhere_but_where_its_client_has_said() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;

@@ -221,6 +221,55 @@ async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
 }
 
 #[tokio::test]
+async fn c021_no_proof_counts_for_longer_than_a_session_lives() {
+    const HOUR: u64 = 3600;
+    let world = World::with(Memory::new(), |service| service).await;
+    let sessions = world.sessions.clone().idle(Duration::from_secs(24 * HOUR)).unwrap();
+    let world = World { sessions, ..world }.sharing();
+    let mut browser = world.browser();
+    browser.sign_in("web").await;
+    world.advance(23 * HOUR);
+    let started = go_on(&mut browser, "bank", &[]).await;
+    assert_eq!(steps(&started), (Some(2), Some(2)), "the password still counts");
+    browser.ask("bank", &id_of(&started), "sms", ADA_PHONE).await;
+    let code = world.code(ADA_PHONE).await;
+    browser.verify("bank", &id_of(&started), &code).await;
+    assert_eq!(browser.complete("bank", &id_of(&started)).await.status, 200);
+    assert!(authorize(&mut browser, "bank", "acr_values=two").await.redirected("code").is_some());
+    let session = async || {
+        let (acme, ada) = world.ada();
+        let sessions = world.sessions.list(&acme, &ada).await.unwrap();
+        assert_eq!(sessions.len(), 1);
+        let names = sessions[0].amr().map(str::to_owned).collect::<Vec<_>>();
+        (names.join(" "), sessions[0].acr().map(str::to_owned))
+    };
+    assert_eq!(session().await, ("pwd otp sms mfa".to_owned(), Some("two".to_owned())));
+    assert!(authorize(&mut browser, "bank", "prompt=none").await.redirected("code").is_some());
+    // a login that begins while it counts can't be ended with it afterwards
+    world.advance(HOUR - 1);
+    let late = id_of(&go_on(&mut browser, "bank", &[("prompt", "consent")]).await);
+    assert_eq!(browser.complete("bank", &late).await.status, 200);
+    world.advance(2);
+    assert_eq!(authorize(&mut browser, "bank", "prompt=consent").await.redirected("code"), None);
+    // the session lives, and has the newer one alone
+    world.advance(22 * HOUR - 1);
+    let told = authorize(&mut browser, "bank", "prompt=none").await;
+    assert_eq!(told.redirected("error").as_deref(), Some("login_required"));
+    assert!(authorize(&mut browser, "shop", "prompt=none").await.redirected("code").is_some());
+    let started = go_on(&mut browser, "bank", &[]).await;
+    assert_eq!(steps(&started), (Some(2), Some(2)));
+    assert_eq!(started.json()["available_methods"], json!(["password", "email"]));
+    browser.ask("bank", &id_of(&started), "email", ADA).await;
+    let code = world.code(ADA).await;
+    browser.verify("bank", &id_of(&started), &code).await;
+    assert_eq!(browser.complete("bank", &id_of(&started)).await.status, 200);
+    assert!(browser.authorize("bank").await.redirected("code").is_some());
+    // nor is a level kept that rested on what does not count any more
+    let (names, acr) = session().await;
+    assert!(!names.contains("pwd") && acr.is_none(), "{names} {acr:?}");
+}
+
+#[tokio::test]
 async fn a_step_up_needs_no_shared_sessions_at_the_client_of_the_session() {
     let world = world().await;
     let mut browser = world.browser();

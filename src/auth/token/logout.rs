@@ -10,7 +10,10 @@ use crate::{
     client::Client,
     event::EventKind,
     form::Form,
-    session::Session,
+    handle::Handle,
+    session::{Session, UserId},
+    store::StoreError,
+    tenant::Tenant,
     tokens::Tokens,
 };
 
@@ -41,8 +44,23 @@ impl Asked {
     }
 }
 
-/// Ends the session at once where the request comes from somebody who has an id_token of it, for no stranger's link has
-/// that. Otherwise a person is asked.
+/// Whose session an id_token is of, and which.
+struct Hinted<'a> {
+    tenant: &'a Tenant,
+    user: UserId,
+    session: Option<Handle>,
+}
+
+impl Hinted<'_> {
+    fn is_of(&self, session: &Session) -> bool {
+        self.tenant == session.tenant()
+            && self.user == *session.user()
+            && self.session.is_none_or(|named| named == session.handle())
+    }
+}
+
+/// Ends a session at once where the request comes from somebody who has an id_token of it, for no stranger's link has
+/// that. About any other that the browser shows a person is asked.
 pub(super) async fn logout<B>(visit: &mut Visit<'_>, tokens: &Tokens, body: B) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -67,27 +85,34 @@ where
         Err(problem) => return page::shown(visit, problem),
     };
     visit.refuse_ahead()?;
+    // who only looks ends nothing
+    let hinted = hint.zip(client.as_ref()).filter(|_| visit.parts.method != Method::HEAD).and_then(|(hint, client)| {
+        let session = match hint.sid {
+            Some(sid) => Some(Handle::parse(sid)?),
+            None => None,
+        };
+        Some(Hinted { tenant: client.tenant(), user: UserId::parse(hint.sub).ok()?, session })
+    });
     let sessions = &visit.inner.running().sessions;
     let session = sessions.presented(&visit.parts.headers, None).await?;
-    let is_hinted = |session: &Session| {
-        hint.as_ref().is_some_and(|hint| {
-            let sid = hint.sid.as_deref();
-            hint.sub == session.user().as_str() && sid.is_none_or(|sid| sid == session.handle().to_string())
-        })
-    };
+    let named = hinted.as_ref().and_then(|hinted| hinted.session);
+    // whether or not it is shown: a client may post the hint, which then comes alone; and tokens outlive a session that was
+    // idle for long
+    if let (Some(hinted), Some(named)) = (&hinted, &named) {
+        end(visit, tokens, (hinted.tenant, &hinted.user), named).await?;
+    }
     if let Some(session) = &session {
         let own_page = asked.confirmed && visit.parts.method == Method::POST && visit.is_of_own_page();
-        let is_known = is_hinted(session) && visit.parts.method != Method::HEAD;
-        if !is_known && !own_page {
+        if !own_page && !hinted.is_some_and(|hinted| hinted.is_of(session)) {
             return Ok(pages::ask(&[
                 ("client_id", client_id.as_deref()),
                 ("post_logout_redirect_uri", asked.after.as_deref()),
                 ("state", asked.state.as_deref()),
             ]));
         }
-        tokens.revoke_session(&session.handle()).await?;
-        sessions.revoke(session).await?;
-        visit.inner.journal().tally(EventKind::TokenRevoked, Some(session.tenant()), None);
+        if named != Some(session.handle()) {
+            end(visit, tokens, (session.tenant(), session.user()), &session.handle()).await?;
+        }
     }
     let mut response = match after {
         // a form may lead nowhere else, so a person goes on by a link
@@ -95,8 +120,24 @@ where
         Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state can't be sent back"))?,
         None => pages::done(None),
     };
-    sessions.removal().append_to(response.headers_mut());
+    // a browser keeps its cookie from other sites: what one of them sends must not take it away unseen
+    if sessions.presents(&visit.parts.headers) || visit.is_of_own_page() {
+        sessions.removal().append_to(response.headers_mut());
+    }
     Ok(response)
+}
+
+/// Ends a session, if it still lives, and what came of it.
+async fn end(
+    visit: &Visit<'_>,
+    tokens: &Tokens,
+    (tenant, user): (&Tenant, &UserId),
+    session: &Handle,
+) -> Result<(), StoreError> {
+    tokens.revoke_session(session).await?;
+    visit.inner.running().sessions.revoke_one(tenant, user, session).await?;
+    visit.inner.journal().tally(EventKind::TokenRevoked, Some(tenant), None);
+    Ok(())
 }
 
 async fn asked<B>(visit: &Visit<'_>, body: B) -> Result<Asked, Problem>
