@@ -118,11 +118,12 @@ impl World {
         let mut cookie = String::new();
         let mut id = String::new();
         for (path, more) in [
-            ("start", r#""identifier":"ada""#),
-            ("authenticate", r#""method":"password","username":"ada","password":"ada's password""#),
-            ("complete", r#""x":"""#),
+            ("start", r#","identifier":"ada""#),
+            ("authenticate", r#","method":"password","username":"ada","password":"ada's password""#),
+            ("complete", ""),
         ] {
-            let body = format!(r#"{{{parameters},{more},"session_id":"{id}"}}"#);
+            let session = if id.is_empty() { String::new() } else { format!(r#","session_id":"{id}""#) };
+            let body = format!("{{{parameters}{more}{session}}}");
             let request = Request::post(format!("/authentication/{path}"))
                 .header(header::CONTENT_TYPE, "application/json")
                 .header(header::COOKIE, &cookie);

@@ -97,10 +97,32 @@ impl Keys {
         }
     }
 
-    /// A new key for each algorithm. It is published at once, and signs when all have had the time to fetch it.
+    /// A new key for each algorithm that has none waiting. It is published at once, and signs when all have had the time
+    /// to fetch it.
     pub(super) async fn rotate(&self) -> Result<(), StoreError> {
         let _reading = self.0.reading.lock().await;
-        self.read(&self.0.wanted).await.map(|_| ())
+        self.read(true).await.map(|_| ())
+    }
+
+    /// New keys in the place of all that are there, which need not even be readable.
+    pub(super) async fn withdraw(&self) -> Result<(), StoreError> {
+        let shared = &*self.0;
+        let _reading = shared.reading.lock().await;
+        let mut made = Vec::new();
+        for algorithm in &shared.wanted {
+            made.push((*algorithm, self.make(*algorithm).await?));
+        }
+        let ring = shared
+            .table
+            .update(None, ID, |_, now| {
+                let mut ring = Ring::default();
+                for (algorithm, secret) in &made {
+                    ring.add(*algorithm, secret.clone(), shared.schedule, now);
+                }
+                Change::Put(ring.clone(), FOR_EVER, ring)
+            })
+            .await?;
+        self.take(ring).map(|_| ())
     }
 
     fn known(&self) -> Option<Arc<Copy>> {
@@ -119,7 +141,7 @@ impl Keys {
         if let Some(copy) = self.known().filter(|copy| suffices(self, copy)) {
             return Ok(copy);
         }
-        match (self.read(&[]).await, old) {
+        match (self.read(false).await, old) {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
                 crate::trace::warning!("signing keys can't be read, those from before are used: {error}");
@@ -131,42 +153,45 @@ impl Keys {
         }
     }
 
-    /// Reads the ring, with keys added that are due and for these algorithms.
-    async fn read(&self, more: &[Algorithm]) -> Result<Arc<Copy>, StoreError> {
+    /// Reads the ring, with keys added that are due, or that can be where somebody asks for new ones.
+    async fn read(&self, rotates: bool) -> Result<Arc<Copy>, StoreError> {
         let shared = &*self.0;
         let (wanted, schedule) = (&shared.wanted, shared.schedule);
         let found = shared.table.get(None, ID).wait().await?.map(|stored| stored.value).unwrap_or_default();
         let now = shared.table.now();
-        if more.is_empty() && found.is_settled(wanted, schedule, now) {
+        if !rotates && found.is_settled(wanted, schedule, now) {
             return self.take(found);
         }
         // who can't read what is there must add nothing to it: others could not read that
         self.signers(&found)?;
+        let needed = |ring: &Ring, now: UnixTime| {
+            let due = ring.due(wanted, schedule, now);
+            let needs = |own: &Algorithm| due.contains(own) || (rotates && ring.can_rotate(*own, now));
+            wanted.iter().copied().filter(needs).collect::<Vec<_>>()
+        };
         let mut made = Vec::new();
-        let needed: Vec<_> = wanted
-            .iter()
-            .filter(|algorithm| more.contains(algorithm) || found.due(wanted, schedule, now).contains(algorithm))
-            .copied()
-            .collect();
-        for algorithm in needed {
+        for algorithm in needed(&found, now) {
             made.push((algorithm, self.make(algorithm).await?));
         }
         let ring = shared
             .table
-            .update(None, ID, |ring, now| {
-                let mut ring = ring.cloned().unwrap_or_default();
+            .update(None, ID, |found, now| {
+                let mut ring = found.cloned().unwrap_or_default();
                 if self.signers(&ring).is_err() {
                     return Change::Keep(ring);
                 }
                 // another node may have been faster
-                let due = ring.due(wanted, schedule, now);
+                let needed = needed(&ring, now);
                 for (algorithm, secret) in &made {
-                    if due.contains(algorithm) || more.contains(algorithm) {
+                    if needed.contains(algorithm) {
                         ring.add(*algorithm, secret.clone(), schedule, now);
                     }
                 }
                 let ring = ring.settled(wanted, schedule, now);
-                Change::Put(ring.clone(), UnixTime::from_nanos(u64::MAX), ring)
+                if found == Some(&ring) {
+                    return Change::Keep(ring);
+                }
+                Change::Put(ring.clone(), FOR_EVER, ring)
             })
             .await?;
         self.take(ring)
@@ -214,6 +239,7 @@ impl Keys {
 }
 
 const ID: &[u8] = b"ring";
+const FOR_EVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

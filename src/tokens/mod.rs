@@ -123,7 +123,8 @@
 //! They are made in the store at the first use, by [`prepare`](Tokens::prepare), and all processes that share the store
 //! share them. A new one is published for an hour before it signs, and the old one for a day after, so nobody who keeps a
 //! copy of `/jwks` sees a token of a key that is unknown. With [`seal`](Tokens::seal) a copy of the store signs nothing:
-//! give it a secret that is not in the store.
+//! give it a secret that is not in the store. A key that somebody got hold of ends, with all others, by
+//! [`withdraw_keys`](Tokens::withdraw_keys).
 //!
 //! # Native and browser apps
 //!

@@ -140,7 +140,7 @@ async fn c102_nodes_that_make_keys_at_once_agree_on_one_ring() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn rotations_at_once_lose_no_key() {
+async fn rotations_at_once_are_one() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let nodes: Vec<_> = (0..4).map(|_| plain(&store, &clock)).collect();
     nodes[0].current().await.unwrap();
@@ -150,7 +150,11 @@ async fn rotations_at_once_lose_no_key() {
     }
     clock.advance(Duration::from_secs(60));
     let first = nodes[0].current().await.unwrap();
-    assert_eq!(kids(&first).len(), 10);
+    assert_eq!(kids(&first).len(), 4);
+    // as are those one after another, until the new keys sign
+    let before = store.bytes().await;
+    nodes[1].rotate().await.unwrap();
+    assert_eq!(store.bytes().await, before);
     clock.advance(HOUR);
     let first = nodes[0].current().await.unwrap();
     for node in &nodes {
@@ -158,6 +162,34 @@ async fn rotations_at_once_lose_no_key() {
         assert_eq!(kids(&copy), kids(&first));
         assert_eq!(signs(&copy, Es256, &clock), signs(&first, Es256, &clock));
     }
+    nodes[2].rotate().await.unwrap();
+    assert_eq!(kids(&nodes[2].current().await.unwrap()).len(), 6);
+}
+
+#[tokio::test]
+async fn c102_keys_that_are_withdrawn_are_gone_at_once_and_within_a_minute_elsewhere() {
+    let (store, clock) = (Shared::default(), ManualClock::new());
+    let (one, other) = (plain(&store, &clock), plain(&store, &clock));
+    one.current().await.unwrap();
+    one.rotate().await.unwrap();
+    let old = kids(&other.current().await.unwrap());
+    assert_eq!(old.len(), 4);
+    one.withdraw().await.unwrap();
+    let copy = one.current().await.unwrap();
+    let new = kids(&copy);
+    assert!(new.len() == 2 && new.iter().all(|kid| !old.contains(kid)), "{new:?}");
+    assert!(new.contains(&signs(&copy, Es256, &clock)) && new.contains(&signs(&copy, EdDsa, &clock)));
+    clock.advance(Duration::from_secs(60));
+    let copy = other.current().await.unwrap();
+    assert_eq!(kids(&copy), new);
+    assert!(new.contains(&signs(&copy, Es256, &clock)));
+    // whoever has lost the secret begins anew
+    let sealed = node(&store, &clock, Seal::new(&Secret::generate()), &WANTED);
+    sealed.withdraw().await.unwrap();
+    let lost = node(&store, &clock, Seal::new(&Secret::generate()), &WANTED);
+    assert!(lost.current().await.is_err());
+    lost.withdraw().await.unwrap();
+    assert_eq!(kids(&lost.current().await.unwrap()).len(), 2);
 }
 
 #[tokio::test]

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{clock::UnixTime, jose::Algorithm};
 
+/// The most keys of one algorithm to which one more is added because somebody asks.
+const MOST_ROTATED: usize = 8;
+
 /// When keys come and go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
@@ -58,6 +61,13 @@ impl Ring {
             newest.is_none_or(|from| UnixTime::from_nanos(from) + schedule.period <= now + schedule.lead)
         };
         wanted.iter().copied().filter(is_due).collect()
+    }
+
+    /// Whether somebody may have a key made for this algorithm before one is due. Not where one waits to sign, nor where so
+    /// many are published: others keep no endless list, and a row in the store has an end.
+    pub(super) fn can_rotate(&self, algorithm: Algorithm, now: UnixTime) -> bool {
+        let own = || self.keys.iter().filter(|row| row.algorithm == algorithm);
+        own().all(|row| row.began(now)) && own().count() < MOST_ROTATED
     }
 
     /// Whether something is to be written: a key is due, superseded or past its time.
@@ -175,7 +185,11 @@ mod tests {
                     watch.check(&ring, now)?;
                 }
                 let due = ring.due(WANTED, SCHEDULE, now);
-                for algorithm in WANTED.iter().filter(|algorithm| rotates || due.contains(algorithm)) {
+                let needs = |ring: &Ring, own| due.contains(&own) || (rotates && ring.can_rotate(own, now));
+                for algorithm in WANTED {
+                    if !needs(&ring, *algorithm) {
+                        continue;
+                    }
                     let secret = key(watch.made.len());
                     watch.made.push((*algorithm, secret.clone(), now));
                     ring.add(*algorithm, secret, SCHEDULE, now);
@@ -186,6 +200,25 @@ mod tests {
                 watch.check(&ring, now)?;
             }
         }
+    }
+
+    #[test]
+    fn however_often_it_is_rotated_a_ring_stays_small() {
+        let (mut ring, start) = (Ring::default(), UnixTime::from_secs(1_000_000));
+        for second in 0..2000_u32 {
+            let now = start + Duration::from_secs(second.into());
+            ring = ring.settled(WANTED, SCHEDULE, now);
+            let made = second as usize * 2;
+            for (algorithm, secret) in WANTED.iter().zip(made..) {
+                if ring.can_rotate(*algorithm, now) {
+                    ring.add(*algorithm, key(secret), Schedule { lead: Duration::from_secs(10), ..SCHEDULE }, now);
+                }
+            }
+            assert!(ring.keys.len() <= WANTED.len() * MOST_ROTATED, "{}", ring.keys.len());
+        }
+        // and the youngest is none of the first
+        let signs = ring.signs(Algorithm::Es256, start + Duration::from_secs(2000)).unwrap();
+        assert!(signs.from > (start + Duration::from_secs(1600)).as_nanos());
     }
 
     #[test]

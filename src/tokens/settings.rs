@@ -151,9 +151,19 @@ impl Tokens {
 
     /// Makes a new key for each algorithm, beside the rotation that goes by itself. It is published at once, on this node,
     /// and within a minute on others; it signs an hour later, and the old one is published for a day more. No restart is
-    /// needed anywhere.
+    /// needed anywhere. Nothing is made for an algorithm whose next key waits to sign already, or that has eight published.
     pub async fn rotate(&self) -> Result<(), StoreError> {
         self.keys().rotate().await
+    }
+
+    /// Takes all keys out of use, and signs with new ones at once: after somebody got hold of a private one, or of the
+    /// secret of the [`seal`](Self::seal), which is to be another then, on all nodes.
+    ///
+    /// Access tokens and id_tokens that the old keys have signed are refused from now on: here at once, on other nodes that
+    /// share the store within a minute, elsewhere when the copy of `/jwks` has had its time. Apps get new ones for their
+    /// refresh tokens, which go on.
+    pub async fn withdraw_keys(&self) -> Result<(), StoreError> {
+        self.keys().withdraw().await
     }
 
     /// What checks these tokens in this process, or in any that shares the store: a token that was taken back is refused
