@@ -46,7 +46,8 @@ pub(super) async fn of_login(
     let before = before.filter(|before| login.session == Some(before.session.handle()));
     let kept = before.as_ref().filter(|_| login.is_all_carried()).map(|before| before.session.handle());
     let handle = kept.unwrap_or_else(|| Handle::of(&secret.digest()));
-    let grant = Grant::of(login.binding.clone(), &evidence, acr, handle, checked.wishes.wanted.clone());
+    let wanted = checked.wishes.wanted.clone().or(&login.wanted);
+    let grant = Grant::of(login.binding.clone(), &evidence, acr, handle, wanted);
     let acr = acr.or(before.as_ref().and_then(SignedIn::acr));
     let mut evidence = match &before {
         Some(before) => evidence.and(&before.evidence),
