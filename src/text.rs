@@ -13,6 +13,23 @@ pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D
     text.parse().map_err(|_| D::Error::custom("not a text of this kind"))
 }
 
+/// The same for several.
+pub(crate) mod list {
+    use std::{fmt::Display, str::FromStr};
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(ToString::to_string))
+    }
+
+    pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        let values = texts.iter().map(|text| text.parse().map_err(|_| D::Error::custom("not a text of this kind")));
+        values.collect()
+    }
+}
+
 /// The same for what may be missing.
 pub(crate) mod option {
     use std::{fmt::Display, str::FromStr};

@@ -8,6 +8,7 @@ use super::{
     grant::Grant,
     problem::Code,
     query::{Asked, Checked},
+    replaced::Replaced,
     request::Wrong,
     signed_in::SignedIn,
     visit::Visit,
@@ -45,12 +46,15 @@ pub(super) async fn of_login(
     let before = before.filter(|before| login.session == Some(before.session.handle()));
     let kept = before.as_ref().filter(|_| login.is_all_carried()).map(|before| before.session.handle());
     let handle = kept.unwrap_or_else(|| Handle::of(&secret.digest()));
-    let grant = Grant::of(login.binding.clone(), &evidence, acr, handle, checked.wishes.wanted.clone());
+    let wanted = checked.wishes.wanted.clone().or(&login.wanted);
+    let grant = Grant::of(login.binding.clone(), &evidence, acr, handle, wanted);
     let acr = acr.or(before.as_ref().and_then(SignedIn::acr));
-    let evidence = match &before {
+    let mut evidence = match &before {
         Some(before) => evidence.and(&before.evidence),
         None => evidence,
     };
+    let replaced = Replaced::by(visit, &evidence).await?;
+    evidence.replaced.clone_from(&replaced.own);
     let answer = asked.back(visit, &[("code", code.expose())]);
     let (Some(grant), Some(session), Ok(mut response)) = (grant, evidence.new_session(acr), answer) else {
         return Ok(Ok(None));
@@ -78,6 +82,8 @@ pub(super) async fn of_login(
             }
             Err(error) => crate::trace::warning!("the session before could not be ended: {error}"),
         }
+        #[cfg(feature = "tokens")]
+        replaced.end_others(visit).await;
         session_cookie.append_to(response.headers_mut());
     }
     journal.record(EventKind::LoginSucceeded, login, None, keyed);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{grant::amr, password, visit::Visit};
 use crate::{
     clock::{Clock, UnixTime},
+    handle::Handle,
     login::{Login, LoginId},
     policy::{Method, MethodSet},
     secret::Digest,
@@ -34,6 +35,9 @@ pub(super) struct Evidence {
     /// In the order of their times.
     pub(super) proved: Vec<(Method, u64)>,
     pub(super) marks: Vec<[u8; 32]>,
+    /// The sessions of the same user that this one took the place of, oldest first.
+    #[serde(default, with = "crate::text::list")]
+    pub(super) replaced: Vec<Handle>,
 }
 
 impl Evidence {
@@ -48,6 +52,7 @@ impl Evidence {
             login: login.id,
             proved: login.proved.clone(),
             marks: login.marks.clone(),
+            replaced: Vec::new(),
         })
     }
 
@@ -115,13 +120,18 @@ impl Evidences {
 
     /// That of a session, with the proofs that still count; `None` if none does.
     pub(super) async fn find(&self, session: &Session) -> Result<Option<Evidence>, StoreError> {
-        let found = self.table.get(None, session.digest().as_bytes()).wait().await?;
+        let found = self.of(&session.digest()).await?;
         let belongs = |it: &Evidence| it.tenant == *session.tenant() && it.user == *session.user();
-        let found = found.map(|stored| stored.value).filter(belongs).map(|it| {
+        let found = found.filter(belongs).map(|it| {
             let proved = it.within(Some(self.counts_for), self.now());
             Evidence { proved, ..it }
         });
         Ok(found.filter(|it| !it.proved.is_empty()))
+    }
+
+    /// As it is kept, whether or not the session of this digest still lives.
+    pub(super) async fn of(&self, session: &Digest) -> Result<Option<Evidence>, StoreError> {
+        Ok(self.table.get(None, session.as_bytes()).wait().await?.map(|stored| stored.value))
     }
 
     /// Keeps it for a session that is about to begin, until it has ended in any case.

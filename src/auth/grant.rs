@@ -10,7 +10,7 @@ use crate::store::table::Change;
 use crate::{
     clock::{Clock, UnixTime},
     handle::Handle,
-    login::Binding,
+    login::{Binding, Wanted},
     policy::{Method, MethodSet},
     secret::Digest,
     session::UserId,
@@ -42,17 +42,6 @@ pub(super) struct Grant {
     #[serde(with = "crate::text::option")]
     pub(super) session: Option<Handle>,
     pub(super) wanted: Wanted,
-}
-
-/// What the request for the code wants of the tokens.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wanted {
-    pub(super) nonce: Option<String>,
-    /// The thumbprint of the key that the code is bound to.
-    pub(super) dpop_jkt: Option<String>,
-    /// Claims that are wanted by name in the id_token, and at userinfo.
-    pub(super) id_token: Vec<String>,
-    pub(super) userinfo: Vec<String>,
 }
 
 impl Grant {

@@ -391,6 +391,7 @@ mod password;
 mod problem;
 mod pushed;
 mod query;
+mod replaced;
 mod request;
 mod route;
 mod service;

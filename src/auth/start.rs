@@ -65,7 +65,7 @@ pub(super) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
 
     let logins = &visit.inner.running().logins;
     let secret = Secret::generate();
-    let login = Login::begin(&secret, tenant, binding, identifier, plan, logins.now());
+    let login = Login::begin(&secret, tenant, binding, identifier, plan, logins.now()).wanting(wishes.wanted);
     let login = match done {
         Some(done) => login.carrying(done),
         None => login,

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::{claims::Claims, grant::Wanted, problem::Code, request::Wrong, visit::Visit};
-use crate::{client::Client, encoding::base64url_to_32, policy::Plan};
+use super::{claims::Claims, problem::Code, request::Wrong, visit::Visit};
+use crate::{client::Client, encoding::base64url_to_32, login::Wanted, policy::Plan};
 
 /// The longest `nonce`.
 const LONGEST_NONCE: usize = 512;

@@ -14,7 +14,7 @@ pub(crate) use self::{
     code::{DIGITS, OneTimeCode},
     keyed::Keyed,
     machine::{Call, Denied, Proof, Step, step},
-    parameters::{Binding, ClientParameters},
+    parameters::{Binding, ClientParameters, Wanted},
     sends::{Allowance, COOL_DOWN, Sends, TooSoon},
     state::{CODE_LIVES, Carried, Challenge, Login, LoginId, OpenCode, View},
     throttle::Throttle,

@@ -43,3 +43,27 @@ impl Binding {
         .find_map(|(name, same)| (!same).then_some(name))
     }
 }
+
+/// What a client wants of the tokens, said when the login begins or when its code is had.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) nonce: Option<String>,
+    /// The thumbprint of the key that the code is bound to.
+    pub(crate) dpop_jkt: Option<String>,
+    /// Claims that are wanted by name in the id_token, and at userinfo.
+    pub(crate) id_token: Vec<String>,
+    pub(crate) userinfo: Vec<String>,
+}
+
+impl Wanted {
+    /// The same, with what is not said here as it stands there.
+    pub(crate) fn or(self, other: &Self) -> Self {
+        let either = |own: Vec<String>, other: &Vec<String>| if own.is_empty() { other.clone() } else { own };
+        Self {
+            nonce: self.nonce.or_else(|| other.nonce.clone()),
+            dpop_jkt: self.dpop_jkt.or_else(|| other.dpop_jkt.clone()),
+            id_token: either(self.id_token, &other.id_token),
+            userinfo: either(self.userinfo, &other.userinfo),
+        }
+    }
+}

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{keyed::Keyed, parameters::Binding};
+use super::{
+    keyed::Keyed,
+    parameters::{Binding, Wanted},
+};
 use crate::{
     clock::UnixTime,
     handle::Handle,
@@ -55,6 +58,9 @@ pub(crate) struct Login {
     #[serde(with = "crate::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
+    /// What the request for the code need not say again.
+    #[serde(default)]
+    pub(crate) wanted: Wanted,
     /// Who it was begun for, by the name that was given; whether there is such a user is not known to it.
     pub(crate) identifier: Identifier,
     pub(crate) plan: Plan,
@@ -134,6 +140,7 @@ impl Login {
             id: Handle::of(&secret.digest()),
             tenant,
             binding,
+            wanted: Wanted::default(),
             identifier,
             plan,
             proved: Vec::new(),
@@ -148,6 +155,10 @@ impl Login {
             began: now.as_nanos(),
             touched: now.as_nanos(),
         }
+    }
+
+    pub(crate) fn wanting(self, wanted: Wanted) -> Self {
+        Self { wanted, ..self }
     }
 
     /// The same, with steps that are done already.

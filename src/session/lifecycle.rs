@@ -121,6 +121,22 @@ impl Sessions {
         Ok(sessions)
     }
 
+    /// The digest of a session, until its absolute end, if it was not revoked.
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn listed(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        handle: &Handle,
+    ) -> Result<Option<Digest>, StoreError> {
+        let index = self.users().get(Some(tenant), user.as_str().as_bytes()).wait().await?;
+        let listed = index.and_then(|index| {
+            let mut digests = index.value.iter().map(|listed| listed.digest);
+            digests.find(|digest| Handle::of(digest) == *handle)
+        });
+        Ok(listed)
+    }
+
     async fn revoke_if(
         &self,
         tenant: &Tenant,

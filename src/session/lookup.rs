@@ -62,17 +62,22 @@ impl Sessions {
         !matches!(Presented::read(headers, self.name_of_cookie()), Presented::Nothing)
     }
 
+    /// What a request presents as sessions, be it that none of them lives.
+    #[cfg(feature = "login")]
+    pub(crate) fn shown(&self, headers: &HeaderMap) -> Vec<Digest> {
+        match Presented::read(headers, self.name_of_cookie()) {
+            Presented::Nothing | Presented::Useless => Vec::new(),
+            Presented::One(digest) => vec![digest],
+            Presented::Several(digests) => digests,
+        }
+    }
+
     /// Ends what a request presents as sessions: for an answer that brings another in their place. Those
     /// that lived are given.
     #[cfg(feature = "login")]
     pub(crate) async fn end_presented(&self, headers: &HeaderMap) -> Result<Vec<Digest>, StoreError> {
-        let digests = match Presented::read(headers, self.name_of_cookie()) {
-            Presented::Nothing | Presented::Useless => Vec::new(),
-            Presented::One(digest) => vec![digest],
-            Presented::Several(digests) => digests,
-        };
         let mut ended = Vec::new();
-        for digest in digests {
+        for digest in self.shown(headers) {
             if let Some(session) = self.look_up(digest).wait().await? {
                 self.revoke(&session).await?;
                 ended.push(digest);

@@ -10,7 +10,7 @@ use tollgate::{
 use crate::{
     access_token::verified,
     grants::{Given, base64, claims, client, header},
-    world::{ADA, ADA_PASSWORD, ADA_PHONE, ISSUER, World},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, ISSUER, World, parameters, query, with},
 };
 
 #[tokio::test]
@@ -63,6 +63,40 @@ async fn c098_claims_come_where_they_were_asked_for_by_name() {
         let info = browser.with_token("/userinfo", &given.access).await;
         assert_eq!(info.json(), json!({ "sub": "u-ada", "tenant": "acme", "preferred_username": "ada" }));
     }
+}
+
+#[tokio::test]
+async fn c098_what_was_wanted_at_the_start_alone_comes_too_unless_the_url_says_otherwise() {
+    let at_start = [
+        ("identifier", ADA),
+        ("nonce", "n-start"),
+        ("claims", r#"{"id_token":{"email":null},"userinfo":{"preferred_username":null}}"#),
+    ];
+    let whole = async |more: &[(&str, &str)], query_more: &str| {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        let started = browser.post("/authentication/start", &with(parameters("web"), more)).await;
+        let id = started.json()["session_id"].as_str().unwrap().to_owned();
+        browser.password("web", &id, ADA, ADA_PASSWORD).await;
+        browser.complete("web", &id).await;
+        let code = browser.get(&format!("/authorize?{}{query_more}", query("web"))).await.redirected("code").unwrap();
+        let redeemed = browser.redeem("web", &code).await;
+        (browser, redeemed)
+    };
+    let (mut browser, redeemed) = whole(&at_start, "").await;
+    let given = Given::of(&redeemed);
+    let inside = claims(given.id());
+    assert_eq!((&inside["nonce"], &inside["email"]), (&json!("n-start"), &json!(ADA)));
+    let info = browser.with_token("/userinfo", &given.access).await;
+    assert_eq!(info.json(), json!({ "sub": "u-ada", "preferred_username": "ada" }));
+    // field by field, the url counts
+    let (_, redeemed) = whole(&at_start, "&nonce=n-url").await;
+    let inside = claims(Given::of(&redeemed).id());
+    assert_eq!((&inside["nonce"], &inside["email"]), (&json!("n-url"), &json!(ADA)));
+    // a key that was named at the start must be proved
+    let thumbprint = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
+    let (_, redeemed) = whole(&[("identifier", ADA), ("dpop_jkt", thumbprint)], "").await;
+    assert_eq!(redeemed.error(), "invalid_dpop_proof");
 }
 
 #[tokio::test]

@@ -272,6 +272,59 @@ async fn a_hint_of_another_session_ends_that_one_alone() {
 }
 
 #[tokio::test]
+async fn what_came_of_the_sessions_before_ends_with_the_one_that_took_their_place() {
+    for way in ["hint", "hint without a cookie", "page"] {
+        let world = world().await;
+        let (mut browser, first) = signed_in(&world).await;
+        let (mut other, elsewhere) = signed_in(&world).await;
+        let mut all = vec![first];
+        // the first was idle for long when the next took its place
+        for seconds in [3700, 1] {
+            world.advance(seconds);
+            all.push(browser.tokens("special", "openid").await);
+        }
+        world.advance(1);
+        assert_eq!(browser.refresh("special", all[1].refresh()).await.status, 200, "it lives on");
+        let hint = [("id_token_hint", all[2].id())];
+        let answer = match way {
+            "hint" => get(&mut browser, &hint).await,
+            "page" => post(&mut browser, Some("same-origin"), Some(ISSUER), &[("confirmed", "yes")]).await,
+            _ => {
+                browser.cookies.remove(SESSION);
+                post(&mut browser, Some("cross-site"), None, &hint).await
+            }
+        };
+        assert!(is_done(&answer), "{way} {answer:?}");
+        for given in &all {
+            assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3], "{way}");
+        }
+        assert_eq!(browser.refresh("special", all[0].refresh()).await.error(), "invalid_grant", "{way}");
+        assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
+    let world = world().await;
+    let (mut browser, first) = signed_in(&world).await;
+    world.advance(1);
+    let second = browser.tokens("special", "openid").await;
+    let (mut other, elsewhere) = signed_in(&world).await;
+    world.advance(1);
+    let id = browser.start("web", GRACE).await;
+    browser.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
+    browser.complete("web", &id).await;
+    let code = browser.authorize("web").await.redirected("code").unwrap();
+    for given in [first, second] {
+        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    }
+    let of_grace = Given::of(&browser.redeem("web", &code).await);
+    assert_eq!(browser.opens(&world, "web", &of_grace.access).await, [true; 3]);
+    assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_browser_goes_nowhere_but_where_its_client_has_said() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;

@@ -134,8 +134,18 @@ async fn end(
     (tenant, user): (&Tenant, &UserId),
     session: &Handle,
 ) -> Result<(), StoreError> {
+    let running = visit.inner.running();
     tokens.revoke_session(session).await?;
-    visit.inner.running().sessions.revoke_one(tenant, user, session).await?;
+    // nobody can show the sessions any more that it took the place of
+    if let Some(digest) = running.sessions.listed(tenant, user, session).await?
+        && let Some(evidence) = running.evidences.of(&digest).await?
+    {
+        for replaced in &evidence.replaced {
+            tokens.revoke_session(replaced).await?;
+        }
+    }
+    // last, so that what fails before can be asked for again
+    running.sessions.revoke_one(tenant, user, session).await?;
     visit.inner.journal().tally(EventKind::TokenRevoked, Some(tenant), None);
     Ok(())
 }

@@ -1,0 +1,49 @@
+//! [`Replaced`]: the sessions that a new one takes the place of. Nobody can show them any more, so what came of them has to
+//! end with whatever took their place.
+
+use super::{evidence::Evidence, visit::Visit};
+use crate::{handle::Handle, store::StoreError};
+
+/// How many are remembered: the newest.
+const MOST: usize = 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Replaced {
+    /// Of the same user, oldest first.
+    pub(super) own: Vec<Handle>,
+    #[cfg(feature = "tokens")]
+    others: Vec<Handle>,
+}
+
+impl Replaced {
+    /// What the browser shows where this is to begin, and what that had replaced; be it that it ended by itself.
+    pub(super) async fn by(visit: &Visit<'_>, evidence: &Evidence) -> Result<Self, StoreError> {
+        let running = visit.inner.running();
+        let mut replaced = Self::default();
+        for digest in running.sessions.shown(&visit.parts.headers) {
+            let Some(before) = running.evidences.of(&digest).await? else { continue };
+            let is_own = before.tenant == evidence.tenant && before.user == evidence.user;
+            let all = before.replaced.into_iter().chain([Handle::of(&digest)]);
+            if is_own {
+                replaced.own.extend(all);
+                continue;
+            }
+            #[cfg(feature = "tokens")]
+            replaced.others.extend(all);
+        }
+        let beyond = replaced.own.len().saturating_sub(MOST);
+        replaced.own.drain(..beyond);
+        Ok(replaced)
+    }
+
+    /// Ends what came of the sessions of other users, for this user can't do it later.
+    #[cfg(feature = "tokens")]
+    pub(super) async fn end_others(&self, visit: &Visit<'_>) {
+        let Some(config) = &visit.inner.config.tokens else { return };
+        for session in &self.others {
+            if let Err(error) = config.tokens.revoke_session(session).await {
+                crate::trace::warning!("what came of the session before could not be ended: {error}");
+            }
+        }
+    }
+}
