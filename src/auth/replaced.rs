@@ -23,13 +23,14 @@ impl Replaced {
         for digest in running.sessions.shown(&visit.parts.headers) {
             let Some(before) = running.evidences.of(&digest).await? else { continue };
             let is_own = before.tenant == evidence.tenant && before.user == evidence.user;
-            let all = before.replaced.into_iter().chain([Handle::of(&digest)]);
+            let mut all = before.replaced;
+            all.push(Handle::of(&digest));
             if is_own {
                 replaced.own.extend(all);
-                continue;
+            } else {
+                #[cfg(feature = "tokens")]
+                replaced.others.extend(all);
             }
-            #[cfg(feature = "tokens")]
-            replaced.others.extend(all);
         }
         let beyond = replaced.own.len().saturating_sub(MOST);
         replaced.own.drain(..beyond);
