@@ -102,7 +102,7 @@ pub use self::remote::RemoteKeys;
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
     claims::{Audience, Claims, Confirmation, TYPE},
-    keys::{KeySource, Unavailable},
+    keys::{KeySource, Revocation, Unavailable},
     presented::{Presented, Scheme},
     rules::check_name,
 };

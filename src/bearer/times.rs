@@ -11,7 +11,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{AccessToken, Claims, KeySource, Unavailable, Verifier, verifier::Refused};
+use super::{AccessToken, Claims, KeySource, Revocation, Unavailable, Verifier, verifier::Refused};
 use crate::{
     clock::{Clock, UnixTime},
     gate::MaybeReady,
@@ -77,9 +77,20 @@ impl KeySource for Far {
         })
     }
 
-    fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+        Some(Box::new(FarRevocation { near: self.issuer.revocation(claims)?, asked: Arc::clone(&self.asked) }))
+    }
+}
+
+struct FarRevocation {
+    near: Box<dyn Revocation>,
+    asked: Arc<Asked>,
+}
+
+impl Revocation for FarRevocation {
+    fn is_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
         self.asked.revoked.fetch_add(1, SeqCst);
-        let revoked = self.issuer.is_revoked(claims);
+        let revoked = self.near.is_revoked();
         let down = self.asked.revocation_is_down.load(SeqCst);
         MaybeReady::Pending(Box::pin(async move {
             take_a_while().await;

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use super::{AccessToken, KeySource, Unavailable, cache::Cache, claims::TYPE, possession::Possession, rules::Rules};
+use super::{
+    AccessToken, Claims, KeySource, Unavailable, cache::Cache, claims::TYPE, possession::Possession, rules::Rules,
+};
 use crate::{
     clock::{Clock, UnixTime},
     error::ConfigError,
@@ -201,10 +203,14 @@ impl Verifier {
     fn check(&self, token: &str, keys: &KeySet) -> Checked {
         let Some(unverified) = Unverified::parse(token, TYPE) else { return Checked::Bad };
         match unverified.claims(keys) {
-            Some(claims) => self.0.settings.rules.read(claims).map_or(Checked::Bad, Checked::Good),
+            Some(claims) => self.good(claims).map_or(Checked::Bad, Checked::Good),
             None if unverified.kid().is_some_and(|kid| !keys.names(kid)) => Checked::UnknownKey,
             None => Checked::Bad,
         }
+    }
+
+    fn good(&self, claims: Claims) -> Option<AccessToken> {
+        self.0.settings.rules.read(claims, &*self.0.settings.keys)
     }
 
     /// What changes: the time, and whether it was taken back.
@@ -213,7 +219,8 @@ impl Verifier {
             return MaybeReady::Ready(Err(Refused::Invalid));
         }
         let settle = |revoked, token| if revoked { Err(Refused::Invalid) } else { Ok(token) };
-        match self.0.settings.keys.is_revoked(token.claims()) {
+        let Some(revocation) = token.revocation() else { return MaybeReady::Ready(Ok(token)) };
+        match revocation.is_revoked() {
             MaybeReady::Ready(revoked) => {
                 MaybeReady::Ready(revoked.map_err(Refused::from).and_then(|revoked| settle(revoked, token)))
             }
