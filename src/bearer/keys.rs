@@ -28,10 +28,8 @@ pub(crate) trait Revocation: Send + Sync + 'static {
 }
 
 /// Keys that never change, of an issuer that takes nothing back.
-#[cfg(test)]
 pub(super) struct Fixed(pub(super) Arc<KeySet>);
 
-#[cfg(test)]
 impl KeySource for Fixed {
     fn keys(&self) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
         MaybeReady::Ready(Ok(Arc::clone(&self.0)))

@@ -38,6 +38,7 @@
 //! - **Far from it**: `Verifier::remote` (feature `jwks`) fetches the keys that the issuer publishes, and needs no more
 //!   than its URL; any issuer of RFC 9068 tokens will do. What is taken back lives to its end, ten minutes at most with
 //!   ours. `examples/api.rs` is such a service.
+//! - **With keys that you have**: [`Verifier::with_keys`] takes the document, fetches nothing, and hears of no rotation.
 //!
 //! # What the layer answers
 //!

@@ -311,3 +311,22 @@ fn threads_share_a_memory() {
     });
     assert!(wrong.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn keys_that_the_app_has_are_enough() {
+    let issuer = TestIssuer::new("https://auth.example", API);
+    let jwks = issuer.keys().wait().await.unwrap().to_json();
+    let verifier = Verifier::with_keys("https://auth.example", API, &jwks).unwrap();
+    let now = crate::SystemClock::new();
+    let now = now.unix(now.now()).as_secs();
+    let timely = |mut claims: crate::testing::TestClaims| {
+        (claims.0.iat, claims.0.exp) = (now, now + 600);
+        claims.subject("ada")
+    };
+    assert_eq!(verifier.verify(&issuer.token(timely)).wait().await.unwrap().subject(), "ada");
+    let other = TestIssuer::new("https://auth.example", API);
+    assert!(verifier.verify(&other.token(timely)).wait().await.is_err());
+    for bad in ["", "{}", r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AA"}]}"#] {
+        assert!(Verifier::with_keys("https://auth.example", API, bad.as_bytes()).is_err(), "{bad}");
+    }
+}

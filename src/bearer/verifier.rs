@@ -10,10 +10,11 @@ use std::{
 };
 
 use super::{
-    AccessToken, Claims, KeySource, Unavailable, cache::Cache, claims::TYPE, possession::Possession, rules::Rules,
+    AccessToken, Claims, KeySource, Unavailable, cache::Cache, claims::TYPE, keys::Fixed, possession::Possession,
+    rules::Rules,
 };
 use crate::{
-    clock::{Clock, UnixTime},
+    clock::{Clock, SystemClock, UnixTime},
     error::ConfigError,
     gate::MaybeReady,
     jose::{KeySet, jws::Unverified},
@@ -87,6 +88,18 @@ impl Verifier {
             clock,
             remembered: REMEMBERED,
         }))
+    }
+
+    /// Checks access tokens of an issuer whose keys the app has: a JSON Web Key Set, as the issuer publishes it. `audience`
+    /// is the name of this service in its tokens.
+    ///
+    /// The keys stay as they are: who rotates them makes a new verifier. What the issuer takes back is not heard of here.
+    pub fn with_keys(issuer: &str, audience: &str, jwks_json: &[u8]) -> Result<Self, ConfigError> {
+        let keys = KeySet::parse(jwks_json).filter(|keys| keys.iter().next().is_some());
+        let wrong =
+            || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a key that is used here");
+        let keys = Fixed(Arc::new(keys.ok_or_else(wrong)?));
+        Self::new(keys, issuer, audience, Arc::new(SystemClock::new()))
     }
 
     /// What was let through by other rules is not remembered: each has a cache of its own.
