@@ -18,15 +18,18 @@ pub(crate) trait KeySource: Send + Sync + 'static {
     /// same ones: anybody can make up a name.
     fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>;
 
-    /// Whether a token whose signature is good was taken back before its time. An issuer elsewhere is not asked.
-    fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>>;
+    /// Who is asked at each request whether a token whose signature is good was taken back. An issuer elsewhere is not.
+    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>>;
+}
+
+/// What one token can have been taken back by, worked out once.
+pub(crate) trait Revocation: Send + Sync + 'static {
+    fn is_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>>;
 }
 
 /// Keys that never change, of an issuer that takes nothing back.
-#[cfg(test)]
 pub(super) struct Fixed(pub(super) Arc<KeySet>);
 
-#[cfg(test)]
 impl KeySource for Fixed {
     fn keys(&self) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
         MaybeReady::Ready(Ok(Arc::clone(&self.0)))
@@ -36,7 +39,7 @@ impl KeySource for Fixed {
         Box::pin(std::future::ready(Ok(Arc::clone(seen))))
     }
 
-    fn is_revoked(&self, _: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
-        MaybeReady::Ready(Ok(false))
+    fn revocation(&self, _: &Claims) -> Option<Box<dyn Revocation>> {
+        None
     }
 }

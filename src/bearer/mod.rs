@@ -38,6 +38,7 @@
 //! - **Far from it**: `Verifier::remote` (feature `jwks`) fetches the keys that the issuer publishes, and needs no more
 //!   than its URL; any issuer of RFC 9068 tokens will do. What is taken back lives to its end, ten minutes at most with
 //!   ours. `examples/api.rs` is such a service.
+//! - **With keys that you have**: [`Verifier::with_keys`] takes the document, fetches nothing, and hears of no rotation.
 //!
 //! # What the layer answers
 //!
@@ -102,7 +103,7 @@ pub use self::remote::RemoteKeys;
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
     claims::{Audience, Claims, Confirmation, TYPE},
-    keys::{KeySource, Unavailable},
+    keys::{KeySource, Revocation, Unavailable},
     presented::{Presented, Scheme},
     rules::check_name,
 };

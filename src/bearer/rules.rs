@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AccessToken, Claims};
+use super::{AccessToken, Claims, KeySource};
 use crate::{clock::UnixTime, error::ConfigError, tenant::Tenant};
 
 const LONGEST_LEEWAY: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ impl Rules {
     }
 
     /// The token that these claims are; `None` if it is not one for this service.
-    pub(super) fn read(&self, claims: Claims) -> Option<AccessToken> {
+    pub(super) fn read(&self, claims: Claims, keys: &dyn KeySource) -> Option<AccessToken> {
         let names = [&claims.sub, &claims.client_id, &claims.jti];
         let usable = *claims.iss == *self.issuer
             && self.audiences.iter().any(|name| claims.aud.has(name))
@@ -55,7 +55,10 @@ impl Rules {
             // bound in a way that can't be checked here
             && claims.cnf.as_ref().is_none_or(|key| key.jkt.is_some());
         let tenant = claims.tenant.as_deref().map(Tenant::parse).transpose().ok()?;
-        usable.then(|| AccessToken::new(claims, tenant))
+        usable.then(|| {
+            let revocation = keys.revocation(&claims);
+            AccessToken::new(claims, tenant, revocation)
+        })
     }
 
     /// Whether the time has come, and has not gone by.

@@ -11,7 +11,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{AccessToken, Claims, KeySource, Unavailable, Verifier, verifier::Refused};
+use super::{AccessToken, Claims, KeySource, Revocation, Unavailable, Verifier, verifier::Refused};
 use crate::{
     clock::{Clock, UnixTime},
     gate::MaybeReady,
@@ -77,9 +77,20 @@ impl KeySource for Far {
         })
     }
 
-    fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+        Some(Box::new(FarRevocation { near: self.issuer.revocation(claims)?, asked: Arc::clone(&self.asked) }))
+    }
+}
+
+struct FarRevocation {
+    near: Box<dyn Revocation>,
+    asked: Arc<Asked>,
+}
+
+impl Revocation for FarRevocation {
+    fn is_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
         self.asked.revoked.fetch_add(1, SeqCst);
-        let revoked = self.issuer.is_revoked(claims);
+        let revoked = self.near.is_revoked();
         let down = self.asked.revocation_is_down.load(SeqCst);
         MaybeReady::Pending(Box::pin(async move {
             take_a_while().await;
@@ -299,4 +310,23 @@ fn threads_share_a_memory() {
         }
     });
     assert!(wrong.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn keys_that_the_app_has_are_enough() {
+    let issuer = TestIssuer::new("https://auth.example", API);
+    let jwks = issuer.keys().wait().await.unwrap().to_json();
+    let verifier = Verifier::with_keys("https://auth.example", API, &jwks).unwrap();
+    let now = crate::SystemClock::new();
+    let now = now.unix(now.now()).as_secs();
+    let timely = |mut claims: crate::testing::TestClaims| {
+        (claims.0.iat, claims.0.exp) = (now, now + 600);
+        claims.subject("ada")
+    };
+    assert_eq!(verifier.verify(&issuer.token(timely)).wait().await.unwrap().subject(), "ada");
+    let other = TestIssuer::new("https://auth.example", API);
+    assert!(verifier.verify(&other.token(timely)).wait().await.is_err());
+    for bad in ["", "{}", r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AA"}]}"#] {
+        assert!(Verifier::with_keys("https://auth.example", API, bad.as_bytes()).is_err(), "{bad}");
+    }
 }

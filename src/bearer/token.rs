@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use http::{Extensions, HeaderValue};
 
-use super::{Claims, presented::Scheme};
+use super::{Claims, Revocation, presented::Scheme};
 use crate::{clock::UnixTime, tenant::Tenant};
 
 /// What a valid access token says: who calls, for whom, and what the caller may do.
@@ -15,11 +15,12 @@ pub struct AccessToken(Arc<Inner>);
 struct Inner {
     claims: Claims,
     tenant: Option<Tenant>,
+    revocation: Option<Box<dyn Revocation>>,
 }
 
 impl AccessToken {
-    pub(super) fn new(claims: Claims, tenant: Option<Tenant>) -> Self {
-        Self(Arc::new(Inner { claims, tenant }))
+    pub(super) fn new(claims: Claims, tenant: Option<Tenant>, revocation: Option<Box<dyn Revocation>>) -> Self {
+        Self(Arc::new(Inner { claims, tenant, revocation }))
     }
 
     /// The token of a request that came through a [`BearerLayer`](super::BearerLayer), if it has one: in plain hyper from
@@ -97,13 +98,19 @@ impl AccessToken {
         &self.0.claims.jti
     }
 
-    /// The name of the signed-in session that it comes from (`sid`), where there is one.
+    /// The name of the signed-in session that it comes from (`sid`), where there is one. Ours have
+    /// none where they live on after it (`offline_access`).
     pub fn session(&self) -> Option<&str> {
         self.0.claims.sid.as_deref()
     }
 
     pub(super) fn claims(&self) -> &Claims {
         &self.0.claims
+    }
+
+    /// Who knows whether it was taken back.
+    pub(super) fn revocation(&self) -> Option<&dyn Revocation> {
+        self.0.revocation.as_deref()
     }
 
     /// The thumbprint of the key that the caller has to prove.

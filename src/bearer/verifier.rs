@@ -9,9 +9,12 @@ use std::{
     time::Duration,
 };
 
-use super::{AccessToken, KeySource, Unavailable, cache::Cache, claims::TYPE, possession::Possession, rules::Rules};
+use super::{
+    AccessToken, Claims, KeySource, Unavailable, cache::Cache, claims::TYPE, keys::Fixed, possession::Possession,
+    rules::Rules,
+};
 use crate::{
-    clock::{Clock, UnixTime},
+    clock::{Clock, SystemClock, UnixTime},
     error::ConfigError,
     gate::MaybeReady,
     jose::{KeySet, jws::Unverified},
@@ -85,6 +88,18 @@ impl Verifier {
             clock,
             remembered: REMEMBERED,
         }))
+    }
+
+    /// Checks access tokens of an issuer whose keys the app has: a JSON Web Key Set, as the issuer publishes it. `audience`
+    /// is the name of this service in its tokens.
+    ///
+    /// The keys stay as they are: who rotates them makes a new verifier. What the issuer takes back is not heard of here.
+    pub fn with_keys(issuer: &str, audience: &str, jwks_json: &[u8]) -> Result<Self, ConfigError> {
+        let keys = KeySet::parse(jwks_json).filter(|keys| keys.iter().next().is_some());
+        let wrong =
+            || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a key that is used here");
+        let keys = Fixed(Arc::new(keys.ok_or_else(wrong)?));
+        Self::new(keys, issuer, audience, Arc::new(SystemClock::new()))
     }
 
     /// What was let through by other rules is not remembered: each has a cache of its own.
@@ -201,10 +216,14 @@ impl Verifier {
     fn check(&self, token: &str, keys: &KeySet) -> Checked {
         let Some(unverified) = Unverified::parse(token, TYPE) else { return Checked::Bad };
         match unverified.claims(keys) {
-            Some(claims) => self.0.settings.rules.read(claims).map_or(Checked::Bad, Checked::Good),
+            Some(claims) => self.good(claims).map_or(Checked::Bad, Checked::Good),
             None if unverified.kid().is_some_and(|kid| !keys.names(kid)) => Checked::UnknownKey,
             None => Checked::Bad,
         }
+    }
+
+    fn good(&self, claims: Claims) -> Option<AccessToken> {
+        self.0.settings.rules.read(claims, &*self.0.settings.keys)
     }
 
     /// What changes: the time, and whether it was taken back.
@@ -213,7 +232,8 @@ impl Verifier {
             return MaybeReady::Ready(Err(Refused::Invalid));
         }
         let settle = |revoked, token| if revoked { Err(Refused::Invalid) } else { Ok(token) };
-        match self.0.settings.keys.is_revoked(token.claims()) {
+        let Some(revocation) = token.revocation() else { return MaybeReady::Ready(Ok(token)) };
+        match revocation.is_revoked() {
             MaybeReady::Ready(revoked) => {
                 MaybeReady::Ready(revoked.map_err(Refused::from).and_then(|revoked| settle(revoked, token)))
             }

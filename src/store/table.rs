@@ -82,11 +82,15 @@ impl<T: Value> Table<T> {
         tenant: Option<&Tenant>,
         id: &[u8],
     ) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
-        let key = match self.key(tenant, id) {
-            Ok(key) => key,
-            Err(error) => return MaybeReady::Ready(Err(error)),
-        };
-        match self.store.get(&key) {
+        match self.key(tenant, id) {
+            Ok(key) => self.get_at(&key),
+            Err(error) => MaybeReady::Ready(Err(error)),
+        }
+    }
+
+    /// The same by a key that was made before.
+    pub(crate) fn get_at(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
+        match self.store.get(key) {
             MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found))),
             MaybeReady::Pending(future) => {
                 let table = self.clone();
@@ -215,7 +219,7 @@ impl<T: Value> Table<T> {
         self.now() < expires_at
     }
 
-    fn key(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Key, StoreError> {
+    pub(crate) fn key(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Key, StoreError> {
         Key::new(self.name, tenant, id)
     }
 

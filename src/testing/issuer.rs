@@ -15,7 +15,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::Serialize;
 
 use crate::{
-    bearer::{self, Audience, Claims, Confirmation, KeySource, Unavailable, Verifier},
+    bearer::{self, Audience, Claims, Confirmation, KeySource, Revocation, Unavailable, Verifier},
     clock::{Clock, SystemClock, UnixTime},
     gate::MaybeReady,
     jose::{Algorithm, KeySet, Signer, jws},
@@ -178,8 +178,19 @@ impl KeySource for TestIssuer {
         Box::pin(ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) }))
     }
 
-    fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
-        MaybeReady::Ready(Ok(self.state().revoked.contains(&claims.jti)))
+    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+        Some(Box::new(OneToken { issuer: self.clone(), jti: claims.jti.clone() }))
+    }
+}
+
+struct OneToken {
+    issuer: TestIssuer,
+    jti: String,
+}
+
+impl Revocation for OneToken {
+    fn is_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+        MaybeReady::Ready(Ok(self.issuer.state().revoked.contains(&self.jti)))
     }
 }
 

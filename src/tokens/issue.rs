@@ -9,14 +9,13 @@ use super::{
     family::{Authorized, Family, Refreshed, Row},
     mint::{self, IdClaims, Span},
     refresh::{RefreshToken, random},
-    revoked::Name,
+    revoked::{Name, Names},
     settings::{LONGEST_ACCESS, LONGEST_REFRESH, REFRESH_OF_A_SESSION},
 };
 use crate::{
     bearer::Claims,
     client::Scopes,
     clock::UnixTime,
-    gate::MaybeReady,
     handle::Handle,
     jose::{
         Algorithm,
@@ -310,59 +309,17 @@ impl Tokens {
         Ok((access_token, Some(id_token), scope))
     }
 
-    /// Whether an access token whose signature is good was taken back.
-    pub(super) fn is_revoked(
-        &self,
-        claims: &Claims,
-    ) -> MaybeReady<crate::store::BoxFuture<'static, Result<bool, StoreError>>> {
-        let tokens = self.clone();
-        let names = Names::of(claims);
-        // all three are there at once where the store is in memory
-        let mut pending = false;
-        for name in names.iter() {
-            match tokens.revoked().has(name, names.began) {
-                MaybeReady::Ready(Ok(false)) => {}
-                MaybeReady::Ready(found) => return MaybeReady::Ready(found),
-                MaybeReady::Pending(_) => pending = true,
-            }
-        }
-        if !pending {
-            return MaybeReady::Ready(Ok(false));
-        }
-        MaybeReady::Pending(Box::pin(async move {
-            for name in names.iter() {
-                if tokens.revoked().has(name, names.began).wait().await? {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        }))
-    }
-}
-
-/// By what a token can have been taken back.
-struct Names {
-    family: Option<Handle>,
-    session: Option<Handle>,
-    user: Option<(Tenant, UserId)>,
-    began: UnixTime,
-}
-
-impl Names {
-    fn of(claims: &Claims) -> Self {
-        let offline = claims.scope.as_deref().is_some_and(|scope| scope.split(' ').any(|name| name == OFFLINE_ACCESS));
+    /// By what an access token can be taken back.
+    pub(super) fn names(&self, claims: &Claims) -> Result<Names, StoreError> {
         let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
-        Self {
-            family: mint::family_of(&claims.jti),
-            session: claims.sid.as_deref().filter(|_| !offline).and_then(Handle::parse),
-            user: tenant.zip(UserId::parse(&claims.sub).ok()),
-            began: UnixTime::from_secs(claims.auth_time.unwrap_or(claims.iat)),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Name<'_>> {
-        let user = self.user.as_ref().map(|(tenant, user)| Name::User(tenant, user));
-        [self.family.as_ref().map(Name::Family), self.session.as_ref().map(Name::Session), user].into_iter().flatten()
+        let user = tenant.zip(UserId::parse(&claims.sub).ok());
+        let (family, session) = (mint::family_of(&claims.jti), claims.sid.as_deref().and_then(Handle::parse));
+        let names = [
+            family.as_ref().map(Name::Family),
+            session.as_ref().map(Name::Session),
+            user.as_ref().map(|(tenant, user)| Name::User(tenant, user)),
+        ];
+        self.revoked().names(names, UnixTime::from_secs(claims.auth_time.unwrap_or(claims.iat)))
     }
 }
 

@@ -5,7 +5,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::family::Authorized;
+use super::{OFFLINE_ACCESS, family::Authorized};
 use crate::{
     bearer::{Audience, Claims, Confirmation},
     handle::Handle,
@@ -75,7 +75,8 @@ pub(super) fn access(issuer: &str, audience: &str, who: &Authorized, scope: &str
         auth_time: Some(who.auth_time),
         acr: who.acr.clone(),
         amr: who.amr.clone(),
-        sid: who.session.map(|session| session.to_string()),
+        // only where it ends with its session: whoever checks it asks about that
+        sid: who.session.filter(|_| !who.scope.contains(OFFLINE_ACCESS)).map(|session| session.to_string()),
         cnf: who.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
     }
 }

@@ -11,8 +11,8 @@ use crate::{
     secret::Digest,
     session::UserId,
     store::{
-        AnyStore, BoxFuture, StoreError,
-        table::{Change, Table},
+        AnyStore, BoxFuture, Key, StoreError,
+        table::{Change, Stored, Table},
     },
     tenant::Tenant,
 };
@@ -60,16 +60,59 @@ impl Revoked {
         name: Name<'_>,
         began: UnixTime,
     ) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        let (tenant, id) = name.key();
-        // a family is ended whole, whenever its tokens were made
-        let is_family = matches!(name, Name::Family(_));
-        let told = move |mark: Option<Mark>| mark.is_some_and(|mark| is_family || began.as_nanos() <= mark.before);
-        match self.0.get(tenant, &id) {
-            MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| told(found.map(|stored| stored.value)))),
-            MaybeReady::Pending(future) => {
-                MaybeReady::Pending(Box::pin(async move { Ok(told(future.await?.map(|stored| stored.value))) }))
+        match self.names([Some(name), None, None], began) {
+            Ok(names) => names.are_revoked(),
+            Err(error) => MaybeReady::Ready(Err(error)),
+        }
+    }
+
+    /// What began then and can be taken back by any of these names.
+    pub(super) fn names(&self, names: [Option<Name<'_>>; 3], began: UnixTime) -> Result<Names, StoreError> {
+        let mut ready = [const { None }; 3];
+        for (place, name) in ready.iter_mut().zip(names) {
+            let Some(name) = name else { continue };
+            let (tenant, id) = name.key();
+            // a family is ended whole, whenever its tokens were made
+            let began = if matches!(name, Name::Family(_)) { UnixTime::from_nanos(0) } else { began };
+            *place = Some((self.0.key(tenant, &id)?, began));
+        }
+        Ok(Names { marks: self.0.clone(), names: ready })
+    }
+}
+
+/// Names that are asked about again and again: where the store answers at once, nothing is made for it.
+pub(super) struct Names {
+    marks: Table<Mark>,
+    /// Each with what began then.
+    names: [Option<(Key, UnixTime)>; 3],
+}
+
+impl Names {
+    /// Whether any of them was taken back; at once where the store answers at once.
+    pub(super) fn are_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
+        let told = |mark: Option<&Stored<Mark>>, began: UnixTime| {
+            mark.is_some_and(|mark| began.as_nanos() <= mark.value.before)
+        };
+        let mut pending = Vec::new();
+        for (key, began) in self.names.iter().flatten() {
+            match self.marks.get_at(key) {
+                MaybeReady::Ready(Ok(mark)) if told(mark.as_ref(), *began) => return MaybeReady::Ready(Ok(true)),
+                MaybeReady::Ready(Ok(_)) => {}
+                MaybeReady::Ready(Err(error)) => return MaybeReady::Ready(Err(error)),
+                MaybeReady::Pending(future) => pending.push((future, *began)),
             }
         }
+        if pending.is_empty() {
+            return MaybeReady::Ready(Ok(false));
+        }
+        MaybeReady::Pending(Box::pin(async move {
+            for (mark, began) in pending {
+                if told(mark.await?.as_ref(), began) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Tokens;
+use super::{Tokens, revoked::Names};
 use crate::{
-    bearer::{Claims, KeySource, Unavailable},
+    bearer::{Claims, KeySource, Revocation, Unavailable},
     gate::MaybeReady,
     jose::KeySet,
-    store::{BoxFuture, StoreError},
+    store::{BoxFuture, StoreError, StoreErrorKind},
 };
 
 pub(super) struct OwnKeys(pub(super) Tokens);
@@ -30,8 +30,21 @@ impl KeySource for OwnKeys {
         )
     }
 
-    fn is_revoked(&self, claims: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
-        match self.0.is_revoked(claims) {
+    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+        Some(Box::new(OneToken(self.0.names(claims).map_err(|error| error.kind()))))
+    }
+}
+
+/// By what one token can have been taken back. Without it, nobody can say.
+struct OneToken(Result<Names, StoreErrorKind>);
+
+impl Revocation for OneToken {
+    fn is_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
+        let names = match &self.0 {
+            Ok(names) => names,
+            Err(kind) => return MaybeReady::Ready(Err(unavailable(&StoreError::from(*kind)))),
+        };
+        match names.are_revoked() {
             MaybeReady::Ready(found) => MaybeReady::Ready(found.map_err(|error| unavailable(&error))),
             MaybeReady::Pending(future) => {
                 MaybeReady::Pending(Box::pin(async move { future.await.map_err(|error| unavailable(&error)) }))

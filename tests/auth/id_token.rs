@@ -88,7 +88,7 @@ async fn c098_what_was_wanted_at_the_start_alone_comes_too_unless_the_url_says_o
     let inside = claims(given.id());
     assert_eq!((&inside["nonce"], &inside["email"]), (&json!("n-start"), &json!(ADA)));
     let info = browser.with_token("/userinfo", &given.access).await;
-    assert_eq!(info.json(), json!({ "sub": "u-ada", "preferred_username": "ada" }));
+    assert_eq!(info.json(), json!({ "sub": "u-ada", "tenant": "acme", "preferred_username": "ada" }));
     // field by field, the url counts
     let (_, redeemed) = whole(&at_start, "&nonce=n-url").await;
     let inside = claims(Given::of(&redeemed).id());

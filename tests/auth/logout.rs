@@ -7,7 +7,7 @@ use tollgate::{
 };
 
 use crate::{
-    grants::{Given, world_with},
+    grants::{Given, claims, world_with},
     world::{Answer, Browser, GRACE, ISSUER, World, encode},
 };
 
@@ -99,10 +99,18 @@ async fn what_was_given_to_outlive_the_session_does() {
     let world = world().await;
     let mut browser = world.browser();
     let offline = browser.tokens("special", "openid offline_access").await;
+    let narrow = [("client_id", "special"), ("grant_type", "refresh_token"), ("scope", "openid")];
+    let narrow = [&narrow[..], &[("refresh_token", offline.refresh())]].concat();
+    let narrow = Given::of(&browser.form("/token", &narrow).await);
+    // the session is named where somebody is to be signed out of it, and not to those who would end with it
+    for given in [&offline, &narrow] {
+        assert!(claims(&given.access)["sid"].is_null() && claims(given.id())["sid"].is_string());
+    }
     world.advance(1);
     assert!(is_done(&get(&mut browser, &[("id_token_hint", offline.id())]).await));
     assert_eq!(browser.opens(&world, "special", &offline.access).await, [true; 3]);
-    assert_eq!(browser.refresh("special", offline.refresh()).await.status, 200);
+    assert_eq!(browser.opens(&world, "special", &narrow.access).await, [true; 3]);
+    assert_eq!(browser.refresh("special", narrow.refresh()).await.status, 200);
     // another browser's session is another
     let (_, given) = signed_in(&world).await;
     let (mut second, _) = signed_in(&world).await;

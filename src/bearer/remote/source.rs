@@ -13,7 +13,7 @@ use super::{
     lifetime::Lifetime,
 };
 use crate::{
-    bearer::{Claims, KeySource, Unavailable},
+    bearer::{Claims, KeySource, Revocation, Unavailable},
     clock::{Clock, Moment},
     gate::MaybeReady,
     jose::KeySet,
@@ -125,7 +125,7 @@ impl KeySource for Source {
         }
     }
 
-    fn is_revoked(&self, _: &Claims) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
-        MaybeReady::Ready(Ok(false))
+    fn revocation(&self, _: &Claims) -> Option<Box<dyn Revocation>> {
+        None
     }
 }
