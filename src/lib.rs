@@ -24,7 +24,6 @@ mod origin;
 )]
 mod issuer;
 #[cfg(feature = "bearer")]
-#[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]
 mod jose;
 #[cfg(feature = "login")]
 mod document;
@@ -45,10 +44,8 @@ pub mod store;
 pub mod session;
 pub mod pkce;
 #[cfg(feature = "bearer")]
-#[allow(dead_code, unused_imports, reason = "what stands on it comes next")]
 mod dpop;
 #[cfg(feature = "bearer")]
-#[allow(dead_code, unused_imports, unreachable_pub, reason = "what stands on it comes next")]
 pub mod bearer;
 #[cfg(feature = "login")]
 pub mod policy;

@@ -102,8 +102,12 @@ pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
 pub(crate) use self::{
-    claims::{Audience, Claims, Confirmation, TYPE},
+    claims::Claims,
     keys::{KeySource, Revocation, Unavailable},
+};
+#[cfg(feature = "tokens")]
+pub(crate) use self::{
+    claims::{Audience, Confirmation, TYPE},
     presented::{Presented, Scheme},
     rules::check_name,
 };

@@ -16,5 +16,5 @@ mod url;
 
 pub(crate) use self::{
     proof::Proof,
-    proofs::{DpopError, Proofs, Proven},
+    proofs::{DpopError, Proofs},
 };

@@ -44,6 +44,7 @@ pub(crate) enum DpopError {
 
 impl Proofs {
     /// Proofs that are remembered in a store: whoever shares it takes each once.
+    #[cfg(feature = "tokens")]
     pub(crate) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self { seen: Seen::in_store(store, Arc::clone(&clock)), clock, nonces: None }
     }
@@ -70,6 +71,7 @@ impl Proofs {
 
     /// Reads the proof of a request and spends it; `None` where there is none. `url` is the one that the caller has to
     /// mean, `token` the access token that comes along.
+    #[cfg(feature = "tokens")]
     pub(crate) fn check(
         &self,
         headers: &HeaderMap,

@@ -17,6 +17,7 @@ struct Document<K> {
 }
 
 impl KeySet {
+    #[cfg(feature = "tokens")]
     pub(crate) fn new(keys: impl IntoIterator<Item = (String, PublicKey)>) -> Self {
         Self(keys.into_iter().map(|(kid, key)| (Some(kid), key)).collect())
     }
