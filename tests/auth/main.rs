@@ -37,6 +37,7 @@ mod refresh;
 mod replay;
 mod restart;
 mod revoke;
+mod scripts;
 mod sequences;
 mod sharing;
 mod sso;

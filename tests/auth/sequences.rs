@@ -5,13 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::{
-    collection::vec,
-    prelude::*,
-    test_runner::{Config, RngSeed},
-};
+use proptest::{collection::vec, prelude::*};
 use tollgate::{UserId, policy::FactorClass};
 
+use crate::scripts;
 use crate::world::{
     ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, NOBODY, World, parameters,
     query_of, with,
@@ -554,18 +551,8 @@ fn run(script: Vec<Action>) -> Result<usize, TestCaseError> {
     })
 }
 
-/// The same scripts each time, and more of them where `PROPTEST_CASES` says so; others with `PROPTEST_RNG_SEED`.
-fn config() -> Config {
-    let asked = Config::default();
-    let rng_seed = match asked.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(0x7011_6A7E),
-        fixed => fixed,
-    };
-    Config { cases: asked.cases / 2, rng_seed, ..asked }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(scripts::config(2, 0x7011_6A7E))]
     #[test]
     fn c021_c023_c034_c037_c044_c046_c047_c061_whatever_is_called_nobody_gets_a_code_who_did_not_prove_who_they_are(
         script in vec(prop_oneof![2 => likely(), 1 => unlikely()], 1..60),

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use proptest::{collection::vec, prelude::*, test_runner::Config};
+use proptest::{collection::vec, prelude::*};
 use tollgate::UserId;
 
 use crate::{
-    sso,
+    scripts, sso,
     world::{
         ADA, ADA_PASSWORD, ADA_PHONE, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, World, parameters, query, with,
     },
@@ -228,7 +228,7 @@ fn run(script: Vec<Action>) -> Result<(usize, usize), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: Config::default().cases / 4, ..Config::default() })]
+    #![proptest_config(scripts::config(4, 0x5A_4169))]
     #[test]
     fn c021_c025_c109_no_code_rests_on_fewer_proofs_than_its_client_demands(script in vec(action(), 1..50)) {
         run(script)?;

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use proptest::{
-    collection::vec,
-    prelude::*,
-    test_runner::{Config, RngSeed},
-};
+use proptest::{collection::vec, prelude::*};
 use tollgate::{UserId, Verifier, store::Memory};
 
 use crate::{
     given::{EVERYWHERE, Given, Grant, at_layer, good_at, two_nodes},
+    scripts,
     world::{Answer, Browser, CALLBACK, World},
 };
 
@@ -381,18 +378,8 @@ fn plays(actions: Vec<Action>) -> Result<(), TestCaseError> {
     })
 }
 
-/// The same calls each time, and more of them where `PROPTEST_CASES` says so; others with `PROPTEST_RNG_SEED`.
-fn config() -> Config {
-    let asked = Config::default();
-    let rng_seed = match asked.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(0x0701_36E5),
-        fixed => fixed,
-    };
-    Config { cases: asked.cases / 16, rng_seed, ..asked }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(scripts::config(16, 0x0701_36E5))]
     #[test]
     fn c092_c095_c096_after_any_calls_each_token_is_good_exactly_when_the_model_says_so(actions in vec(action(), 1..50)) {
         plays(actions)?;
