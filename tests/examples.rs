@@ -477,7 +477,7 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
     }
     assert_eq!(browser.open("/jwks").await.json()["keys"].as_array().unwrap().len(), 2);
     let info = browser.send("GET", "/userinfo", &token, "").await;
-    assert_eq!((info.status, info.json()), (200, members!({ "sub": "ada" })));
+    assert_eq!((info.status, info.json()), (200, members!({ "sub": "ada", "tenant": "acme" })));
 
     let refresh = tokens["refresh_token"].as_str().unwrap();
     let form = format!("grant_type=refresh_token&client_id=demo-native&refresh_token={refresh}");
