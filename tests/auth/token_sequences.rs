@@ -314,11 +314,10 @@ impl Play {
     async fn log_out(&mut self, at: usize) -> Result<(), TestCaseError> {
         let family = &mut self.families[at];
         let Some(hint) = family.access.last().map(|access| access.id_token.clone()) else { return Ok(()) };
-        // a session has ended by itself after an hour without use
-        let is_there = family.browser.get("/logout").await.text.contains("<form");
         let answer = family.browser.log_out("web", &hint).await;
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
-        family.logged_out |= is_there;
+        // a session that has ended by itself, after an hour without use, is named by the hint all the same
+        family.logged_out = true;
         family.browser.cookies.remove("__Host-session");
         Ok(())
     }
