@@ -205,7 +205,7 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
     let link = page.link("shop");
     page.browser.open(&format!("{link}&login_hint=grace")).await;
     page.until(&asks).await;
-    page.ask("document.getElementById('another').click()").await;
+    page.browser.click("#another").await;
     page.focus("identifier").await;
     assert_eq!(page.ask("document.getElementById('identifier').value").await, "grace");
     // the application has none, and browsers ask for it

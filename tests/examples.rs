@@ -317,7 +317,7 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
     // by its other name: the page still leads to the address that its cookies are for
     tab.open(&format!("http://localhost:{}/account", server.address.port())).await;
     tab.until("location.pathname === '/demo/'").await;
-    tab.ask("document.querySelector('a[href$=demo-mfa]').click()").await.unwrap();
+    tab.click("a[href$=demo-mfa]").await;
     for (field, text) in [
         ("identifier", "ada@example.com"),
         ("password", ""),
@@ -339,7 +339,6 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
 
     // the page has traded the code, and asked who it is
     let says = |place: &str, text: &str| format!("document.getElementById('{place}').textContent.includes('{text}')");
-    let click = |button: &str| format!("document.getElementById('{button}').click()");
     tab.until(&says("answer", r#""name": "Ada Lovelace""#)).await;
     assert_eq!(tab.ask("location.search").await.unwrap(), "");
     for (place, text) in [
@@ -351,25 +350,25 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
     ] {
         tab.until(&says(place, text)).await;
     }
-    tab.ask(&click("me")).await.unwrap();
+    tab.click("#me").await;
     tab.until(&says("answer", r#""subject": "ada""#)).await;
     let refreshes = "document.getElementById('refreshes').textContent";
     let first = tab.ask(refreshes).await.unwrap();
-    tab.ask(&click("refresh")).await.unwrap();
+    tab.click("#refresh").await;
     tab.until(&format!("{refreshes} !== {first} && {}", says("answer", r#""status": 200"#))).await;
-    tab.ask(&click("me")).await.unwrap();
+    tab.click("#me").await;
     tab.until(&says("answer", r#""subject": "ada""#)).await;
-    tab.ask(&click("revoke")).await.unwrap();
+    tab.click("#revoke").await;
     tab.until(&says("answer", r#""body": {}"#)).await;
     // a request that is refused is told on the console by the browser itself
     assert_eq!(tab.complaints(), [""; 0]);
-    tab.ask(&click("me")).await.unwrap();
+    tab.click("#me").await;
     tab.until(&says("answer", r#""status": 401"#)).await;
     tab.complaints();
 
-    tab.ask("document.querySelector('a[href$=account]').click()").await.unwrap();
+    tab.click("a[href$=account]").await;
     tab.until("document.body.textContent.includes('as ada of acme, by pwd, otp, sms, mfa')").await;
-    tab.ask("document.querySelector('button').click()").await.unwrap();
+    tab.click("button").await;
     tab.until("location.pathname === '/demo/'").await;
     tab.open(&format!("http://{}/account", server.address)).await;
     tab.until("location.pathname === '/demo/'").await;
@@ -388,8 +387,7 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
         )
     };
     tab.open(&format!("{origin}/demo/")).await;
-    tab.until("document.querySelector('a[href$=demo-native]') !== null").await;
-    tab.ask("document.querySelector('a[href$=demo-native]').click()").await.unwrap();
+    tab.click("a[href$=demo-native]").await;
     for (field, text) in [("identifier", "grace"), ("password", ""), ("secret", "compilers are polite")] {
         tab.until(&focus(field)).await;
         tab.insert(text).await;
@@ -408,7 +406,7 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
         tab.press("Enter").await;
     }
     tab.until("document.getElementById('answer')?.textContent.includes('Grace Hopper')").await;
-    tab.ask("document.querySelector('#sign-out button').click()").await.unwrap();
+    tab.click("#sign-out button").await;
     tab.until("location.pathname === '/demo/'").await;
     tab.open(&format!("{origin}/account")).await;
     tab.until("location.pathname === '/demo/'").await;

@@ -65,8 +65,11 @@ impl Chromium {
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
     }
 
+    /// Loads the page anew, and comes back when it is no longer the old one that is asked.
     pub(crate) async fn reload(&mut self) {
+        self.ask("window.isOld = true").await.unwrap();
         self.call("Page.reload", json!({})).await;
+        self.until("!window.isOld").await;
     }
 
     /// What a script in the page says; an error where the page left meanwhile.
@@ -95,6 +98,12 @@ impl Chromium {
         if seen.is_err() {
             panic!("it never came true: {script}");
         }
+    }
+
+    /// Clicks on what this selector names, once the page is whole and it is there.
+    pub(crate) async fn click(&mut self, selector: &str) {
+        self.until(&format!("document.readyState === 'complete' && document.querySelector('{selector}')")).await;
+        self.ask(&format!("document.querySelector('{selector}').click()")).await.unwrap();
     }
 
     /// Types into what has the focus.
