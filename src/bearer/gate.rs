@@ -4,8 +4,8 @@ use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
 use super::{
     AccessToken, Verifier,
+    authorization::{Authorization, Scheme},
     possession::{Shown, Unproved},
-    presented::{Presented, Scheme},
     refusal::{DPOP_NONCE, Refusal},
     token::Slot,
     verifier::Refused,
@@ -38,10 +38,10 @@ impl Gate for BearerGate {
         {
             return MaybeReady::Ready(self.permit(token, *scheme).map(|()| BearerPass::default()));
         }
-        let (scheme, token) = match Presented::read(head.headers()) {
-            Presented::Nothing => return MaybeReady::Ready(self.nobody()),
-            Presented::Malformed => return MaybeReady::Ready(Err(self.refusal.malformed())),
-            Presented::Token { scheme, token } => (scheme, token),
+        let (scheme, token) = match Authorization::read(head.headers()) {
+            Authorization::Nothing => return MaybeReady::Ready(self.nobody()),
+            Authorization::Malformed => return MaybeReady::Ready(Err(self.refusal.malformed())),
+            Authorization::Token { scheme, token } => (scheme, token),
         };
         // the request can't be looked at again when the token is known
         let shown = match scheme {

@@ -85,7 +85,7 @@ mod gate;
 mod keys;
 mod layer;
 mod possession;
-mod presented;
+mod authorization;
 mod refusal;
 #[cfg(feature = "jwks")]
 mod remote;
@@ -101,15 +101,15 @@ mod verifier;
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
+#[cfg(feature = "tokens")]
+pub(crate) use self::{
+    authorization::{Authorization, Scheme},
+    claims::{Audience, Confirmation, TYPE},
+    rules::check_name,
+};
 pub(crate) use self::{
     claims::Claims,
     keys::{KeySource, Revocation, Unavailable},
-};
-#[cfg(feature = "tokens")]
-pub(crate) use self::{
-    claims::{Audience, Confirmation, TYPE},
-    presented::{Presented, Scheme},
-    rules::check_name,
 };
 pub use self::{
     gate::{BearerGate, BearerPass},
