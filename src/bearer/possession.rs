@@ -7,7 +7,7 @@ use http::HeaderValue;
 use super::AccessToken;
 use crate::{
     clock::Clock,
-    dpop::{DpopError, Proof, Proofs},
+    dpop::{DpopError, Nonces, Proof, Proofs},
     error::ConfigError,
     gate::MaybeReady,
     head::Head,
@@ -50,7 +50,7 @@ impl Possession {
     }
 
     pub(super) fn nonces(self, key: &Secret) -> Self {
-        Self { proofs: self.proofs.with_nonces(key), ..self }
+        Self { proofs: self.proofs.with_nonces(Arc::new(Nonces::new(key))), ..self }
     }
 
     /// Whether proofs are taken.

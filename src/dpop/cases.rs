@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     DpopError::{self, Invalid, Unavailable, UseNonce},
-    Proofs,
+    Nonces, Proofs,
 };
 use crate::{
     clock::{Clock, UnixTime},
@@ -80,6 +80,10 @@ fn headers<const N: usize>(proofs: [&str; N]) -> HeaderMap {
 fn without(object: &Value, member: &str) -> Value {
     let mut rest = object.clone();
     rest.as_object_mut().unwrap().remove(member);
+fn nonces(key: &Secret) -> Arc<Nonces> {
+    Arc::new(Nonces::new(key))
+}
+
     rest
 }
 
@@ -381,7 +385,7 @@ fn c100_a_proof_that_can_not_be_remembered_is_not_taken() {
 fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
     assert_eq!(World::new().proofs.nonce(), None);
     let key = Secret::generate();
-    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&key));
+    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&key)));
     let first = world.proofs.nonce().unwrap();
     let demanded = |nonce: &str| Err(UseNonce(nonce.to_owned()));
     assert_eq!(world.check(&world.good().sign()), demanded(&first));
@@ -403,13 +407,13 @@ fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
     assert!(world.check(&world.good().nonce(&second).sign()).is_ok());
     // who has no key for it learns no nonce
     assert_eq!(world.check("a.b.c"), Err(MALFORMED));
-    let other = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&Secret::generate()));
+    let other = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
     assert!(matches!(other.check(&other.good().nonce(&first).sign()), Err(UseNonce(_))));
 }
 
 #[test]
 fn debug_shows_no_secret_and_no_proof() {
-    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&Secret::generate()));
+    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
     let text = format!("{:?}", world.proofs);
     assert!(text.contains("Nonces(..)") && !text.contains(&world.proofs.nonce().unwrap()), "{text}");
 }

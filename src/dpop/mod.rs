@@ -15,6 +15,7 @@ mod seen;
 mod url;
 
 pub(crate) use self::{
+    nonce::Nonces,
     proof::Proof,
     proofs::{DpopError, Proofs},
 };
