@@ -427,7 +427,7 @@ async fn c100_stacked_layers_take_a_proof_once_and_two_services_with_one_store_t
 }
 
 #[tokio::test]
-async fn c100_a_nonce_is_demanded_and_brought_by_each_answer() {
+async fn c100_a_nonce_is_demanded_and_brought_by_each_answer_to_a_proof() {
     let bound = Bound::new();
     let layer = BearerLayer::new(bound.verifier().dpop_nonces(&Secret::generate())).require_scope("a").unwrap();
     let bound =

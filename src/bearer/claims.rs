@@ -22,7 +22,7 @@ pub(crate) struct Claims {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nbf: Option<u64>,
     pub(crate) exp: u64,
-    /// Ours begins with the name of the family: see [`family`](Self::family).
+    /// Ours begins with the name of the family.
     pub(crate) jti: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auth_time: Option<u64>,

@@ -156,8 +156,8 @@ impl Verifier {
     }
 
     /// Demands proofs that hold a value from this service (RFC 9449 §9), made with this key, so that none is made before
-    /// its time. All processes need the same key. Every answer brings the value in `DPoP-Nonce`, which a CORS layer must
-    /// expose.
+    /// its time. All processes need the same key. The value is in `DPoP-Nonce`, which a CORS layer must expose: of the
+    /// refusal of a proof without it, and of each answer to a request that came through with a proof.
     pub fn dpop_nonces(self, key: &Secret) -> Self {
         let settings = self.settings();
         Self::of(Settings { possession: settings.possession.nonces(key), ..settings })
