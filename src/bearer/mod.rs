@@ -48,7 +48,7 @@
 //! | `Authorization` twice, or not `Bearer` and one token of at most 8 KiB | 400 `invalid_request` |
 //! | a token that is not valid, for whatever reason | 401 `invalid_token` |
 //! | a valid token without a [required scope](BearerLayer::require_scope) | 403 `insufficient_scope`, and what is needed |
-//! | the keys, or what was revoked, can't be read | 503 |
+//! | the keys, or what was revoked, can't be read; more proofs (below) than are remembered | 503 |
 //! | a valid token | comes through with its [`AccessToken`] |
 //!
 //! The error is in `WWW-Authenticate` (RFC 6750 §3). A gRPC client gets the same headers with INVALID_ARGUMENT,
