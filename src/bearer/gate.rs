@@ -46,7 +46,7 @@ impl Gate for BearerGate {
         // the request can't be looked at again when the token is known
         let shown = match scheme {
             Scheme::Bearer => None,
-            Scheme::DPoP => match self.verifier.possession().read(head, token) {
+            Scheme::DPoP => match self.verifier.possession().take(head, token) {
                 None => return MaybeReady::Ready(Err(self.refusal.invalid(scheme))),
                 shown => shown,
             },
@@ -91,7 +91,7 @@ impl BearerGate {
             let permitted = if is_free { self.permit(&token, scheme) } else { Err(self.refusal.invalid(scheme)) };
             return MaybeReady::Ready(permitted.map(|()| self.pass(token, scheme, None)));
         };
-        match self.verifier.possession().settle(shown, &token) {
+        match self.verifier.possession().settle(&shown, &token) {
             MaybeReady::Ready(proved) => MaybeReady::Ready(self.proved(proved, token)),
             MaybeReady::Pending(proved) => {
                 let gate = self.clone();

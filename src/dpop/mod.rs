@@ -17,6 +17,6 @@ mod url;
 
 pub(crate) use self::{
     nonce::Nonces,
-    proof::Proof,
+    proof::headers,
     proofs::{DpopError, Proofs},
 };
