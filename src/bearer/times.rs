@@ -146,6 +146,31 @@ fn c097_a_token_counts_from_its_first_moment_to_its_last() {
 }
 
 #[test]
+fn c097_a_fraction_of_a_second_never_makes_a_token_count_for_longer() {
+    let (issuer, clock) = issuer();
+    let verifier = issuer.verifier().leeway(Duration::ZERO).unwrap();
+    let began = clock.unix(clock.now()).as_secs();
+    let at = |seconds: u64, fraction: f64| serde_json::json!(seconds as f64 + fraction);
+    for (fraction, begins, ends) in [(0.0, 100, 200), (0.25, 101, 200), (0.75, 101, 200)] {
+        for first in ["iat", "nbf"] {
+            let mut claims = serde_json::to_value(issuer.claims().0).unwrap();
+            claims["exp"] = at(began + 200, fraction);
+            claims["auth_time"] = at(began - 50, fraction);
+            claims[first] = at(began + 100, fraction);
+            let token = issuer.sign("at+jwt", &claims);
+            for (second, counts) in [(begins - 1, false), (begins, true), (ends - 1, true), (ends, false)] {
+                clock.set_wall(UnixTime::from_secs(began + second));
+                let found = verify(&verifier, &token);
+                assert_eq!(found.is_ok(), counts, "{first} with {fraction} at {second}");
+                let Ok(token) = found else { continue };
+                assert_eq!(token.auth_time(), Some(UnixTime::from_secs(began - 50)));
+            }
+            clock.set_wall(UnixTime::from_secs(began));
+        }
+    }
+}
+
+#[test]
 fn a_token_that_was_taken_back_does_not_count_at_the_next_request() {
     let (issuer, _) = issuer();
     let verifier = issuer.verifier();

@@ -168,6 +168,20 @@ fn c100_what_a_proof_says_must_fit_its_request() {
 }
 
 #[test]
+fn c100_the_time_of_a_proof_may_have_a_fraction_which_makes_it_older() {
+    let world = World::new();
+    let now = world.now().as_secs() as f64;
+    for iat in [now, now + 0.5, now + 10.5, now - 60.0] {
+        assert!(world.check(&world.good().claim("iat", iat).sign()).is_ok(), "{iat}");
+    }
+    assert_eq!(world.check(&world.good().claim("iat", now - 60.5).sign()), Err(TOO_OLD));
+    assert_eq!(world.check(&world.good().claim("iat", now + 11.0).sign()), Err(TO_COME));
+    for iat in [-1.0, 1e300] {
+        assert_eq!(world.check(&world.good().claim("iat", iat).sign()), Err(BAD_CLAIMS), "{iat}");
+    }
+}
+
+#[test]
 fn c100_a_key_of_rsa_is_neither_short_nor_so_long_that_it_costs() {
     let world = World::new();
     let claims = world.good().claims().to_string();

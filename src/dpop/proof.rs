@@ -10,7 +10,15 @@ use super::{
     proofs::DpopError::{self, Invalid},
     url,
 };
-use crate::{clock::UnixTime, encoding::base64url_of_32, jose::jws::{Fault, Unverified}, secret::Digest};
+use crate::{
+    clock::UnixTime,
+    encoding::base64url_of_32,
+    jose::{
+        date,
+        jws::{Fault, Unverified},
+    },
+    secret::Digest,
+};
 
 const HEADER: HeaderName = HeaderName::from_static("dpop");
 
@@ -50,11 +58,19 @@ struct Claims {
     jti: String,
     htm: String,
     htu: String,
+    /// A fraction makes it older: it is forgotten no later.
+    #[serde(deserialize_with = "date::floor")]
     iat: u64,
     #[serde(default)]
     ath: Option<String>,
     #[serde(default)]
     nonce: Option<String>,
+}
+
+/// The headers of a request that matter here.
+pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
+    // a second one is one too many, however many more there are
+    all.get_all(HEADER).iter().take(2).map(|value| (HEADER, value.clone())).collect()
 }
 
 impl Proof {
@@ -67,12 +83,6 @@ impl Proof {
             (Some(_), Some(_)) => return Err(Invalid("there is more than one DPoP header")),
         };
         let text = text.to_str().map_err(|_| Invalid("the proof is malformed"))?;
-/// The headers of a request that matter here.
-pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
-    // a second one is one too many, however many more there are
-    all.get_all(HEADER).iter().take(2).map(|value| (HEADER, value.clone())).collect()
-}
-
         if text.len() > MOST_BYTES {
             return Err(Invalid("the proof is too long"));
         }
