@@ -399,6 +399,20 @@ async fn c100_a_bound_token_counts_with_a_proof_of_its_key_and_once_for_each() {
     ] {
         refuse(bound.request("DPoP", &[&proof(method, url)]), error("DPoP", "invalid_dpop_proof")).await;
     }
+    // and the other way round
+    for (method, status) in [("GET", 401), ("POST", 200)] {
+        let request = Request::post("/me").header("dpop", proof(method, "https://api.example/me"));
+        let response = answer(&layer, with(request, &format!("DPoP {}", bound.token))).await;
+        assert_eq!(response.status(), status, "{method}");
+    }
+    // what is no token, whatever proof it brings
+    let request = Request::get("/me").header("dpop", bound.proof_of(&bound.key, "x"));
+    refuse(with(request, "DPoP x"), error("DPoP", "invalid_token")).await;
+    // nor does a proof widen what a token allows
+    let scoped = layer.clone().require_scope("a").unwrap();
+    let narrow = format!(r#"Bearer realm="api", DPoP realm="api", error="insufficient_scope", scope="a", {ALGS}"#);
+    let response = answer(&scoped, bound.request("DPoP", &[&bound.proof()])).await;
+    assert_eq!(seen(&response), (403, narrow.as_str(), ""));
     // a token that is not bound needs no proof, and gets nothing by one
     let free = bound.issuer.token(|claims| claims.subject("grace"));
     assert_eq!(answer(&layer, bearer(&free)).await.body(), "grace of none with ");

@@ -236,6 +236,23 @@ fn a_known_token_is_answered_at_once() {
     for _ in 0..3 {
         assert!(matches!(verifier.verify(&token), MaybeReady::Ready(Ok(_))));
     }
+    assert!(verifier.remembers(&token));
+}
+
+#[test]
+fn c097_a_token_of_a_key_that_is_new_has_to_be_timely_and_not_taken_back_too() {
+    let (source, verifier) = far();
+    let refused = |token: &str| assert_eq!(verify(&verifier, token).unwrap_err(), Refused::Invalid);
+    source.issuer.rotate();
+    refused(&source.issuer.token(crate::testing::TestClaims::expired));
+    source.issuer.rotate();
+    let revoked = source.issuer.token(|claims| claims);
+    source.issuer.revoke(&revoked);
+    refused(&revoked);
+    source.issuer.rotate();
+    refused(&source.issuer.token(|claims| claims.audience("https://other.example")));
+    assert_eq!(source.asked.newer.load(SeqCst), 3);
+    assert!(verify(&verifier, &source.issuer.token(|claims| claims)).is_ok());
 }
 
 #[test]
@@ -350,7 +367,7 @@ async fn keys_that_the_app_has_are_enough() {
     };
     assert_eq!(verifier.verify(&issuer.token(timely)).wait().await.unwrap().subject(), "ada");
     let other = TestIssuer::new("https://auth.example", API);
-    assert!(verifier.verify(&other.token(timely)).wait().await.is_err());
+    assert_eq!(verifier.verify(&other.token(timely)).wait().await.unwrap_err(), Refused::Invalid);
     for bad in ["", "{}", r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AA"}]}"#] {
         assert!(Verifier::with_keys("https://auth.example", API, bad.as_bytes()).is_err(), "{bad}");
     }
