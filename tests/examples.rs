@@ -489,6 +489,33 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
 }
 
 #[tokio::test]
+async fn a_flood_of_bad_tokens_and_keys_is_refused_by_its_address_before_they_are_looked_at() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let mut browser = server.browser();
+    let bad: [(&str, &[(&str, &str)]); 5] = [
+        ("/api/me", &[("authorization", "Bearer forged")]),
+        ("/api/hello", &[("authorization", "Bearer forged")]),
+        ("/api/hello", &[("x-api-key", "guessed")]),
+        ("/api/me", &[]),
+        ("/api/hello", &[("authorization", "Bearer a"), ("authorization", "Bearer b")]),
+    ];
+    for (number, (path, headers)) in bad.iter().cycle().take(60).enumerate() {
+        // who is served meanwhile pays nothing for it, and is told of the tenant's budget alone
+        let served = browser.send("GET", "/api/hello", &[("x-api-key", "demo-acme-key")], "").await;
+        assert_eq!((served.status, served.header("x-ratelimit-remaining")), (200, &*(599 - number).to_string()));
+        let refused = browser.send("GET", path, headers, "").await;
+        assert_eq!(refused.status, if number % 5 == 4 { 400 } else { 401 }, "{number}: {refused:?}");
+    }
+    for (path, headers) in bad {
+        let refused = browser.send("GET", path, headers, "").await;
+        assert_eq!((refused.status, refused.header("content-type")), (429, "application/problem+json"), "{path}");
+        assert!((1..=60).contains(&refused.header("retry-after").parse::<u32>().unwrap()));
+    }
+    // the rest of the server goes on for that address
+    assert_eq!(browser.open("/healthz").await.status, 200);
+}
+
+#[tokio::test]
 async fn tokens_end_with_the_session_that_they_came_of() {
     let server = Example::start("server", &FREE_PORT).await;
     let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));
@@ -885,4 +912,9 @@ async fn an_api_far_from_the_server_takes_its_tokens() {
     // an id_token is not for calling
     let identity = format!("Bearer {}", tokens["id_token"].as_str().unwrap());
     assert_eq!(browser.send("GET", "/orders", &[("authorization", &identity)], "").await.status, 401);
+    // and a flood of what is refused is not looked at for ever
+    for _ in 0..57 {
+        assert_eq!(browser.open("/orders").await.status, 401);
+    }
+    assert_eq!(browser.send("GET", "/orders", &token, "").await.status, 429);
 }

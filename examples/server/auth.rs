@@ -48,6 +48,6 @@ pub(crate) fn is_plain(issuer: &str) -> bool {
 }
 
 /// axum keeps the other end of a connection here.
-fn peer(head: Head<'_>) -> Option<SocketAddr> {
+pub(crate) fn peer(head: Head<'_>) -> Option<SocketAddr> {
     head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }
