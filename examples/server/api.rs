@@ -6,8 +6,8 @@ use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
     AccessToken, BearerLayer, EventLog, EventService, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimit,
-    RateLimitLayer, SessionLayer, Sessions, Tenant, TenantSource, Tokens, bearer::AccessTokenTenant,
-    event::TenantsAndOperator, store::AnyStore,
+    RateLimitLayer, SessionLayer, Sessions, Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator,
+    store::AnyStore,
 };
 
 use crate::{
@@ -26,16 +26,13 @@ pub(crate) async fn router(
 ) -> Result<Router, Box<dyn Error>> {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
+    let site = auth::site(issuer);
     // one budget for each tenant, over the API and its logins
     let limiter = Limiter::memory(facts.quotas.clone()).events(log.clone())?;
-    // the keys that sign are read or made here, not at the first request
-    let tokens = Tokens::new(issuer, store.clone())?;
-    let tokens = facts.seal.iter().fold(tokens, Tokens::seal);
-    tokens.prepare().await?;
+    let tokens = facts.tokens.tokens(issuer, store).await?;
 
     // whose request it is, its access token says, or its key where it has none
-    // (one that is bound to a key comes with a proof of it, which names the URL of the request)
-    let verifier = tokens.verifier().dpop(&format!("{issuer}/api"))?.dpop_store(store.clone());
+    let verifier = facts.tokens.verifier(&tokens, &format!("{site}/api"), store)?;
     let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
         .respond_with(ProblemJson)
@@ -60,7 +57,7 @@ pub(crate) async fn router(
     // a login begins a session, and the layer lets only those who have one through
     let sessions = Sessions::new(store.clone()).events(log.clone());
     let sessions = if auth::is_plain(issuer) { sessions.insecure_loopback() } else { sessions };
-    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(issuer)?;
+    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(site)?;
 
     // a tenant reads its own events with its key, an operator all
     let access = TenantsAndOperator::new(keys);
