@@ -116,6 +116,30 @@ async fn the_server_says_where_to_click_and_what_to_try() {
     assert_eq!((status(&without_slash), header(&without_slash, "location")), (308, Some("/events/")));
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn what_the_server_prints_to_log_in_by_hand_works_each_time() {
+    for name in ["curl", "openssl"] {
+        if services::program(&[name]).is_none() {
+            return services::missing(&format!("{name} is not on PATH"));
+        }
+    }
+    let mut server = Example::start("server", &FREE_PORT).await;
+    while !server.line().await.starts_with("Log in by hand, in a shell") {}
+    let mut script = String::new();
+    while !script.contains("/api/me") {
+        script += &format!("{}\n", server.line().await);
+    }
+    for _ in 0..2 {
+        let output = Command::new("sh").args(["-c", &script]).output().await.unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let last: Vec<&str> = said.lines().rev().take(2).collect();
+        assert!(output.stderr.is_empty() && last.len() == 2, "{said} {:?}", String::from_utf8(output.stderr));
+        assert_eq!(serde_json::from_str::<Value>(last[0]).unwrap()["subject"], "ada", "{said}");
+        assert_eq!(serde_json::from_str::<Value>(last[1]).unwrap()["name"], "Ada Lovelace", "{said}");
+    }
+}
+
 #[tokio::test]
 async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
     let server = Example::start("server", &FREE_PORT).await;
