@@ -96,7 +96,8 @@
 //! | refresh tokens, without | a day from the code, whether or not the signed-in session is still alive, unless the user signs out ([below](#what-is-taken-back)) | |
 //! | a key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`rotate`](Tokens::rotate) |
 //!
-//! Nothing prolongs the life of refresh tokens: when it ends, the user logs in again. Access tokens are short-lived for
+//! Nothing prolongs the life of refresh tokens: when it ends, the user logs in again, and no access token lives on after it.
+//! Access tokens are short-lived for
 //! services far away, which hear of no revocation; in this process one that was taken back is refused at once.
 //!
 //! # Refresh tokens
@@ -106,14 +107,16 @@
 //! after its use it brings the same successor again, so that a lost answer or two tabs at once end nothing. The store has
 //! digests alone: whoever reads it can make none.
 //!
+//! A user has up to a hundred families at a client. With one more the oldest ends, after those that were given back.
+//!
 //! A client that asks for less `scope` gets less, never more. The account is looked up at each exchange: one that is
 //! disabled gets nothing.
 //!
 //! # What is taken back
 //!
 //! - `/revoke`: a client gives back a token, and with it all that came of its code.
-//! - `/logout`: the signed-in session ends, and all that came of it without `offline_access`. A sign-out of your own says
-//!   so with [`revoke_session`](Tokens::revoke_session).
+//! - `/logout`: the signed-in session ends, and all that came of it without `offline_access`. A sign-out of your own does
+//!   the same by [`AuthService::sign_out`](crate::AuthService::sign_out).
 //!   Other ends of a session, such as [`Sessions::revoke_user`](crate::Sessions::revoke_user), end no tokens.
 //! - [`revoke_user`](Tokens::revoke_user): every token of one user, after a change of the password. End the sessions too.
 //! - A code that is exchanged twice ends what it gave the first time.
@@ -182,6 +185,7 @@
 //! choice, take this; `/account` of the bundled server does.
 
 mod family;
+mod held;
 mod issue;
 mod keys;
 mod mint;
