@@ -142,7 +142,8 @@
 //! - `com.example.app:/callback`: a scheme of a domain that you have. Another app may claim it, too, and gets a code then,
 //!   but has no verifier to it (PKCE, which every client has to use).
 //!
-//! It asks for `offline_access`, and keeps its refresh token in the system's key store. With a key there as well,
+//! It asks for `offline_access`, without which its refresh tokens live a day and end with the sign-out in the browser, and
+//! keeps them in the system's key store. With a key there as well,
 //! [`require_dpop`](crate::Client::require_dpop) makes tokens worthless to whoever copies them.
 //!
 //! ```
@@ -157,8 +158,9 @@
 //! ```
 //!
 //! **A page that calls APIs itself** runs beside every script that ever gets into it. So it keeps tokens in memory, not in
-//! `localStorage`; after a reload it goes to `/authorize` again, with `prompt=none` where the client has
-//! [single sign-on](crate::Client::single_sign_on). It asks for no `offline_access`. It can have a DPoP key that no script
+//! `localStorage`; after a reload it goes to `/authorize` again, as a whole page, for a frame gets no cookies. With
+//! [single sign-on](crate::Client::single_sign_on) and `prompt=none` its user sees nothing of that. It asks for no
+//! `offline_access`, so its refresh tokens end with the sign-out. It can have a DPoP key that no script
 //! can take away: made with `extractable: false` by WebCrypto, kept in IndexedDB. A script that gets in can use it while
 //! the page is open, and has nothing afterwards. Its origin is named, or its calls to `/token` are refused; then it may
 //! read `DPoP-Nonce` and `WWW-Authenticate` of the answers, too (at an API of yours the CORS layer must expose them). All
@@ -171,6 +173,7 @@
 //!     .redirect_uri("https://app.example/callback")?
 //!     .origin("https://app.example")?
 //!     .scopes("openid profile")?
+//!     .single_sign_on()
 //!     .after_logout("https://app.example/")?
 //!     .require_dpop();
 //! # Ok::<_, Box<dyn std::error::Error>>(())
