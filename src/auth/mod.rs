@@ -344,7 +344,7 @@
 //! | status | `error` |
 //! |---|---|
 //! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; of tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
-//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`, `interaction_required`; of tokens `invalid_token`, `invalid_client` |
+//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`, `interaction_required`; `invalid_client` to one that shows a secret; of tokens `invalid_token` |
 //! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
 //! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `session_failed` |
@@ -374,6 +374,7 @@ mod code;
 mod complete;
 mod cookies;
 mod cors;
+mod credentials;
 mod evidence;
 mod fields;
 mod grant;
