@@ -97,6 +97,7 @@
 //! | | |
 //! |---|---|
 //! | `GET /authorize` | without a login for this request: a person goes on to the page, a program gets 401 |
+//! | `POST /authorize` | the same as a form: 303 to the URL that says it |
 //! | `GET /authentication/start` | the page; with `Accept: application/json` what a page of your own has to know ([`login_url`](AuthService::login_url)) |
 //! | `POST /authentication/start` | a login begins: `identifier`; answers `session_id`, `available_methods`, `required_steps` |
 //! | `POST /authentication/authenticate` | a step: `method`, with `username` and `password`, or `phone_number` or `email` to send a code to |
@@ -107,7 +108,7 @@
 //! | `POST /par` | what `/authorize` would get, pushed from program to program (RFC 9126) |
 //! | `GET /openapi.json` | all of it, for machines ([`AuthService::openapi`]) |
 //!
-//! All bodies are JSON, but that of `/par`, which is a form. Every `POST` of a login has `session_id` (but `start`) and the six client parameters, which must be those
+//! All bodies are JSON, but those of `/authorize` and `/par`, which are forms. Every `POST` of a login has `session_id` (but `start`) and the six client parameters, which must be those
 //! that the login began with.
 //!
 //! `/authorize` takes the newest login of this browser that is completed for this very request. If its account was
@@ -300,6 +301,7 @@
 //! | failures from one network address | 60 a minute; then no login begins there either |
 //! | logins begun with one name | 600 a minute |
 //! | an authorization code | 60 seconds, kept as a digest; spent, as long as what it gave |
+//! | a form at `/authorize` | 16 KiB |
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
 //! | `nonce`; `claims` | 512 bytes; 4 KiB |
 //! | a body, a `state` | 64 KiB in 30 seconds; 4096 bytes |

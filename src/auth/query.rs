@@ -94,8 +94,14 @@ impl<'a> Query<'a> {
         }
     }
 
+    /// All of them, as a query has them.
+    pub(super) fn written(&self) -> String {
+        let pairs = self.form.pairs().map(|(name, value)| format!("{}={}", form::encode(name), form::encode(value)));
+        pairs.collect::<Vec<_>>().join("&")
+    }
+
     /// The client that it names, once.
-    fn client_id(&self) -> Option<&str> {
+    pub(super) fn client_id(&self) -> Option<&str> {
         self.value("client_id").filter(|_| !self.is_twice("client_id"))
     }
 
