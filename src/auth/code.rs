@@ -64,6 +64,11 @@ pub(super) async fn of_login(
     if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(Ok(None));
     }
+    // as long as the browser has the session of somebody else, another login can find what came of it
+    #[cfg(feature = "tokens")]
+    if kept.is_none() {
+        replaced.end_others(visit).await?;
+    }
     if !is_open(visit, asked).await? {
         return Ok(Err(ANSWERED));
     }
@@ -82,8 +87,6 @@ pub(super) async fn of_login(
             }
             Err(error) => crate::trace::warning!("the session before could not be ended: {error}"),
         }
-        #[cfg(feature = "tokens")]
-        replaced.end_others(visit).await;
         session_cookie.append_to(response.headers_mut());
     }
     journal.record(EventKind::LoginSucceeded, login, None, keyed);

@@ -39,12 +39,11 @@ impl Replaced {
 
     /// Ends what came of the sessions of other users, for this user can't do it later.
     #[cfg(feature = "tokens")]
-    pub(super) async fn end_others(&self, visit: &Visit<'_>) {
-        let Some(config) = &visit.inner.config.tokens else { return };
+    pub(super) async fn end_others(&self, visit: &Visit<'_>) -> Result<(), StoreError> {
+        let Some(config) = &visit.inner.config.tokens else { return Ok(()) };
         for session in &self.others {
-            if let Err(error) = config.tokens.revoke_session(session).await {
-                crate::trace::warning!("what came of the session before could not be ended: {error}");
-            }
+            config.tokens.revoke_session(session).await?;
         }
+        Ok(())
     }
 }
