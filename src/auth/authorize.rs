@@ -15,7 +15,7 @@ use super::{
     signed_in::SignedIn,
     visit::Visit,
 };
-use crate::{accept, body::Body, login::Login, policy::Plan, store::StoreError};
+use crate::{accept, body::Body, form, login::Login, policy::Plan, store::StoreError};
 
 /// The longest form: room for the longest `id_token_hint`, `state` and `claims`.
 const LONGEST_FORM: usize = 16 * 1024;
@@ -77,7 +77,7 @@ where
     let client_id = query.as_ref().ok().and_then(Query::client_id);
     let charged = visit.charged_client(client_id).await;
     let (query, _) = (query?, charged?);
-    Ok(format!("{}/authorize?{}", visit.inner.config.issuer.path(), query.written()))
+    Ok(format!("{}/authorize?{}", visit.inner.config.issuer.path(), form::written(query.pairs())))
 }
 
 /// The code, if a login of this browser is completed for this very request, or if who is signed in need not log in.

@@ -94,10 +94,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// All of them, as a query has them.
-    pub(super) fn written(&self) -> String {
-        let pairs = self.form.pairs().map(|(name, value)| format!("{}={}", form::encode(name), form::encode(value)));
-        pairs.collect::<Vec<_>>().join("&")
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.form.pairs()
     }
 
     /// The client that it names, once.
@@ -218,7 +216,7 @@ impl Asked<'_> {
     /// has the URL can ask for this.
     pub(super) fn unseen(&self) -> Option<BTreeMap<&str, &str>> {
         self.pushed()?;
-        Some(self.query.form.pairs().filter(|(name, _)| OF_A_PAGE.contains(name)).collect())
+        Some(self.query.pairs().filter(|(name, _)| OF_A_PAGE.contains(name)).collect())
     }
 
     fn state(&self) -> Option<&str> {
