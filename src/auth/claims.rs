@@ -31,8 +31,8 @@ pub(super) struct Claims {
     pub(super) userinfo: Vec<String>,
     /// One of these levels must be reached; empty where that is left open.
     pub(super) acr: Vec<String>,
-    /// Who it must be.
-    pub(super) subject: Option<String>,
+    /// One of these it must be; anybody where there are none.
+    pub(super) subjects: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ impl Claims {
         if acr.essential {
             claims.acr = acr.texts()?;
         }
-        claims.subject = member(id_token.get("sub"))?.texts()?.pop();
+        claims.subjects = member(id_token.get("sub"))?.texts()?;
         Ok(claims)
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         let claims = Claims::parse(text).unwrap();
         assert_eq!(claims.id_token, ["email", "name", "auth_time"]);
         assert_eq!(claims.userinfo, ["phone_number"]);
-        assert_eq!((claims.acr.len(), claims.subject), (0, None));
+        assert_eq!((claims.acr.len(), claims.subjects.len()), (0, 0));
         for empty in ["{}", r#"{"id_token":null}"#, r#"{"userinfo":{}}"#] {
             assert_eq!(Claims::parse(empty), Ok(Claims::default()), "{empty}");
         }
@@ -132,8 +132,9 @@ mod tests {
         for bad in ["1", "[]", r#""a""#, r#"{"essential":1}"#, r#"{"essential":true,"value":1}"#, r#"{"values":1}"#] {
             assert_eq!(acr(bad), Err(malformed()), "{bad}");
         }
-        let subject = Claims::parse(r#"{"id_token":{"sub":{"value":"u-ada"}}}"#).unwrap().subject;
-        assert_eq!(subject.as_deref(), Some("u-ada"));
+        let subjects = |how: &str| Claims::parse(&format!(r#"{{"id_token":{{"sub":{how}}}}}"#)).unwrap().subjects;
+        assert_eq!(subjects(r#"{"value":"u-ada"}"#), ["u-ada"]);
+        assert_eq!(subjects(r#"{"values":["u-ada","u-grace"]}"#), ["u-ada", "u-grace"]);
     }
 
     #[test]

@@ -122,12 +122,12 @@
 //! | `prompt` | `none`: nobody is asked anything, else `login_required` or `interaction_required`; `login`: a login anew; `consent`, `select_account`: not without a person; any other is refused |
 //! | `max_age` | the last proof is no older, and none that a session brings; 0 is `prompt=login` |
 //! | `acr_values` | the first level that the policies know is demanded, too |
-//! | `claims` | claims by name; an essential `acr` with values must be met, else `unmet_authentication_requirements`; `sub` with a value is who it must be |
+//! | `claims` | claims by name; an essential `acr` with values must be met, else `unmet_authentication_requirements`; `sub` with a value, or with several, is who it must be |
 //! | `id_token_hint` | the user of that token, else `login_required` |
 //! | `login_hint` | what the page offers as the name |
 //! | `nonce`, `dpop_jkt` | for the tokens |
 //!
-//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` too, for a login that is to be good for such a request.
+//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` (as an object or its text) too, for a login that is to be good for such a request.
 //!
 //! # Signed in already
 //!

@@ -129,12 +129,15 @@ async fn c025_a_code_is_for_the_user_whom_the_request_means() {
     let world = World::new().await;
     let mut browser = world.browser();
     completed(&mut browser).await;
-    let meaning = |user: &str| {
-        let claims = format!(r#"{{"id_token":{{"sub":{{"value":"{user}"}}}}}}"#);
-        format!("claims={}", encode(&claims))
-    };
-    assert_eq!(told(&mut browser, &meaning("u-grace")).await.as_deref(), Some("login_required"));
-    assert!(authorize(&mut browser, &meaning("u-ada")).await.redirected("code").is_some());
+    let meaning = |how: &str| format!("claims={}", encode(&format!(r#"{{"id_token":{{"sub":{{{how}}}}}}}"#)));
+    for others in [r#""value":"u-grace""#, r#""values":["u-grace","u-x"]"#] {
+        assert_eq!(told(&mut browser, &meaning(others)).await.as_deref(), Some("login_required"), "{others}");
+    }
+    for hers in [r#""value":"u-ada""#, r#""values":["u-ada","u-grace"]"#, r#""values":["u-grace","u-ada"]"#] {
+        assert!(authorize(&mut browser, &meaning(hers)).await.redirected("code").is_some(), "{hers}");
+        world.advance(1);
+        completed(&mut browser).await;
+    }
 }
 
 #[tokio::test]
@@ -153,6 +156,13 @@ async fn a_start_takes_the_same_wishes() {
         ("dpop_jkt", json!("x"), 400),
         ("claims", json!("{}"), 200),
         ("claims", json!("[]"), 400),
+        ("claims", json!({ "id_token": { "email": null } }), 200),
+        ("claims", json!({ "id_token": [] }), 400),
+        ("claims", json!({ "userinfo": { "x": "x".repeat(4096) } }), 400),
+        ("claims", json!({}), 200),
+        ("claims", json!(null), 200),
+        ("claims", json!([]), 400),
+        ("claims", json!(1), 400),
     ] {
         let mut body = with(parameters("web"), &[("identifier", ADA)]);
         body[name] = value;
