@@ -120,7 +120,7 @@
 //! | | |
 //! |---|---|
 //! | `prompt` | `none`: nobody is asked anything, else `login_required` or `interaction_required`; `login`: a login anew; `consent`, `select_account`: not without a person; any other is refused |
-//! | `max_age` | the last proof is no older, and none that a session brings; 0 is `prompt=login` |
+//! | `max_age` | what a session brings is no older; what is proved in a login for this request meets it; 0 is `prompt=login` |
 //! | `acr_values` | the first level that the policies know is demanded, too |
 //! | `claims` | claims by name; an essential `acr` with values must be met, else `unmet_authentication_requirements`; `sub` with a value, or with several, is who it must be |
 //! | `id_token_hint` | the user of that token, else `login_required` |

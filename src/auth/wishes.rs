@@ -20,7 +20,7 @@ pub(super) struct Wishes {
     pub(super) fresh: bool,
     /// `prompt=consent` or `select_account`: nothing goes on without a person.
     pub(super) asking: bool,
-    /// How long ago the last proof may be.
+    /// How long ago what a session proved may be.
     pub(super) max_age: Option<Duration>,
     /// A token of ours that says who should be logged in.
     pub(super) hint: Option<String>,
