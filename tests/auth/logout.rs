@@ -136,6 +136,8 @@ async fn without_a_hint_a_person_is_asked_and_presses_a_button() {
     assert!(!page.text.contains("<script>"));
     let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
     assert_eq!((page.header("content-security-policy"), page.header("cache-control")), (policy, "no-store"));
+    // or the browser would say that the form comes from `null`
+    assert_eq!(page.header("referrer-policy"), "same-origin");
     // the query of the page must not come with the form
     let (action, fields) = form(&page);
     assert_eq!(action, "logout", "to the same path without its query");
