@@ -127,6 +127,10 @@
 //! | `login_hint` | what the page offers as the name |
 //! | `nonce`, `dpop_jkt` | for the tokens |
 //!
+//! With `prompt=consent` the page says which client asks, and for what, before anybody goes on, and so for clients on a
+//! loopback address or with a scheme of their own. `offline_access` needs no such word (OpenID Connect Core §11): the
+//! operator has registered the client with the scopes that it may ask for. What was agreed to is not kept.
+//!
 //! `start` takes `acr_values`, `prompt`, `max_age` and `claims` (as an object or its text) too, for a login that is to be good for such a request.
 //!
 //! # Signed in already
