@@ -9,18 +9,17 @@ use crate::json::{self, JsonError};
 
 /// The longest text that is read.
 const LONGEST: usize = 4096;
-/// The claims that there are; others are passed over.
-const KNOWN: [&str; 9] = [
-    "email",
-    "email_verified",
-    "phone_number",
-    "phone_number_verified",
-    "preferred_username",
-    "name",
-    "auth_time",
-    "acr",
-    "amr",
+/// Every claim about a user that can be asked for, and the scope that stands for it (OpenID Connect Core §5.4). Others are
+/// passed over.
+pub(super) const OF_SCOPES: &[(&str, &[&str])] = &[
+    ("profile", &["name", "preferred_username"]),
+    ("email", &["email", "email_verified"]),
+    ("phone", &["phone_number", "phone_number_verified"]),
 ];
+
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    OF_SCOPES.iter().flat_map(|(_, names)| names.iter().copied())
+}
 
 /// What a client wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +74,7 @@ fn named(wanted: &Map<String, Value>) -> Result<Vec<String>, Wrong> {
     for how in wanted.values() {
         member(Some(how))?;
     }
-    Ok(KNOWN.iter().filter(|name| wanted.contains_key(**name)).map(|name| (*name).to_owned()).collect())
+    Ok(all().filter(|name| wanted.contains_key(*name)).map(str::to_owned).collect())
 }
 
 fn member(written: Option<&Value>) -> Result<Member, Wrong> {
@@ -113,7 +112,7 @@ mod tests {
         let text = r#"{"id_token":{"email":null,"auth_time":{"essential":true},"x":null,"name":{"value":"Ada"}},
             "userinfo":{"phone_number":{"values":["+1"]},"https://example.com/y":{"z":[1]}},"other":7}"#;
         let claims = Claims::parse(text).unwrap();
-        assert_eq!(claims.id_token, ["email", "name", "auth_time"]);
+        assert_eq!(claims.id_token, ["name", "email"]);
         assert_eq!(claims.userinfo, ["phone_number"]);
         assert_eq!((claims.acr.len(), claims.subjects.len()), (0, 0));
         for empty in ["{}", r#"{"id_token":null}"#, r#"{"userinfo":{}}"#] {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The longest `state` that is sent back.
-const LONGEST_STATE: usize = 4096;
+pub(super) const LONGEST_STATE: usize = 4096;
 
 /// The parameters that a page has to know: what its calls repeat, and what it goes by.
 const OF_A_PAGE: [&str; 12] = [

@@ -5,7 +5,7 @@ use http::{Method, Response};
 
 use super::{client::Posted, pages};
 use crate::{
-    auth::{answer, fields, page, problem::Problem, visit::Visit},
+    auth::{answer, fields, page, problem::Problem, query::LONGEST_STATE, visit::Visit},
     body::Body,
     client::Client,
     event::EventKind,
@@ -16,9 +16,6 @@ use crate::{
     tenant::Tenant,
     tokens::Tokens,
 };
-
-/// The longest `state` that is sent back.
-const LONGEST_STATE: usize = 4096;
 
 /// What is asked for.
 #[derive(Default)]
