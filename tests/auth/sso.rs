@@ -205,6 +205,8 @@ async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
     world.advance(5);
     assert_eq!(browser.verify("bank", &id, &code).await.json()["remaining_steps"], 0);
     assert_eq!(browser.complete("bank", &id).await.status, 200);
+    // what it began with is too old, whatever else was proved just now
+    assert!(is_page(&authorize(&mut browser, "bank", "max_age=4").await));
     assert!(browser.authorize("bank").await.redirected("code").is_some());
     // it is another session now, in place of the one before, and both steps count in it
     assert_ne!(browser.cookies[SESSION], old);
