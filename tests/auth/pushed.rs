@@ -176,7 +176,8 @@ async fn whoever_has_the_url_learns_of_a_pushed_request_what_a_page_needs_and_no
     let mut browser = world.browser();
     let claims = encode(r#"{"id_token":{"email":null}}"#);
     let shown = format!("prompt=login&max_age=9&acr_values=x&login_hint=ada&claims={claims}");
-    let more = format!("{shown}&nonce=n&id_token_hint=x&password=x&dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I");
+    let more =
+        format!("{shown}&nonce=n&id_token_hint=x&password=x&dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I");
     let named = pushed(&mut browser, "web", &more).await;
     let page = Request::get(format!("/authentication/start?{named}")).header("accept", "application/json");
     let told = browser.send(page, "").await.json();
