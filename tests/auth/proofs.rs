@@ -260,6 +260,11 @@ async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
     assert_eq!(push(&mut browser, &other, &named).await.error(), "invalid_dpop_proof");
     assert_eq!(push(&mut browser, &key, &named).await.status, 201);
 
+    // an empty one is none
+    let pushed = push(&mut browser, &key, "&dpop_jkt=&x=%2B").await.json()["request_uri"].as_str().unwrap().to_owned();
+    let login = browser.get(&format!("/authorize?client_id=web&request_uri={}", encode(&pushed))).await;
+    assert!(login.header("location").starts_with("/authentication/start?"), "{login:?}");
+
     let pushed = push(&mut browser, &key, "").await.json()["request_uri"].as_str().unwrap().to_owned();
     let id = browser.start("web", ADA).await;
     browser.password("web", &id, ADA, ADA_PASSWORD).await;
