@@ -11,7 +11,7 @@ use tollgate::{
 
 use crate::{
     access_token::verified,
-    grants::{api, header},
+    given::{api, header},
     world::{Browser, ISSUER, World, clients},
 };
 

@@ -7,8 +7,9 @@ use tollgate::{
 };
 
 use crate::{
-    grants::{Given, claims, world_with},
-    world::{Answer, Browser, GRACE, ISSUER, World, encode},
+    given::{Given, claims},
+    world::{Answer, Browser, GRACE, ISSUER, World, form_of, posted},
+    worlds::world_with,
 };
 
 const SESSION: &str = "__Host-session";
@@ -32,14 +33,12 @@ async fn signed_in(world: &World) -> (Browser, Given) {
 }
 
 async fn get(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
-    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    browser.send(Request::get(format!("/logout?{}", pairs.join("&"))).header("accept", "text/html"), "").await
+    browser.send(Request::get(format!("/logout?{}", form_of(fields))).header("accept", "text/html"), "").await
 }
 
 /// Posts a form as a page of this site does.
 async fn post(browser: &mut Browser, site: Option<&str>, origin: Option<&str>, fields: &[(&str, &str)]) -> Answer {
-    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    let request = Request::post("/logout").header("content-type", "application/x-www-form-urlencoded");
+    let request = posted("/logout");
     let request = request.header("accept", "text/html");
     let request = match site {
         Some(site) => request.header("sec-fetch-site", site),
@@ -49,7 +48,7 @@ async fn post(browser: &mut Browser, site: Option<&str>, origin: Option<&str>, f
         Some(origin) => request.header("origin", origin),
         None => request,
     };
-    browser.send(request, pairs.join("&")).await
+    browser.send(request, form_of(fields)).await
 }
 
 fn asks(answer: &Answer) -> bool {
@@ -188,11 +187,9 @@ async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;
     let mut grace = world.browser();
-    let id = grace.start("web", GRACE).await;
-    grace.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
-    grace.complete("web", &id).await;
+    grace.log_in("web", GRACE).await;
     let code = grace.authorize("web").await.redirected("code").unwrap();
-    let of_grace = Given::of(&grace.redeem("web", &code).await);
+    let of_grace = Given::of(&grace.redeem("web", &code.into()).await);
     let (_, elsewhere) = signed_in(&world).await;
     let unsigned = format!("{}.AAAA", given.id().rsplit_once('.').unwrap().0);
     for hint in [of_grace.id(), elsewhere.id(), &given.access, &unsigned, "x"] {
@@ -319,15 +316,13 @@ async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
     let second = browser.tokens("special", "openid").await;
     let (mut other, elsewhere) = signed_in(&world).await;
     world.advance(1);
-    let id = browser.start("web", GRACE).await;
-    browser.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
-    browser.complete("web", &id).await;
+    browser.log_in("web", GRACE).await;
     let code = browser.authorize("web").await.redirected("code").unwrap();
     for given in [first, second] {
         assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
         assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
     }
-    let of_grace = Given::of(&browser.redeem("web", &code).await);
+    let of_grace = Given::of(&browser.redeem("web", &code.into()).await);
     assert_eq!(browser.opens(&world, "web", &of_grace.access).await, [true; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
 }

@@ -57,3 +57,4 @@ mod userinfo;
 mod whole;
 mod wishes;
 mod world;
+mod worlds;
