@@ -187,7 +187,14 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     let challenge = r#"DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
     let proof = at().nonce(answer.header("dpop-nonce")).sign();
-    assert_eq!(info(&mut browser, "DPoP", &given.access, Some(&proof)).await.status, 200);
+    let answer = info(&mut browser, "DPoP", &given.access, Some(&proof)).await;
+    assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
+
+    // as where requests are pushed
+    let pushed = posted("/par").header("dpop", key.proof("POST", &url("/par")).at(world.time()).sign());
+    let answer = browser.send(pushed, query("web")).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "use_dpop_nonce"));
+    assert_eq!(answer.header("dpop-nonce"), nonce);
 
     // after two periods it is too old
     world.advance(400);
@@ -201,6 +208,16 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     // bearer tokens need none
     let code = browser.sign_in("web").await;
     assert_eq!(browser.redeem("web", &code).await.status, 200);
+}
+
+#[tokio::test]
+async fn c100_nonces_are_demanded_of_tokens_that_are_set_anew_too() {
+    let world = World::with(Memory::new(), |service| service.dpop_nonces(Secret::generate()).unwrap()).await;
+    let mut browser = world.browser();
+    browser.service = browser.service.tokens(world.tokens.clone()).unwrap();
+    let code = browser.sign_in("web").await;
+    let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
+    assert_eq!(post(&mut browser, &[&proof], &redemption("web", &code)).await.error(), "use_dpop_nonce");
 }
 
 #[tokio::test]

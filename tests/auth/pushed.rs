@@ -111,6 +111,8 @@ async fn what_is_pushed_is_held_to_what_authorize_takes() {
     assert_eq!(browser.send(json, parameters("web").to_string()).await.error(), "unsupported_media_type");
     let in_url = posted(&format!("/par?{good}"));
     assert_eq!(browser.send(in_url, "").await.error(), "invalid_request");
+    let also = browser.send(posted(&format!("/par?{good}")), good.clone()).await;
+    assert_eq!((also.status.as_u16(), &*also.error()), (400, "invalid_request"));
     assert_eq!(browser.get("/par").await.status, 405);
     for (origin, status) in [("https://app.example", 201), ("https://evil.example", 403)] {
         let request = posted("/par");
