@@ -48,6 +48,7 @@ mod tabs;
 mod throttle;
 mod token;
 mod token_faults;
+mod token_matrix;
 mod token_races;
 mod token_restart;
 mod token_sequences;
