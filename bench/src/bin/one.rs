@@ -2,13 +2,13 @@
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
 //! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
-//! `one steps <calls> <logins>`, `one tokens <users>`
+//! `one steps <calls> <logins>`, `one tokens <users>`, `one refreshes <algorithm> <scope> <refreshes>`
 
 use std::{env, process::ExitCode};
 
 use tollgate_bench::{
     issuers,
-    sections::{logins, memory, server, sessions, steps},
+    sections::{bearer, logins, memory, server, sessions, steps},
     service::Inner,
     subject::{Budget, Kind, subject},
 };
@@ -57,6 +57,7 @@ fn run(arguments: &[&str]) -> Option<()> {
             issuers::serve(users.parse().ok()?);
             Some(())
         }
+        ["refreshes", algorithm, scope, count] => bearer::refreshes(algorithm, scope, count.parse().ok()?),
         ["steps", calls, count] => {
             steps::logins(calls.parse().ok()?, count.parse().ok()?);
             Some(())

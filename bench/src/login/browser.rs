@@ -20,6 +20,11 @@ impl Ask {
         Self::token(format!("grant_type=refresh_token&client_id=web&refresh_token={token}"))
     }
 
+    /// The same for fewer scopes.
+    pub fn by_refresh_for(token: &str, scope: &str) -> Self {
+        Self::token(format!("grant_type=refresh_token&client_id=web&refresh_token={token}&scope={scope}"))
+    }
+
     fn token(form: String) -> Self {
         Self { target: "/token".to_owned(), body: Some(form), content_type: "application/x-www-form-urlencoded" }
     }
@@ -31,6 +36,8 @@ pub struct Browser {
     cookies: Vec<(String, String)>,
     verifier: String,
     challenge: String,
+    /// What it asks for, as it stands in a query.
+    pub scope: &'static str,
     /// The login, once it has begun.
     pub login: String,
 }
@@ -39,7 +46,8 @@ impl Default for Browser {
     fn default() -> Self {
         let verifier = CodeVerifier::generate();
         let challenge = CodeChallenge::of(&verifier).to_string();
-        Self { cookies: Vec::new(), verifier: verifier.expose().to_owned(), challenge, login: String::new() }
+        let (verifier, login) = (verifier.expose().to_owned(), String::new());
+        Self { cookies: Vec::new(), verifier, challenge, scope: "openid", login }
     }
 }
 
@@ -79,9 +87,9 @@ impl Browser {
 
     /// The parameters of the authorization request.
     pub fn query(&self) -> String {
-        let challenge = &self.challenge;
+        let Self { challenge, scope, .. } = self;
         format!(
-            "client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope=openid\
+            "client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code&scope={scope}\
              &code_challenge={challenge}&code_challenge_method=S256&state=xyz"
         )
     }
@@ -91,9 +99,9 @@ impl Browser {
     }
 
     fn post(&self, endpoint: &str, more: &str) -> Ask {
-        let challenge = &self.challenge;
+        let (challenge, scope) = (&self.challenge, self.scope.replace('+', " "));
         let body = format!(
-            r#"{{"client_id":"web","redirect_uri":"{CALLBACK}","response_type":"code","scope":"openid","code_challenge":"{challenge}","code_challenge_method":"S256",{more}}}"#
+            r#"{{"client_id":"web","redirect_uri":"{CALLBACK}","response_type":"code","scope":"{scope}","code_challenge":"{challenge}","code_challenge_method":"S256",{more}}}"#
         );
         Ask { target: format!("/authentication/{endpoint}"), body: Some(body), content_type: "application/json" }
     }
