@@ -56,6 +56,10 @@ async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
         assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "origin_not_allowed"), "{origin}");
         assert!(!is_readable(&answer, origin));
     }
+    // nor who says two things of where it comes from
+    let twice = posted("/token").header("sec-fetch-site", "same-origin").header("sec-fetch-site", "cross-site");
+    let answer = browser.send(twice.header("origin", APP), form_of(&fields)).await;
+    assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (403, false));
     // of `native` no pages are known, whatever those of `web` say
     let native = browser.clone().sign_in("native").await;
     let answer = form(&mut browser, APP, "/token", &redemption("native", &native)).await;
