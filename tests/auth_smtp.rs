@@ -13,79 +13,40 @@
 mod browser;
 mod served;
 mod services;
+mod support;
 
-use std::{
-    process::{self, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
 use axum::Router;
 use browser::Browser;
-use serde_json::{Value, json};
+use serde_json::json;
 use served::WEB;
-use services::{missing, program};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
-    sync::mpsc,
-    time::timeout,
-};
+use support::Script;
+use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
     AuthService, EventLog,
     delivery::{Channel, Queue, Smtp, Undelivered},
     event::{EventKind, Query},
 };
 
-struct MailServer {
-    /// Dies with this.
-    _child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+/// `None` where there is no Python that has aiosmtpd.
+async fn mail() -> Option<Script> {
+    Script::start("mail.py", "aiosmtpd", &[]).await
 }
 
-impl MailServer {
-    /// The server and its port; `None` where there is no Python that has aiosmtpd.
-    async fn start() -> Option<(Self, u16)> {
-        let has_it = |python: &std::path::PathBuf| {
-            let import = process::Command::new(python).args(["-c", "import aiosmtpd"]).stderr(Stdio::null()).status();
-            import.is_ok_and(|status| status.success())
-        };
-        let Some(python) = program(&["python3"]).filter(has_it) else {
-            missing("there is no python3 with aiosmtpd on PATH");
-            return None;
-        };
-        let mut child = Command::new(python)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mail.py"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut server = Self { _child: child, lines };
-        let port = server.next().await["port"].as_u64().unwrap().try_into().unwrap();
-        Some((server, port))
-    }
-
-    /// The next line that it prints.
-    async fn next(&mut self) -> Value {
-        let line = timeout(Duration::from_secs(60), self.lines.next_line()).await;
-        serde_json::from_str(&line.expect("the mail server says nothing").unwrap().unwrap()).unwrap()
-    }
-
-    /// The code in the next letter, which must be to this address.
-    async fn code(&mut self, to: &str) -> String {
-        let letter = self.next().await;
-        assert_eq!(letter["to"], json!([to]));
-        let (_, text) = letter["text"].as_str().unwrap().split_once("\r\n\r\n").unwrap();
-        let is_code = |word: &&str| word.len() == 6 && word.bytes().all(|byte| byte.is_ascii_digit());
-        text.split_whitespace().find(is_code).unwrap_or_else(|| panic!("no code in {text}")).to_owned()
-    }
+/// The code in the next letter, which must be to this address.
+async fn code(mail: &mut Script, to: &str) -> String {
+    let letter = mail.next().await;
+    assert_eq!(letter["to"], json!([to]));
+    let (_, text) = letter["text"].as_str().unwrap().split_once("\r\n\r\n").unwrap();
+    let is_code = |word: &&str| word.len() == 6 && word.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_whitespace().find(is_code).unwrap_or_else(|| panic!("no code in {text}")).to_owned()
 }
 
 #[tokio::test]
 async fn a_code_goes_out_by_mail_and_ends_a_login_also_when_the_mail_server_puts_it_off_at_first() {
-    let Some((mut mail, port)) = MailServer::start().await else { return };
-    let smtp = Smtp::insecure_plaintext("localhost", "Acme <no-reply@acme.example>").unwrap().port(port);
+    let Some(mut mail) = mail().await else { return };
+    let smtp = Smtp::insecure_plaintext("localhost", "Acme <no-reply@acme.example>").unwrap().port(mail.port);
     let others = ["later".to_owned()];
     let server = served::axum("", others, |auth| Router::new().fallback_service(auth.email(smtp))).await;
     // the server says 451 to the first letter for later@
@@ -96,7 +57,7 @@ async fn a_code_goes_out_by_mail_and_ends_a_login_also_when_the_mail_server_puts
         let asked = browser.call("authenticate", &WEB, ask).await;
         assert_eq!((asked.status, asked.json()["status"].as_str()), (200, Some("pending")), "{asked:?}");
 
-        let code = mail.code(&mailbox).await;
+        let code = code(&mut mail, &mailbox).await;
         let wrong = if code == "000000" { "000001" } else { "000000" };
         let refused = browser.call("verify-otp", &WEB, json!({ "session_id": id, "otp": wrong })).await;
         assert_eq!((refused.status, refused.error().as_str()), (401, "invalid_otp"));
@@ -108,8 +69,8 @@ async fn a_code_goes_out_by_mail_and_ends_a_login_also_when_the_mail_server_puts
 
 #[tokio::test]
 async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
-    let Some((mut mail, port)) = MailServer::start().await else { return };
-    let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(port);
+    let Some(mut mail) = mail().await else { return };
+    let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let others = ["grace".to_owned()];
     // one after the other, so that a letter too many would be the first
     let queue = Queue::new().workers(1).unwrap().lane(Channel::Email, smtp);
@@ -123,13 +84,13 @@ async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
         assert_eq!((asked.status, asked.json()["status"].as_str()), (200, Some("pending")), "{asked:?}");
     }
     // the only letter that there is
-    mail.code("ada@example.com").await;
+    code(&mut mail, "ada@example.com").await;
 }
 
 #[tokio::test]
 async fn a_letter_that_is_refused_is_an_event_and_told_to_whoever_asked_to_be_told() {
-    let Some((_mail, port)) = MailServer::start().await else { return };
-    let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(port);
+    let Some(mail) = mail().await else { return };
+    let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let (tell, mut told) = mpsc::unbounded_channel();
     let queue = Queue::new().lane(Channel::Email, smtp).on_undelivered(move |message, why| {
         tell.send((message.to().to_owned(), why)).unwrap();

@@ -6,13 +6,13 @@
 
 mod certificate;
 mod services;
+mod support;
 
 use std::{
     convert::Infallible,
     future::poll_fn,
     net::SocketAddr,
     pin::Pin,
-    process::Stdio,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -31,13 +31,8 @@ use bytes::Bytes;
 use certificate::Certificate;
 use http::Request;
 use serde_json::{Value, json};
-use services::{missing, program};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    net::TcpListener,
-    sync::watch,
-    time::timeout,
-};
+use support::Script;
+use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tollgate::{BearerLayer, Verifier, bearer::RemoteKeys, testing::ManualClock};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
@@ -457,23 +452,13 @@ fn keys_are_fetched_by_whichever_runtime_is_there() {
 
 #[tokio::test]
 async fn over_tls_an_issuer_is_known_by_its_authority() {
-    let Some(python) = program(&["python3"]) else { return missing("python3 is not on PATH") };
     let (Some(certificate), Some(other)) = (Certificate::new("issuer"), Certificate::new("impostor")) else { return };
     let (key, clock) = (Key::new("a"), ManualClock::new());
-    let mut child = tokio::process::Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/issuer.py"))
-        .arg("--chain")
-        .arg(&certificate.chain)
-        .arg("--key")
-        .arg(&certificate.key)
-        .args(["--keys", &json!({ "keys": [key.jwk()] }).to_string()])
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = timeout(PATIENCE, lines.next_line()).await.expect("nothing comes").unwrap().unwrap();
-    let name = format!("https://localhost:{}", serde_json::from_str::<Value>(&line).unwrap()["port"]);
+    let keys = json!({ "keys": [key.jwk()] }).to_string();
+    let (chain, own) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
+    let arguments = ["--chain", chain, "--key", own, "--keys", &keys];
+    let Some(issuer) = Script::start("issuer.py", "ssl", &arguments).await else { return };
+    let name = format!("https://localhost:{}", issuer.port);
     let remote = || RemoteKeys::new(&name).unwrap().clock(clock.clone());
     let token = key.token(&name);
     for (keys, expected) in [

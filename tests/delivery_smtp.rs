@@ -1,27 +1,25 @@
 //! One-time codes by e-mail, through a real mail server.
 
 #![cfg(feature = "smtp")]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 #![expect(clippy::print_stderr, reason = "a skip is said")]
 
 mod certificate;
 mod services;
+mod support;
 
 use std::{
     error::Error,
-    path::PathBuf,
-    process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use certificate::Certificate;
 use serde_json::Value;
-use services::{missing, program};
+use support::Script;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpListener,
-    process::{Child, ChildStdout},
     time::timeout,
 };
 use tollgate::{
@@ -31,56 +29,20 @@ use tollgate::{
 
 const FROM: &str = "Acme <no-reply@acme.example>";
 
-struct MailServer {
-    /// Dies with this.
-    _child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    port: u16,
+/// `None` where there is no Python that has aiosmtpd.
+async fn mail(arguments: &[&str]) -> Option<Script> {
+    Script::start("mail.py", "aiosmtpd", arguments).await
 }
 
-impl MailServer {
-    /// `None` where there is no Python that has aiosmtpd.
-    async fn start(arguments: &[&str]) -> Option<Self> {
-        let Some(python) = python() else {
-            missing("there is no python3 with aiosmtpd on PATH");
-            return None;
-        };
-        let mut child = tokio::process::Command::new(python)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mail.py"))
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut server = Self { _child: child, lines, port: 0 };
-        server.port = server.next().await["port"].as_u64().unwrap().try_into().unwrap();
-        Some(server)
-    }
-
-    async fn with_tls(kind: &str, certificate: &Certificate, user: bool) -> Option<Self> {
-        let (chain, key) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
-        let tls = ["--tls", kind, "--chain", chain, "--key", key];
-        let login = ["--user", "acme", "--password", "a good one"];
-        Self::start(&[&tls[..], if user { &login } else { &[] }].concat()).await
-    }
-
-    /// The next line that it prints.
-    async fn next(&mut self) -> Value {
-        let line = timeout(Duration::from_secs(60), self.lines.next_line()).await;
-        serde_json::from_str(&line.expect("the mail server says nothing").unwrap().unwrap()).unwrap()
-    }
-
-    fn plain(&self) -> Smtp {
-        Smtp::insecure_plaintext("localhost", FROM).unwrap().port(self.port)
-    }
+async fn mail_with_tls(kind: &str, certificate: &Certificate, user: bool) -> Option<Script> {
+    let (chain, key) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
+    let tls = ["--tls", kind, "--chain", chain, "--key", key];
+    let login = ["--user", "acme", "--password", "a good one"];
+    mail(&[&tls[..], if user { &login } else { &[] }].concat()).await
 }
 
-fn python() -> Option<PathBuf> {
-    let python = program(&["python3"])?;
-    let found = Command::new(&python).args(["-c", "import aiosmtpd"]).stderr(Stdio::null()).status();
-    found.is_ok_and(|status| status.success()).then_some(python)
+fn plain(server: &Script) -> Smtp {
+    Smtp::insecure_plaintext("localhost", FROM).unwrap().port(server.port)
 }
 
 fn message(to: &str) -> Message {
@@ -95,9 +57,9 @@ async fn kind(smtp: &Smtp, to: &str) -> Option<SendErrorKind> {
 
 #[tokio::test]
 async fn a_code_arrives() {
-    let Some(mut server) = MailServer::start(&[]).await else { return };
+    let Some(mut server) = mail(&[]).await else { return };
     let wording = Wording::new().subject("Ihr Code für Acme").unwrap().text("Grüße!\n.\n{code} gilt {minutes} min.");
-    let smtp = server.plain().wording(wording.unwrap()).hello_name("app.acme.example").unwrap();
+    let smtp = plain(&server).wording(wording.unwrap()).hello_name("app.acme.example").unwrap();
     let message = message("ada@example.com");
     smtp.send(&message).await.unwrap();
     let letter = server.next().await;
@@ -113,7 +75,7 @@ async fn a_code_arrives() {
 #[tokio::test]
 async fn with_starttls_a_code_arrives_encrypted_and_logged_in_and_each_has_a_connection_of_its_own() {
     let Some(certificate) = Certificate::new("starttls") else { return };
-    let Some(mut server) = MailServer::with_tls("starttls", &certificate, true).await else { return };
+    let Some(mut server) = mail_with_tls("starttls", &certificate, true).await else { return };
     let smtp = Smtp::starttls("localhost", FROM).unwrap().port(server.port).credentials("acme", "a good one");
     let smtp = smtp.root_pem(&certificate.authority).unwrap();
     for sent in 1..=2 {
@@ -128,7 +90,7 @@ async fn with_starttls_a_code_arrives_encrypted_and_logged_in_and_each_has_a_con
 #[tokio::test]
 async fn with_tls_from_the_first_byte_a_code_arrives() {
     let Some(certificate) = Certificate::new("implicit") else { return };
-    let Some(mut server) = MailServer::with_tls("implicit", &certificate, false).await else { return };
+    let Some(mut server) = mail_with_tls("implicit", &certificate, false).await else { return };
     let smtp = Smtp::relay("localhost", FROM).unwrap().port(server.port);
     let smtp = smtp.root_pem(&certificate.authority).unwrap();
     smtp.send(&message("ada@example.com")).await.unwrap();
@@ -138,7 +100,7 @@ async fn with_tls_from_the_first_byte_a_code_arrives() {
 #[tokio::test]
 async fn a_server_that_can_t_prove_its_name_gets_no_code() {
     let (Some(certificate), Some(other)) = (Certificate::new("known"), Certificate::new("unknown")) else { return };
-    let Some(server) = MailServer::with_tls("starttls", &certificate, false).await else { return };
+    let Some(server) = mail_with_tls("starttls", &certificate, false).await else { return };
     // by a public authority, by a private one that did not sign it, and by another name
     let public = Smtp::starttls("localhost", FROM).unwrap();
     let private = Smtp::starttls("localhost", FROM).unwrap().root_pem(&other.authority).unwrap();
@@ -153,7 +115,7 @@ async fn a_server_that_can_t_prove_its_name_gets_no_code() {
 
 #[tokio::test]
 async fn a_server_without_starttls_gets_neither_the_password_nor_a_code() {
-    let Some(server) = MailServer::start(&[]).await else { return };
+    let Some(server) = mail(&[]).await else { return };
     let smtp = Smtp::starttls("localhost", FROM).unwrap().port(server.port).credentials("acme", "a good one");
     assert_eq!(kind(&smtp, "ada@example.com").await, Some(SendErrorKind::Permanent));
 }
@@ -161,7 +123,7 @@ async fn a_server_without_starttls_gets_neither_the_password_nor_a_code() {
 #[tokio::test]
 async fn a_refused_password_is_permanent() {
     let Some(certificate) = Certificate::new("password") else { return };
-    let Some(server) = MailServer::with_tls("starttls", &certificate, true).await else { return };
+    let Some(server) = mail_with_tls("starttls", &certificate, true).await else { return };
     let smtp = Smtp::starttls("localhost", FROM).unwrap().port(server.port).credentials("acme", "a bad one");
     let smtp = smtp.root_pem(&certificate.authority).unwrap();
     assert_eq!(kind(&smtp, "ada@example.com").await, Some(SendErrorKind::Permanent));
@@ -169,8 +131,8 @@ async fn a_refused_password_is_permanent() {
 
 #[tokio::test]
 async fn a_5xx_is_permanent_and_a_4xx_is_not() {
-    let Some(server) = MailServer::start(&[]).await else { return };
-    let smtp = server.plain();
+    let Some(server) = mail(&[]).await else { return };
+    let smtp = plain(&server);
     assert_eq!(kind(&smtp, "refused@example.com").await, Some(SendErrorKind::Permanent));
     assert_eq!(kind(&smtp, "later@example.com").await, Some(SendErrorKind::Transient));
     assert_eq!(kind(&smtp, "later@example.com").await, None);
@@ -178,11 +140,11 @@ async fn a_5xx_is_permanent_and_a_4xx_is_not() {
 
 #[tokio::test]
 async fn the_queue_sends_again_what_was_put_off_and_reports_what_was_refused() {
-    let Some(mut server) = MailServer::start(&[]).await else { return };
+    let Some(mut server) = mail(&[]).await else { return };
     let reports = Arc::new(Mutex::new(Vec::new()));
     let reported = Arc::clone(&reports);
     let queue = Queue::new()
-        .lane(Channel::Email, server.plain())
+        .lane(Channel::Email, plain(&server))
         .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)));
     let (refused, later) = (message("refused@example.com"), message("later@example.com"));
     let id = later.id().to_owned();
@@ -200,12 +162,12 @@ async fn a_server_that_says_nothing_is_given_up_and_so_is_one_that_hangs_in_the_
     let given_up = timeout(Duration::from_secs(60), kind(&smtp, "ada@example.com")).await;
     assert_eq!(given_up.unwrap(), Some(SendErrorKind::Transient));
 
-    let Some(mut server) = MailServer::start(&[]).await else { return };
-    let smtp = server.plain().timeout(Duration::from_millis(500)).unwrap();
+    let Some(mut server) = mail(&[]).await else { return };
+    let smtp = plain(&server).timeout(Duration::from_millis(500)).unwrap();
     let given_up = timeout(Duration::from_secs(60), kind(&smtp, "hangs@example.com")).await;
     assert_eq!(given_up.unwrap(), Some(SendErrorKind::Transient));
     // what was cut off leaves nothing behind
-    let smtp = server.plain();
+    let smtp = plain(&server);
     smtp.send(&message("ada@example.com")).await.unwrap();
     assert_eq!(server.next().await["to"], serde_json::json!(["ada@example.com"]));
 }

@@ -6,12 +6,12 @@
 
 mod certificate;
 mod services;
+mod support;
 
 use std::{
     collections::VecDeque,
     convert::Infallible,
     net::SocketAddr,
-    process::Stdio,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -26,8 +26,8 @@ use certificate::Certificate;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use services::{missing, program};
 use sha2::{Digest, Sha256};
+use support::Script;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -150,33 +150,19 @@ async fn a_gateway_gets_the_code_and_can_verify_who_sent_it() {
 
 #[tokio::test]
 async fn over_tls_a_gateway_in_another_language_verifies_it_and_a_stranger_gets_nothing() {
-    let Some(python) = program(&["python3"]) else { return missing("python3 is not on PATH") };
     let (Some(certificate), Some(other)) = (Certificate::new("gateway"), Certificate::new("stranger")) else { return };
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let mut child = tokio::process::Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/gateway.py"))
-        .arg("--chain")
-        .arg(&certificate.chain)
-        .arg("--key")
-        .arg(&certificate.key)
-        .args(["--secret", secret])
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = async || {
-        let line = timeout(Duration::from_secs(60), lines.next_line()).await.expect("nothing comes");
-        serde_json::from_str::<Value>(&line.unwrap().unwrap()).unwrap()
-    };
-    let url = format!("https://localhost:{}/otp", next().await["port"]);
+    let (chain, key) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
+    let arguments = ["--chain", chain, "--key", key, "--secret", secret];
+    let Some(mut gateway) = Script::start("gateway.py", "ssl", &arguments).await else { return };
+    let url = format!("https://localhost:{}/otp", gateway.port);
     let webhook = || Webhook::new(&url, secret).unwrap();
     // neither by a public authority nor by another private one is it known
     assert_eq!(kind(&webhook()).await, Some(SendErrorKind::Transient));
     assert_eq!(kind(&webhook().root_pem(&other.authority).unwrap()).await, Some(SendErrorKind::Transient));
     let message = message(Channel::Sms);
     webhook().root_pem(&certificate.authority).unwrap().send(&message).await.unwrap();
-    let first = next().await;
+    let first = gateway.next().await;
     assert_eq!((&first["verified"], &first["body"]["id"]), (&json!(true), &json!(message.id())));
     assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "it set something up for the whole process");
 }
