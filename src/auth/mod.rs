@@ -145,7 +145,8 @@
 //! from the description of `GET /authentication/start` (`signed_in`, `confirmation_required`), if it is of the issuer's
 //! origin.
 //!
-//! A session to which the app has given a new secret ([`Sessions::rotate`](crate::Sessions::rotate)) counts for no login.
+//! An app that gives such a session a new secret does so by [`AuthService::rotate`]: after
+//! [`Sessions::rotate`](crate::Sessions::rotate) it counts for no login any more, and its tokens do not end with it.
 //!
 //! # Tokens
 //!
@@ -174,7 +175,7 @@
 //! - **A challenge** whose code was redeemed begins no other login of that client, for a day.
 //! - **Logging out**: with an `id_token_hint` of the session at once; otherwise a person is asked by a page. The browser goes
 //!   on to a `post_logout_redirect_uri` that the client has [registered](crate::Client::after_logout), with `state`.
-//!   Tokens with the scope `offline_access` live on.
+//!   Tokens with the scope `offline_access` live on. A sign-out of your own does the same by [`AuthService::sign_out`].
 //!
 //! # The page
 //!
@@ -404,6 +405,7 @@ mod replaced;
 mod request;
 mod route;
 mod service;
+mod sign_out;
 mod signed_in;
 mod start;
 mod status;

@@ -36,8 +36,7 @@ impl Replaced {
                 replaced.others.extend(all);
             }
         }
-        let beyond = replaced.own.len().saturating_sub(MOST);
-        replaced.own.drain(..beyond);
+        bound(&mut replaced.own);
         Ok(replaced)
     }
 
@@ -50,4 +49,10 @@ impl Replaced {
         }
         Ok(())
     }
+}
+
+/// Forgets those that were replaced longest ago.
+pub(super) fn bound(replaced: &mut Vec<Handle>) {
+    let beyond = replaced.len().saturating_sub(MOST);
+    replaced.drain(..beyond);
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{family::Row, keys::Keys, revoked::Revoked, ring::Schedule, seal::Seal, verify::OwnKeys};
+use super::{family::Row, held::Held, keys::Keys, revoked::Revoked, ring::Schedule, seal::Seal, verify::OwnKeys};
 use crate::{
     bearer::{Verifier, check_name},
     client::Scopes,
@@ -48,6 +48,7 @@ pub(super) struct Settings {
 struct Running {
     keys: Keys,
     families: Table<Row>,
+    held: Table<Held>,
     revoked: Revoked,
 }
 
@@ -207,6 +208,10 @@ impl Tokens {
         &self.running().families
     }
 
+    pub(super) fn held(&self) -> &Table<Held> {
+        &self.running().held
+    }
+
     pub(super) fn revoked(&self) -> &Revoked {
         &self.running().revoked
     }
@@ -220,6 +225,7 @@ impl Tokens {
             Running {
                 keys: Keys::new(store.clone(), Arc::clone(&clock), seal, wanted, schedule),
                 families: Table::new(store.clone(), "token_families", Arc::clone(&clock)),
+                held: Table::new(store.clone(), "families_held", Arc::clone(&clock)),
                 revoked: Revoked::new(store, clock),
             }
         })

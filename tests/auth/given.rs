@@ -123,12 +123,14 @@ impl Browser {
         let challenge = CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string();
         let wanted = with(parameters(client), &[("scope", scope), ("code_challenge", &challenge)]);
         let begin = with(wanted.clone(), &[("identifier", ADA)]);
-        let id = self.post("/authentication/start", &begin).await.json()["session_id"].as_str().unwrap().to_owned();
+        let started = self.post("/authentication/start", &begin).await;
+        let id = started.json()["session_id"].as_str().unwrap_or_else(|| panic!("{started:?}")).to_owned();
         let own = with(wanted.clone(), &[("session_id", &id)]);
         let step = with(own.clone(), &[("method", "password"), ("username", ADA), ("password", ADA_PASSWORD)]);
         assert_eq!(self.post("/authentication/authenticate", &step).await.status, 200);
         assert_eq!(self.post("/authentication/complete", &own).await.status, 200);
-        let code = self.get(&format!("/authorize?{}&state=xyz", query_of(&wanted))).await.redirected("code").unwrap();
+        let answer = self.get(&format!("/authorize?{}&state=xyz", query_of(&wanted))).await;
+        let code = answer.redirected("code").unwrap_or_else(|| panic!("no code: {answer:?}"));
         Grant { code, verifier }
     }
 

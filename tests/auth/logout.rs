@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 
 use http::Request;
 use tollgate::{
-    Client,
+    Client, Session, UserId,
     event::{EventKind, Query},
 };
 
@@ -205,8 +205,13 @@ async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
         let answer = get(&mut browser, &[("id_token_hint", hint)]).await;
         assert!(asks(&answer), "{answer:?}");
     }
-    let answer = get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "web")]).await;
-    assert!(asks(&answer), "{answer:?}");
+    // nobody is sent anywhere by it
+    for after in [None, Some(("post_logout_redirect_uri", AFTER))] {
+        let fields = [("id_token_hint", of_grace.id()), ("client_id", "special")];
+        let answer = get(&mut browser, &fields.into_iter().chain(after).collect::<Vec<_>>()).await;
+        assert!(answer.status == 400 && answer.text.contains("of another client than client_id"), "{answer:?}");
+    }
+    assert!(asks(&get(&mut browser, &[("client_id", "special")]).await));
     // its time does not matter
     world.advance(3000);
     assert!(is_done(&get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "special")]).await));
@@ -270,12 +275,67 @@ async fn a_hint_ends_its_session_where_that_is_not_shown_or_was_idle_for_long() 
 }
 
 #[tokio::test]
+async fn who_was_idle_for_long_is_asked_and_ends_what_came_of_the_session() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    world.advance(3700);
+    let next = Given::of(&browser.refresh("special", given.refresh()).await);
+    assert!(asks(&get(&mut browser, &[]).await));
+    assert_eq!(browser.opens(&world, "special", &next.access).await, [true; 3]);
+    let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &[("confirmed", "yes")]).await;
+    assert!(is_done(&answer) && answer.headers.contains_key("set-cookie"), "{answer:?}");
+    assert_eq!(browser.opens(&world, "special", &next.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", next.refresh()).await.error(), "invalid_grant");
+    assert!(is_done(&get(&mut browser, &[]).await));
+}
+
+/// The session that a browser shows, as an application sees it.
+async fn session_of(world: &World) -> Session {
+    let tenant = "acme".parse().unwrap();
+    world.sessions.list(&tenant, &UserId::parse("u-ada").unwrap()).await.unwrap().pop().unwrap()
+}
+
+#[tokio::test]
+async fn a_sign_out_of_the_application_reaches_as_far() {
+    let world = world().await;
+    let (mut browser, first) = signed_in(&world).await;
+    let (mut other, elsewhere) = signed_in(&world).await;
+    world.advance(1);
+    let second = browser.tokens("special", "openid").await;
+    let session = session_of(&world).await;
+    world.service.sign_out(&session).await.unwrap();
+    for given in [&first, &second] {
+        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    }
+    assert!(is_done(&get(&mut browser, &[]).await), "it has ended");
+    assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_session_with_a_new_secret_counts_on_and_its_tokens_end_with_it() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let session = session_of(&world).await;
+    let (cookie, renewed) = world.service.rotate(&session).await.unwrap().unwrap();
+    assert!(world.service.rotate(&session).await.unwrap().is_none(), "it has one already");
+    let cookie = cookie.header_value().to_str().unwrap().split([';', '=']).nth(1).unwrap().to_owned();
+    browser.cookies.insert(SESSION.to_owned(), cookie);
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert!(asks(&get(&mut browser, &[]).await));
+    world.service.sign_out(&renewed).await.unwrap();
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+}
+
+#[tokio::test]
 async fn a_hint_of_another_session_ends_that_one_alone() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;
     let (mut other, elsewhere) = signed_in(&world).await;
     // not at a client that it is not for
-    assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id()), ("client_id", "web")]).await));
+    let fields = [("id_token_hint", elsewhere.id()), ("client_id", "web")];
+    assert_eq!(get(&mut browser, &fields).await.status, 400);
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [true; 3]);
     assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id())]).await));
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [false; 3]);

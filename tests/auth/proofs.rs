@@ -176,7 +176,7 @@ async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
 #[tokio::test]
 async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     let nonces = Secret::generate();
-    let world = World::with(Memory::new(), |service| service.dpop_nonces(nonces).unwrap()).await;
+    let world = World::with(Memory::new(), |service| service.dpop_nonces(&nonces).unwrap()).await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
     let proof = || key.proof("POST", &url("/token")).at(world.time());
