@@ -72,7 +72,15 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     };
     let welcome =
         if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
-    let app = api::router(&origin, facts, &store, &log).await?;
+    if facts.issuer.is_none() && !config.listen.ip().is_loopback() {
+        return Err("--config: others than this machine reach it only by TLS: `issuer` must be the https URL of the \
+                    proxy before it."
+            .into());
+    }
+    let app = api::router(&origin, facts, &store, &log).await.map_err(|error| match &config.file {
+        Some(path) => format!("--config {}: {error}", path.display()).into(),
+        None => error,
+    })?;
     print!("{welcome}");
     serve::until_stopped(listener, app).await?;
     if config.event_log.is_some() && !log.flush() {
