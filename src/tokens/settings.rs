@@ -114,7 +114,8 @@ impl Tokens {
         Ok(self.set(|settings| settings.access = lifetime))
     }
 
-    /// How long refresh tokens can be traded after the login, by clients that may and do ask for `offline_access`: 30 days,
+    /// How long refresh tokens can be traded after the login, by clients that may and do ask for `offline_access` (which
+    /// the operator registers them for; the user is asked where the client says `prompt=consent`): 30 days,
     /// if nothing else is said. Others can for a day, and not beyond a sign-out.
     pub fn refresh_lifetime(self, lifetime: Duration) -> Result<Self, ConfigError> {
         if !(LONGEST_ACCESS..=LONGEST_REFRESH).contains(&lifetime) {

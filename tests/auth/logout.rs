@@ -1,5 +1,7 @@
 //! `/logout` (OpenID Connect RP-Initiated Logout).
 
+use std::task::{Context, Waker};
+
 use http::Request;
 use tollgate::{
     Client, Session, UserId,
@@ -7,7 +9,9 @@ use tollgate::{
 };
 
 use crate::{
+    given::steered_with_keys,
     grants::{Given, claims, world_with},
+    steered::{FAULTS, Fault},
     world::{Answer, Browser, GRACE, ISSUER, World, encode},
 };
 
@@ -132,6 +136,8 @@ async fn without_a_hint_a_person_is_asked_and_presses_a_button() {
     assert!(!page.text.contains("<script>"));
     let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
     assert_eq!((page.header("content-security-policy"), page.header("cache-control")), (policy, "no-store"));
+    // or the browser would say that the form comes from `null`
+    assert_eq!(page.header("referrer-policy"), "same-origin");
     // the query of the page must not come with the form
     let (action, fields) = form(&page);
     assert_eq!(action, "logout", "to the same path without its query");
@@ -390,6 +396,61 @@ async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
     let of_grace = Given::of(&browser.redeem("web", &code).await);
     assert_eq!(browser.opens(&world, "web", &of_grace.access).await, [true; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
+}
+
+/// What goes wrong while grace signs in where ada is signed in.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    Store(Fault),
+    /// The browser goes away.
+    Gone,
+}
+
+/// Grace gets her code where ada was signed in, be it by a second login; then nothing of ada's is good. Says whether
+/// anything went wrong.
+async fn signs_in_over(wrong: Wrong, at: usize) -> bool {
+    let (store, world) = steered_with_keys().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    world.advance(1);
+    let login = async |browser: &mut Browser| {
+        let id = browser.start("web", GRACE).await;
+        browser.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
+        assert_eq!(browser.complete("web", &id).await.status, 200);
+    };
+    login(&mut browser).await;
+    let mut answer = None;
+    let went_wrong = match wrong {
+        Wrong::Store(fault) => {
+            store.fail(at, fault);
+            answer = Some(browser.authorize("web").await);
+            store.heal()
+        }
+        Wrong::Gone => {
+            store.yields();
+            let mut gone = browser.clone();
+            let mut call = std::pin::pin!(gone.authorize("web"));
+            (0..at).all(|_| call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending())
+        }
+    };
+    if answer.is_none_or(|answer| answer.redirected("code").is_none()) {
+        login(&mut browser).await;
+        assert!(browser.authorize("web").await.redirected("code").is_some(), "{wrong:?} at {at}");
+    }
+    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3], "{wrong:?} at {at}");
+    assert_eq!(browser.refresh("web", given.refresh()).await.error(), "invalid_grant", "{wrong:?} at {at}");
+    went_wrong
+}
+
+#[tokio::test]
+async fn whatever_fails_there_what_came_of_their_sessions_ends() {
+    for wrong in FAULTS.map(Wrong::Store).into_iter().chain([Wrong::Gone]) {
+        let mut at = 0;
+        while signs_in_over(wrong, at).await {
+            at += 1;
+        }
+        assert!(at > 10, "{wrong:?} {at}");
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use crate::{
         evidence::Evidence,
         fields, page,
         problem::Problem,
+        query::LONGEST_STATE,
         sign_out::{self, Ended},
         visit::Visit,
     },
@@ -22,9 +23,6 @@ use crate::{
     tenant::Tenant,
     tokens::Tokens,
 };
-
-/// The longest `state` that is sent back.
-const LONGEST_STATE: usize = 4096;
 
 /// What is asked for.
 struct Asked {
