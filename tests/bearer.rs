@@ -496,6 +496,10 @@ async fn c100_a_nonce_is_demanded_and_brought_by_each_answer_to_a_proof() {
     let response = answer(&layer, bound.request("DPoP", &[&proof(nonce)])).await;
     assert_eq!((response.status().as_u16(), response.headers()["dpop-nonce"].to_str().unwrap()), (200, nonce));
     assert_eq!(answer(&layer, bound.request("DPoP", &[&proof("x")])).await.status(), 401);
+    // wherever proofs are remembered
+    let stored = bound.verifier().dpop_nonces(&Secret::generate()).dpop_store(AnyStore::from(Memory::new()));
+    let response = answer(&BearerLayer::new(stored), bound.request("DPoP", &[&bound.proof()])).await;
+    assert!(response.status() == 401 && response.headers().contains_key("dpop-nonce"));
     // who brings no proof gets none
     let free = bound.issuer.token(|claims| claims.scope("a"));
     let response = answer(&layer, bearer(&free)).await;

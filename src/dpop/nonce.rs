@@ -78,6 +78,9 @@ mod tests {
             assert!(!nonces.accepts(bad, start), "{bad}");
         }
         assert!(nonces.accepts(&nonces.current(UnixTime::from_secs(0)), UnixTime::from_secs(0)));
+        // the key is for other things too, so what is hashed says what it is for
+        let tag = hmac::sign(&nonces.0, b"dpop nonce\0\0\0\0\0\0\x03\xe8");
+        assert_eq!(base64url_to_32(nonce.as_bytes()).unwrap().as_slice(), tag.as_ref());
         assert_eq!(format!("{nonces:?}"), "Nonces(..)");
     }
 }

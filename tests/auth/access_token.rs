@@ -9,8 +9,9 @@ use tollgate::{
 };
 
 use crate::{
-    grants::{Given, api, claims, client, header, world_with},
+    given::{Given, api, claims, header},
     world::{Browser, ISSUER, World},
+    worlds::{client, world_with},
 };
 
 /// What another implementation reads, with the keys that are published.

@@ -53,9 +53,7 @@ async fn told(world: &World, query: &str) -> String {
 /// A browser with a completed login.
 async fn completed(world: &World, client: &str) -> (Browser, String) {
     let mut browser = world.browser();
-    let id = browser.start(client, ADA).await;
-    assert_eq!(browser.password(client, &id, "ada", ADA_PASSWORD).await.status, 200);
-    assert_eq!(browser.complete(client, &id).await.status, 200);
+    let id = browser.log_in(client, ADA).await;
     (browser, id)
 }
 

@@ -1,35 +1,32 @@
-//! What a client does with a code, and what becomes of its tokens.
+//! What a client sends for tokens, and about them.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Mutex};
-
-use http::{Request, Response};
+use http::Request;
 use serde_json::Value;
-use tollgate::{
-    BearerLayer, Client, ClientTable, CodeChallenge, CodeVerifier, Secret,
-    body::Body,
-    store::{AnyStore, Memory},
-    testing::ManualClock,
-};
-use tower::{Layer, ServiceExt, service_fn};
+use tollgate::{CodeChallenge, CodeVerifier, Secret};
 
-use crate::world::{
-    ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, ISSUER, VERIFIER, World, parameters, query_of, redirect_uri, with,
+use crate::{
+    given::Given,
+    world::{ADA, ADA_PASSWORD, Answer, Browser, VERIFIER, encode, parameters, query_of, redirect_uri, with},
 };
 
 pub(crate) type Fields<'a> = Vec<(&'a str, &'a str)>;
 
-/// The verifiers of codes that were got here, each with one of its own: a challenge that was redeemed begins nothing more.
-static VERIFIERS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+/// A code, and what its client alone knows.
+#[derive(Clone)]
+pub(crate) struct Grant {
+    pub(crate) code: String,
+    pub(crate) verifier: String,
+}
 
-/// The verifier of a code.
-pub(crate) fn verifier(code: &str) -> String {
-    VERIFIERS.lock().unwrap().get(code).map_or(VERIFIER.to_owned(), String::clone)
+/// The code of a request with the usual challenge.
+impl From<String> for Grant {
+    fn from(code: String) -> Self {
+        Self { code, verifier: VERIFIER.to_owned() }
+    }
 }
 
 /// What redeems a code.
-pub(crate) fn redemption<'a>(client: &'a str, code: &'a str) -> Fields<'a> {
-    // as long as the tests run
-    let verifier = String::leak(verifier(code));
+pub(crate) fn redemption<'a>(client: &'a str, Grant { code, verifier }: &'a Grant) -> Fields<'a> {
     vec![
         ("grant_type", "authorization_code"),
         ("code", code),
@@ -51,94 +48,34 @@ pub(crate) fn without<'a>(fields: &[(&'a str, &'a str)], name: &str) -> Fields<'
     fields.iter().copied().filter(|(own, _)| *own != name).collect()
 }
 
-/// A client of acme, with a page at `https://app.example`.
-pub(crate) fn client(id: &str) -> Client {
-    let client = Client::new(id, "acme".parse().unwrap()).unwrap().scopes("openid profile email").unwrap();
-    client.redirect_uri(CALLBACK).unwrap().origin("https://app.example").unwrap()
+/// The whole answer of `/token` to what gives no tokens.
+pub(crate) fn refused(status: u16, error: &str, detail: &str) -> String {
+    format!(
+        "{status}\ncontent-type: application/json\npragma: no-cache\n\n\
+        {{\"error\":\"{error}\",\"error_description\":\"{detail}\"}}\n"
+    )
 }
 
-/// A world with one client more than the usual: `special`.
-pub(crate) async fn world_with(special: impl FnOnce(Client) -> Client) -> World {
-    let store = AnyStore::from(Memory::new());
-    let tokens = tollgate::Tokens::new(ISSUER, store.clone()).unwrap();
-    let all = crate::world::clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
-    let clients = ClientTable::new(all.into_iter().chain([special(client("special"))])).unwrap();
-    World::made(store, ManualClock::new(), clients, tokens, |service| service).await
-}
-
-/// The tokens of one answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Given {
-    pub(crate) access: String,
-    pub(crate) refresh: Option<String>,
-    pub(crate) id: Option<String>,
-    pub(crate) scope: String,
-}
-
-impl Given {
-    pub(crate) fn of(answer: &Answer) -> Self {
-        assert_eq!(answer.status, 200, "{answer:?}");
-        let json = answer.json();
-        let text = |name: &str| json[name].as_str().map(str::to_owned);
-        Self {
-            access: text("access_token").unwrap(),
-            refresh: text("refresh_token"),
-            id: text("id_token"),
-            scope: text("scope").unwrap(),
-        }
-    }
-
-    pub(crate) fn refresh(&self) -> &str {
-        self.refresh.as_deref().unwrap()
-    }
-
-    pub(crate) fn id(&self) -> &str {
-        self.id.as_deref().unwrap()
-    }
-}
-
-/// What stands in a token, whoever signed it.
-pub(crate) fn claims(token: &str) -> Value {
-    part(token, 1)
-}
-
-pub(crate) fn header(token: &str) -> Value {
-    part(token, 0)
-}
-
-fn part(token: &str, at: usize) -> Value {
-    let text = token.split('.').nth(at).unwrap();
-    serde_json::from_slice(&base64(text)).unwrap()
-}
-
-/// base64url without padding, read the slow way.
-pub(crate) fn base64(text: &str) -> Vec<u8> {
-    const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::new());
-    for letter in text.chars() {
-        bits = bits << 6 | LETTERS.find(letter).unwrap() as u32;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count & 0xff) as u8);
-        }
-    }
-    bytes
+pub(crate) fn is_no_grant(answer: &Answer) -> bool {
+    answer.status == 400 && answer.error() == "invalid_grant"
 }
 
 impl Browser {
     /// A whole login of ada by password, to its code.
-    pub(crate) async fn sign_in(&mut self, client: &str) -> String {
+    pub(crate) async fn sign_in(&mut self, client: &str) -> Grant {
         self.sign_in_with(client, &[]).await
     }
 
-    /// Exchanges a code.
-    pub(crate) async fn redeem(&mut self, client: &str, code: &str) -> Answer {
-        self.form("/token", &redemption(client, code)).await
+    /// The same with these parameters.
+    pub(crate) async fn sign_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> Grant {
+        let (own, verifier) = self.log_in_with(client, more).await;
+        let code = self.get(&format!("/authorize?{}", query_of(&own))).await.redirected("code").unwrap();
+        Grant { code, verifier }
     }
 
-    /// A whole login of ada by password with these parameters, to its code.
-    pub(crate) async fn sign_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> String {
+    /// The same up to its code: the parameters of the request for that, and its verifier. Each has one of its own, for a
+    /// challenge that was redeemed begins nothing more.
+    pub(crate) async fn log_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> (Value, String) {
         let verifier = Secret::generate().expose().to_owned();
         let challenge = CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string();
         let own = with(with(parameters(client), &[("code_challenge", &challenge)]), more);
@@ -147,11 +84,7 @@ impl Browser {
         let fields = [("session_id", &*id), ("method", "password"), ("username", ADA), ("password", ADA_PASSWORD)];
         assert_eq!(self.post("/authentication/authenticate", &with(own.clone(), &fields)).await.status, 200);
         assert_eq!(self.post("/authentication/complete", &with(own.clone(), &fields[..1])).await.status, 200);
-        let code = self.get(&format!("/authorize?{}", query_of(&own))).await.redirected("code").unwrap();
-        if own["code_challenge"] == challenge {
-            VERIFIERS.lock().unwrap().insert(code.clone(), verifier);
-        }
-        code
+        (own, verifier)
     }
 
     /// The tokens of a whole login.
@@ -160,26 +93,37 @@ impl Browser {
         Given::of(&self.redeem(client, &code).await)
     }
 
+    /// Exchanges a code.
+    pub(crate) async fn redeem(&mut self, client: &str, code: &Grant) -> Answer {
+        self.form("/token", &redemption(client, code)).await
+    }
+
+    pub(crate) async fn refresh(&mut self, client: &str, token: &str) -> Answer {
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", client)];
+        self.form("/token", &fields).await
+    }
+
+    pub(crate) async fn revoke(&mut self, client: &str, token: &str) -> Answer {
+        self.form("/revoke", &[("client_id", client), ("token", token)]).await
+    }
+
+    pub(crate) async fn log_out(&mut self, client: &str, id_token: &str) -> Answer {
+        self.get(&format!("/logout?client_id={client}&id_token_hint={}", encode(id_token))).await
+    }
+
+    pub(crate) async fn ask_about(&mut self, client: &str, token: &str) -> Answer {
+        self.form("/introspect", &[("client_id", client), ("token", token)]).await
+    }
+
+    /// What a client is told of a token.
     pub(crate) async fn introspect(&mut self, client: &str, token: &str) -> Value {
-        let answer = self.form("/introspect", &[("client_id", client), ("token", token)]).await;
+        let answer = self.ask_about(client, token).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.json()
     }
 
-    /// Whether an access token opens userinfo, is active at introspection and comes through a layer.
-    pub(crate) async fn opens(&mut self, world: &World, client: &str, access: &str) -> [bool; 3] {
-        let info = self.with_token("/userinfo", access).await;
-        assert!([200, 401].contains(&info.status.as_u16()), "{info:?}");
-        let known = self.introspect(client, access).await;
-        assert!(known["active"] == true || known == serde_json::json!({ "active": false }), "{known}");
-        [info.status == 200, known["active"] == true, api(world, access).await == 200]
+    /// Asks an endpoint that takes an access token.
+    pub(crate) async fn with_token(&mut self, path: &str, token: &str) -> Answer {
+        self.send(Request::get(path).header("authorization", format!("Bearer {token}")), "").await
     }
-}
-
-/// What an API behind a layer answers.
-pub(crate) async fn api(world: &World, access: &str) -> u16 {
-    let inner = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
-    let service = BearerLayer::new(world.tokens.verifier()).layer(inner);
-    let request = Request::get("/").header("authorization", format!("Bearer {access}"));
-    service.oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status().as_u16()
 }

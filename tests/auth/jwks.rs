@@ -11,7 +11,7 @@ use tollgate::{
 
 use crate::{
     access_token::verified,
-    grants::{api, header},
+    given::{Given, api, header},
     world::{Browser, ISSUER, World, clients},
 };
 
@@ -129,4 +129,28 @@ async fn c102_an_operator_rotates_ahead_of_time() {
     let (new, fresh) = signs(&mut first).await;
     assert_ne!(new, old);
     assert_eq!((api(&two, &fresh).await, api(&two, &token).await), (200, 401), "that one is over by its own time");
+}
+
+#[tokio::test]
+async fn c102_an_operator_withdraws_all_keys_at_once() {
+    let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+    let (one, two) = (on(&store, &clock).await, on(&store, &clock).await);
+    let (mut first, mut second) = (one.browser(), two.browser());
+    let given = first.tokens("web", "openid").await;
+    assert_eq!((api(&one, &given.access).await, api(&two, &given.access).await), (200, 200));
+    let old = kids(&mut first).await;
+    one.tokens.withdraw_keys().await.unwrap();
+    let new = kids(&mut first).await;
+    assert!(new.len() == 2 && new.is_disjoint(&old), "{new:?}");
+    let (kid, fresh) = signs(&mut first).await;
+    assert!(new.contains(&kid), "it signs at once");
+    // on other nodes a minute later
+    clock.advance(std::time::Duration::from_secs(60));
+    for (world, browser) in [(&one, &mut first), (&two, &mut second)] {
+        assert_eq!(kids(browser).await, new);
+        assert_eq!((api(world, &fresh).await, api(world, &given.access).await), (200, 401));
+        assert_eq!(browser.with_token("/userinfo", &given.access).await.status, 401);
+    }
+    let next = Given::of(&second.refresh("web", given.refresh()).await);
+    assert_eq!(second.opens(&two, "web", &next.access).await, [true; 3]);
 }

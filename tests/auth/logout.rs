@@ -9,10 +9,10 @@ use tollgate::{
 };
 
 use crate::{
-    given::steered_with_keys,
-    grants::{Given, claims, world_with},
+    given::{Given, claims},
     steered::{FAULTS, Fault},
-    world::{Answer, Browser, GRACE, ISSUER, World, encode},
+    world::{Answer, Browser, GRACE, ISSUER, World, form_of, posted},
+    worlds::{steered_with_keys, world_with},
 };
 
 const SESSION: &str = "__Host-session";
@@ -36,14 +36,12 @@ async fn signed_in(world: &World) -> (Browser, Given) {
 }
 
 async fn get(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
-    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    browser.send(Request::get(format!("/logout?{}", pairs.join("&"))).header("accept", "text/html"), "").await
+    browser.send(Request::get(format!("/logout?{}", form_of(fields))).header("accept", "text/html"), "").await
 }
 
 /// Posts a form as a page of this site does.
 async fn post(browser: &mut Browser, site: Option<&str>, origin: Option<&str>, fields: &[(&str, &str)]) -> Answer {
-    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    let request = Request::post("/logout").header("content-type", "application/x-www-form-urlencoded");
+    let request = posted("/logout");
     let request = request.header("accept", "text/html");
     let request = match site {
         Some(site) => request.header("sec-fetch-site", site),
@@ -53,7 +51,7 @@ async fn post(browser: &mut Browser, site: Option<&str>, origin: Option<&str>, f
         Some(origin) => request.header("origin", origin),
         None => request,
     };
-    browser.send(request, pairs.join("&")).await
+    browser.send(request, form_of(fields)).await
 }
 
 fn asks(answer: &Answer) -> bool {
@@ -194,11 +192,9 @@ async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;
     let mut grace = world.browser();
-    let id = grace.start("web", GRACE).await;
-    grace.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
-    grace.complete("web", &id).await;
+    grace.log_in("web", GRACE).await;
     let code = grace.authorize("web").await.redirected("code").unwrap();
-    let of_grace = Given::of(&grace.redeem("web", &code).await);
+    let of_grace = Given::of(&grace.redeem("web", &code.into()).await);
     let (_, elsewhere) = signed_in(&world).await;
     let unsigned = format!("{}.AAAA", given.id().rsplit_once('.').unwrap().0);
     for hint in [of_grace.id(), elsewhere.id(), &given.access, &unsigned, "x"] {
@@ -378,6 +374,26 @@ async fn what_came_of_the_sessions_before_ends_with_the_one_that_took_their_plac
 }
 
 #[tokio::test]
+async fn of_the_sessions_before_the_newest_sixteen_end_with_it() {
+    let world = world().await;
+    let (mut browser, first) = signed_in(&world).await;
+    let mut all = vec![first];
+    for _ in 0..17 {
+        world.advance(1);
+        all.push(browser.tokens("special", "openid").await);
+    }
+    let (oldest, rest) = all.split_first().unwrap();
+    assert!(is_done(&get(&mut browser, &[("id_token_hint", all[17].id())]).await));
+    for (at, given) in rest.iter().enumerate() {
+        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3], "{at}");
+        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant", "{at}");
+    }
+    // nobody remembers what came before: it lives to its own end
+    assert_eq!(browser.opens(&world, "special", &oldest.access).await, [true; 3]);
+    assert_eq!(browser.refresh("special", oldest.refresh()).await.status, 200);
+}
+
+#[tokio::test]
 async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
     let world = world().await;
     let (mut browser, first) = signed_in(&world).await;
@@ -385,15 +401,13 @@ async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
     let second = browser.tokens("special", "openid").await;
     let (mut other, elsewhere) = signed_in(&world).await;
     world.advance(1);
-    let id = browser.start("web", GRACE).await;
-    browser.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
-    browser.complete("web", &id).await;
+    browser.log_in("web", GRACE).await;
     let code = browser.authorize("web").await.redirected("code").unwrap();
     for given in [first, second] {
         assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
         assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
     }
-    let of_grace = Given::of(&browser.redeem("web", &code).await);
+    let of_grace = Given::of(&browser.redeem("web", &code.into()).await);
     assert_eq!(browser.opens(&world, "web", &of_grace.access).await, [true; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
 }

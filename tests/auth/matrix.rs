@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PHONE, World, challenge, query};
 
 const CLIENT: &str = "mfa";
-const EXPECTED: &str = include_str!("matrix.txt");
 
 const STATES: &[&str] = &[
     "no login",
@@ -63,18 +62,20 @@ const CALLS: &[&str] = &[
 ];
 
 /// A login that has come so far, and the browser that it was begun in.
-struct Stage {
+struct Begun {
     world: World,
     browser: Browser,
     id: String,
     code: Option<String>,
+    /// Those of before the call.
+    cookies: BTreeMap<String, String>,
 }
 
-async fn stage(state: &str) -> Stage {
+async fn stage(state: &str) -> Begun {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start(CLIENT, ADA).await;
-    let mut stage = Stage { browser, id, code: None, world };
+    let mut stage = Begun { browser, id, code: None, world, cookies: BTreeMap::new() };
     match state {
         "no login" => stage.browser.cookies.clear(),
         "wrong cookie" => stage.browser.cookies.values_mut().for_each(|secret| *secret = challenge()),
@@ -119,10 +120,11 @@ async fn stage(state: &str) -> Stage {
         "forgotten" => stage.world.advance(10 * 60 + 3600),
         _ => panic!("{state}"),
     }
+    stage.cookies = stage.browser.cookies.clone();
     stage
 }
 
-impl Stage {
+impl Begun {
     async fn open(&mut self, method: &str) {
         let address = if method == "email" { ADA } else { ADA_PHONE };
         let answer = self.browser.ask(CLIENT, &self.id, method, address).await;
@@ -141,7 +143,9 @@ impl Stage {
         let code = self.code.clone().unwrap();
         assert_eq!(self.browser.verify(CLIENT, &self.id, &code).await.status, 200);
     }
+}
 
+impl Stage for Begun {
     async fn call(&mut self, call: &str) -> Answer {
         let code = self.code.clone().unwrap_or_else(|| "123456".to_owned());
         let (browser, id) = (&mut self.browser, self.id.as_str());
@@ -200,8 +204,8 @@ impl Stage {
     }
 
     /// How the login stands, as its own browser is told: status, steps done and steps to do.
-    async fn stands(&self, cookies: &BTreeMap<String, String>) -> String {
-        let mut browser = Browser { cookies: cookies.clone(), ..self.browser.clone() };
+    async fn stands(&self) -> String {
+        let mut browser = Browser { cookies: self.cookies.clone(), ..self.browser.clone() };
         let answer = browser.status(&self.id).await;
         if answer.status != StatusCode::OK {
             return "-".to_owned();
@@ -213,29 +217,35 @@ impl Stage {
     }
 }
 
-/// The table, and below it every answer that stands in it.
-async fn table() -> String {
+/// Calls are made on it, each on one of its own.
+pub(crate) trait Stage {
+    async fn call(&mut self, call: &str) -> Answer;
+    /// How it stands, before a call and after it.
+    async fn stands(&self) -> String;
+}
+
+/// The table, and below it every answer that stands in it, as `own` writes it.
+pub(crate) async fn table<S: Stage>(
+    states: &[&str],
+    calls: &[&str],
+    stage: impl AsyncFn(&str) -> S,
+    own: impl Fn(&Answer) -> String,
+) -> String {
     let (mut text, mut answers) = (String::new(), Vec::<String>::new());
-    for call in CALLS {
+    for call in calls {
         let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
-        for state in STATES {
+        for state in states {
             let mut stage = stage(state).await;
-            let cookies = stage.browser.cookies.clone();
-            let before = stage.stands(&cookies).await;
+            let before = stage.stands().await;
             let answer = stage.call(call).await;
-            let own = if answer.text.starts_with("<!doctype html>") {
-                // what stands on it is another matter
-                Answer { text: "(the page)".to_owned(), ..answer.clone() }.own()
-            } else {
-                answer.own()
-            };
+            let own = own(&answer);
             let number = answers.iter().position(|known| *known == own).unwrap_or_else(|| {
                 answers.push(own);
                 answers.len() - 1
             });
             let name = if answer.text.starts_with('{') { answer.error() } else { String::new() };
             let name = if name.is_empty() { String::new() } else { format!(" {name}") };
-            let after = stage.stands(&cookies).await;
+            let after = stage.stands().await;
             let to = if after == before { "same" } else { &after };
             let outcome = format!("{}{name} [{}] to {to}", answer.status.as_u16(), number + 1);
             match rows.iter_mut().find(|(known, _)| *known == outcome) {
@@ -244,9 +254,9 @@ async fn table() -> String {
             }
         }
         writeln!(text, "{call}").unwrap();
-        for (outcome, states) in rows {
+        for (outcome, among) in rows {
             let when =
-                if states.len() == STATES.len() { "always".to_owned() } else { format!("when {}", states.join(", ")) };
+                if among.len() == states.len() { "always".to_owned() } else { format!("when {}", among.join(", ")) };
             writeln!(text, "    {outcome:<45} {when}").unwrap();
         }
         text.push('\n');
@@ -258,15 +268,28 @@ async fn table() -> String {
     text
 }
 
+/// Compares a table with the file beside this one; writes that, where it is asked for.
+pub(crate) fn compare(table: &str, name: &str) {
+    let path = format!("{}/tests/auth/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("TOLLGATE_WRITE_MATRIX").is_some() {
+        return std::fs::write(path, table).unwrap();
+    }
+    let expected = std::fs::read_to_string(path).unwrap();
+    for (line, (is, expected)) in table.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(is, expected, "line {} of {name}", line + 1);
+    }
+    assert_eq!(table.lines().count(), expected.lines().count());
+}
+
+/// What stands on a page is another matter.
+fn own(answer: &Answer) -> String {
+    if answer.text.starts_with("<!doctype html>") {
+        return Answer { text: "(the page)".to_owned(), ..answer.clone() }.own();
+    }
+    answer.own()
+}
+
 #[tokio::test]
 async fn every_state_meets_every_call_as_the_table_says() {
-    let table = table().await;
-    if std::env::var_os("TOLLGATE_WRITE_MATRIX").is_some() {
-        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/auth/matrix.txt"), &table).unwrap();
-        return;
-    }
-    for (line, (is, expected)) in table.lines().zip(EXPECTED.lines()).enumerate() {
-        assert_eq!(is, expected, "line {}", line + 1);
-    }
-    assert_eq!(table.lines().count(), EXPECTED.lines().count());
+    compare(&table(STATES, CALLS, stage, own).await, "matrix.txt");
 }

@@ -11,8 +11,8 @@ use tollgate::{
 use tower::ServiceExt;
 
 use crate::{
-    grants::client,
     world::{ISSUER, World, clients},
+    worlds::client,
 };
 
 const OPENID: &str = "/.well-known/openid-configuration";

@@ -9,8 +9,10 @@ use tollgate::{
 };
 
 use crate::{
-    grants::{Given, redemption, world_with},
-    world::{Answer, Browser, ISSUER, World, encode},
+    given::Given,
+    grants::redemption,
+    world::{Answer, Browser, ISSUER, World, form_of, posted},
+    worlds::world_with,
 };
 
 const APP: &str = "https://app.example";
@@ -32,10 +34,9 @@ fn is_readable(answer: &Answer, origin: &str) -> bool {
 
 /// A form from a page of this origin.
 async fn form(browser: &mut Browser, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
-    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
+    let request = posted(path);
     let request = request.header("origin", origin).header("sec-fetch-site", "cross-site");
-    browser.send(request, pairs.join("&")).await
+    browser.send(request, form_of(fields)).await
 }
 
 async fn get(browser: &mut Browser, origin: &str, path: &str, shown: &str) -> Answer {
@@ -55,6 +56,10 @@ async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
         assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "origin_not_allowed"), "{origin}");
         assert!(!is_readable(&answer, origin));
     }
+    // nor who says two things of where it comes from
+    let twice = posted("/token").header("sec-fetch-site", "same-origin").header("sec-fetch-site", "cross-site");
+    let answer = browser.send(twice.header("origin", APP), form_of(&fields)).await;
+    assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (403, false));
     // of `native` no pages are known, whatever those of `web` say
     let native = browser.clone().sign_in("native").await;
     let answer = form(&mut browser, APP, "/token", &redemption("native", &native)).await;
@@ -90,6 +95,30 @@ async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
     assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3]);
     world.log.flush();
     assert!(!world.log.read(&Query::new().kind(EventKind::ForeignOrigin)).events.is_empty());
+}
+
+#[tokio::test]
+async fn c100_who_revokes_or_asks_is_a_client_and_posts_a_form() {
+    let mut browser = World::new().await.browser();
+    // where APIs ask, they show a secret of theirs
+    for (path, unknown) in [("/revoke", "invalid_client"), ("/introspect", "invalid_token")] {
+        let json = Request::post(path).header("content-type", "application/json");
+        for (request, body, expected) in [
+            (Request::get(format!("{path}?client_id=web&token=x")), "", (405, "method_not_allowed")),
+            (json, "{}", (415, "unsupported_media_type")),
+            (posted(path), "client_id=web", (400, "invalid_request")),
+            (posted(path), "client_id=web&token=", (400, "invalid_request")),
+            (posted(path), "token=x", (400, "invalid_request")),
+            (posted(path), "client_id=web&token=x&token=x", (400, "invalid_request")),
+            (posted(&format!("{path}?token=x")), "client_id=web&token=x", (400, "invalid_request")),
+            (posted(path), "client_id=nobody&token=x", (400, "invalid_client")),
+            (posted(path).header("authorization", "Basic d2ViOg=="), "token=x", (401, unknown)),
+            (posted(path).header("origin", EVIL), "client_id=web&token=x", (403, "origin_not_allowed")),
+        ] {
+            let answer = browser.send(request, body).await;
+            assert_eq!((answer.status.as_u16(), &*answer.error()), expected, "{path} {answer:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -196,15 +225,15 @@ async fn events_tell_what_became_of_tokens_and_no_secret() {
     assert_eq!(EventKind::TokenIssued.as_str(), "authn_token_created");
     assert_eq!([EventKind::TokenIssued, EventKind::TokenReused, EventKind::TokenRevoked].map(count), [3, 1, 1]);
     let told = format!("{:?}", world.log.read(&Query::new()).events);
-    for secret in [&code, &crate::grants::verifier(&code)] {
-        assert!(!told.contains(&**secret));
+    for secret in [&code.code, &code.verifier] {
+        assert!(!told.contains(secret));
     }
     for given in [&first, &next, &other] {
         for secret in [&*given.access, given.refresh(), given.id()] {
             let signature = secret.rsplit('.').next().unwrap();
             assert!(!told.contains(&signature[..16]), "{told}");
         }
-        assert!(!told.contains(crate::grants::claims(&given.access)["jti"].as_str().unwrap()));
+        assert!(!told.contains(crate::given::claims(&given.access)["jti"].as_str().unwrap()));
     }
     assert!(!told.contains(ISSUER));
 }

@@ -1,27 +1,18 @@
 //! Tokens that are bound to a key (DPoP, RFC 9449).
 
-use std::convert::Infallible;
-
-use http::{Request, Response};
+use http::Request;
 use tollgate::{
-    BearerLayer, Client, ClientTable, Secret, Tokens,
-    body::Body,
+    Client, ClientTable, Secret, Tokens,
     store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock},
 };
-use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
-    grants::{Fields, Given, claims, client, redemption, set, world_with},
-    world::{ADA, ADA_PASSWORD, Answer, Browser, ISSUER, World, encode, query},
+    given::{Given, claims, shown_at_layer},
+    grants::{Fields, Grant, redemption, refused, set},
+    world::{ADA, Answer, Browser, ISSUER, World, encode, form_of, posted, query},
+    worlds::{client, world_with},
 };
-
-fn refused(status: u16, error: &str, detail: &str) -> String {
-    format!(
-        "{status}\ncontent-type: application/json\npragma: no-cache\n\n\
-        {{\"error\":\"{error}\",\"error_description\":\"{detail}\"}}\n"
-    )
-}
 
 fn url(path: &str) -> String {
     format!("{ISSUER}{path}")
@@ -29,12 +20,11 @@ fn url(path: &str) -> String {
 
 /// Posts a form with these proofs.
 async fn post(browser: &mut Browser, proofs: &[&str], fields: &[(&str, &str)]) -> Answer {
-    let mut request = Request::post("/token").header("content-type", "application/x-www-form-urlencoded");
+    let mut request = posted("/token");
     for proof in proofs {
         request = request.header("dpop", *proof);
     }
-    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    browser.send(request, pairs.join("&")).await
+    browser.send(request, form_of(fields)).await
 }
 
 fn refreshing(token: &str) -> Fields<'_> {
@@ -197,7 +187,14 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     let challenge = r#"DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
     let proof = at().nonce(answer.header("dpop-nonce")).sign();
-    assert_eq!(info(&mut browser, "DPoP", &given.access, Some(&proof)).await.status, 200);
+    let answer = info(&mut browser, "DPoP", &given.access, Some(&proof)).await;
+    assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
+
+    // as where requests are pushed
+    let pushed = posted("/par").header("dpop", key.proof("POST", &url("/par")).at(world.time()).sign());
+    let answer = browser.send(pushed, query("web")).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "use_dpop_nonce"));
+    assert_eq!(answer.header("dpop-nonce"), nonce);
 
     // after two periods it is too old
     world.advance(400);
@@ -214,6 +211,16 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
 }
 
 #[tokio::test]
+async fn c100_nonces_are_demanded_of_tokens_that_are_set_anew_too() {
+    let world = World::with(Memory::new(), |service| service.dpop_nonces(&Secret::generate()).unwrap()).await;
+    let mut browser = world.browser();
+    browser.service = browser.service.tokens(world.tokens.clone()).unwrap();
+    let code = browser.sign_in("web").await;
+    let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
+    assert_eq!(post(&mut browser, &[&proof], &redemption("web", &code)).await.error(), "use_dpop_nonce");
+}
+
+#[tokio::test]
 async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
     let world = World::new().await;
     let mut browser = world.browser();
@@ -221,12 +228,9 @@ async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
     let code = browser.sign_in("web").await;
     let proof = key.proof("POST", &url("/token")).at(world.time()).sign();
     let given = Given::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
-    let inner = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
-    let layer = BearerLayer::new(world.tokens.verifier());
     for scheme in ["Bearer", "DPoP"] {
-        let request = Request::get("/").header("authorization", format!("{scheme} {}", given.access));
-        let answer = layer.layer(inner).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-        assert_eq!(answer.status(), 401, "{scheme}");
+        let shown = format!("{scheme} {}", given.access);
+        assert_eq!(shown_at_layer(&world.tokens.verifier(), &shown).await, 401, "{scheme}");
     }
 }
 
@@ -253,7 +257,7 @@ async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
     let (key, other) = (DpopKey::generate(), DpopKey::generate());
     let push = async |browser: &mut Browser, key: &DpopKey, more: &str| {
         let proof = key.proof("POST", &url("/par")).at(world.time()).sign();
-        let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+        let request = posted("/par");
         browser.send(request.header("dpop", proof), format!("{}{more}", query("web"))).await
     };
     let named = format!("&dpop_jkt={}", key.thumbprint());
@@ -266,11 +270,9 @@ async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
     assert!(login.header("location").starts_with("/authentication/start?"), "{login:?}");
 
     let pushed = push(&mut browser, &key, "").await.json()["request_uri"].as_str().unwrap().to_owned();
-    let id = browser.start("web", ADA).await;
-    browser.password("web", &id, ADA, ADA_PASSWORD).await;
-    browser.complete("web", &id).await;
+    browser.log_in("web", ADA).await;
     let back = browser.get(&format!("/authorize?client_id=web&request_uri={}", encode(&pushed))).await;
-    let code = back.redirected("code").unwrap();
+    let code = Grant::from(back.redirected("code").unwrap());
     let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
     let fields = redemption("web", &code);
     for proofs in [&[][..], &[&*proof(&other)]] {

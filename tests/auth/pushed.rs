@@ -4,10 +4,12 @@ use http::Request;
 use serde_json::json;
 use tollgate::{AuthService, Client, ClientTable};
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, ISSUER, World, encode, parameters, query, with};
+use crate::world::{
+    ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, ISSUER, World, encode, parameters, posted, query, with,
+};
 
 async fn push(browser: &mut Browser, body: &str) -> Answer {
-    let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+    let request = posted("/par");
     browser.send(request, body).await
 }
 
@@ -26,12 +28,6 @@ pub(crate) async fn authorize(browser: &mut Browser, named: &str) -> Answer {
 
 fn is_gone(answer: &Answer) -> bool {
     answer.header("location").is_empty() && answer.status == 400 && answer.error() == "invalid_request_uri"
-}
-
-async fn completed(browser: &mut Browser, client: &str) {
-    let id = browser.start(client, ADA).await;
-    assert_eq!(browser.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
-    assert_eq!(browser.complete(client, &id).await.status, 200);
 }
 
 #[tokio::test]
@@ -63,7 +59,7 @@ async fn a_pushed_request_leads_through_a_login_to_one_code() {
 async fn a_request_that_is_unknown_expired_or_anothers_is_shown_and_never_redirected() {
     let world = World::new().await;
     let mut browser = world.browser();
-    completed(&mut browser, "web").await;
+    browser.log_in("web", ADA).await;
     let named = pushed(&mut browser, "web", "").await;
     let foreign = named.replace("client_id=web", "client_id=mfa");
     let malformed = "client_id=web&request_uri=urn:ietf:params:oauth:request_uri:x".to_owned();
@@ -113,11 +109,13 @@ async fn what_is_pushed_is_held_to_what_authorize_takes() {
     }
     let json = Request::post("/par").header("content-type", "application/json");
     assert_eq!(browser.send(json, parameters("web").to_string()).await.error(), "unsupported_media_type");
-    let in_url = Request::post(format!("/par?{good}")).header("content-type", "application/x-www-form-urlencoded");
+    let in_url = posted(&format!("/par?{good}"));
     assert_eq!(browser.send(in_url, "").await.error(), "invalid_request");
+    let also = browser.send(posted(&format!("/par?{good}")), good.clone()).await;
+    assert_eq!((also.status.as_u16(), &*also.error()), (400, "invalid_request"));
     assert_eq!(browser.get("/par").await.status, 405);
     for (origin, status) in [("https://app.example", 201), ("https://evil.example", 403)] {
-        let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+        let request = posted("/par");
         assert_eq!(browser.send(request.header("origin", origin), good.clone()).await.status, status, "{origin}");
     }
 }
@@ -134,7 +132,7 @@ async fn a_client_can_have_its_requests_pushed_or_refused() {
             .sessions(world.sessions.clone())
             .clock(world.clock.clone());
     let mut browser = World { service, ..world }.browser();
-    completed(&mut browser, "web").await;
+    browser.log_in("web", ADA).await;
     let plain = browser.authorize("web").await;
     assert_eq!(plain.redirected("error").as_deref(), Some("invalid_request"), "{plain:?}");
     let named = pushed(&mut browser, "web", "").await;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tollgate::UserId;
 
 use crate::{
-    grants::{Given, claims, world_with},
+    given::{Given, claims},
     world::{Answer, Browser, World, parameters, query_of, with},
+    worlds::world_with,
 };
 
 const DAY: u64 = 24 * 3600;
@@ -129,7 +130,7 @@ async fn c095_another_client_has_no_use_for_it_and_does_no_harm() {
     changed[40] = if changed[40] == b'A' { b'B' } else { b'A' };
     let changed = String::from_utf8(changed).unwrap();
     let long = "A".repeat(30_000);
-    for token in [&*next.access, next.id(), &code, &changed, &"A".repeat(91), "x", "ä", &long] {
+    for token in [&*next.access, next.id(), &code.code, &changed, &"A".repeat(91), "x", "ä", &long] {
         assert_eq!(browser.refresh("web", token).await.own(), REFUSED, "{token}");
     }
     assert_eq!(browser.refresh("web", next.refresh()).await.status, 200);

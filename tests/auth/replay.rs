@@ -3,11 +3,13 @@
 use serde_json::json;
 
 use crate::{
-    grants::{Given, redemption, set, world_with},
+    given::Given,
+    grants::{Grant, redemption, set},
     world::{Browser, World},
+    worlds::world_with,
 };
 
-async fn replay(browser: &mut Browser, code: &str, name: &'static str, value: &str) {
+async fn replay(browser: &mut Browser, code: &Grant, name: &'static str, value: &str) {
     let answer = browser.form("/token", &set(&redemption("web", code), name, value)).await;
     assert_eq!(answer.error(), "invalid_grant");
 }

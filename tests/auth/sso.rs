@@ -337,7 +337,7 @@ async fn what_stands_on_the_users_own_machine_gets_a_code_when_they_say_so() {
 
 #[tokio::test]
 async fn c025_nobody_goes_on_as_another_than_whom_the_request_means() {
-    let world = crate::grants::world_with(Client::single_sign_on).await;
+    let world = crate::worlds::world_with(Client::single_sign_on).await;
     let (mut ada, mut grace) = (world.browser(), world.browser());
     let hint = format!("id_token_hint={}", ada.tokens("special", "openid").await.id());
     let id = grace.start("special", GRACE).await;

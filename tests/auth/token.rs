@@ -4,20 +4,15 @@ use http::{Method, Request};
 use tollgate::{CodeChallenge, CodeVerifier};
 
 use crate::{
-    grants::{Fields, Given, redemption, set, verifier, without, world_with},
+    given::Given,
+    grants::{Fields, Grant, redemption, refused, set, without},
     steered::Steered,
-    world::{CALLBACK, VERIFIER, World, challenge, join},
+    world::{CALLBACK, VERIFIER, World, challenge, form_of, join, posted},
+    worlds::world_with,
 };
 
 const SPENT_OR_WRONG: &str = "400\ncontent-type: application/json\npragma: no-cache\n\n\
     {\"error\":\"invalid_grant\",\"error_description\":\"the code is not good for this request\"}\n";
-
-fn refused(status: u16, error: &str, detail: &str) -> String {
-    format!(
-        "{status}\ncontent-type: application/json\npragma: no-cache\n\n\
-        {{\"error\":\"{error}\",\"error_description\":\"{detail}\"}}\n"
-    )
-}
 
 #[tokio::test]
 async fn c089_the_answer_is_for_the_client_alone() {
@@ -56,8 +51,7 @@ async fn c088_nothing_but_a_posted_form_is_read() {
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
     let fields = redemption("web", &code);
-    let form: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", crate::world::encode(value))).collect();
-    let form = form.join("&");
+    let form = form_of(&fields);
     for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::PATCH] {
         let request = Request::builder().method(&method).uri(format!("/token?{form}"));
         let answer = browser.send(request, "").await;
@@ -78,7 +72,7 @@ async fn c088_nothing_but_a_posted_form_is_read() {
     let post =
         |target: &str| Request::post(target).header("content-type", "application/x-www-form-urlencoded; charset=utf-8");
     for (target, body) in [
-        ("/token", format!("{form}&code={code}")),
+        ("/token", format!("{form}&code={}", code.code)),
         ("/token", format!("{form}&client_id=web")),
         ("/token", format!("{form}&x=1&x=2")),
     ] {
@@ -88,7 +82,7 @@ async fn c088_nothing_but_a_posted_form_is_read() {
     for (target, body) in [
         (format!("/token?{form}"), String::new()),
         (format!("/token?{form}"), form.clone()),
-        (format!("/token?code={code}"), form.clone()),
+        (format!("/token?code={}", code.code), form.clone()),
         ("/token?x".to_owned(), form.clone()),
     ] {
         let answer = browser.send(post(&target), body).await;
@@ -133,11 +127,11 @@ async fn c090_each_mismatch_is_one_answer_and_spends_nothing() {
         ("redirect_uri", "https://evil.example/"),
         ("code_verifier", &other),
         ("code_verifier", VERIFIER),
-        ("code_verifier", &verifier(&code).to_uppercase()),
+        ("code_verifier", &code.verifier.to_uppercase()),
         ("code", &other),
         ("code", "x"),
-        ("code", &code.to_uppercase()),
-        ("code", &format!("{code}A")),
+        ("code", &code.code.to_uppercase()),
+        ("code", &format!("{}A", code.code)),
     ] {
         answers.push((name, browser.form("/token", &set(&fields, name, value)).await));
     }
@@ -173,7 +167,7 @@ async fn c091_verifiers_are_those_of_rfc_7636() {
     assert_eq!(challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     let world = World::new().await;
     let mut browser = world.browser();
-    let code = browser.sign_in_with("web", &[("code_challenge", &challenge())]).await;
+    let code = Grant::from(browser.sign_in_with("web", &[("code_challenge", &challenge())]).await.code);
     let fields = redemption("web", &code);
     let malformed = refused(400, "invalid_request", "code_verifier is malformed");
     for bad in [
@@ -255,12 +249,8 @@ async fn c094_nobody_has_a_secret_to_show() {
     for shown in ["Basic d2ViOg==", "Basic d2ViOnNlY3JldA==", "Bearer x", "x"] {
         let form: Fields<'_> = without(&fields, "client_id");
         for fields in [&fields, &form] {
-            let pairs: Vec<_> =
-                fields.iter().map(|(name, value)| format!("{name}={}", crate::world::encode(value))).collect();
-            let request = Request::post("/token")
-                .header("content-type", "application/x-www-form-urlencoded")
-                .header("authorization", shown);
-            assert_eq!(browser.send(request, pairs.join("&")).await.own(), expected, "{shown}");
+            let request = posted("/token").header("authorization", shown);
+            assert_eq!(browser.send(request, form_of(fields)).await.own(), expected, "{shown}");
         }
     }
     assert_eq!(browser.form("/token", &set(&fields, "client_secret", "")).await.status, 200, "empty is omitted");

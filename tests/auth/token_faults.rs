@@ -3,9 +3,11 @@
 use std::{collections::BTreeSet, future::poll_fn, pin::pin, task::Poll};
 
 use crate::{
-    given::{EVERYWHERE, Given, all_are, at_layer, good_at, steered_with_keys},
+    given::{EVERYWHERE, Given, all_are, at_layer, good_at},
+    grants::{Grant, is_no_grant},
     steered::{FAULTS, Fault, Steered},
     world::{Answer, Browser, World},
+    worlds::steered_with_keys,
 };
 
 /// What is asked when the store fails.
@@ -56,10 +58,6 @@ impl Call {
     }
 }
 
-fn is_no_grant(answer: &Answer) -> bool {
-    answer.status == 400 && answer.error() == "invalid_grant"
-}
-
 fn is_unavailable(answer: &Answer) -> bool {
     answer.status == 503
         && answer.error() == "temporarily_unavailable"
@@ -72,7 +70,7 @@ struct Flow {
     world: World,
     store: Steered,
     browser: Browser,
-    code: String,
+    code: Grant,
     first: Option<Given>,
     newest: Option<Given>,
 }
@@ -88,7 +86,7 @@ impl Flow {
             return flow;
         }
         let first = Given::of(&flow.browser.redeem("web", &flow.code).await);
-        let newest = Given::of(&flow.browser.refresh("web", &first.refresh).await);
+        let newest = Given::of(&flow.browser.refresh("web", first.refresh()).await);
         (flow.first, flow.newest) = (Some(first), Some(newest));
         flow.world.advance(match call {
             Replay => 3,
@@ -109,20 +107,16 @@ impl Flow {
         let browser = &mut self.browser;
         let first = || self.first.as_ref().unwrap();
         let newest = || self.newest.as_ref().unwrap();
-        let introspect = |token: &str| [("client_id", "web".to_owned()), ("token", token.to_owned())];
         match call {
             Redeem | Replay => browser.redeem("web", &self.code).await,
-            Refresh => browser.refresh("web", &newest().refresh).await,
-            RefreshAgain | Reuse => browser.refresh("web", &first().refresh).await,
+            Refresh => browser.refresh("web", newest().refresh()).await,
+            RefreshAgain | Reuse => browser.refresh("web", first().refresh()).await,
             RevokeAccess => browser.revoke("web", &newest().access).await,
-            RevokeRefresh => browser.revoke("web", &newest().refresh).await,
-            LogOut => browser.log_out("web", &newest().id_token).await,
+            RevokeRefresh => browser.revoke("web", newest().refresh()).await,
+            LogOut => browser.log_out("web", newest().id()).await,
             UserInfo => browser.with_token("/userinfo", &newest().access).await,
-            IntrospectAccess | IntrospectRefresh => {
-                let given = newest();
-                let fields = introspect(if call == IntrospectAccess { &given.access } else { &given.refresh });
-                browser.form("/introspect", &fields.each_ref().map(|(name, value)| (*name, value.as_str()))).await
-            }
+            IntrospectAccess => browser.ask_about("web", &newest().access).await,
+            IntrospectRefresh => browser.ask_about("web", newest().refresh()).await,
         }
     }
 
@@ -132,7 +126,7 @@ impl Flow {
         for given in self.first.iter().chain(&self.newest) {
             let good = good_at(&mut self.world.browser(), &verifier, "web", given).await;
             assert_eq!(good, BTreeSet::new(), "{case}");
-            assert!(is_no_grant(&self.world.browser().refresh("web", &given.refresh).await), "{case}");
+            assert!(is_no_grant(&self.world.browser().refresh("web", given.refresh()).await), "{case}");
         }
     }
 }
@@ -180,7 +174,7 @@ async fn fails_at(call: Call, at: usize, fault: Fault, prepared: bool) -> bool {
             assert!(again.status == 200 || is_no_grant(&again), "{case}: {again:?}");
             for given in &given {
                 all_are(true, &flow.world, "web", given).await;
-                Given::of(&flow.browser.refresh("web", &given.refresh).await);
+                Given::of(&flow.browser.refresh("web", given.refresh()).await);
             }
             flow.world.advance(3);
             assert!(is_no_grant(&flow.browser.redeem("web", &flow.code).await), "{case}");
@@ -191,16 +185,16 @@ async fn fails_at(call: Call, at: usize, fault: Fault, prepared: bool) -> bool {
         Refresh => {
             let next = Given::of(&again);
             if was_answered {
-                assert_eq!(Given::of(&answer).refresh, next.refresh, "{case}");
+                assert_eq!(Given::of(&answer).refresh(), next.refresh(), "{case}");
             }
             all_are(true, &flow.world, "web", &next).await;
             // and there is no other branch
             let third = Given::of(&flow.call(Refresh).await);
-            assert_eq!((&third.refresh, third.jti()), (&next.refresh, next.jti()), "{case}");
-            all_are(true, &flow.world, "web", &Given::of(&flow.browser.refresh("web", &next.refresh).await)).await;
+            assert_eq!((third.refresh(), third.jti()), (next.refresh(), next.jti()), "{case}");
+            all_are(true, &flow.world, "web", &Given::of(&flow.browser.refresh("web", next.refresh()).await)).await;
         }
         RefreshAgain => {
-            assert_eq!(Given::of(&again).refresh, flow.newest.as_ref().unwrap().refresh, "{case}");
+            assert_eq!(Given::of(&again).refresh(), flow.newest.as_ref().unwrap().refresh(), "{case}");
             all_are(true, &flow.world, "web", flow.newest.as_ref().unwrap()).await;
         }
         UserInfo | IntrospectAccess | IntrospectRefresh => {
@@ -303,7 +297,7 @@ async fn c096_who_hangs_up_while_a_family_ends_keeps_no_half_of_it() {
             ends += usize::from(good.is_empty());
             // and no mark is forgotten before the row
             flow.world.advance(13 * 60);
-            let answer = flow.browser.refresh("web", &newest.refresh).await;
+            let answer = flow.browser.refresh("web", newest.refresh()).await;
             assert_eq!(answer.status == 200, !good.is_empty(), "{call:?} {polls}: {answer:?}");
             if is_done {
                 break;

@@ -15,19 +15,17 @@ use tollgate::{
 };
 
 use crate::{
-    given::{Given, Grant, all_are, at_layer, put_keys, steered_with_keys, two_nodes, world_with_keys},
+    given::{Given, all_are, at_layer},
+    grants::{Grant, is_no_grant},
     races::{at_once, count, from, runtime},
     restart::File,
     steered::{Running, Steered, interleave},
     world::{Answer, Browser, ISSUER, World},
+    worlds::{put_keys, steered_with_keys, two_nodes, world_with_keys},
 };
 
 fn is_good(answer: &Answer) -> bool {
     answer.status == 200
-}
-
-fn is_no_grant(answer: &Answer) -> bool {
-    answer.status == 400 && answer.error() == "invalid_grant"
 }
 
 fn winner(answers: &[Answer]) -> Given {
@@ -39,7 +37,7 @@ fn winner(answers: &[Answer]) -> Given {
 /// Everybody got the same.
 fn one_successor(answers: &[Answer]) -> Given {
     let given: Vec<_> = answers.iter().map(Given::of).collect();
-    let names: BTreeSet<_> = given.iter().map(|given| (given.refresh.clone(), given.jti())).collect();
+    let names: BTreeSet<_> = given.iter().map(|given| (given.refresh().to_owned(), given.jti())).collect();
     assert_eq!(names.len(), 1, "{given:?}");
     given[0].clone()
 }
@@ -55,22 +53,22 @@ async fn c093_of_64_redemptions_at_once_by_two_services_one_gets_tokens_that_liv
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
         for _ in 0..3 {
-            let code = one.browser().sign_in_for("web", "openid").await;
+            let code = one.browser().sign_in("web").await;
             let answers = at_once(64, |at| {
                 let mut browser = from(&[&one, &other][at % 2].browser(), at);
                 let code = code.clone();
-                async move { browser.trade("web", &code).await }
+                async move { browser.redeem("web", &code).await }
             })
             .await;
             let given = winner(&answers);
             // who came second is no thief, for two seconds
-            assert!(is_no_grant(&one.browser().trade("web", &code).await));
+            assert!(is_no_grant(&one.browser().redeem("web", &code).await));
             one.advance(2);
-            assert!(is_no_grant(&other.browser().trade("web", &code).await));
+            assert!(is_no_grant(&other.browser().redeem("web", &code).await));
             for world in [&one, &other] {
                 all_are(true, world, "web", &given).await;
             }
-            let next = Given::of(&other.browser().refresh("web", &given.refresh).await);
+            let next = Given::of(&other.browser().refresh("web", given.refresh()).await);
             all_are(true, &one, "web", &next).await;
         }
     }
@@ -80,18 +78,18 @@ async fn c093_of_64_redemptions_at_once_by_two_services_one_gets_tokens_that_liv
 async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_that_it_gave_ends() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
-        let code = one.browser().sign_in_for("web", "openid").await;
-        let first = Given::of(&one.browser().trade("web", &code).await);
-        let next = Given::of(&one.browser().refresh("web", &first.refresh).await);
+        let code = one.browser().sign_in("web").await;
+        let first = Given::of(&one.browser().redeem("web", &code).await);
+        let next = Given::of(&one.browser().refresh("web", first.refresh()).await);
         one.clock.advance(Duration::from_nanos(2_000_000_001));
         let answers = at_once(32, |at| {
             let mut browser = from(&[&one, &other][at % 2].browser(), at);
-            let (code, next) = (code.clone(), next.refresh.clone());
+            let (code, next) = (code.clone(), next.refresh().to_owned());
             // one of them goes on meanwhile
             async move {
                 match at {
                     7 => browser.refresh("web", &next).await,
-                    _ => browser.trade("web", &code).await,
+                    _ => browser.redeem("web", &code).await,
                 }
             }
         })
@@ -101,7 +99,7 @@ async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_th
         all.extend(Some(&answers[7]).filter(|answer| is_good(answer)).map(Given::of));
         for (given, world) in all.iter().flat_map(|given| [(given, &one), (given, &other)]) {
             all_are(false, world, "web", given).await;
-            assert!(is_no_grant(&world.browser().refresh("web", &given.refresh).await));
+            assert!(is_no_grant(&world.browser().refresh("web", given.refresh()).await));
         }
     }
 }
@@ -110,17 +108,17 @@ async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_th
 async fn c096_refreshes_at_once_by_two_services_get_one_successor() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
-        let code = one.browser().sign_in_for("web", "openid").await;
-        let mut given = Given::of(&one.browser().trade("web", &code).await);
+        let code = one.browser().sign_in("web").await;
+        let mut given = Given::of(&one.browser().redeem("web", &code).await);
         for _ in 0..4 {
             let answers = at_once(16, |at| {
                 let mut browser = from(&[&one, &other][at % 2].browser(), at);
-                let token = given.refresh.clone();
+                let token = given.refresh().to_owned();
                 async move { browser.refresh("web", &token).await }
             })
             .await;
             let next = one_successor(&answers);
-            assert_ne!(next.refresh, given.refresh);
+            assert_ne!(next.refresh(), given.refresh());
             all_are(true, &other, "web", &next).await;
             given = next;
         }
@@ -165,9 +163,9 @@ struct Family {
 impl Family {
     async fn begin(world: &World) -> Self {
         let mut browser = world.browser();
-        let code = browser.sign_in_for("web", "openid").await;
-        let first = Given::of(&browser.trade("web", &code).await);
-        let newest = Given::of(&browser.refresh("web", &first.refresh).await);
+        let code = browser.sign_in("web").await;
+        let first = Given::of(&browser.redeem("web", &code).await);
+        let newest = Given::of(&browser.refresh("web", first.refresh()).await);
         Self { browser, code, first, newest }
     }
 
@@ -176,12 +174,12 @@ impl Family {
         browser.service = node.service.clone();
         Box::pin(async move {
             match call {
-                Call::Redeem => browser.trade("web", &code).await,
-                Call::Refresh => browser.refresh("web", &newest.refresh).await,
-                Call::RefreshOlder => browser.refresh("web", &first.refresh).await,
+                Call::Redeem => browser.redeem("web", &code).await,
+                Call::Refresh => browser.refresh("web", newest.refresh()).await,
+                Call::RefreshOlder => browser.refresh("web", first.refresh()).await,
                 Call::RevokeAccess => browser.revoke("web", &first.access).await,
-                Call::RevokeRefresh => browser.revoke("web", &newest.refresh).await,
-                Call::LogOut => browser.log_out("web", &newest.id_token).await,
+                Call::RevokeRefresh => browser.revoke("web", newest.refresh()).await,
+                Call::LogOut => browser.log_out("web", newest.id()).await,
                 Call::UserInfo => browser.with_token("/userinfo", &newest.access).await,
             }
         })
@@ -196,7 +194,7 @@ proptest! {
         let store = Steered::default();
         let (nodes, code) = runtime.block_on(async {
             let nodes = two_nodes(store.clone()).await;
-            let code = nodes[0].browser().sign_in_for("web", "openid").await;
+            let code = nodes[0].browser().sign_in("web").await;
             // each has read its keys
             nodes[0].tokens.prepare().await.unwrap();
             (nodes, code)
@@ -204,7 +202,7 @@ proptest! {
         store.yields();
         let calls = (0..4).map(|at| {
             let (mut browser, code) = (nodes[at % 2].browser(), code.clone());
-            Box::pin(async move { browser.trade("web", &code).await }) as Running<Answer>
+            Box::pin(async move { browser.redeem("web", &code).await }) as Running<Answer>
         });
         let answers = {
             let _entered = runtime.enter();
@@ -246,11 +244,11 @@ proptest! {
             prop_assert!(is_no_grant(answer), "{:?}", answer);
         }
         let successors: Vec<_> = of(Call::Refresh).filter(|answer| is_good(answer)).map(Given::of).collect();
-        let names: BTreeSet<_> = successors.iter().map(|given| (&given.refresh, given.jti())).collect();
+        let names: BTreeSet<_> = successors.iter().map(|given| (given.refresh(), given.jti())).collect();
         prop_assert!(names.len() <= 1, "{:?}", answers);
         for answer in of(Call::RefreshOlder).filter(|answer| is_good(answer)) {
             prop_assert!(!late);
-            prop_assert_eq!(&Given::of(answer).refresh, &family.newest.refresh);
+            prop_assert_eq!(Given::of(answer).refresh, family.newest.refresh.clone());
         }
         // the first one is older than the one before, once the newest was used
         let is_reused = of(Call::RefreshOlder).any(|answer| !is_good(answer));
@@ -266,7 +264,7 @@ proptest! {
                 if ended {
                     for given in all.clone() {
                         all_are(false, node, "web", given).await;
-                        assert!(is_no_grant(&node.browser().refresh("web", &given.refresh).await));
+                        assert!(is_no_grant(&node.browser().refresh("web", given.refresh()).await));
                     }
                 } else {
                     all_are(true, node, "web", newest).await;
@@ -312,7 +310,7 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
     for head_start in 0.. {
         let (store, world, code) = runtime.block_on(async {
             let (store, world) = steered_with_keys().await;
-            let code = world.browser().sign_in_for("web", "openid").await;
+            let code = world.browser().sign_in("web").await;
             world.tokens.prepare().await.unwrap();
             (store, world, code)
         });
@@ -320,7 +318,7 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
         let _entered = runtime.enter();
         let mut first = {
             let (mut browser, code) = (world.browser(), code.clone());
-            Box::pin(async move { browser.trade("web", &code).await })
+            Box::pin(async move { browser.redeem("web", &code).await })
         };
         let mut answer = None;
         for _ in 0..head_start {
@@ -330,7 +328,7 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
             }
         }
         world.advance(3);
-        let second = runtime.block_on(async { world.browser().trade("web", &code).await });
+        let second = runtime.block_on(async { world.browser().redeem("web", &code).await });
         let is_whole = answer.is_some();
         let first = match answer {
             Some(answer) => answer,
@@ -367,16 +365,16 @@ async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
     let rotation = tokio::spawn(async move { tokens.rotate().await });
     let mut newest = family.newest.clone();
     while !rotation.is_finished() {
-        newest = Given::of(&world.browser().refresh("web", &newest.refresh).await);
+        newest = Given::of(&world.browser().refresh("web", newest.refresh()).await);
         all_are(true, &world, "web", &newest).await;
     }
     rotation.await.unwrap().unwrap();
     all_are(true, &world, "web", &newest).await;
     // what the old key signed in the last moment is good to its end
     world.advance(3599);
-    let last = Given::of(&world.browser().refresh("web", &newest.refresh).await);
+    let last = Given::of(&world.browser().refresh("web", newest.refresh()).await);
     world.advance(1);
-    let next = Given::of(&world.browser().refresh("web", &last.refresh).await);
+    let next = Given::of(&world.browser().refresh("web", last.refresh()).await);
     let kid = |given: &Given| given.access.split('.').next().unwrap().to_owned();
     assert_ne!(kid(&last), kid(&next), "the new key signs");
     world.advance(598);
@@ -398,22 +396,22 @@ async fn what_was_logged_out_stays_so_as_long_as_anything_of_it_could_live() {
     world.tokens = short(&world);
     world.service = world.service.clone().tokens(world.tokens.clone()).unwrap();
     let mut browser = world.browser();
-    let code = browser.sign_in_for("web", "openid").await;
-    let first = Given::of(&browser.trade("web", &code).await);
+    let code = browser.sign_in("web").await;
+    let first = Given::of(&browser.redeem("web", &code).await);
     // a code that is open when the session ends
     world.advance(580);
     let mut tab = browser.clone();
-    let open = tab.sign_in_for("web", "openid").await;
+    let open = tab.sign_in("web").await;
     browser.cookies.clone_from(&tab.cookies);
     world.advance(19);
-    let last = Given::of(&browser.refresh("web", &first.refresh).await);
+    let last = Given::of(&browser.refresh("web", first.refresh()).await);
     let verifier = world.tokens.verifier();
     assert_eq!(at_layer(&verifier, &last.access).await, 200);
     world.tokens.revoke_user(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();
     for second in 0..700 {
         assert_eq!(at_layer(&verifier, &last.access).await, 401, "{second}");
         if second == 10 {
-            let answer = browser.trade("web", &open).await;
+            let answer = browser.redeem("web", &open).await;
             assert!(is_no_grant(&answer), "{answer:?}");
         }
         world.advance(1);

@@ -8,9 +8,11 @@ use std::{
 use tollgate::{store::Disk, testing::ManualClock};
 
 use crate::{
-    given::{Given, Grant, all_are, good_at, put_keys},
+    given::{Given, all_are, good_at},
+    grants::Grant,
     restart::File,
     world::World,
+    worlds::put_keys,
 };
 
 const FILE: &str = "TOLLGATE_TOKENS_FILE";
@@ -23,12 +25,12 @@ async fn child() {
     let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;
     let mut browser = world.browser();
     let say = |what: &str, text: &str| writeln!(std::io::stdout(), "\n{what} {text}").unwrap();
-    let code = browser.sign_in_for("web", "openid").await;
+    let code = browser.sign_in("web").await;
     say("CODE", &format!("{} {}", code.code, code.verifier));
-    let mut given = Given::of(&browser.trade("web", &code).await);
+    let mut given = Given::of(&browser.redeem("web", &code).await);
     loop {
-        say("GIVEN", &serde_json::json!([given.access, given.refresh]).to_string());
-        given = Given::of(&browser.refresh("web", &given.refresh).await);
+        say("GIVEN", &serde_json::json!([given.access, given.refresh()]).to_string());
+        given = Given::of(&browser.refresh("web", given.refresh()).await);
     }
 }
 
@@ -56,7 +58,7 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
         let given = |line: String| {
             let json = line.strip_prefix("GIVEN ")?.to_owned();
             let (access, refresh): (String, String) = serde_json::from_str(&json).unwrap();
-            Some(Given { access, refresh, id_token: String::new() })
+            Some(Given { access, refresh: Some(refresh), id: None, scope: String::new() })
         };
         // so many answers, and then somewhere in the next call
         let mut all: Vec<Given> = lines.by_ref().filter_map(given).take(round % 4).collect();
@@ -71,7 +73,7 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
         let clock = ManualClock::new();
         let world = World::on(Disk::open(&file.0).unwrap().into(), clock, |service| service).await;
         let mut browser = world.browser();
-        let again = browser.trade("web", &code).await;
+        let again = browser.redeem("web", &code).await;
         let Some(last) = all.last() else {
             // nothing was answered: it is good, or it is spent for ever
             unanswered += 1;
@@ -79,7 +81,7 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
             if again.status == 200 {
                 all_are(true, &world, "web", &Given::of(&again)).await;
             }
-            assert_eq!(browser.trade("web", &code).await.error(), "invalid_grant");
+            assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
             continue;
         };
         assert_eq!(again.error(), "invalid_grant");
@@ -88,9 +90,9 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
         let verifier = world.tokens.verifier();
         let good = good_at(&mut browser, &verifier, "web", last).await;
         assert!(good.len() >= 3, "{good:?}");
-        let next = Given::of(&browser.refresh("web", &last.refresh).await);
+        let next = Given::of(&browser.refresh("web", last.refresh()).await);
         all_are(true, &world, "web", &next).await;
-        assert_eq!(Given::of(&browser.refresh("web", &last.refresh).await).refresh, next.refresh);
+        assert_eq!(Given::of(&browser.refresh("web", last.refresh()).await).refresh(), next.refresh());
         // whoever comes with an older one is found out, as with the code
         if round % 2 == 0 {
             world.advance(10);
@@ -98,8 +100,8 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
             world.advance(3);
         }
         let theft = match before {
-            Some(before) if round % 2 == 0 => browser.refresh("web", &before.refresh).await,
-            _ => browser.trade("web", &code).await,
+            Some(before) if round % 2 == 0 => browser.refresh("web", before.refresh()).await,
+            _ => browser.redeem("web", &code).await,
         };
         assert_eq!(theft.error(), "invalid_grant");
         for given in all.iter().chain([&next]) {

@@ -6,9 +6,11 @@ use proptest::{collection::vec, prelude::*};
 use tollgate::{UserId, Verifier, store::Memory};
 
 use crate::{
-    given::{EVERYWHERE, Given, Grant, at_layer, good_at, two_nodes},
+    given::{EVERYWHERE, Given, at_layer, good_at},
+    grants::{Grant, is_no_grant, redemption},
     scripts,
-    world::{Answer, Browser, CALLBACK, World},
+    world::{Answer, Browser, World},
+    worlds::two_nodes,
 };
 
 /// All of them are looked at after each call.
@@ -93,8 +95,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 /// An access token, and until when it is good by its own word.
 struct Access {
-    text: String,
-    id_token: String,
+    given: Given,
     ends: u64,
 }
 
@@ -144,10 +145,6 @@ struct Play {
     /// How many calls were made: each goes to the other service.
     calls: usize,
     user_ended_at: Option<u64>,
-}
-
-fn is_no_grant(answer: &Answer) -> bool {
-    answer.status == 400 && answer.error() == "invalid_grant"
 }
 
 impl Play {
@@ -214,7 +211,7 @@ impl Play {
             self.families.remove(0);
         }
         let mut browser = self.browser();
-        let code = browser.sign_in_for("web", if offline { OFFLINE } else { "openid" }).await;
+        let code = browser.sign_in_with("web", &[("scope", if offline { OFFLINE } else { "openid" })]).await;
         self.families.push(Family {
             browser,
             code,
@@ -232,23 +229,17 @@ impl Play {
     fn given(&mut self, at: usize, answer: &Answer) {
         let given = Given::of(answer);
         let ends = self.families[at].access_ends(self.now);
-        self.families[at].access.push(Access { text: given.access, id_token: given.id_token, ends });
-        self.families[at].refresh.push((given.refresh, None));
+        self.families[at].refresh.push((given.refresh().to_owned(), None));
+        self.families[at].access.push(Access { given, ends });
     }
 
     async fn redeem(&mut self, at: usize, wrong: Option<usize>) -> Result<(), TestCaseError> {
         let mut browser = self.browser();
         let (now, family) = (self.now, &self.families[at]);
-        let mut fields = [
-            ("grant_type", "authorization_code"),
-            ("code", family.code.code.as_str()),
-            ("code_verifier", family.code.verifier.as_str()),
-            ("client_id", CLIENTS[0]),
-            ("redirect_uri", CALLBACK),
-        ];
+        let mut fields = redemption(CLIENTS[0], &family.code);
         let other = "x".repeat(43);
         if let Some(wrong) = wrong {
-            fields[2 + wrong].1 = [other.as_str(), CLIENTS[1], "https://app.example/other"][wrong];
+            fields[2 + wrong].1 = [&*other, CLIENTS[1], "https://app.example/other"][wrong];
         }
         let answer = browser.form("/token", &fields).await;
         let is_there = match &family.spent {
@@ -288,12 +279,11 @@ impl Play {
             }
             (1, Some(used)) if now < used + 10 => {
                 let given = Given::of(&answer);
-                prop_assert_eq!(&given.refresh, &family.refresh[place + 1].0, "a second branch");
+                prop_assert_eq!(given.refresh(), &*family.refresh[place + 1].0, "a second branch");
                 let left = answer.json()["expires_in"].as_u64().unwrap();
                 let ends = family.access_ends(used);
                 prop_assert_eq!(left, ends - now);
-                let access = Access { text: given.access, id_token: given.id_token, ends };
-                family.access.push(access);
+                family.access.push(Access { given, ends });
             }
             _ => {
                 prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -308,7 +298,7 @@ impl Play {
         let (now, family) = (self.now, &mut self.families[at]);
         let counts = if access { family.access.len() } else { family.refresh.len() };
         let Some(place) = counts.checked_sub(1 + age) else { return Ok(()) };
-        let token = if access { &family.access[place].text } else { &family.refresh[place].0 };
+        let token = if access { &family.access[place].given.access } else { &family.refresh[place].0 };
         let answer = browser.revoke(CLIENTS[usize::from(other)], token).await;
         prop_assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, "{}"));
         // an access token whose time is over ends nothing
@@ -319,7 +309,7 @@ impl Play {
 
     async fn log_out(&mut self, at: usize) -> Result<(), TestCaseError> {
         let family = &mut self.families[at];
-        let Some(hint) = family.access.last().map(|access| access.id_token.clone()) else { return Ok(()) };
+        let Some(hint) = family.access.last().map(|access| access.given.id().to_owned()) else { return Ok(()) };
         let answer = family.browser.log_out("web", &hint).await;
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
         // a session that has ended by itself, after an hour without use, is named by the hint all the same
@@ -339,11 +329,7 @@ impl Play {
             for place in places {
                 let access = &family.access[place];
                 let refresh = &family.refresh[place.min(family.refresh.len() - 1)];
-                let given = Given {
-                    access: access.text.clone(),
-                    refresh: refresh.0.clone(),
-                    id_token: access.id_token.clone(),
-                };
+                let given = Given { refresh: Some(refresh.0.clone()), ..access.given.clone() };
                 let good = good_at(&mut browser, verifier, "web", &given).await;
                 let mut expected = BTreeSet::new();
                 if family.is_live(now) {
@@ -364,7 +350,10 @@ impl Play {
         // with a verifier that remembers nothing it is the same
         if let Some(access) = self.families.last().and_then(|family| family.access.last()) {
             let fresh = self.nodes[0].tokens.verifier();
-            prop_assert_eq!(at_layer(&fresh, &access.text).await, at_layer(verifier, &access.text).await);
+            prop_assert_eq!(
+                at_layer(&fresh, &access.given.access).await,
+                at_layer(verifier, &access.given.access).await
+            );
         }
         Ok(())
     }

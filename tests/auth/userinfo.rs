@@ -4,8 +4,8 @@ use http::{Method, Request};
 use serde_json::json;
 
 use crate::{
-    grants::{Given, claims},
-    world::{ADA, ADA_PHONE, Answer, World},
+    given::{Given, claims},
+    world::{ADA, ADA_PHONE, Answer, World, posted},
 };
 
 fn refused(status: u16, challenge: &str, error: &str, detail: &str) -> String {
@@ -57,7 +57,7 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
     );
     assert_eq!(browser.get("/userinfo").await.own(), none);
     assert_eq!(browser.get(&format!("/userinfo?access_token={}", given.access)).await.own(), none);
-    let form = Request::post("/userinfo").header("content-type", "application/x-www-form-urlencoded");
+    let form = posted("/userinfo");
     assert_eq!(browser.send(form, format!("access_token={}", given.access)).await.own(), none);
     let mut with = async |shown: &str| -> Answer {
         browser.send(Request::get("/userinfo").header("authorization", shown), "").await

@@ -72,7 +72,7 @@ fn named(text: &str) -> String {
 }
 
 /// Writes another text for what stands behind each `mark`.
-fn after(text: &str, mark: &str, other: impl Fn(&str) -> String) -> String {
+pub(crate) fn after(text: &str, mark: &str, other: impl Fn(&str) -> String) -> String {
     let mut parts = text.split(mark);
     let mut written = parts.next().unwrap().to_owned();
     for part in parts {

@@ -1,24 +1,16 @@
 //! What a request wishes of OpenID Connect, as far as it is served.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::Request;
-use http_body_util::BodyExt;
-use serde_json::{Value, json};
-use tollgate::{CodeChallenge, CodeVerifier, Method, Policies, Policy, body::Body, store::Memory};
-use tower::ServiceExt;
+use serde_json::json;
+use tollgate::{Method, Policies, Policy, store::Memory};
 
-use crate::world::{
-    ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, World, encode, parameters, query, query_of, with,
+use crate::{
+    given::{self, Given},
+    grants::Grant,
+    world::{ADA, Answer, Browser, GRACE, World, encode, parameters, query, query_of, with},
 };
 
 async fn authorize(browser: &mut Browser, more: &str) -> Answer {
     browser.get(&format!("/authorize?{}&state=xyz&{more}", query("web"))).await
-}
-
-async fn completed(browser: &mut Browser) {
-    let id = browser.start("web", ADA).await;
-    assert_eq!(browser.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
-    assert_eq!(browser.complete("web", &id).await.status, 200);
 }
 
 #[tokio::test]
@@ -32,7 +24,7 @@ async fn without_a_login_prompt_none_asks_nobody_anything() {
     assert_eq!(answer.redirected("state").as_deref(), Some("xyz"));
     let both = authorize(&mut browser, "prompt=none%20login").await;
     assert_eq!(both.redirected("error").as_deref(), Some("invalid_request"));
-    completed(&mut browser).await;
+    browser.log_in("web", ADA).await;
     assert!(authorize(&mut browser, "prompt=none").await.redirected("code").is_some());
 }
 
@@ -40,11 +32,12 @@ async fn without_a_login_prompt_none_asks_nobody_anything() {
 async fn whatever_max_age_is_a_login_for_this_request_meets_it_and_says_when_it_was() {
     let world = World::new().await;
     for (more, age) in [("max_age=1", 2), ("max_age=1", 290), ("max_age=0", 60)] {
-        let id_token = said(&tokens_after(&world, more, age).await["id_token"]);
+        let given = Given::of(&tokens_after(&world, more, age).await);
+        let id_token = given::claims(given.id());
         assert_eq!(id_token["auth_time"], world.time().as_secs() - age, "{more}");
     }
     let mut browser = world.browser();
-    completed(&mut browser).await;
+    browser.log_in("web", ADA).await;
     let answer = authorize(&mut browser, "max_age=sixty").await;
     assert_eq!(answer.redirected("error").as_deref(), Some("invalid_request"));
 }
@@ -60,7 +53,7 @@ async fn told(browser: &mut Browser, more: &str) -> Option<String> {
 async fn c025_wishes_that_can_not_be_read_or_served_are_told_at_the_redirect_uri() {
     let world = World::new().await;
     let mut browser = world.browser();
-    completed(&mut browser).await;
+    browser.log_in("web", ADA).await;
     for (more, error) in [
         ("prompt=none%20login", "invalid_request"),
         ("prompt=create", "invalid_request"),
@@ -93,7 +86,7 @@ async fn c025_an_essential_acr_is_met_or_no_code_is_given() {
     let keys = policies.acr("key", Policy::slots([Method::Passkey]).unwrap()).unwrap();
     let world = World::with(Memory::new(), |service| service.policies(keys)).await;
     let mut browser = world.browser();
-    completed(&mut browser).await;
+    browser.log_in("web", ADA).await;
     // nobody knows the level, or no method that is enabled reaches it
     for unmet in [demanding(r#""gold""#), demanding(r#""key""#)] {
         let error = told(&mut browser, &unmet).await;
@@ -119,7 +112,7 @@ async fn c025_an_essential_acr_is_met_or_no_code_is_given() {
 async fn c025_a_code_is_for_the_user_whom_the_request_means() {
     let world = World::new().await;
     let mut browser = world.browser();
-    completed(&mut browser).await;
+    browser.log_in("web", ADA).await;
     let meaning = |how: &str| format!("claims={}", encode(&format!(r#"{{"id_token":{{"sub":{{{how}}}}}}}"#)));
     for others in [r#""value":"u-grace""#, r#""values":["u-grace","u-x"]"#] {
         assert_eq!(told(&mut browser, &meaning(others)).await.as_deref(), Some("login_required"), "{others}");
@@ -127,7 +120,7 @@ async fn c025_a_code_is_for_the_user_whom_the_request_means() {
     for hers in [r#""value":"u-ada""#, r#""values":["u-ada","u-grace"]"#, r#""values":["u-grace","u-ada"]"#] {
         assert!(authorize(&mut browser, &meaning(hers)).await.redirected("code").is_some(), "{hers}");
         world.advance(1);
-        completed(&mut browser).await;
+        browser.log_in("web", ADA).await;
     }
 }
 
@@ -162,51 +155,32 @@ async fn a_start_takes_the_same_wishes() {
     }
 }
 
-/// A whole login of ada with a challenge of its own, to what its code gives.
-async fn tokens(world: &World, more: &str) -> Value {
+/// A whole login of ada with more in the URL of its end, to what its code gives.
+async fn tokens(world: &World, more: &str) -> Answer {
     tokens_after(world, more, 0).await
 }
 
 /// The same, where so much time goes by before the browser comes back.
-async fn tokens_after(world: &World, more: &str, seconds: u64) -> Value {
+async fn tokens_after(world: &World, more: &str, seconds: u64) -> Answer {
     let mut browser = world.browser();
-    let verifier = CodeVerifier::generate();
-    let challenge = CodeChallenge::of(&verifier).to_string();
-    let own = with(parameters("web"), &[("code_challenge", &challenge)]);
-    let started = browser.post("/authentication/start", &with(own.clone(), &[("identifier", ADA)])).await.json();
-    let own_id = with(own.clone(), &[("session_id", started["session_id"].as_str().unwrap())]);
-    let password = [("method", "password"), ("username", ADA), ("password", ADA_PASSWORD)];
-    assert_eq!(browser.post("/authentication/authenticate", &with(own_id.clone(), &password)).await.status, 200);
-    assert_eq!(browser.post("/authentication/complete", &own_id).await.status, 200);
+    let (own, verifier) = browser.log_in_with("web", &[]).await;
     world.advance(seconds);
     let answer = browser.get(&format!("/authorize?{}&{more}", query_of(&own))).await;
     let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));
-    let form = query_of(&json!({
-        "grant_type": "authorization_code", "code": code, "code_verifier": verifier.expose(), "client_id": "web",
-    }));
-    let request = Request::post("/token").header("content-type", "application/x-www-form-urlencoded");
-    let response = world.service.clone().oneshot(request.body(Body::from(form)).unwrap()).await.unwrap();
-    serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
-}
-
-/// What a token of ours says.
-fn said(token: &Value) -> Value {
-    let payload = token.as_str().unwrap().split('.').nth(1).unwrap();
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap()
+    browser.redeem("web", &Grant { code, verifier }).await
 }
 
 #[tokio::test]
 async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let hint = tokens(&world, "").await["id_token"].as_str().unwrap().to_owned();
+    let given = Given::of(&tokens(&world, "").await);
+    let hint = given.id();
     world.advance(3600);
     let hinted = format!("id_token_hint={hint}");
     let none = format!("prompt=none&{hinted}");
     assert_eq!(told(&mut browser, &none).await.as_deref(), Some("login_required"));
-    let id = browser.start("web", GRACE).await;
-    assert_eq!(browser.password("web", &id, GRACE, GRACE_PASSWORD).await.status, 200);
-    browser.complete("web", &id).await;
+    browser.log_in("web", GRACE).await;
     for more in [&hinted, &none] {
         assert_eq!(told(&mut browser, more).await.as_deref(), Some("login_required"));
     }
@@ -220,7 +194,7 @@ async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
     let mfa = browser.get(&format!("/authorize?{}&{hinted}", query("mfa"))).await;
     assert_eq!(mfa.redirected("error").as_deref(), Some("invalid_request"));
     world.advance(1);
-    completed(&mut browser).await;
+    browser.log_in("web", ADA).await;
     assert!(authorize(&mut browser, &hinted).await.redirected("code").is_some());
 }
 
@@ -228,12 +202,12 @@ async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
 async fn what_a_request_wishes_of_the_tokens_is_in_them() {
     let world = World::new().await;
     let claims = r#"{"id_token":{"email":null},"userinfo":{"phone_number":null}}"#;
-    let given = tokens(&world, &format!("nonce=n-0S6%20x&claims={}", encode(claims))).await;
-    let id_token = said(&given["id_token"]);
+    let answer = tokens(&world, &format!("nonce=n-0S6%20x&claims={}", encode(claims))).await;
+    let id_token = given::claims(Given::of(&answer).id());
     assert_eq!((&id_token["nonce"], &id_token["email"]), (&json!("n-0S6 x"), &json!(ADA)), "{id_token}");
     let session = &world.sessions.list(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap()[0];
     assert_eq!(id_token["sid"], session.handle().to_string());
     // bound to a key that the request for tokens does not prove
     let bound = tokens(&world, "dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I").await;
-    assert_eq!(bound["error"], "invalid_dpop_proof");
+    assert_eq!(bound.error(), "invalid_dpop_proof");
 }

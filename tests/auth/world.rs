@@ -300,21 +300,18 @@ impl Browser {
         self.call("complete", client, id, &[]).await
     }
 
+    /// A whole login of ada or grace by password, up to its code; gives its id.
+    pub(crate) async fn log_in(&mut self, client: &str, who: &str) -> String {
+        let password = if who == GRACE { GRACE_PASSWORD } else { ADA_PASSWORD };
+        let id = self.start(client, who).await;
+        assert_eq!(self.password(client, &id, who, password).await.status, 200);
+        assert_eq!(self.complete(client, &id).await.status, 200);
+        id
+    }
+
     /// Posts a form.
     pub(crate) async fn form(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
-        let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
-        self.send(request, fields.join("&")).await
-    }
-
-    pub(crate) async fn refresh(&mut self, client: &str, token: &str) -> Answer {
-        let fields = [("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", client)];
-        self.form("/token", &fields).await
-    }
-
-    /// Asks an endpoint that takes an access token.
-    pub(crate) async fn with_token(&mut self, path: &str, token: &str) -> Answer {
-        self.send(Request::get(path).header("authorization", format!("Bearer {token}")), "").await
+        self.send(posted(path), form_of(fields)).await
     }
 
     pub(crate) async fn status(&mut self, id: &str) -> Answer {
@@ -346,8 +343,18 @@ pub(crate) fn query(client: &str) -> String {
 /// An object of texts as a query.
 pub(crate) fn query_of(pairs: &Value) -> String {
     let pairs = pairs.as_object().unwrap().iter();
-    let pairs = pairs.map(|(name, value)| format!("{name}={}", encode(value.as_str().unwrap())));
-    pairs.collect::<Vec<_>>().join("&")
+    form_of(&pairs.map(|(name, value)| (name.as_str(), value.as_str().unwrap())).collect::<Vec<_>>())
+}
+
+/// These fields as a form or a query.
+pub(crate) fn form_of(fields: &[(&str, &str)]) -> String {
+    let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    pairs.join("&")
+}
+
+/// The head of a form.
+pub(crate) fn posted(path: &str) -> http::request::Builder {
+    Request::post(path).header("content-type", "application/x-www-form-urlencoded")
 }
 
 pub(crate) fn encode(text: &str) -> String {

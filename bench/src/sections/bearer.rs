@@ -3,19 +3,17 @@
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Empty;
+use http::{HeaderValue, Response, header};
 use tokio::runtime::Runtime;
 use tollgate::{AccessToken, Algorithm, AuthService, BearerLayer, Passwords, Tokens, store::Memory};
 use tower::service_fn;
 use tower_layer::Layer;
 
-use super::calls_in;
+use super::{Run, calls_in, driven};
 use crate::{
     heap,
     login::{Answer, Ask, Local, PASSWORD, Setup, address, identifier, runtime, username},
-    random::Random,
-    service::{Inner, Limited, Req, answer},
+    service::{Inner, Limited, Req},
     stats::{Table, by_round, median, nanos, ratio},
 };
 
@@ -135,7 +133,7 @@ struct Measured {
     name: String,
     tokens: usize,
     calls: u64,
-    run: Box<dyn FnMut(u64) -> Duration>,
+    run: Run,
     nanos: Vec<f64>,
     allocations: f64,
 }
@@ -189,29 +187,11 @@ fn checking(runtime: &Runtime, apps: &mut [App]) {
 
 fn measured(name: &str, shown: Vec<HeaderValue>, service: impl Limited) -> Measured {
     let tokens = shown.len();
-    let mut run = driven(service, shown);
+    let mut run = driven(service, header::AUTHORIZATION, shown);
     // so that all are known
     run(tokens as u64 * 10);
     let calls = calls_in(&mut run, ROUND);
     let (_, counts) = heap::count(|| run(COUNTED));
     let allocations = counts.allocations as f64 / COUNTED as f64;
     Measured { name: name.to_owned(), tokens, calls, run, nanos: Vec::new(), allocations }
-}
-
-fn driven<S: Limited>(mut service: S, shown: Vec<HeaderValue>) -> Box<dyn FnMut(u64) -> Duration> {
-    let mut random = Random(1);
-    Box::new(move |calls| {
-        let mut good = 0;
-        let began = Instant::now();
-        for _ in 0..calls {
-            let mut request = Request::new(Empty::new());
-            let token = &shown[random.below(shown.len() as u64) as usize];
-            request.headers_mut().insert(header::AUTHORIZATION, token.clone());
-            let response = answer(&mut service, request);
-            good += u64::from(std::hint::black_box(&response).status() == StatusCode::OK);
-        }
-        let took = began.elapsed();
-        assert_eq!(good, calls, "each token is good");
-        took
-    })
 }

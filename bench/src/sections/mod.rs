@@ -15,7 +15,15 @@ pub mod steps;
 pub mod threads;
 pub mod tokens;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use http::{HeaderName, HeaderValue, Request, StatusCode};
+use http_body_util::Empty;
+
+use crate::{
+    random::Random,
+    service::{Limited, answer},
+};
 
 /// How many calls take about so long.
 fn calls_in(mut run: impl FnMut(u64) -> Duration, time: Duration) -> u64 {
@@ -28,4 +36,26 @@ fn calls_in(mut run: impl FnMut(u64) -> Duration, time: Duration) -> u64 {
         }
         calls *= 4;
     }
+}
+
+/// Makes so many calls and says how long they took together.
+pub type Run = Box<dyn FnMut(u64) -> Duration>;
+
+/// Calls of this service, each with one of these values of a header at random. All are answered 200.
+fn driven<S: Limited>(mut service: S, name: HeaderName, values: Vec<HeaderValue>) -> Run {
+    let mut random = Random(1);
+    Box::new(move |calls| {
+        let mut good = 0;
+        let began = Instant::now();
+        for _ in 0..calls {
+            let mut request = Request::new(Empty::new());
+            let value = &values[random.below(values.len() as u64) as usize];
+            request.headers_mut().insert(&name, value.clone());
+            let response = answer(&mut service, request);
+            good += u64::from(std::hint::black_box(&response).status() == StatusCode::OK);
+        }
+        let took = began.elapsed();
+        assert_eq!(good, calls, "each is good");
+        took
+    })
 }

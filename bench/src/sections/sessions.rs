@@ -1,25 +1,20 @@
 //! A request in a session.
 
-use std::{
-    convert::Infallible,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Empty;
+use http::{HeaderValue, Response, StatusCode, header};
 use tollgate::{NewSession, Session, SessionLayer, Sessions, Tenant, UserId, store::Memory};
 use tower::service_fn;
 use tower_layer::Layer;
 use tower_sessions::SessionManagerLayer;
 use tower_sessions_memory_store::MemoryStore;
 
-use super::calls_in;
+use super::{Run, calls_in, driven};
 use crate::{
     heap,
-    random::{Random, tenant_id},
-    service::{Limited, Req, Res, answer, finish},
+    random::tenant_id,
+    service::{Req, Res, finish},
     stats::{Table, by_round, least, median, nanos, ratio, tenants},
 };
 
@@ -65,9 +60,6 @@ impl Kind {
         ALL.into_iter().find(|kind| format!("{kind:?}") == tag)
     }
 }
-
-/// Makes so many calls and says how long they took together.
-pub type Run = Box<dyn FnMut(u64) -> Duration>;
 
 struct Measured {
     kind: Kind,
@@ -132,7 +124,7 @@ pub fn subject(kind: Kind, count: u64) -> Run {
     match kind {
         Kind::Inner => {
             let cookies = cookies(count, |user| format!("__Host-session={user:a<43}"));
-            driven(service_fn(async |_: Req| answered(Some("0123456789abcdef"))), cookies)
+            driven(service_fn(async |_: Req| answered(Some("0123456789abcdef"))), header::COOKIE, cookies)
         }
         Kind::Tollgate => {
             let sessions = Sessions::new(Memory::new());
@@ -140,7 +132,7 @@ pub fn subject(kind: Kind, count: u64) -> Run {
             let inner = service_fn(async |request: Req| {
                 answered(Session::from_extensions(request.extensions()).map(|session| session.user().as_str()))
             });
-            driven(SessionLayer::new(sessions).required().layer(inner), cookies)
+            driven(SessionLayer::new(sessions).required().layer(inner), header::COOKIE, cookies)
         }
         Kind::TowerSessions => {
             let store = MemoryStore::default();
@@ -150,7 +142,7 @@ pub fn subject(kind: Kind, count: u64) -> Run {
                 let session = session.expect("the layer puts one into each request");
                 answered(session.get::<String>("user").await.ok().flatten().as_deref())
             });
-            driven(SessionManagerLayer::new(store).layer(inner), cookies)
+            driven(SessionManagerLayer::new(store).layer(inner), header::COOKIE, cookies)
         }
     }
 }
@@ -188,22 +180,4 @@ fn theirs(store: &MemoryStore, user: &str) -> String {
     finish(session.insert("user", user)).expect("it is JSON");
     finish(session.save()).expect("there is room");
     format!("id={}", session.id().expect("it was saved"))
-}
-
-fn driven<S: Limited>(mut service: S, cookies: Vec<HeaderValue>) -> Run {
-    let mut random = Random(1);
-    Box::new(move |calls| {
-        let mut good = 0;
-        let began = Instant::now();
-        for _ in 0..calls {
-            let mut request = Request::new(Empty::new());
-            let cookie = &cookies[random.below(cookies.len() as u64) as usize];
-            request.headers_mut().insert(header::COOKIE, cookie.clone());
-            let response = answer(&mut service, request);
-            good += u64::from(std::hint::black_box(&response).status() == StatusCode::OK);
-        }
-        let took = began.elapsed();
-        assert_eq!(good, calls, "each session lives");
-        took
-    })
 }

@@ -1,0 +1,268 @@
+//! Every state of what a code gives with every call about it, and every endpoint of tokens with every way to call it.
+//!
+//! `token_matrix.txt` is the expected text. It is written anew with `TOLLGATE_WRITE_MATRIX=1`, and then read line by line.
+
+use http::{Method, Request};
+use serde_json::json;
+use tollgate::UserId;
+
+use crate::{
+    given::Given,
+    grants::{Grant, redemption, set},
+    matrix::{Stage, compare, table},
+    whole::after,
+    world::{Answer, Browser, ISSUER, World, encode, form_of, posted},
+    worlds::world_with_keys,
+};
+
+const STATES: &[&str] = &[
+    "no code",
+    "code open",
+    "code 60 s old",
+    "code spent",
+    "refreshed",
+    "refreshed 10 s ago",
+    "access tokens over",
+    "a day old",
+    "code replayed",
+    "revoked",
+    "logged out",
+    "account closed",
+];
+
+const CALLS: &[&str] = &[
+    "POST /token code",
+    "POST /token code, wrong verifier",
+    "POST /token code, another client",
+    "POST /token refresh token",
+    "POST /token refresh token before it",
+    "POST /token refresh token, another client",
+    "POST /token password",
+    "POST /revoke access token",
+    "POST /revoke refresh token",
+    "POST /revoke refresh token, another client",
+    "POST /introspect access token",
+    "POST /introspect refresh token",
+    "POST /introspect access token, another client",
+    "GET /userinfo",
+    "POST /userinfo",
+    "HEAD /userinfo",
+    "GET /logout",
+    "GET /logout hint",
+    "GET /logout hint, another client",
+    "HEAD /logout hint",
+    "POST /logout by our own page",
+    "POST /logout by another page",
+];
+
+const PATHS: [&str; 9] = [
+    "/token",
+    "/revoke",
+    "/introspect",
+    "/userinfo",
+    "/jwks",
+    "/logout",
+    "/par",
+    "/.well-known/openid-configuration",
+    "/.well-known/oauth-authorization-server",
+];
+
+/// With nothing but what is named here.
+const WAYS: [&str; 14] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "OPTIONS",
+    "preflight",
+    "preflight by another page",
+    "POST form",
+    "POST form with a field twice",
+    "POST form compressed",
+    "POST form by another page",
+    "POST JSON",
+    "POST form in the URL",
+];
+
+/// A family that has come so far, and the browser that it was begun in.
+struct Family {
+    world: World,
+    browser: Browser,
+    code: Grant,
+    /// The tokens of the code, and the newest.
+    first: Given,
+    newest: Given,
+}
+
+async fn family(state: &str) -> Family {
+    let world = world_with_keys().await;
+    let browser = world.browser();
+    let none = || Some("x".to_owned());
+    let given = Given { access: "x".to_owned(), refresh: none(), id: none(), scope: String::new() };
+    let code = Grant::from("x".repeat(43));
+    let mut family = Family { world, browser, code, first: given.clone(), newest: given };
+    if state == "no code" {
+        return family;
+    }
+    family.code = family.browser.sign_in("web").await;
+    match state {
+        "code open" => return family,
+        "code 60 s old" => {
+            family.world.advance(60);
+            return family;
+        }
+        _ => family.first = Given::of(&family.browser.redeem("web", &family.code).await),
+    }
+    family.newest = family.first.clone();
+    if state == "code spent" {
+        return family;
+    }
+    family.newest = Given::of(&family.browser.refresh("web", family.first.refresh()).await);
+    let Family { world, browser, code, newest, .. } = &mut family;
+    match state {
+        "refreshed" => {}
+        "refreshed 10 s ago" => world.advance(10),
+        "access tokens over" => world.advance(600),
+        "a day old" => world.advance(24 * 3600),
+        "code replayed" => {
+            world.advance(3);
+            assert_eq!(browser.redeem("web", code).await.status, 400);
+        }
+        "revoked" => assert_eq!(browser.revoke("web", newest.refresh()).await.status, 200),
+        "logged out" => {
+            world.advance(1);
+            assert_eq!(browser.log_out("web", newest.id()).await.status, 200);
+        }
+        "account closed" => {
+            let ada = UserId::parse("u-ada").unwrap();
+            world.users.disable(&"acme".parse().unwrap(), &ada).await.unwrap();
+        }
+        _ => panic!("{state}"),
+    }
+    family
+}
+
+impl Stage for Family {
+    async fn call(&mut self, call: &str) -> Answer {
+        let Self { browser, code, first, newest, .. } = self;
+        let (call, client) = match call.strip_suffix(", another client") {
+            Some(call) => (call, "mfa"),
+            None => (call, "web"),
+        };
+        let wanting = |request: http::request::Builder| request.header("accept", "text/html");
+        let hinted = format!("/logout?client_id={client}&id_token_hint={}", encode(newest.id()));
+        let bearer = format!("Bearer {}", newest.access);
+        let confirmed = wanting(posted("/logout"));
+        let answer = match call {
+            "POST /token code" => browser.form("/token", &redemption(client, code)).await,
+            "POST /token code, wrong verifier" => {
+                let wrong = "A".repeat(43);
+                browser.form("/token", &set(&redemption(client, code), "code_verifier", &wrong)).await
+            }
+            "POST /token refresh token" => browser.refresh(client, newest.refresh()).await,
+            "POST /token refresh token before it" => browser.refresh(client, first.refresh()).await,
+            "POST /token password" => {
+                browser.form("/token", &[("grant_type", "password"), ("client_id", client), ("username", "ada")]).await
+            }
+            "POST /revoke access token" => browser.revoke(client, &newest.access).await,
+            "POST /revoke refresh token" => browser.revoke(client, newest.refresh()).await,
+            "POST /introspect access token" => browser.ask_about(client, &newest.access).await,
+            "POST /introspect refresh token" => browser.ask_about(client, newest.refresh()).await,
+            "GET /userinfo" => browser.with_token("/userinfo", &newest.access).await,
+            "POST /userinfo" => browser.send(Request::post("/userinfo").header("authorization", bearer), "").await,
+            "HEAD /userinfo" => browser.send(Request::head("/userinfo").header("authorization", bearer), "").await,
+            "GET /logout" => browser.send(wanting(Request::get("/logout")), "").await,
+            "GET /logout hint" => browser.send(wanting(Request::get(hinted)), "").await,
+            "HEAD /logout hint" => browser.send(wanting(Request::head(hinted)), "").await,
+            "POST /logout by our own page" => {
+                browser.send(confirmed.header("sec-fetch-site", "same-origin"), "confirmed=yes").await
+            }
+            "POST /logout by another page" => {
+                browser.send(confirmed.header("sec-fetch-site", "cross-site"), "confirmed=yes").await
+            }
+            _ => panic!("{call}"),
+        };
+        if call.starts_with("POST /token") && answer.status == 200 {
+            *newest = Given::of(&answer);
+        }
+        answer
+    }
+
+    /// What is good of it, as its own client is told, and whether the session lives.
+    async fn stands(&self) -> String {
+        let mut browser = self.browser.clone();
+        let Given { access, .. } = &self.newest;
+        let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
+        let good = [
+            ("access", browser.introspect("web", access).await["active"] == true),
+            ("refresh", browser.introspect("web", self.newest.refresh()).await["active"] == true),
+            ("session", !self.world.sessions.list(&acme, &ada).await.unwrap().is_empty()),
+        ];
+        let good: Vec<_> = good.iter().filter(|(_, good)| *good).map(|(name, _)| *name).collect();
+        if good.is_empty() { "nothing".to_owned() } else { good.join("+") }
+    }
+}
+
+/// The same family, and a way to call an endpoint with nothing of it.
+struct Bare {
+    family: Family,
+    way: String,
+}
+
+impl Stage for Bare {
+    async fn call(&mut self, path: &str) -> Answer {
+        let form = form_of(&[("client_id", "web")]);
+        let preflight = |origin| {
+            let request = Request::options(path).header("origin", origin);
+            request.header("access-control-request-method", "POST")
+        };
+        let (request, body) = match &*self.way {
+            "preflight" => (preflight("https://app.example"), String::new()),
+            "preflight by another page" => (preflight("https://evil.example"), String::new()),
+            "POST form" => (posted(path), form),
+            "POST form with a field twice" => (posted(path), format!("{form}&{form}")),
+            "POST form compressed" => (posted(path).header("content-encoding", "gzip"), form),
+            "POST form by another page" => (posted(path).header("origin", "https://evil.example"), form),
+            "POST form in the URL" => (posted(&format!("{path}?{form}")), String::new()),
+            "POST JSON" => {
+                let request = Request::post(path).header("content-type", "application/json");
+                (request, json!({ "client_id": "web" }).to_string())
+            }
+            method => (Request::builder().method(Method::try_from(method).unwrap()).uri(path), String::new()),
+        };
+        self.family.browser.send(request, body).await
+    }
+
+    async fn stands(&self) -> String {
+        self.family.stands().await
+    }
+}
+
+/// With names in the place of tokens, and of what stands elsewhere in full: keys, the document, pages but for their heading.
+fn own(answer: &Answer) -> String {
+    let named = |text: &str| Answer { text: format!("({text})"), ..answer.clone() };
+    let answer = match &*answer.text {
+        text if text.starts_with("<!doctype html>") => {
+            let heading = text.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</h1>"));
+            named(&format!("the page: {}", heading.unwrap().0))
+        }
+        text if text.starts_with(r#"{"keys":"#) => named("the keys"),
+        text if text.starts_with(&format!(r#"{{"issuer":"{ISSUER}""#)) => named("the document"),
+        _ => answer.clone(),
+    };
+    // what may be kept is nobody's, so it says nothing of a budget
+    let text = if answer.header("cache-control") == "no-store" { answer.own() } else { answer.whole() + "\n" };
+    ["access_token", "refresh_token", "id_token", "jti"]
+        .iter()
+        .fold(text, |text, name| after(&text, &format!("\"{name}\":\""), |_| format!("<{name}>")))
+}
+
+#[tokio::test]
+async fn every_state_of_a_family_meets_every_call_as_the_table_says() {
+    let of_a_family = table(STATES, CALLS, family, own).await;
+    let bare = async |way: &str| Bare { family: family("refreshed").await, way: way.to_owned() };
+    let of_paths = table(&WAYS, &PATHS, bare, own).await;
+    let text = format!("{of_a_family}\n\nEach endpoint, called in each way with no token:\n\n{of_paths}");
+    compare(&text, "token_matrix.txt");
+}

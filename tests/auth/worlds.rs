@@ -1,0 +1,67 @@
+//! Worlds that are not as usual: with another client, with keys from the start, on a store that is steered or shared.
+
+use tokio::sync::OnceCell;
+use tollgate::{
+    Client, ClientTable, Tokens, UnixTime,
+    store::{AnyStore, Key, Memory, Outcome, Record},
+    testing::ManualClock,
+};
+
+use crate::{
+    steered::Steered,
+    world::{CALLBACK, ISSUER, World, clients},
+};
+
+/// A client of acme, with a page at `https://app.example`.
+pub(crate) fn client(id: &str) -> Client {
+    let client = Client::new(id, "acme".parse().unwrap()).unwrap().scopes("openid profile email").unwrap();
+    client.redirect_uri(CALLBACK).unwrap().origin("https://app.example").unwrap()
+}
+
+/// A world with one client more than the usual: `special`.
+pub(crate) async fn world_with(special: impl FnOnce(Client) -> Client) -> World {
+    let store = AnyStore::from(Memory::new());
+    let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+    let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
+    let clients = ClientTable::new(all.into_iter().chain([special(client("special"))])).unwrap();
+    World::made(store, ManualClock::new(), clients, tokens, |service| service).await
+}
+
+/// Puts signing keys into a new store: to make them takes long.
+pub(crate) async fn put_keys(store: &AnyStore) {
+    static RING: OnceCell<Record> = OnceCell::const_new();
+    let key = Key::new("signing_keys", None, b"ring").unwrap();
+    let ring = RING
+        .get_or_init(|| async {
+            let memory = AnyStore::from(Memory::new());
+            Tokens::new(ISSUER, memory.clone()).unwrap().clock(ManualClock::new()).prepare().await.unwrap();
+            let entry = memory.get(&key).wait().await.unwrap().unwrap();
+            Record::new(entry.value, UnixTime::from_secs(0), entry.expires_at).unwrap()
+        })
+        .await;
+    assert!(matches!(store.insert(&key, ring.clone()).await.unwrap(), Outcome::Done(_)));
+}
+
+/// A world on a store of its own that has keys.
+pub(crate) async fn world_with_keys() -> World {
+    let store = AnyStore::from(Memory::new());
+    put_keys(&store).await;
+    World::on(store, ManualClock::new(), |service| service).await
+}
+
+/// The same on one that is steered.
+pub(crate) async fn steered_with_keys() -> (Steered, World) {
+    let store = Steered::default();
+    put_keys(&store.clone().into()).await;
+    let world = World::with(store.clone(), |service| service).await;
+    (store, world)
+}
+
+/// Two services on one store, by one clock.
+pub(crate) async fn two_nodes(store: impl Into<AnyStore>) -> [World; 2] {
+    let store = store.into();
+    put_keys(&store).await;
+    let one = World::with(store.clone(), |service| service).await;
+    let other = World::on(store, one.clock.clone(), |service| service).await;
+    [one, other]
+}
