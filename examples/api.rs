@@ -5,22 +5,24 @@
 //!     cargo run --example api --features jwks
 //!     curl -i -H "authorization: Bearer $TOKEN" http://127.0.0.1:3000/orders
 //!
-//! The token is one that <http://127.0.0.1:8080/demo/> shows: nothing else has to be set up. Another issuer is the second
+//! The token is one that <http://127.0.0.1:8080/demo/> shows after a login: nothing else has to be set up. Another issuer is the second
 //! argument, this service's name in its tokens the third.
 
 #![expect(clippy::print_stdout, reason = "it tells where it listens")]
 
-use std::error::Error;
+use std::{error::Error, net::SocketAddr};
 
 use axum::{
     Json, Router,
+    extract::ConnectInfo,
+    http::StatusCode,
     routing::{get, post},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tollgate::{
-    AccessToken, BearerLayer, Limiter, ProblemJson, Quota, Quotas, RateLimitLayer, Tenant, Verifier,
-    bearer::AccessTokenTenant,
+    AccessToken, BearerLayer, ClientIp, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimitLayer, Tenant,
+    Verifier, bearer::AccessTokenTenant,
 };
 
 #[tokio::main]
@@ -33,7 +35,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let listener = TcpListener::bind(listen).await?;
     println!("listening on http://{}, for tokens of {issuer}", listener.local_addr()?);
-    axum::serve(listener, app(&issuer, &audience)?).await?;
+    let app = app(&issuer, &audience)?.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, app).await?;
     Ok(())
 }
 
@@ -44,14 +47,24 @@ fn app(issuer: &str, audience: &str) -> Result<Router, Box<dyn Error>> {
     let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
     let limit = RateLimitLayer::new(AccessTokenTenant, limiter).respond_with(ProblemJson);
 
+    // a flood of bad tokens ends here, before a signature is looked at
+    let address =
+        ClientIp::peer().peer_by(|head| head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
+    let refusals = Limiter::memory(Quotas::new(Quota::per_minute(60)?));
+    let by_address = RateLimitLayer::new(address, refusals)
+        .charge_if(|status, _| status == StatusCode::UNAUTHORIZED)
+        .headers(HeaderStyle::none())
+        .respond_with(ProblemJson);
+
     // one route needs a scope beside: 403 without
     let write = bearer.clone().require_scope("orders:write")?;
     Ok(Router::new()
         .route("/orders", get(orders))
         .route("/orders/new", post(order).route_layer(write))
-        // the layer that is added last is asked first: the limit knows the tenant of the token
+        // the layer that is added last is asked first: the address, the token, and the budget of its tenant
         .route_layer(limit)
         .route_layer(bearer)
+        .route_layer(by_address)
         .route("/healthz", get(async || "ok\n")))
 }
 

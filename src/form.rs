@@ -117,6 +117,12 @@ pub(crate) fn encode(value: &str) -> String {
     coded
 }
 
+/// Writes pairs so that [`Form::parse`] reads them back.
+#[cfg(feature = "login")]
+pub(crate) fn written<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
+    pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&")
+}
+
 /// Undoes percent sequences and `+` for a space.
 fn decode(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
     decode_with(text, true)

@@ -39,7 +39,8 @@ impl Page {
         let world = World::new().await;
         let client = |id: &str| {
             let client = Client::new(id, "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
-            client.name("Acme <b>Expenses</b>").unwrap().redirect_uri(&format!("{origin}/callback")).unwrap()
+            let client = client.name("Acme <b>Expenses</b>").unwrap().redirect_uri("https://app.example/callback");
+            client.unwrap().redirect_uri(&format!("{origin}/callback")).unwrap()
         };
         let two = || Policy::any(2).unwrap();
         let sharing = [client("shop").single_sign_on(), client("bank").single_sign_on().policy(two())];
@@ -214,6 +215,21 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
 }
 
 #[tokio::test]
+async fn who_has_to_agree_reads_to_what_before_they_say_who_they_are() {
+    let Some(mut page) = Page::under("", "consent").await else { return };
+    let here = page.link("web");
+    let site = here.replace(&format!("{}/callback", page.origin), "https://app.example/callback");
+    let consent = |link: &str| format!("{link}&prompt=select_account%20consent");
+    let (program, app) = ("Acme <b>Expenses</b> (a program on this device)", "Acme <b>Expenses</b> (app.example)");
+    for (link, asks) in [(&here, program), (&consent(&here), program), (&site, ""), (&consent(&site), app)] {
+        page.browser.open(link).await;
+        page.focus("identifier").await;
+        let asks = if asks.is_empty() { String::new() } else { format!("{asks} asks for: openid.") };
+        assert_eq!(page.ask("document.getElementById('asks').innerText").await, asks, "{link}");
+    }
+}
+
+#[tokio::test]
 async fn under_a_path_a_login_that_has_ended_is_begun_again() {
     let Some(mut page) = Page::under("/id/v1", "path").await else { return };
     page.begin("web").await;
@@ -363,7 +379,10 @@ window.fetch = async (url, { method, body }) => {
     ...counters,
     ...(path === "verify-otp" && { completed_steps: 1, remaining_steps: 0, next_step: null }),
     ...(isOpened && { challenge: { digits: 6, resend_in: 30 } }),
-    ...(path === "start" && { client_name: "Acme", available_methods: ["password", "sms", "passkey", "hologram"] }),
+    ...(path === "start" && {
+      client_name: "Acme", redirect: { kind: "site", host: "app.example" }, scopes: ["openid"],
+      available_methods: ["password", "sms", "passkey", "hologram"],
+    }),
   }));
 };
 window.settled = () => new Promise((done) => {

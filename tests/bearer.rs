@@ -14,8 +14,8 @@ use std::{
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, Response, StatusCode, request::Builder};
 use tollgate::{
-    AccessToken, BearerLayer, Clock, Limiter, OAuthJson, ProblemJson, Quota, Quotas, RateLimitLayer, Secret, Tenant,
-    Verifier,
+    AccessToken, BearerLayer, Clock, Limiter, Moment, OAuthJson, ProblemJson, Quota, Quotas, RateLimitLayer, Secret,
+    Tenant, UnixTime, Verifier,
     bearer::AccessTokenTenant,
     store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock, TestClaims, TestIssuer},
@@ -399,6 +399,20 @@ async fn c100_a_bound_token_counts_with_a_proof_of_its_key_and_once_for_each() {
     ] {
         refuse(bound.request("DPoP", &[&proof(method, url)]), error("DPoP", "invalid_dpop_proof")).await;
     }
+    // and the other way round
+    for (method, status) in [("GET", 401), ("POST", 200)] {
+        let request = Request::post("/me").header("dpop", proof(method, "https://api.example/me"));
+        let response = answer(&layer, with(request, &format!("DPoP {}", bound.token))).await;
+        assert_eq!(response.status(), status, "{method}");
+    }
+    // what is no token, whatever proof it brings
+    let request = Request::get("/me").header("dpop", bound.proof_of(&bound.key, "x"));
+    refuse(with(request, "DPoP x"), error("DPoP", "invalid_token")).await;
+    // nor does a proof widen what a token allows
+    let scoped = layer.clone().require_scope("a").unwrap();
+    let narrow = format!(r#"Bearer realm="api", DPoP realm="api", error="insufficient_scope", scope="a", {ALGS}"#);
+    let response = answer(&scoped, bound.request("DPoP", &[&bound.proof()])).await;
+    assert_eq!(seen(&response), (403, narrow.as_str(), ""));
     // a token that is not bound needs no proof, and gets nothing by one
     let free = bound.issuer.token(|claims| claims.subject("grace"));
     assert_eq!(answer(&layer, bearer(&free)).await.body(), "grace of none with ");
@@ -409,6 +423,45 @@ async fn c100_a_bound_token_counts_with_a_proof_of_its_key_and_once_for_each() {
     assert_eq!(answer(&layer, with(Request::get("/"), "DPoP")).await.status(), 400);
     // and the first service still takes the next proof
     assert_eq!(answer(&layer, bound.request("DPoP", &[&bound.proof()])).await.status(), 200);
+}
+
+/// A clock that counts who asks: a proof can't be looked at without one.
+#[derive(Debug)]
+struct Counting(ManualClock, Arc<AtomicUsize>);
+
+impl Clock for Counting {
+    fn now(&self) -> Moment {
+        self.1.fetch_add(1, SeqCst);
+        self.0.now()
+    }
+
+    fn unix(&self, moment: Moment) -> UnixTime {
+        self.0.unix(moment)
+    }
+}
+
+#[tokio::test]
+async fn c100_whoever_has_no_token_that_counts_makes_nobody_look_at_a_proof() {
+    let (_, clock) = issuer();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let issuer = TestIssuer::new("https://auth.example", API).clock(Counting(clock.clone(), Arc::clone(&asked)));
+    let key = DpopKey::generate();
+    let layer = BearerLayer::new(issuer.verifier().dpop(API).unwrap());
+    let request = |token: &str| {
+        let proof = key.proof("GET", &format!("{API}/")).token(token).at(clock.unix(clock.now())).sign();
+        with(Request::get("/").header("dpop", proof), &format!("DPoP {token}"))
+    };
+    let good = issuer.token(|claims| claims.bound_to(key.thumbprint()));
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    // of another issuer with the same name: its key has to be asked for
+    let other = TestIssuer::new("https://auth.example", API).token(|claims| claims.bound_to(key.thumbprint()));
+    for bad in ["x", &format!("{signed}.AAAA"), &other] {
+        asked.store(0, SeqCst);
+        assert_eq!(answer(&layer, request(bad)).await.status(), 401);
+        assert_eq!(asked.load(SeqCst), 0, "{bad}");
+    }
+    assert_eq!(answer(&layer, request(&good)).await.status(), 200);
+    assert!(asked.load(SeqCst) > 1);
 }
 
 #[tokio::test]
@@ -427,7 +480,7 @@ async fn c100_stacked_layers_take_a_proof_once_and_two_services_with_one_store_t
 }
 
 #[tokio::test]
-async fn c100_a_nonce_is_demanded_and_brought_by_each_answer() {
+async fn c100_a_nonce_is_demanded_and_brought_by_each_answer_to_a_proof() {
     let bound = Bound::new();
     let layer = BearerLayer::new(bound.verifier().dpop_nonces(&Secret::generate())).require_scope("a").unwrap();
     let bound =

@@ -14,6 +14,7 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::{Output, Stdio},
+    time::Duration,
 };
 
 use browser::{Answer, Browser, Registered};
@@ -71,7 +72,8 @@ impl Example {
 
 /// Runs it to its end.
 async fn run(name: &str, arguments: &[&str]) -> Output {
-    command(name, arguments).output().await.unwrap()
+    let ends = tokio::time::timeout(Duration::from_secs(60), command(name, arguments).output());
+    ends.await.unwrap_or_else(|_| panic!("{name} {arguments:?} goes on")).unwrap()
 }
 
 fn json(answer: &str) -> Value {
@@ -112,6 +114,30 @@ async fn the_server_says_where_to_click_and_what_to_try() {
     }
     let without_slash = wire.ask("GET /events HTTP/1.1").await;
     assert_eq!((status(&without_slash), header(&without_slash, "location")), (308, Some("/events/")));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_the_server_prints_to_log_in_by_hand_works_each_time() {
+    for name in ["curl", "openssl"] {
+        if services::program(&[name]).is_none() {
+            return services::missing(&format!("{name} is not on PATH"));
+        }
+    }
+    let mut server = Example::start("server", &FREE_PORT).await;
+    while !server.line().await.starts_with("Log in by hand, in a shell") {}
+    let mut script = String::new();
+    while !script.contains("/api/me") {
+        script += &format!("{}\n", server.line().await);
+    }
+    for _ in 0..2 {
+        let output = Command::new("sh").args(["-c", &script]).output().await.unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let last: Vec<&str> = said.lines().rev().take(2).collect();
+        assert!(output.stderr.is_empty() && last.len() == 2, "{said} {:?}", String::from_utf8(output.stderr));
+        assert_eq!(serde_json::from_str::<Value>(last[0]).unwrap()["subject"], "ada", "{said}");
+        assert_eq!(serde_json::from_str::<Value>(last[1]).unwrap()["name"], "Ada Lovelace", "{said}");
+    }
 }
 
 #[tokio::test]
@@ -398,14 +424,36 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
     tab.open(&format!("{origin}/account")).await;
     tab.until("document.body.textContent.includes('as grace of acme, by pwd')").await;
 
-    // again: the tokens of the first page are gone with it
+    // another client goes on with what was proved, when she says so
+    let goes_on = "!document.getElementById('going').hidden && document.querySelector('#going button').textContent";
     tab.open(&format!("{origin}/demo/login/demo-web")).await;
-    for (field, text) in [("identifier", "grace"), ("password", ""), ("secret", "compilers are polite")] {
+    tab.until(&format!("{goes_on} === 'Continue as grace to Demo'")).await;
+    tab.click("#going button").await;
+    tab.until("document.getElementById('answer')?.textContent.includes('Grace Hopper')").await;
+    // and one that wants two steps asks for the second alone
+    tab.open(&format!("{origin}/demo/")).await;
+    tab.click("a[href$=demo-mfa]").await;
+    tab.until(&format!("{goes_on} === 'Continue as grace to Demo, two steps'")).await;
+    tab.click("#going button").await;
+    for (field, text) in [("sms", ""), ("to", "+1 555 555-0101")] {
         tab.until(&focus(field)).await;
         tab.insert(text).await;
         tab.press("Enter").await;
     }
+    tab.until(&focus("otp")).await;
+    let code = server.code(&mut server.browser()).await;
+    tab.insert(&code).await;
+    tab.press("Enter").await;
     tab.until("document.getElementById('answer')?.textContent.includes('Grace Hopper')").await;
+    for proof in ["pwd", "sms", "mfa"] {
+        tab.until(&format!("document.getElementById('identity').textContent.includes('\"{proof}\"')")).await;
+    }
+    // then a request for two steps needs no more
+    tab.open(&format!("{origin}/demo/")).await;
+    tab.click("a[href$=two-steps]").await;
+    tab.until(&format!("{goes_on} === 'Continue as grace to Demo'")).await;
+    tab.click("#going button").await;
+    tab.until(r#"document.getElementById('identity')?.textContent.includes('"acr": "two-steps"')"#).await;
     tab.click("#sign-out button").await;
     tab.until("location.pathname === '/demo/'").await;
     tab.open(&format!("{origin}/account")).await;
@@ -486,6 +534,64 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
     for gone in [access, bearer(&next.json())] {
         assert_eq!(browser.send("GET", "/api/me", &[("authorization", &gone)], "").await.status, 401);
     }
+}
+
+#[tokio::test]
+async fn a_flood_of_bad_tokens_and_keys_is_refused_by_its_address_before_they_are_looked_at() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let mut browser = server.browser();
+    let bad: [(&str, &[(&str, &str)]); 5] = [
+        ("/api/me", &[("authorization", "Bearer forged")]),
+        ("/api/hello", &[("authorization", "Bearer forged")]),
+        ("/api/hello", &[("x-api-key", "guessed")]),
+        ("/api/me", &[]),
+        ("/api/hello", &[("authorization", "Bearer a"), ("authorization", "Bearer b")]),
+    ];
+    for (number, (path, headers)) in bad.iter().cycle().take(60).enumerate() {
+        // who is served meanwhile pays nothing for it, and is told of the tenant's budget alone
+        let served = browser.send("GET", "/api/hello", &[("x-api-key", "demo-acme-key")], "").await;
+        assert_eq!((served.status, served.header("x-ratelimit-remaining")), (200, &*(599 - number).to_string()));
+        let refused = browser.send("GET", path, headers, "").await;
+        assert_eq!(refused.status, if number % 5 == 4 { 400 } else { 401 }, "{number}: {refused:?}");
+    }
+    for (path, headers) in bad {
+        let refused = browser.send("GET", path, headers, "").await;
+        assert_eq!((refused.status, refused.header("content-type")), (429, "application/problem+json"), "{path}");
+        assert!((1..=60).contains(&refused.header("retry-after").parse::<u32>().unwrap()));
+    }
+    // the rest of the server goes on for that address
+    assert_eq!(browser.open("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn who_is_signed_in_to_one_client_of_the_demo_is_asked_for_what_is_missing_alone() {
+    let server = Example::start("server", &FREE_PORT).await;
+    let (mut browser, callback) = (server.browser(), format!("http://{}/demo/callback", server.address));
+    let of = |id| Registered { id, redirect_uri: &callback };
+    let (web, mfa) = (of("demo-web"), of("demo-mfa"));
+    browser.log_in(&web, "ada", "correct horse battery staple").await;
+    let begin = async |browser: &mut Browser, client: &Registered<'_>, wish: Value| {
+        let answer = browser.call("start", client, wish).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let started = answer.json();
+        let id = started["session_id"].as_str().unwrap().to_owned();
+        (id, started["required_steps"].clone(), started["next_step"].clone())
+    };
+    // a level that is asked for demands the same of a client that needs one step
+    for (client, wish) in [(&web, members!({ "acr_values": "two-steps" })), (&mfa, members!({}))] {
+        let (id, required, next) = begin(&mut browser, client, wish).await;
+        assert_eq!((required, next), (2.into(), 2.into()));
+        if client.id == "demo-mfa" {
+            let ask = members!({ "session_id": id, "method": "email", "email": "ada@example.com" });
+            assert_eq!(browser.call("authenticate", client, ask).await.status, 200);
+            let verify = members!({ "session_id": id, "otp": server.code(&mut server.browser()).await });
+            assert_eq!(browser.call("verify-otp", client, verify).await.status, 200);
+            browser.finish(client, &id).await;
+        }
+    }
+    assert!(browser.open("/account").await.text.contains("by pwd, otp, mfa"));
+    let (_, required, next) = begin(&mut browser, &web, members!({ "acr_values": "two-steps" })).await;
+    assert_eq!((required, next), (2.into(), Value::Null));
 }
 
 #[tokio::test]
@@ -585,20 +691,108 @@ fn config(name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The one that users start from, with a password and keys.
-fn sample() -> String {
+const SHIPPED: &str = include_str!("../examples/server/config.toml");
+const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+
+/// The key that is set in a line, be it commented out.
+fn key(line: &str) -> Option<&str> {
+    let (key, _) = line.strip_prefix("# ").unwrap_or(line).split_once(" = ")?;
+    (!key.contains(' ')).then_some(key)
+}
+
+/// The file that users start from, with a password, keys, and what is commented out of these.
+fn sample(wanted: impl Fn(&str) -> bool) -> String {
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
-    let text = include_str!("../examples/server/config.toml");
-    let line = text.lines().find(|line| line.starts_with("# password_hash")).unwrap();
-    let text = text.replace(line, &format!("password_hash = \"{hash}\""));
-    text.replace("api_keys = []", "api_keys = [\"a-key-of-its-own\"]")
-        .replace("# operator_key = \"at least 16 bytes\"", "operator_key = \"an-operators-own-key\"")
-        .replace("# seal = \"\"", "seal = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"")
+    let on = |line: &&str| key(line).is_some_and(|key| key == "password_hash" || key == "operator_key" || wanted(key));
+    let line = |line| if on(&line) { line.strip_prefix("# ").unwrap_or(line) } else { line };
+    let text = SHIPPED.lines().map(line).collect::<Vec<_>>().join("\n");
+    text.replace("$argon2id$v=19$m=19456,t=2,p=1$…", hash)
+        .replace("api_keys = []", "api_keys = [\"a-key-of-its-own\"]")
+        .replace("at least 16 bytes", "an-operators-own-key")
+        .replace("a secret", SECRET)
+}
+
+#[tokio::test]
+async fn each_line_of_the_file_that_users_start_from_is_accepted() {
+    let path = config("all", &sample(|_| true));
+    let mut server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
+    let issuer = "https://login.example.com/auth";
+    let mut browser = server.browser();
+    // beside the path of the issuer, and below it
+    for document in ["/.well-known/oauth-authorization-server/auth", "/auth/.well-known/openid-configuration"] {
+        let known = browser.open(document).await.json();
+        assert_eq!((&known["issuer"], &known["token_endpoint"]), (&issuer.into(), &format!("{issuer}/token").into()));
+        assert_eq!(known["id_token_signing_alg_values_supported"], members!(["EdDSA", "RS256"]));
+        assert_eq!(known["acr_values_supported"], members!(["two-steps"]));
+    }
+    assert_eq!(browser.open("/healthz").await.status, 200);
+    assert!(server.child.try_wait().unwrap().is_none());
+    fs::remove_file(path).unwrap();
+}
+
+#[tokio::test]
+async fn the_file_that_users_start_from_has_each_key_that_is_known() {
+    let keys: Vec<&str> = SHIPPED.lines().filter_map(key).collect();
+    let tables = || SHIPPED.lines().filter_map(|line| Some(line.strip_prefix('[')?.trim_matches(['[', ']'])));
+    let mut known = 0;
+    for place in ["", "[tokens]", "[[tenants]]", "[[clients]]", "[policies]", "[[users]]"] {
+        let text = sample(|_| false).replacen(&format!("{place}\n"), &format!("{place}\nunheard_of = 1\n"), 1);
+        let path = config("known", &text);
+        let output = run("server", &["--listen", "127.0.0.1:0", "--config", path.to_str().unwrap()]).await;
+        fs::remove_file(path).unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        let (_, expected) = error.split_once("unknown field `unheard_of`, expected").unwrap();
+        for name in expected.split('`').skip(1).step_by(2) {
+            let has = |key: &&str| *key == name || key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            assert!(keys.iter().any(has) || tables().any(|table| table == name), "{place} {name}");
+            known += 1;
+        }
+    }
+    assert!(known >= 40, "{known}");
+}
+
+#[tokio::test]
+async fn what_the_file_says_of_tokens_holds_below_the_path_of_the_issuer() {
+    let wanted = ["issuer", "algorithm", "dpop_nonces", "introspectors", "proxies"];
+    let path = config("tokens", &sample(|key| wanted.contains(&key)));
+    let server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
+    let mut browser = Browser::new(&format!("http://{}", server.address), "/auth");
+    let client = Registered { id: "app", redirect_uri: "http://127.0.0.1:51004/callback" };
+    let code = browser.log_in(&client, "ada", "correct horse battery staple").await;
+    let form = format!("grant_type=authorization_code&client_id=app&code={code}&code_verifier={VERIFIER}");
+    let (dpop, site) = (DpopKey::generate(), "https://login.example.com");
+
+    // a proof needs a nonce of the server, at /token and at the API
+    let proof = dpop.proof("POST", &format!("{site}/auth/token"));
+    let asked = browser.send("POST", "/auth/token", &[FORM, ("dpop", &proof.sign())], &form).await;
+    assert_eq!((asked.status, asked.error().as_str()), (400, "use_dpop_nonce"));
+    let proof = dpop.proof("POST", &format!("{site}/auth/token")).nonce(asked.header("dpop-nonce")).sign();
+    let tokens = browser.send("POST", "/auth/token", &[FORM, ("dpop", &proof)], &form).await;
+    assert_eq!(tokens.status, 200, "{tokens:?}");
+    let tokens = tokens.json();
+    let token = tokens["access_token"].as_str().unwrap();
+    // {"alg":"EdDSA"
+    assert!(token.starts_with("eyJhbGciOiJFZERTQSI"), "{token}");
+    let bound = ("authorization", &*format!("DPoP {token}"));
+    let proof = dpop.proof("GET", &format!("{site}/api/me")).token(token);
+    let asked = browser.send("GET", "/api/me", &[bound, ("dpop", &proof.sign())], "").await;
+    assert!(asked.status == 401 && asked.header("www-authenticate").contains("use_dpop_nonce"), "{asked:?}");
+    let proof = dpop.proof("GET", &format!("{site}/api/me")).token(token).nonce(asked.header("dpop-nonce")).sign();
+    assert_eq!(browser.send("GET", "/api/me", &[bound, ("dpop", &proof)], "").await.json()["subject"], "u-1");
+
+    // an API that has the secret may ask
+    let (secret, form) = (format!("Bearer {SECRET}"), format!("token={token}"));
+    let told = browser.send("POST", "/auth/introspect", &[FORM, ("authorization", &secret)], &form).await.json();
+    assert_eq!((&told["active"], &told["client_id"], &told["tenant"]), (&true.into(), &"app".into(), &"acme".into()));
+    let other = format!("Bearer {}", SECRET.replace('A', "B"));
+    let refused = browser.send("POST", "/auth/introspect", &[FORM, ("authorization", &other)], &form).await;
+    assert_eq!(refused.status, 401);
+    fs::remove_file(path).unwrap();
 }
 
 #[tokio::test]
 async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
-    let path = config("own", &sample());
+    let path = config("own", &sample(|key| key == "seal"));
     let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0"];
     let mut server = Example::start("server", &arguments).await;
     let mut browser = server.browser();
@@ -638,7 +832,7 @@ async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
 
 #[tokio::test]
 async fn the_server_says_what_is_wrong_with_its_file() {
-    let good = sample();
+    let good = sample(|key| ["seal", "algorithm"].contains(&key));
     for (name, from, to, says) in [
         ("unknown", "operator_key", "operator", "unknown field `operator`"),
         ("syntax", "[[users]]", "[[users]", "TOML parse error"),
@@ -646,7 +840,8 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         ("redirect", "com.example.app:/callback", "http://app.example/", "clients[1] \"app\": http://app.example/"),
         ("policy", "[\"password\"]", "[\"sms\"]", "sms"),
         ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: there is none of the name \"acme\""),
-        ("seal", "AAECAwQF", "AAECAw", "seal: must be 32 bytes in base64url"),
+        ("seal", "AAECAwQF", "AAECAw", "tokens: seal: must be 32 bytes in base64url"),
+        ("algorithm", "EdDSA", "none", "tokens: algorithm: an algorithm is ES256, EdDSA or RS256"),
         ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
         ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),
         ("proxies", "# proxies = [\"10.0.0.0/8\"]", "proxies = [\"10.0.0.0/80\"]", "10.0.0.0/80"),
@@ -663,11 +858,11 @@ async fn the_server_says_what_is_wrong_with_its_file() {
     let path = config("open", &good);
     let output = run("server", &["--listen", "0.0.0.0:0", "--config", path.to_str().unwrap()]).await;
     assert_eq!(output.status.code(), Some(1));
-    let behind = config("behind", &good.replace("# issuer", "issuer"));
+    let behind = config("behind", &sample(|key| key == "issuer"));
     let mut server = Example::start("server", &["--listen=0.0.0.0:0", "--config", behind.to_str().unwrap()]).await;
     let address = format!("127.0.0.1:{}", server.address.port()).parse().unwrap();
-    let known = Wire::to(address).await.ask("GET /.well-known/openid-configuration HTTP/1.1").await;
-    assert_eq!(json(&known)["issuer"], "https://login.example.com");
+    let known = Wire::to(address).await.ask("GET /auth/.well-known/openid-configuration HTTP/1.1").await;
+    assert_eq!(json(&known)["issuer"], "https://login.example.com/auth");
     assert!(server.child.try_wait().unwrap().is_none());
     for path in [path, behind] {
         fs::remove_file(path).unwrap();
@@ -885,4 +1080,9 @@ async fn an_api_far_from_the_server_takes_its_tokens() {
     // an id_token is not for calling
     let identity = format!("Bearer {}", tokens["id_token"].as_str().unwrap());
     assert_eq!(browser.send("GET", "/orders", &[("authorization", &identity)], "").await.status, 401);
+    // and a flood of what is refused is not looked at for ever
+    for _ in 0..57 {
+        assert_eq!(browser.open("/orders").await.status, 401);
+    }
+    assert_eq!(browser.send("GET", "/orders", &token, "").await.status, 429);
 }

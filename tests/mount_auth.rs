@@ -141,7 +141,7 @@ async fn methods_and_paths_are_answered_as_http_has_them() {
         for (method, path, allow) in [
             ("GET", "/authentication/complete", "POST, OPTIONS"),
             ("DELETE", "/authentication/start", "GET, HEAD, POST, OPTIONS"),
-            ("POST", "/authorize", "GET, HEAD, OPTIONS"),
+            ("PUT", "/authorize", "GET, HEAD, POST, OPTIONS"),
         ] {
             let wrong = wire.ask(&format!("{method} {base}{path} HTTP/1.1\ncontent-length: 0")).await;
             assert_eq!((status(&wrong), header(&wrong, "allow")), (405, Some(allow)), "{method} {path}");
@@ -151,6 +151,11 @@ async fn methods_and_paths_are_answered_as_http_has_them() {
     }
     let head = wire.ask("HEAD /auth/authorize?client_id=nobody HTTP/1.1").await;
     assert_eq!((status(&head), body(&head)), (400, ""));
+    let post = "authorize HTTP/1.1\ncontent-type: application/x-www-form-urlencoded\ncontent-length: 0";
+    for base in ["/auth/", "/"] {
+        let post = wire.ask(&format!("POST {base}{post}")).await;
+        assert_eq!((status(&post), header(&post, "location"), body(&post)), (303, Some("/auth/authorize?"), ""));
+    }
     // the connection is as good as ever
     assert_eq!(status(&wire.ask("GET /auth/openapi.json HTTP/1.1").await), 200);
 }

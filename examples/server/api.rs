@@ -5,8 +5,9 @@ use std::error::Error;
 use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, BearerLayer, EventLog, EventService, Limiter, ProblemJson, RateLimit, RateLimitLayer, SessionLayer,
-    Sessions, Tenant, TenantSource, Tokens, bearer::AccessTokenTenant, event::TenantsAndOperator, store::AnyStore,
+    AccessToken, BearerLayer, EventLog, EventService, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimit,
+    RateLimitLayer, SessionLayer, Sessions, Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator,
+    store::AnyStore,
 };
 
 use crate::{
@@ -25,32 +26,38 @@ pub(crate) async fn router(
 ) -> Result<Router, Box<dyn Error>> {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
+    let site = auth::site(issuer);
     // one budget for each tenant, over the API and its logins
     let limiter = Limiter::memory(facts.quotas.clone()).events(log.clone())?;
-    // the keys that sign are read or made here, not at the first request
-    let tokens = Tokens::new(issuer, store.clone())?;
-    let tokens = facts.seal.iter().fold(tokens, Tokens::seal);
-    tokens.prepare().await?;
+    let tokens = facts.tokens.tokens(issuer, store).await?;
 
     // whose request it is, its access token says, or its key where it has none
-    // (one that is bound to a key comes with a proof of it, which names the URL of the request)
-    let verifier = tokens.verifier().dpop(&format!("{issuer}/api"))?.dpop_store(store.clone());
+    let verifier = facts.tokens.verifier(&tokens, &format!("{site}/api"), store)?;
     let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
         .respond_with(ProblemJson)
         .exempt_preflight();
     let by_token = RateLimitLayer::new(AccessTokenTenant, limiter.clone()).respond_with(ProblemJson);
 
-    // the layer that is added last is asked first
+    // who was refused sixty times in a minute, for whatever key or token, is not asked for another
+    let refusals = Limiter::memory(Quotas::new(Quota::per_minute(60)?.named("refusals")?)).events(log.clone())?;
+    let by_address = RateLimitLayer::new(facts.client_ip.clone().peer_by(auth::peer), refusals)
+        .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
+        // what answers and handlers tell is the budget of the tenant
+        .headers(HeaderStyle::none())
+        .without_extensions()
+        .respond_with(ProblemJson);
+
+    // the layer that is added last is asked first: the address, the token, then whose budget is spent
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());
-    // the whole API stands behind a limit, paths that nobody serves too: `nest` would leave out `/api/`
+    // paths that nobody serves stand behind the limits, too: `nest` would leave out `/api/`
     let hello = Router::new().route("/hello", get(hello)).fallback(not_found);
-    let api = hello.layer(by_either).layer(bearer.optional()).merge(me);
+    let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address);
 
     // a login begins a session, and the layer lets only those who have one through
     let sessions = Sessions::new(store.clone()).events(log.clone());
     let sessions = if auth::is_plain(issuer) { sessions.insecure_loopback() } else { sessions };
-    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(issuer)?;
+    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(site)?;
 
     // a tenant reads its own events with its key, an operator all
     let access = TenantsAndOperator::new(keys);

@@ -23,7 +23,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     for person in facts.people {
         person.add_to(&users).await?;
     }
-    let mut auth = AuthService::new(issuer, store.clone(), facts.clients, users)?
+    let auth = AuthService::new(issuer, store.clone(), facts.clients, users)?
         .policies(facts.policies)
         // what a login begins, `SessionLayer` finds
         .sessions(sessions.clone())
@@ -32,7 +32,8 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .tokens(tokens.clone())?
         .client_ip(facts.client_ip.peer_by(peer))
         .events(log.clone());
-    if facts.is_demo {
+    let mut auth = facts.tokens.set_on(auth)?;
+    if facts.prints_codes {
         // yours are `delivery::Smtp`, `delivery::Webhook` or a sender of your own
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
     }
@@ -47,7 +48,12 @@ pub(crate) fn is_plain(issuer: &str) -> bool {
     issuer.starts_with("http://")
 }
 
+/// The scheme and host of the issuer, which may have a path.
+pub(crate) fn site(issuer: &str) -> &str {
+    issuer.match_indices('/').nth(2).map_or(issuer, |(end, _)| issuer.split_at(end).0)
+}
+
 /// axum keeps the other end of a connection here.
-fn peer(head: Head<'_>) -> Option<SocketAddr> {
+pub(crate) fn peer(head: Head<'_>) -> Option<SocketAddr> {
     head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

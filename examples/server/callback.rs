@@ -55,7 +55,8 @@ fn logged_in(origin: &str, path: &str, kept: &Kept<'_>, code: &str) -> String {
 <input type="hidden" name="post_logout_redirect_uri" value="{origin}{AFTER_LOGOUT}"><button>Log out</button>
 </form>
 <h2>The last answer</h2><pre id="answer" role="status">…</pre>
-<h2>The access token says</h2><pre id="access"></pre>
+<h2>The access token</h2><pre id="token"></pre>
+<h2>It says</h2><pre id="access"></pre>
 <h2>The id_token says</h2><pre id="identity"></pre>
 <h2>The refresh token</h2><pre id="refreshes"></pre>
 <div id="login" data-client="{client}" data-code="{code}" data-verifier="{verifier}" data-nonce="{nonce}"

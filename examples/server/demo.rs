@@ -4,7 +4,10 @@ use std::error::Error;
 
 use tollgate::{ApiKeys, Client, ClientIp, ClientTable, ConfigError, Policies, Policy, Quota, Quotas, Tenant};
 
-use crate::facts::{Facts, Person, Proof};
+use crate::{
+    facts::{Facts, Person, Proof},
+    tokens::TokenSettings,
+};
 
 pub(crate) const KEY_HEADER: &str = "x-api-key";
 pub(crate) const OPERATOR_KEY: &str = "demo-operator-key";
@@ -14,6 +17,8 @@ pub(crate) const ACME_KEY: &str = "demo-acme-key";
 const GLOBEX: &str = "globex";
 pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 
+/// What a request can ask for in `acr_values`, at any client.
+pub(crate) const TWO_STEPS: &str = "two-steps";
 pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
 /// What the clients may ask for, and where they get their answers.
 pub(crate) const SCOPES: &str = "openid profile email";
@@ -59,15 +64,17 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)?,
         operator_key: Some(OPERATOR_KEY.to_owned()),
         quotas,
-        policies: Policies::default(),
+        policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
-        seal: None,
+        tokens: TokenSettings::default(),
+        prints_codes: true,
         is_demo: true,
     })
 }
 
-/// `demo-web` needs one step, `demo-mfa` two; `demo-native` is an app that listens on any port.
+/// `demo-web` needs one step, `demo-mfa` two; who is signed in to one goes on to the other with what is missing.
+/// `demo-native` is an app that listens on any port, and each of its requests has a login of its own.
 fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
     let client = |id: &str, origin: &str, callback: &str| {
         Client::new(id, acme.clone())?
@@ -78,8 +85,8 @@ fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
     let without_port = origin.rsplit_once(':').map_or(origin, |(host, _)| host);
     let [web, mfa, native] = CLIENTS;
     ClientTable::new([
-        client(web, origin, CALLBACK)?.name("Demo")?,
-        client(mfa, origin, CALLBACK)?.name("Demo, two steps")?.policy(Policy::any(2)?),
+        client(web, origin, CALLBACK)?.name("Demo")?.single_sign_on(),
+        client(mfa, origin, CALLBACK)?.name("Demo, two steps")?.policy(Policy::any(2)?).single_sign_on(),
         client(native, without_port, NATIVE_CALLBACK)?.name("Demo, native app")?,
     ])
 }

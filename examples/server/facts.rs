@@ -3,10 +3,12 @@
 use std::error::Error;
 
 use tollgate::{
-    ApiKeys, ClientIp, ClientTable, Identifier, NewUser, Password, PasswordHash, Passwords, Policies, Quotas, Secret,
+    ApiKeys, ClientIp, ClientTable, Identifier, NewUser, Password, PasswordHash, Passwords, Policies, Quotas,
     StoredUsers, Tenant, UserId,
     user::{EmailAddress, PhoneNumber},
 };
+
+use crate::tokens::TokenSettings;
 
 pub(crate) struct Facts {
     /// Under which URL people reach it, where it is not the address that it listens on.
@@ -21,8 +23,9 @@ pub(crate) struct Facts {
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,
-    /// Seals the keys that sign tokens.
-    pub(crate) seal: Option<Secret>,
+    pub(crate) tokens: TokenSettings,
+    /// Whether one-time codes are sent at all, on stdout.
+    pub(crate) prints_codes: bool,
     /// Whether there are the pages of the demo, and its one-time codes for all to read.
     pub(crate) is_demo: bool,
 }

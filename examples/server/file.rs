@@ -3,12 +3,13 @@
 use std::{collections::HashSet, error::Error, fs, path::Path};
 
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tollgate::{ApiKeys, ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Quota, Quotas, Secret, Tenant};
+use serde_json::{Map, Value, json};
+use tollgate::{ApiKeys, ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Quota, Quotas, Tenant};
 
 use crate::{
     demo::KEY_HEADER,
     facts::{Facts, Person, Proof},
+    tokens,
 };
 
 /// `config.toml` beside this file shows all of it.
@@ -19,11 +20,14 @@ struct File {
     #[serde(default)]
     proxies: Vec<String>,
     operator_key: Option<String>,
-    seal: Option<String>,
+    #[serde(default)]
+    insecure_print_codes: bool,
+    #[serde(default)]
+    tokens: tokens::Written,
     tenants: Vec<WrittenTenant>,
     clients: Value,
-    #[serde(default = "no_policies")]
-    policies: Value,
+    #[serde(default)]
+    policies: Map<String, Value>,
     #[serde(default)]
     users: Vec<WrittenUser>,
 }
@@ -49,17 +53,12 @@ struct WrittenUser {
     phone: Option<String>,
 }
 
-fn no_policies() -> Value {
-    json!({})
-}
-
 pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
-    let File { issuer, proxies, operator_key, seal, tenants, clients, policies, users } =
-        toml::from_str(&fs::read_to_string(path)?)?;
+    let file: File = toml::from_str(&fs::read_to_string(path)?)?;
     // what names no tenant of these has a budget, too
     let (mut keys, quotas) = (ApiKeys::new(KEY_HEADER)?, Quotas::new(Quota::per_minute(600)?));
     let mut known = HashSet::new();
-    for WrittenTenant { name, per_minute, api_keys } in tenants {
+    for WrittenTenant { name, per_minute, api_keys } in file.tenants {
         let tenant = Tenant::parse(&name).map_err(|error| format!("tenants: {name:?}: {error}"))?;
         quotas.set(tenant.clone(), Quota::per_minute(per_minute)?.named("per-minute")?);
         for key in api_keys {
@@ -67,23 +66,24 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         }
         known.insert(tenant);
     }
-    let clients = ClientTable::from_json(&json!({ "clients": clients }).to_string()).map_err(|error| said(&error))?;
-    let people: Vec<Person> = users.into_iter().map(WrittenUser::read).collect::<Result<_, _>>()?;
+    let clients =
+        ClientTable::from_json(&json!({ "clients": file.clients }).to_string()).map_err(|error| said(&error))?;
+    let people: Vec<Person> = file.users.into_iter().map(WrittenUser::read).collect::<Result<_, _>>()?;
     let of_clients = clients.iter().map(|client| client.tenant());
     if let Some(tenant) = of_clients.chain(people.iter().map(|one| &one.tenant)).find(|one| !known.contains(one)) {
         return Err(format!("tenants: there is none of the name {:?}", tenant.as_str()).into());
     }
-    let seal = seal.map(|seal| Secret::parse(seal).ok_or("seal: must be 32 bytes in base64url")).transpose()?;
     Ok(Facts {
-        issuer,
-        client_ip: if proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(proxies)? },
+        issuer: file.issuer,
+        client_ip: if file.proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(file.proxies)? },
         keys,
-        operator_key,
+        operator_key: file.operator_key,
         quotas,
-        policies: Policies::from_json(&policies.to_string()).map_err(|error| said(&error))?,
+        policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
         clients,
         people,
-        seal,
+        tokens: file.tokens.read()?,
+        prints_codes: file.insecure_print_codes,
         is_demo: false,
     })
 }

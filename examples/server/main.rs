@@ -3,13 +3,14 @@
 //!     cargo run --example server
 //!
 //! It prints where to click and what to try with curl; `--help` lists its flags. Copy what you need: `config.rs` reads
-//! the flags, `demo.rs` has tenants, keys and users, `file.rs` reads others in their place, `api.rs` the routes, `auth.rs` the login service, `outbox.rs` takes
+//! the flags, `demo.rs` has tenants, keys and users, `file.rs` reads others in their place, `api.rs` the routes, `auth.rs` the login service, `tokens.rs` what signs, `outbox.rs` takes
 //! its one-time codes, `pages.rs`, `callback.rs` and `page.js` are an application that sends people to it and gets their
 //! tokens, `account.rs` is what a browser sees that is signed in, `serve.rs` starts and ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
 
 mod config;
+mod tokens;
 mod facts;
 mod demo;
 mod welcome;

@@ -35,6 +35,7 @@ function take(answer) {
   if (answer.status === 200) {
     // a refresh token is good once: the new one takes its place
     tokens = { ...tokens, ...answer.body };
+    show("token", tokens.access_token);
     show("access", claims(tokens.access_token));
     show("identity", claims(tokens.id_token));
     show("refreshes", tokens.refresh_token);

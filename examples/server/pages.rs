@@ -1,9 +1,11 @@
 //! An application that sends people to log in, as a client of yours would: it makes a verifier, a `state` and a `nonce`
 //! for each login, and keeps them in a cookie until `callback.rs` needs them.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json, Router,
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Redirect, Response},
     routing::get,
@@ -14,7 +16,7 @@ use tollgate::{CodeChallenge, CodeVerifier, Secret, cookie::SetCookie};
 
 use crate::{
     callback::callback,
-    demo::{CALLBACK, CLIENTS, NATIVE_CALLBACK, SCOPES},
+    demo::{CALLBACK, CLIENTS, NATIVE_CALLBACK, SCOPES, TWO_STEPS},
     html::{self, page},
     outbox::Outbox,
 };
@@ -66,7 +68,8 @@ fn page_of_logins(origin: &str) -> String {
 or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com, +15555550101).
 <ul>
 <li><a href="{origin}/demo/login/demo-web">Log in</a>: one step, by password or a one-time code
-<li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>
+<li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: whoever is signed in by one is asked for the other alone
+<li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client again, whose request now asks for two steps
 <li><a href="{origin}/demo/login/demo-native">Log in as a native app does</a>, at a redirect URI without a port
 </ul>
 <p>Afterwards you see the tokens that the application got, and what they open.
@@ -75,8 +78,15 @@ or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com,
     )
 }
 
+/// What else can be asked of a login, to try it out: `/demo/login/demo-web?prompt=login`.
+const WISHES: [&str; 4] = ["acr_values", "prompt", "max_age", "login_hint"];
+
 /// Sends the browser to log in.
-async fn login(State(origin): State<String>, Path(client): Path<String>) -> Response {
+async fn login(
+    State(origin): State<String>,
+    Path(client): Path<String>,
+    Query(more): Query<BTreeMap<String, String>>,
+) -> Response {
     if !CLIENTS.contains(&client.as_str()) {
         return StatusCode::NOT_FOUND.into_response();
     }
@@ -88,17 +98,20 @@ async fn login(State(origin): State<String>, Path(client): Path<String>) -> Resp
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let callback = if client == "demo-native" { NATIVE_CALLBACK } else { CALLBACK };
-    let query = [
+    let (challenge, callback) = (CodeChallenge::of(&verifier), format!("{origin}{callback}"));
+    let own = [
         ("client_id", client.as_str()),
-        ("redirect_uri", &format!("{origin}{callback}")),
+        ("redirect_uri", &callback),
         ("response_type", "code"),
         ("scope", SCOPES),
         ("state", state),
         ("nonce", nonce),
-        ("code_challenge", CodeChallenge::of(&verifier).as_str()),
+        ("code_challenge", challenge.as_str()),
         ("code_challenge_method", "S256"),
-    ]
-    .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+    ];
+    let wishes = WISHES.iter().filter_map(|name| Some((*name, more.get(*name)?.as_str())));
+    let pair = |(name, value): (&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+    let query: Vec<_> = own.into_iter().chain(wishes).map(pair).collect();
     let mut headers = HeaderMap::new();
     cookie.append_to(&mut headers);
     (headers, Redirect::to(&format!("{origin}/authorize?{}", query.join("&")))).into_response()

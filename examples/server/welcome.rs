@@ -18,21 +18,37 @@ Click:  {origin}/demo/         log in as {ada} (password: {adas}) or {grace} ({g
 Try:
   curl -i -H '{KEY_HEADER}: {ACME_KEY}' {origin}/api/hello
   for i in $(seq 61); do curl -s -o /dev/null -w '%{{http_code}} ' -H '{KEY_HEADER}: {GLOBEX_KEY}' {origin}/api/hello; done
-  curl -i -c jar -H 'content-type: application/json' {origin}/authentication/start -d '{start}'
-",
+  curl -s {origin}/.well-known/openid-configuration
+
+Log in by hand, in a shell with openssl: from a verifier of your own to the tokens and what they open, each time anew.
+{dance}",
         ada = ada.name,
         adas = ada.password,
         grace = grace.name,
         graces = grace.password,
         space = " ".repeat(origin.len()),
-        start = start(origin),
+        dance = dance(origin),
     )
 }
 
-/// The body of a request that begins a login, with the challenge of RFC 7636, appendix B.
-fn start(origin: &str) -> String {
+/// All that a client and its user do for a token. A challenge is good for one login, so each begins with another.
+fn dance(origin: &str) -> String {
+    let (ada, password) = (PEOPLE[0].name, PEOPLE[0].password);
     format!(
-        r#"{{"identifier":"{}","client_id":"demo-web","redirect_uri":"{origin}{CALLBACK}","response_type":"code","scope":"openid","code_challenge":"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM","code_challenge_method":"S256"}}"#,
-        PEOPLE[0].name
+        r#"  AT={origin}; BACK=$AT{CALLBACK}; JAR=$(mktemp); VERIFIER=$(openssl rand -hex 32)
+  CHALLENGE=$(printf %s $VERIFIER | openssl dgst -sha256 -binary | openssl base64 -A | tr +/ -_ | tr -d =)
+  P='"client_id":"demo-web","response_type":"code","scope":"openid profile","code_challenge_method":"S256"'
+  P="$P,\"redirect_uri\":\"$BACK\",\"code_challenge\":\"$CHALLENGE\""
+  call() {{ curl -s -b $JAR -c $JAR -H 'content-type: application/json' $AT/authentication/$1 -d "{{$2,$P}}"; echo; }}
+  ID=$(call start '"identifier":"{ada}"' | grep -o '"session_id":"[^"]*"'); echo $ID
+  call authenticate "$ID,\"method\":\"password\",\"username\":\"{ada}\",\"password\":\"{password}\""
+  call complete "$ID"
+  Q="client_id=demo-web&response_type=code&scope=openid%20profile&code_challenge_method=S256&code_challenge=$CHALLENGE"
+  CODE=$(curl -s -b $JAR -w '%{{redirect_url}}' "$AT/authorize?$Q&redirect_uri=$BACK" | sed 's/.*code=\([^&]*\).*/\1/')
+  F="client_id=demo-web&grant_type=authorization_code&redirect_uri=$BACK&code_verifier=$VERIFIER"
+  TOKEN=$(curl -s $AT/token -d "$F&code=$CODE" | sed 's/.*"access_token":"\([^"]*\)".*/\1/'); echo $TOKEN
+  curl -s -H "authorization: Bearer $TOKEN" $AT/userinfo; echo
+  curl -s -H "authorization: Bearer $TOKEN" $AT/api/me; echo
+"#
     )
 }

@@ -1,7 +1,7 @@
 #![no_main]
-//! Two lines: what goes into `Authorization` and into `DPoP` of a request to an API. `{token}` and `{bound}` stand for access
-//! tokens that are good, the second bound to a key, and `{proof}` for a proof of that. Nothing panics, and only with them a
-//! request comes through, as who they are for.
+//! What goes into `Authorization` and into `DPoP` of a request to an API, a line each, then a JSON Web Key Set. `{token}` and
+//! `{bound}` stand for access tokens that are good, the second bound to a key, and `{proof}` for a proof of that. Nothing
+//! panics, only with them a request comes through, as who they are for, and by keys of others nothing does.
 
 use std::{cell::RefCell, convert::Infallible};
 
@@ -15,6 +15,7 @@ use tollgate::{
 use tower_layer::Layer;
 use tower_service::Service;
 
+const ISSUER: &str = "https://auth.example";
 const API: &str = "https://api.example";
 
 struct World {
@@ -45,7 +46,7 @@ impl Service<Request<()>> for Api {
 
 impl World {
     fn new() -> Self {
-        let (issuer, key) = (TestIssuer::new("https://auth.example", API), DpopKey::generate());
+        let (issuer, key) = (TestIssuer::new(ISSUER, API), DpopKey::generate());
         let hour = std::time::Duration::from_secs(3600);
         let token = issuer.token(|claims| claims.subject("ada").expires_in(hour));
         let bound = issuer.token(|claims| claims.subject("grace").expires_in(hour).bound_to(key.thumbprint()));
@@ -67,14 +68,21 @@ fuzz_target!(|text: &str| {
         };
         let text = text.replace("{token}", &world.token).replace("{bound}", &world.bound).replace("{proof}", &proof);
         let mut request = Request::get("/orders");
-        for (name, value) in ["authorization", "dpop"].into_iter().zip(text.splitn(2, '\n')) {
+        for (name, value) in ["authorization", "dpop"].into_iter().zip(text.lines()) {
             if !value.is_empty() {
                 request = request.header(name, value);
             }
         }
         let Ok(request) = request.body(()) else { return };
-        let mut api = BearerLayer::new(world.verifier.clone()).layer(Api);
-        let answer = world.runtime.block_on(api.call(request)).unwrap();
+        let ask = |verifier: Verifier, request| {
+            let mut api = BearerLayer::new(verifier).layer(Api);
+            world.runtime.block_on(api.call(request)).unwrap()
+        };
+        let keys = text.splitn(3, '\n').nth(2).unwrap_or_default();
+        if let Ok(verifier) = Verifier::with_keys(ISSUER, API, keys.as_bytes()) {
+            assert!(ask(verifier.dpop(API).unwrap(), request.clone()).status().is_client_error());
+        }
+        let answer = ask(world.verifier.clone(), request);
         match answer.status().as_u16() {
             200 if answer.body() == "ada" => assert!(text.contains(&world.token)),
             200 => assert!(answer.body() == "grace" && text.contains(&world.bound) && text.contains(&proof)),

@@ -66,7 +66,9 @@ export class User {
   // By password, and where one step is not enough by a one-time code from the outbox of the demo, as the hosted page does.
   login = async (url) => {
     const { url: page, response } = await this.#browser.follow(url, this.#redirectUri);
-    assert.equal(response?.status, 200, `${page} ${response?.text}`);
+    // whoever is signed in has the answer at once, at some clients
+    if (!response) return page;
+    assert.equal(response.status, 200, `${page} ${response.text}`);
     assert.ok(page.pathname.endsWith('/authentication/start'), `${page}`);
     // what was pushed stands in no URL
     const told = await this.#browser.send(page, { headers: { accept: 'application/json', 'sec-fetch-mode': 'cors' } });
@@ -74,11 +76,12 @@ export class User {
     const bound = Object.fromEntries(BOUND.map((name) => [name, asked[name]]));
     const call = (endpoint, more) => this.#call(new URL(endpoint, page), { ...bound, ...more });
 
-    const { session_id, required_steps } = await call('start', { identifier: 'ada@example.com' });
+    // with single sign-on it begins with what was proved before
+    const { session_id, required_steps, next_step } = await call('start', { identifier: 'ada@example.com' });
     const step = (endpoint, more) => call(endpoint, { session_id, ...more });
     const [username, password] = ['ada', 'correct horse battery staple'];
-    await step('authenticate', { method: 'password', username, password });
-    if (required_steps > 1) {
+    if (next_step === 1) await step('authenticate', { method: 'password', username, password });
+    if (next_step !== null && required_steps > 1) {
       const second = this.#seconds.shift();
       await step('authenticate', second);
       await step('verify-otp', { otp: await this.#code(page, second.method) });

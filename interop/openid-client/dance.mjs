@@ -35,8 +35,18 @@ export async function discover(issuer, clientId) {
 
 // From the first visit to the last sign-out. `login` takes the URL of an authorization request to the URL that it is
 // answered with, as a browser and its user would, `visit` does so without a login; `api` is a resource that takes our access tokens.
-export async function dance({ issuer, clientId, redirectUri, afterLogout, login, visit, isSignedIn, api, par, dpop }) {
+export async function dance({ issuer, clientId, redirectUri, afterLogout, user, isSignedIn, api, par, dpop, nonces }) {
   const config = await discover(issuer, clientId);
+  const { login, visit } = user;
+  // the library comes again with the nonce by itself
+  let demanded = false;
+  config[client.customFetch] = async (...request) => {
+    const response = await fetch(...request);
+    const challenge = response.headers.get('www-authenticate') ?? '';
+    const told = challenge + (response.status === 400 ? await response.clone().text() : '');
+    demanded ||= told.includes('use_dpop_nonce') && response.headers.has('dpop-nonce');
+    return response;
+  };
   const options = dpop ? { DPoP: client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256')) } : {};
   const tokenType = dpop ? 'dpop' : 'bearer';
 
@@ -76,8 +86,8 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, login,
   assert.ok(claims.auth_time <= claims.iat && claims.sub.length > 0);
 
   // ---- what they open
-  const user = await client.fetchUserInfo(config, tokens.access_token, claims.sub, options);
-  assert.equal(user.sub, claims.sub);
+  const info = await client.fetchUserInfo(config, tokens.access_token, claims.sub, options);
+  assert.equal(info.sub, claims.sub);
   const call = (token) => client.fetchProtectedResource(config, token, new URL(api), 'GET', null, undefined, options);
   if (api) assert.equal((await call(tokens.access_token)).status, 200);
   if (dpop) {
@@ -142,8 +152,34 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, login,
   assert.equal(gone.searchParams.get('state'), state);
   assert.equal(await isSignedIn(), false);
   await assert.rejects(refresh(last.refresh_token), refused('invalid_grant'));
+  assert.equal(demanded, Boolean(nonces));
   const silent = await ask({ prompt: 'none' });
   await assert.rejects(exchange(await visit(silent.url), silent.checks), refused('login_required'));
+}
+
+// Who the user is, as this client is told, without a word to him where `prompt` is `none`; `null` where it may not know.
+export async function who({ issuer, clientId, redirectUri, go, prompt }) {
+  const config = await discover(issuer, clientId);
+  const pkceCodeVerifier = client.randomPKCECodeVerifier();
+  const checks = { pkceCodeVerifier, expectedState: client.randomState(), expectedNonce: client.randomNonce() };
+  const url = client.buildAuthorizationUrl(config, {
+    redirect_uri: redirectUri,
+    scope: SCOPE,
+    code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+    code_challenge_method: 'S256',
+    state: checks.expectedState,
+    nonce: checks.expectedNonce,
+    ...(prompt && { prompt }),
+  });
+  const back = await go(url);
+  try {
+    const { sub, aud, auth_time, sid } = (await client.authorizationCodeGrant(config, back, checks)).claims();
+    assert.equal(aud, clientId);
+    return { sub, auth_time, sid };
+  } catch (thrown) {
+    refused('login_required')(thrown);
+    return null;
+  }
 }
 
 // OpenID Connect Core, 3.1.3.6: the library leaves it to us.

@@ -1,9 +1,14 @@
-// node main.mjs ISSUER: everything, in each way that the bundled server offers.
+// node main.mjs ISSUER SHARED: everything, in each way that the bundled server offers. The second one has the clients of
+// `shared.toml`.
 
-import { dance } from './dance.mjs';
+import assert from 'node:assert/strict';
+
+import * as client from 'openid-client';
+
 import { User } from './browser.mjs';
+import { dance, who } from './dance.mjs';
 
-const issuer = process.argv[2];
+const [issuer, shared] = process.argv.slice(2);
 const web = { redirectUri: `${issuer}/demo/callback`, afterLogout: `${issuer}/demo/` };
 // the port is whatever the app has
 const native = { redirectUri: 'http://127.0.0.1:51004/callback', afterLogout: 'http://127.0.0.1:51004/demo/' };
@@ -18,7 +23,32 @@ for (const [name, clientId, uris, more] of [
 ]) {
   const user = new User(uris.redirectUri);
   const isSignedIn = () => user.isSignedIn(`${issuer}/account`);
-  const { login, visit } = user;
-  await dance({ issuer, clientId, ...uris, login, visit, isSignedIn, api: `${issuer}/api/me`, ...more });
+  await dance({ issuer, clientId, ...uris, user, isSignedIn, api: `${issuer}/api/me`, ...more });
   console.log(`ok: ${name}`);
 }
+
+const site = { redirectUri: 'https://app.example/callback', afterLogout: 'https://app.example/' };
+const silently = (clientId, { visit }) =>
+  who({ issuer: shared, clientId, redirectUri: site.redirectUri, go: visit, prompt: 'none' });
+for (const [name, par] of [['nonces of the server', false], ['and pushed requests', true]]) {
+  const user = new User(site.redirectUri);
+  const isSignedIn = async () => (await silently('shop', user)) !== null;
+  const api = new URL('/api/me', shared);
+  await dance({ issuer: shared, clientId: 'web', ...site, user, isSignedIn, api, par, dpop: true, nonces: true });
+  console.log(`ok: ${name}`);
+}
+
+const user = new User(site.redirectUri);
+assert.equal(await silently('shop', user), null);
+const known = await who({ issuer: shared, clientId: 'web', redirectUri: site.redirectUri, go: user.login });
+assert.ok(known.sub && known.auth_time && known.sid);
+assert.deepEqual(await silently('shop', user), known);
+// not where it was not said
+assert.equal(await silently('alone', user), null);
+console.log('ok: silent single sign-on');
+
+// the other document is in front of the path of the issuer (RFC 8414)
+const options = { algorithm: 'oauth2', execute: [client.allowInsecureRequests] };
+const config = await client.discovery(new URL(shared), 'web', undefined, client.None(), options);
+assert.equal(config.serverMetadata().issuer, shared);
+console.log('ok: discovery as RFC 8414 has it');

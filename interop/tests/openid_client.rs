@@ -19,11 +19,11 @@ async fn openid_client_of_npm_goes_all_the_way_in_strict_mode() {
     if !directory.join("node_modules").is_dir() {
         return services::missing("openid-client is not installed: run `npm ci` in interop/openid-client");
     }
-    let server = Server::start().await;
-    let script =
-        Command::new(node).arg("main.mjs").arg(&server.origin).current_dir(directory).kill_on_drop(true).output();
-    let output = script.await.unwrap();
+    let (server, shared) = (Server::start().await, Server::shared().await);
+    let mut script = Command::new(node);
+    script.args(["main.mjs", &server.issuer, &shared.issuer]).current_dir(directory).kill_on_drop(true);
+    let output = script.output().await.unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches("ok: ").count(), 6, "{said}");
+    assert_eq!(said.matches("ok: ").count(), 10, "{said}");
 }

@@ -15,11 +15,11 @@ use user::User;
 #[tokio::test]
 async fn the_crate_openidconnect_goes_all_the_way() {
     let server = Server::start().await;
-    let redirect_uri = format!("{}/demo/callback", server.origin);
-    let after_logout = format!("{}/demo/", server.origin);
+    let redirect_uri = format!("{}/demo/callback", server.issuer);
+    let after_logout = format!("{}/demo/", server.issuer);
     for client_id in ["demo-web", "demo-mfa"] {
-        let mut user = User::new(&server.origin, &redirect_uri);
-        let party = Party::discover(&server.origin, client_id, &redirect_uri).await;
+        let mut user = User::new(&server.issuer, &redirect_uri);
+        let party = Party::discover(&server.issuer, client_id, &redirect_uri).await;
         party.dance(&mut user, &after_logout).await;
     }
 }

@@ -53,8 +53,17 @@ pub(super) fn allow(status: StatusCode, methods: &'static str) -> Response<Body>
 
 /// Sends a browser on. What can't stand in a header was refused before.
 pub(super) fn redirect(location: &str) -> Option<Response<Body>> {
+    to(StatusCode::FOUND, location)
+}
+
+/// The same after a `POST`, of which nothing goes with it.
+pub(super) fn see_other(location: &str) -> Option<Response<Body>> {
+    to(StatusCode::SEE_OTHER, location)
+}
+
+fn to(status: StatusCode, location: &str) -> Option<Response<Body>> {
     let location = HeaderValue::from_str(location).ok()?;
-    let mut response = empty(StatusCode::FOUND, Body::empty());
+    let mut response = empty(status, Body::empty());
     response.headers_mut().insert(header::LOCATION, location);
     Some(response)
 }
@@ -76,8 +85,8 @@ pub(super) fn secure(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     // and so does a page that sends a form
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
+    headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
     for (name, value) in [
-        (header::REFERRER_POLICY, "no-referrer"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),

@@ -1,19 +1,24 @@
-//! `GET /authorize`: where a login begins, and where its code is had.
+//! `/authorize`: where a login begins, and where its code is had.
 
+use bytes::Bytes;
 use http::{HeaderName, Method, Response};
 
 use super::{
     answer, code,
     cookies::Carried,
+    fields,
     hint::Meant,
     page,
     problem::{Code, Problem},
-    query::{self, Asked, Checked},
+    query::{self, Asked, Checked, Query},
     request::Wrong,
     signed_in::SignedIn,
     visit::Visit,
 };
-use crate::{accept, body::Body, login::Login, policy::Plan, store::StoreError};
+use crate::{accept, body::Body, form, login::Login, policy::Plan, store::StoreError};
+
+/// The longest form: room for the longest `id_token_hint`, `state` and `claims`.
+const LONGEST_FORM: usize = 16 * 1024;
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
@@ -46,6 +51,33 @@ pub(super) async fn authorize(visit: &mut Visit<'_>) -> Result<Response<Body>, P
             asked.error(visit, Wrong { code, detail })
         }
     }
+}
+
+/// `POST /authorize` (OpenID Connect Core §3.1.2.1): leads to the URL that says the same. A browser keeps its cookies from
+/// a form of another site, and shows them there.
+pub(super) async fn by_form<B>(visit: &mut Visit<'_>, body: B) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    match url_of(visit, body).await {
+        Ok(url) => answer::see_other(&url).ok_or_else(|| Problem::invalid("the form can't be passed on")),
+        Err(problem) => page::shown(visit, problem),
+    }
+}
+
+async fn url_of<B>(visit: &mut Visit<'_>, body: B) -> Result<String, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let body = match fields::form(visit.parts, body).await {
+        Ok(body) if body.len() > LONGEST_FORM => Err(Problem::new(Code::TooLarge, "the form is longer than 16 KiB")),
+        other => other,
+    };
+    let query = body.as_deref().map_err(Problem::clone).and_then(Query::parse);
+    let client_id = query.as_ref().ok().and_then(Query::client_id);
+    let charged = visit.charged_client(client_id).await;
+    let (query, _) = (query?, charged?);
+    Ok(format!("{}/authorize?{}", visit.inner.config.issuer.path(), form::written(query.pairs())))
 }
 
 /// The code, if a login of this browser is completed for this very request, or if who is signed in need not log in.

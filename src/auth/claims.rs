@@ -9,18 +9,17 @@ use crate::json::{self, JsonError};
 
 /// The longest text that is read.
 const LONGEST: usize = 4096;
-/// The claims that there are; others are passed over.
-const KNOWN: [&str; 9] = [
-    "email",
-    "email_verified",
-    "phone_number",
-    "phone_number_verified",
-    "preferred_username",
-    "name",
-    "auth_time",
-    "acr",
-    "amr",
+/// Every claim about a user that can be asked for, and the scope that stands for it (OpenID Connect Core §5.4). Others are
+/// passed over.
+pub(super) const OF_SCOPES: &[(&str, &[&str])] = &[
+    ("profile", &["name", "preferred_username"]),
+    ("email", &["email", "email_verified"]),
+    ("phone", &["phone_number", "phone_number_verified"]),
 ];
+
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    OF_SCOPES.iter().flat_map(|(_, names)| names.iter().copied())
+}
 
 /// What a client wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,8 +30,8 @@ pub(super) struct Claims {
     pub(super) userinfo: Vec<String>,
     /// One of these levels must be reached; empty where that is left open.
     pub(super) acr: Vec<String>,
-    /// Who it must be.
-    pub(super) subject: Option<String>,
+    /// One of these it must be; anybody where there are none.
+    pub(super) subjects: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +64,7 @@ impl Claims {
         if acr.essential {
             claims.acr = acr.texts()?;
         }
-        claims.subject = member(id_token.get("sub"))?.texts()?.pop();
+        claims.subjects = member(id_token.get("sub"))?.texts()?;
         Ok(claims)
     }
 }
@@ -75,7 +74,7 @@ fn named(wanted: &Map<String, Value>) -> Result<Vec<String>, Wrong> {
     for how in wanted.values() {
         member(Some(how))?;
     }
-    Ok(KNOWN.iter().filter(|name| wanted.contains_key(**name)).map(|name| (*name).to_owned()).collect())
+    Ok(all().filter(|name| wanted.contains_key(*name)).map(str::to_owned).collect())
 }
 
 fn member(written: Option<&Value>) -> Result<Member, Wrong> {
@@ -113,9 +112,9 @@ mod tests {
         let text = r#"{"id_token":{"email":null,"auth_time":{"essential":true},"x":null,"name":{"value":"Ada"}},
             "userinfo":{"phone_number":{"values":["+1"]},"https://example.com/y":{"z":[1]}},"other":7}"#;
         let claims = Claims::parse(text).unwrap();
-        assert_eq!(claims.id_token, ["email", "name", "auth_time"]);
+        assert_eq!(claims.id_token, ["name", "email"]);
         assert_eq!(claims.userinfo, ["phone_number"]);
-        assert_eq!((claims.acr.len(), claims.subject), (0, None));
+        assert_eq!((claims.acr.len(), claims.subjects.len()), (0, 0));
         for empty in ["{}", r#"{"id_token":null}"#, r#"{"userinfo":{}}"#] {
             assert_eq!(Claims::parse(empty), Ok(Claims::default()), "{empty}");
         }
@@ -132,8 +131,9 @@ mod tests {
         for bad in ["1", "[]", r#""a""#, r#"{"essential":1}"#, r#"{"essential":true,"value":1}"#, r#"{"values":1}"#] {
             assert_eq!(acr(bad), Err(malformed()), "{bad}");
         }
-        let subject = Claims::parse(r#"{"id_token":{"sub":{"value":"u-ada"}}}"#).unwrap().subject;
-        assert_eq!(subject.as_deref(), Some("u-ada"));
+        let subjects = |how: &str| Claims::parse(&format!(r#"{{"id_token":{{"sub":{how}}}}}"#)).unwrap().subjects;
+        assert_eq!(subjects(r#"{"value":"u-ada"}"#), ["u-ada"]);
+        assert_eq!(subjects(r#"{"values":["u-ada","u-grace"]}"#), ["u-ada", "u-grace"]);
     }
 
     #[test]

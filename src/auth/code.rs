@@ -64,8 +64,13 @@ pub(super) async fn of_login(
     if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(Ok(None));
     }
-    if let Some(pushed) = asked.pushed() {
-        running.pushed.take(pushed).await?;
+    // as long as the browser has the session of somebody else, another login can find what came of it
+    #[cfg(feature = "tokens")]
+    if kept.is_none() {
+        replaced.end_others(visit).await?;
+    }
+    if !is_open(visit, asked).await? {
+        return Ok(Err(ANSWERED));
     }
     running.codes.issue(&code.digest(), &grant).await?;
     // who proved nothing new stays signed in as before
@@ -82,8 +87,6 @@ pub(super) async fn of_login(
             }
             Err(error) => crate::trace::warning!("the session before could not be ended: {error}"),
         }
-        #[cfg(feature = "tokens")]
-        replaced.end_others(visit).await;
         session_cookie.append_to(response.headers_mut());
     }
     journal.record(EventKind::LoginSucceeded, login, None, keyed);
@@ -117,12 +120,20 @@ pub(super) async fn of_session(
         return Ok(Ok(None));
     };
     // without a login that is spent, it is the request that is
-    if let Some(pushed) = asked.pushed()
-        && !running.pushed.take(pushed).await?
-    {
-        return Ok(Err(Wrong { code: Code::InvalidRequest, detail: "the request had its answer" }));
+    if !is_open(visit, asked).await? {
+        return Ok(Err(ANSWERED));
     }
     running.codes.issue(&code.digest(), &grant).await?;
     visit.inner.journal().record(EventKind::CodeIssued, evidence, None, visit.inner.keyed().await?);
     Ok(Ok(Some(response)))
+}
+
+const ANSWERED: Wrong = Wrong { code: Code::InvalidRequest, detail: "the request had its answer" };
+
+/// Whether a request may have a code: one that was pushed is spent by that.
+async fn is_open(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
+    match asked.pushed() {
+        Some(pushed) => visit.inner.running().pushed.take(pushed).await,
+        None => Ok(true),
+    }
 }

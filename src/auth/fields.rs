@@ -4,7 +4,8 @@ use std::{future::poll_fn, pin::pin, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, header, request::Parts};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Value;
 use tokio::{runtime::Handle, time::timeout};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -49,7 +50,7 @@ pub(super) struct Fields {
     nonce: Option<String>,
     #[serde(default, deserialize_with = "given")]
     dpop_jkt: Option<String>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "object_or_text")]
     claims: Option<String>,
     #[serde(default, deserialize_with = "given")]
     client_id: Option<String>,
@@ -97,6 +98,16 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
         Either::Text(text) => text,
     });
     Ok(either.filter(|text| !text.is_empty()))
+}
+
+/// In JSON an object is one; in a query it was a text.
+fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        object @ Value::Object(_) => Ok(Some(object.to_string())),
+        _ => Err(D::Error::custom("neither an object nor a text")),
+    }
 }
 
 impl Fields {

@@ -145,6 +145,12 @@ impl Codes {
         self.0.update(None, code.as_bytes(), spend).await
     }
 
+    /// Forgets a code, for nothing that came of it lives.
+    #[cfg(feature = "tokens")]
+    pub(super) async fn forget(&self, code: &Digest) -> Result<(), StoreError> {
+        self.0.remove(None, code.as_bytes()).await
+    }
+
     #[cfg(feature = "tokens")]
     pub(super) fn now(&self) -> UnixTime {
         self.0.now()

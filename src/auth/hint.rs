@@ -4,23 +4,22 @@ use super::{request::Wrong, visit::Visit, wishes::Wishes};
 use crate::{client::Client, session::UserId};
 
 /// The users that a request means; anybody, where it names none.
-pub(super) struct Meant {
+pub(super) struct Meant<'w> {
     hinted: Option<UserId>,
-    subject: Option<String>,
+    wishes: &'w Wishes,
 }
 
-impl Meant {
-    pub(super) async fn by(visit: &Visit<'_>, wishes: &Wishes, client: &Client) -> Result<Self, Wrong> {
+impl<'w> Meant<'w> {
+    pub(super) async fn by(visit: &Visit<'_>, wishes: &'w Wishes, client: &Client) -> Result<Self, Wrong> {
         let hinted = match &wishes.hint {
             Some(hint) => hinted_subject(visit, hint, client).await?,
             None => None,
         };
-        Ok(Self { hinted, subject: wishes.subject.clone() })
+        Ok(Self { hinted, wishes })
     }
 
     pub(super) fn is(&self, user: &UserId) -> bool {
-        let is_hinted = self.hinted.as_ref().is_none_or(|hinted| hinted == user);
-        is_hinted && self.subject.as_deref().is_none_or(|subject| subject == user.as_str())
+        self.hinted.as_ref().is_none_or(|hinted| hinted == user) && self.wishes.may_mean(user)
     }
 }
 

@@ -97,6 +97,7 @@
 //! | | |
 //! |---|---|
 //! | `GET /authorize` | without a login for this request: a person goes on to the page, a program gets 401 |
+//! | `POST /authorize` | the same as a form: 303 to the URL that says it |
 //! | `GET /authentication/start` | the page; with `Accept: application/json` what a page of your own has to know ([`login_url`](AuthService::login_url)) |
 //! | `POST /authentication/start` | a login begins: `identifier`; answers `session_id`, `available_methods`, `required_steps` |
 //! | `POST /authentication/authenticate` | a step: `method`, with `username` and `password`, or `phone_number` or `email` to send a code to |
@@ -107,7 +108,7 @@
 //! | `POST /par` | what `/authorize` would get, pushed from program to program (RFC 9126) |
 //! | `GET /openapi.json` | all of it, for machines ([`AuthService::openapi`]) |
 //!
-//! All bodies are JSON, but that of `/par`, which is a form. Every `POST` of a login has `session_id` (but `start`) and the six client parameters, which must be those
+//! All bodies are JSON, but those of `/authorize` and `/par`, which are forms. Every `POST` of a login has `session_id` (but `start`) and the six client parameters, which must be those
 //! that the login began with.
 //!
 //! `/authorize` takes the newest login of this browser that is completed for this very request. If its account was
@@ -119,14 +120,18 @@
 //! | | |
 //! |---|---|
 //! | `prompt` | `none`: nobody is asked anything, else `login_required` or `interaction_required`; `login`: a login anew; `consent`, `select_account`: not without a person; any other is refused |
-//! | `max_age` | the last proof is no older, and none that a session brings; 0 is `prompt=login` |
+//! | `max_age` | what a session brings is no older; what is proved in a login for this request meets it; 0 is `prompt=login` |
 //! | `acr_values` | the first level that the policies know is demanded, too |
-//! | `claims` | claims by name; an essential `acr` with values must be met, else `unmet_authentication_requirements`; `sub` with a value is who it must be |
+//! | `claims` | claims by name; an essential `acr` with values must be met, else `unmet_authentication_requirements`; `sub` with a value, or with several, is who it must be |
 //! | `id_token_hint` | the user of that token, else `login_required` |
 //! | `login_hint` | what the page offers as the name |
 //! | `nonce`, `dpop_jkt` | for the tokens |
 //!
-//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` too, for a login that is to be good for such a request.
+//! With `prompt=consent` the page says which client asks, and for what, before anybody goes on, and so for clients on a
+//! loopback address or with a scheme of their own. `offline_access` needs no such word (OpenID Connect Core §11): the
+//! operator has registered the client with the scopes that it may ask for. What was agreed to is not kept.
+//!
+//! `start` takes `acr_values`, `prompt`, `max_age` and `claims` (as an object or its text) too, for a login that is to be good for such a request.
 //!
 //! # Signed in already
 //!
@@ -140,7 +145,8 @@
 //! from the description of `GET /authentication/start` (`signed_in`, `confirmation_required`), if it is of the issuer's
 //! origin.
 //!
-//! A session to which the app has given a new secret ([`Sessions::rotate`](crate::Sessions::rotate)) counts for no login.
+//! An app that gives such a session a new secret does so by [`AuthService::rotate`]: after
+//! [`Sessions::rotate`](crate::Sessions::rotate) it counts for no login any more, and its tokens do not end with it.
 //!
 //! # Tokens
 //!
@@ -169,7 +175,7 @@
 //! - **A challenge** whose code was redeemed begins no other login of that client, for a day.
 //! - **Logging out**: with an `id_token_hint` of the session at once; otherwise a person is asked by a page. The browser goes
 //!   on to a `post_logout_redirect_uri` that the client has [registered](crate::Client::after_logout), with `state`.
-//!   Tokens with the scope `offline_access` live on.
+//!   Tokens with the scope `offline_access` live on. A sign-out of your own does the same by [`AuthService::sign_out`].
 //!
 //! # The page
 //!
@@ -221,7 +227,9 @@
 //! A login has the cookie `__Host-auth_session_` and the first 8 characters of its id, so that tabs don't collide; at
 //! most four at once, then the oldest goes. A code begins a signed-in session in `__Host-session`, which a
 //! [`SessionLayer`](crate::SessionLayer) on the same host finds if both have the same [`Sessions`](crate::Sessions):
-//! [`AuthService::sessions`]. The session whose cookie this one replaces is ended. Both are `Secure`, `HttpOnly`, `Path=/`
+//! [`AuthService::sessions`]. The session whose cookie this one replaces is ended. (Of two
+//! logins that finish in one browser at the same moment the cookie that comes last stays; the other session, which a list of
+//! [`Sessions`](crate::Sessions) shows, ends by its time.) Both are `Secure`, `HttpOnly`, `Path=/`
 //! and `SameSite=Lax`. For plain http on a loopback address there is
 //! [`insecure_loopback`](AuthService::insecure_loopback), here and on `Sessions`.
 //!
@@ -300,6 +308,7 @@
 //! | failures from one network address | 60 a minute; then no login begins there either |
 //! | logins begun with one name | 600 a minute |
 //! | an authorization code | 60 seconds, kept as a digest; spent, as long as what it gave |
+//! | a form at `/authorize` | 16 KiB |
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
 //! | `nonce`; `claims` | 512 bytes; 4 KiB |
 //! | a body, a `state` | 64 KiB in 30 seconds; 4096 bytes |
@@ -344,7 +353,7 @@
 //! | status | `error` |
 //! |---|---|
 //! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; of tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
-//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`, `interaction_required`; of tokens `invalid_token`, `invalid_client` |
+//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`, `interaction_required`; `invalid_client` to one that shows a secret; of tokens `invalid_token` |
 //! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
 //! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `session_failed` |
@@ -374,6 +383,7 @@ mod code;
 mod complete;
 mod cookies;
 mod cors;
+mod credentials;
 mod evidence;
 mod fields;
 mod grant;
@@ -395,6 +405,7 @@ mod replaced;
 mod request;
 mod route;
 mod service;
+mod sign_out;
 mod signed_in;
 mod start;
 mod status;

@@ -183,12 +183,18 @@ function stuck(words, label, action) {
   show("again", button);
 }
 
-// Somebody is signed in already, whose steps count here.
-function going({ signed_in: name, client_name: to, redirect, scopes }) {
-  say("");
-  signedIn = name;
+// Who gets the answer, and what they ask for.
+function purpose({ client_name: to, redirect, scopes }) {
   const place = { site: redirect.host, loopback: "a program on this device", app: "an app on this device" }[redirect.kind];
-  at("whither").textContent = `${to} (${place}) asks for: ${scopes.join(", ")}.`;
+  return `${to} (${place}) asks for: ${scopes.join(", ")}.`;
+}
+
+// Somebody is signed in already, whose steps count here.
+function going(told) {
+  say("");
+  const { signed_in: name, client_name: to } = told;
+  signedIn = name;
+  at("whither").textContent = purpose(told);
   const button = submitOf("going");
   delete button.dataset.text;
   button.textContent = `Continue as ${name} to ${to}`;
@@ -312,6 +318,9 @@ async function begin() {
   client = told.client_name;
   at("client").textContent = `to ${client}`;
   document.title = `Log in to ${client}`;
+  // who has to agree reads to what, before they say who they are
+  const agrees = told.redirect.kind !== "site" || asked.get("prompt")?.split(" ").includes("consent");
+  at("asks").textContent = agrees ? purpose(told) : "";
   if (login.id) return resume;
   login.identifier ||= asked.get("login_hint") ?? "";
   if (told.signed_in) return going(told);

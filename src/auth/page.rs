@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::{answer, problem::Problem, query, route::Route, signed_in::SignedIn, visit::Visit};
+use super::{answer, hint::Meant, problem::Problem, query, route::Route, signed_in::SignedIn, visit::Visit};
 use crate::{accept, body::Body, client::RequestedRedirect, policy::Method};
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
@@ -72,6 +72,14 @@ pub(super) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Probl
     };
     let now = visit.inner.running().evidences.now();
     let signed_in = signed_in.filter(|it| it.carried(plan, &checked.wishes, client, now).is_some());
+    // nobody goes on as another than whom the request means; what is wrong with its hint is told at the end
+    let signed_in = match signed_in {
+        None => None,
+        Some(it) => {
+            let meant = Meant::by(visit, &checked.wishes, client).await;
+            Some(it).filter(|it| meant.is_ok_and(|meant| meant.is(it.session.user())))
+        }
+    };
     let description = Description {
         client_id: client.id(),
         client_name: client.display_name(),

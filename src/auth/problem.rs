@@ -54,7 +54,6 @@ pub(super) enum Code {
     RateLimitExceeded,
     TemporarilyUnavailable,
     /// A client that proves who it is, where none can.
-    #[cfg(feature = "tokens")]
     ClientAuthentication,
     #[cfg(feature = "tokens")]
     InvalidGrant,
@@ -105,7 +104,6 @@ impl Code {
         Self::TooManyAttempts,
         Self::RateLimitExceeded,
         Self::TemporarilyUnavailable,
-        #[cfg(feature = "tokens")]
         Self::ClientAuthentication,
         #[cfg(feature = "tokens")]
         Self::InvalidGrant,
@@ -131,7 +129,7 @@ impl Code {
             Self::RequestUriNotSupported => "request_uri_not_supported",
             Self::InvalidRequestUri => "invalid_request_uri",
             Self::InvalidScope => "invalid_scope",
-            Self::InvalidClient => "invalid_client",
+            Self::InvalidClient | Self::ClientAuthentication => "invalid_client",
             Self::UnsupportedMethod => "unsupported_method",
             Self::InvalidSession => "invalid_session",
             Self::SessionExpired => "session_expired",
@@ -154,8 +152,6 @@ impl Code {
             Self::TooManyAttempts => "too_many_attempts",
             Self::RateLimitExceeded => "rate_limit_exceeded",
             Self::TemporarilyUnavailable => "temporarily_unavailable",
-            #[cfg(feature = "tokens")]
-            Self::ClientAuthentication => "invalid_client",
             #[cfg(feature = "tokens")]
             Self::InvalidGrant => "invalid_grant",
             #[cfg(feature = "tokens")]
@@ -188,7 +184,8 @@ impl Code {
             | Self::InvalidCredentials
             | Self::InvalidOtp
             | Self::LoginRequired
-            | Self::InteractionRequired => StatusCode::UNAUTHORIZED,
+            | Self::InteractionRequired
+            | Self::ClientAuthentication => StatusCode::UNAUTHORIZED,
             Self::UnmetAuthenticationRequirements | Self::AccessDenied | Self::OriginNotAllowed => {
                 StatusCode::FORBIDDEN
             }
@@ -210,7 +207,7 @@ impl Code {
             | Self::InvalidDpopProof
             | Self::UseDpopNonce => StatusCode::BAD_REQUEST,
             #[cfg(feature = "tokens")]
-            Self::ClientAuthentication | Self::InvalidToken => StatusCode::UNAUTHORIZED,
+            Self::InvalidToken => StatusCode::UNAUTHORIZED,
             #[cfg(feature = "tokens")]
             Self::InsufficientScope => StatusCode::FORBIDDEN,
         }

@@ -14,6 +14,8 @@ use super::{
     query::{self, Query},
     visit::Visit,
 };
+#[cfg(feature = "tokens")]
+use crate::form;
 use crate::{
     body::Body,
     clock::{Clock, ceil_seconds},
@@ -109,7 +111,7 @@ where
     // it was read as one
     let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is no form"))?;
     #[cfg(feature = "tokens")]
-    let parameters = bound(visit, parameters, checked.wishes.wanted.dpop_jkt.as_deref()).await?;
+    let parameters = bound(visit, &asked.query, parameters, checked.wishes.wanted.dpop_jkt.as_deref()).await?;
     let secret = visit.inner.running().pushed.push(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: format!("{PREFIX}{}", secret.expose()), expires_in: ceil_seconds(UNUSED) };
     Ok(answer::json(StatusCode::CREATED, &answer))
@@ -117,7 +119,12 @@ where
 
 /// The parameters with the key that the request proves to have, to which the code is bound then (RFC 9449 §10.1).
 #[cfg(feature = "tokens")]
-async fn bound(visit: &Visit<'_>, parameters: String, named: Option<&str>) -> Result<String, Problem> {
+async fn bound(
+    visit: &Visit<'_>,
+    query: &Query<'_>,
+    parameters: String,
+    named: Option<&str>,
+) -> Result<String, Problem> {
     if visit.inner.config.tokens.is_none() {
         return Ok(parameters);
     }
@@ -127,6 +134,10 @@ async fn bound(visit: &Visit<'_>, parameters: String, named: Option<&str>) -> Re
         (Some(_), Some(_)) => {
             Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt names another key than the proof has"))
         }
-        (Some(proved), None) => Ok(format!("{parameters}&dpop_jkt={proved}")),
+        // in the place of one that is empty
+        (Some(proved), None) => {
+            let others = query.pairs().filter(|(name, _)| *name != "dpop_jkt");
+            Ok(form::written(others.chain([("dpop_jkt", &*proved)])))
+        }
     }
 }

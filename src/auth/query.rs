@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use http::Response;
 
 use super::{
-    answer,
+    answer, credentials,
     problem::{Code, Problem},
     pushed,
     request::{self, Addressed, Wrong},
@@ -22,7 +22,23 @@ use crate::{
 };
 
 /// The longest `state` that is sent back.
-const LONGEST_STATE: usize = 4096;
+pub(super) const LONGEST_STATE: usize = 4096;
+
+/// The parameters that a page has to know: what its calls repeat, and what it goes by.
+const OF_A_PAGE: [&str; 12] = [
+    "client_id",
+    "redirect_uri",
+    "response_type",
+    "scope",
+    "code_challenge",
+    "code_challenge_method",
+    "acr_values",
+    "prompt",
+    "max_age",
+    "claims",
+    "login_hint",
+    "ui_locales",
+];
 
 /// What is said of a code challenge that had its code.
 pub(super) const REDEEMED: &str = "code_challenge was used before";
@@ -78,8 +94,12 @@ impl<'a> Query<'a> {
         }
     }
 
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.form.pairs()
+    }
+
     /// The client that it names, once.
-    fn client_id(&self) -> Option<&str> {
+    pub(super) fn client_id(&self) -> Option<&str> {
         self.value("client_id").filter(|_| !self.is_twice("client_id"))
     }
 
@@ -128,6 +148,7 @@ pub(super) async fn pushing<'b>(
         }
     };
     let client = visit.calling_client(query.client_id()).await?;
+    credentials::refuse(&visit.parts.headers, |name| query.value(name))?;
     addressed(query, Source::Body, client)
 }
 
@@ -191,10 +212,11 @@ impl Asked<'_> {
         }
     }
 
-    /// What stands in no URL, for the page, which calls with it; `state` is not its business.
+    /// What stands in no URL, as far as a page shows it or calls with it. All else is between the client and us: whoever
+    /// has the URL can ask for this.
     pub(super) fn unseen(&self) -> Option<BTreeMap<&str, &str>> {
         self.pushed()?;
-        Some(self.query.form.pairs().filter(|(name, _)| *name != "state").collect())
+        Some(self.query.pairs().filter(|(name, _)| OF_A_PAGE.contains(name)).collect())
     }
 
     fn state(&self) -> Option<&str> {

@@ -1,5 +1,9 @@
 //! [`Replaced`]: the sessions that a new one takes the place of. Nobody can show them any more, so what came of them has to
 //! end with whatever took their place.
+//!
+//! Two logins of one browser that finish at the same moment both take the place of the session before, and neither knows of
+//! the other. The browser keeps the cookie that comes last: the other session, and what came of it, ends by its time or by
+//! an act of the app.
 
 use super::{evidence::Evidence, visit::Visit};
 use crate::{handle::Handle, store::StoreError};
@@ -32,19 +36,23 @@ impl Replaced {
                 replaced.others.extend(all);
             }
         }
-        let beyond = replaced.own.len().saturating_sub(MOST);
-        replaced.own.drain(..beyond);
+        bound(&mut replaced.own);
         Ok(replaced)
     }
 
     /// Ends what came of the sessions of other users, for this user can't do it later.
     #[cfg(feature = "tokens")]
-    pub(super) async fn end_others(&self, visit: &Visit<'_>) {
-        let Some(config) = &visit.inner.config.tokens else { return };
+    pub(super) async fn end_others(&self, visit: &Visit<'_>) -> Result<(), StoreError> {
+        let Some(config) = &visit.inner.config.tokens else { return Ok(()) };
         for session in &self.others {
-            if let Err(error) = config.tokens.revoke_session(session).await {
-                crate::trace::warning!("what came of the session before could not be ended: {error}");
-            }
+            config.tokens.revoke_session(session).await?;
         }
+        Ok(())
     }
+}
+
+/// Forgets those that were replaced longest ago.
+pub(super) fn bound(replaced: &mut Vec<Handle>) {
+    let beyond = replaced.len().saturating_sub(MOST);
+    replaced.drain(..beyond);
 }

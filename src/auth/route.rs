@@ -6,6 +6,7 @@ use http::Method;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Route {
     Authorize,
+    AuthorizeForm,
     StartPage,
     Start,
     Status,
@@ -42,7 +43,7 @@ pub(super) struct Path {
 }
 
 pub(super) const PATHS: &[Path] = &[
-    Path::get("/authorize", Route::Authorize),
+    Path { path: "/authorize", get: Some(Route::Authorize), post: Some(Route::AuthorizeForm) },
     Path { path: "/authentication/start", get: Some(Route::StartPage), post: Some(Route::Start) },
     Path::get("/authentication/status", Route::Status),
     Path::post("/authentication/authenticate", Route::Authenticate),

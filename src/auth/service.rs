@@ -308,6 +308,7 @@ where
     }
     match route {
         Route::Authorize => authorize::authorize(visit).await,
+        Route::AuthorizeForm => authorize::by_form(visit, body).await,
         Route::StartPage => page::start(visit).await,
         Route::Script | Route::Style | Route::OpenApi => {
             visit.charge_asset()?;

@@ -105,8 +105,7 @@ async fn done(
     }
     let Some(signed_in) = SignedIn::find(visit, &to.client, wishes).await? else { return Ok(None) };
     let own = signed_in.evidence.identifier.clone();
-    let is_meant = wishes.subject.as_deref().is_none_or(|subject| subject == signed_in.session.user().as_str());
-    if !is_meant || identifier.is_some_and(|typed| *typed != own) {
+    if !wishes.may_mean(signed_in.session.user()) || identifier.is_some_and(|typed| *typed != own) {
         return Ok(None);
     }
     let now = visit.inner.running().logins.now();

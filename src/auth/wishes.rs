@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{claims::Claims, problem::Code, request::Wrong, visit::Visit};
-use crate::{client::Client, encoding::base64url_to_32, login::Wanted, policy::Plan};
+use crate::{client::Client, encoding::base64url_to_32, login::Wanted, policy::Plan, session::UserId};
 
 /// The longest `nonce`.
 const LONGEST_NONCE: usize = 512;
@@ -20,12 +20,12 @@ pub(super) struct Wishes {
     pub(super) fresh: bool,
     /// `prompt=consent` or `select_account`: nothing goes on without a person.
     pub(super) asking: bool,
-    /// How long ago the last proof may be.
+    /// How long ago what a session proved may be.
     pub(super) max_age: Option<Duration>,
     /// A token of ours that says who should be logged in.
     pub(super) hint: Option<String>,
-    /// Who it must be.
-    pub(super) subject: Option<String>,
+    /// One of these it must be; anybody where there are none.
+    pub(super) subjects: Vec<String>,
     pub(super) wanted: Wanted,
     /// Levels, with spaces between them, of which the first that is known applies.
     acr_values: Option<String>,
@@ -58,13 +58,18 @@ impl Wishes {
         wishes.wanted.nonce = value("nonce").map(nonce).transpose()?;
         wishes.wanted.dpop_jkt = value("dpop_jkt").map(thumbprint).transpose()?;
         if let Some(claims) = value("claims") {
-            let Claims { id_token, userinfo, acr, subject } = Claims::parse(claims)?;
-            (wishes.wanted.id_token, wishes.wanted.userinfo, wishes.subject) = (id_token, userinfo, subject);
+            let Claims { id_token, userinfo, acr, subjects } = Claims::parse(claims)?;
+            (wishes.wanted.id_token, wishes.wanted.userinfo, wishes.subjects) = (id_token, userinfo, subjects);
             if !acr.is_empty() {
                 (wishes.acr_values, wishes.is_acr_essential) = (Some(acr.join(" ")), true);
             }
         }
         Ok(wishes)
+    }
+
+    /// Whether the request may be about this user, as far as it says without a token.
+    pub(super) fn may_mean(&self, user: &UserId) -> bool {
+        self.subjects.is_empty() || self.subjects.iter().any(|subject| subject == user.as_str())
     }
 
     fn read_prompt(&mut self, prompt: &str) -> Result<(), Wrong> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::jose::date;
+
 /// The type of an access token, in its header.
 pub(crate) const TYPE: &str = "at+jwt";
 
@@ -17,14 +19,16 @@ pub(crate) struct Claims {
     pub(crate) tenant: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scope: Option<String>,
-    /// In Unix seconds, as all times here.
+    /// In Unix seconds, as all times here. A fraction is rounded to where the token counts for less.
+    #[serde(deserialize_with = "date::ceil")]
     pub(crate) iat: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "date::ceil_if_any", skip_serializing_if = "Option::is_none")]
     pub(crate) nbf: Option<u64>,
+    #[serde(deserialize_with = "date::floor")]
     pub(crate) exp: u64,
-    /// Ours begins with the name of the family: see [`family`](Self::family).
+    /// Ours begins with the name of the family.
     pub(crate) jti: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "date::floor_if_any", skip_serializing_if = "Option::is_none")]
     pub(crate) auth_time: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) acr: Option<String>,

@@ -4,8 +4,8 @@ use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
 use super::{
     AccessToken, Verifier,
+    authorization::{Authorization, Scheme},
     possession::{Shown, Unproved},
-    presented::{Presented, Scheme},
     refusal::{DPOP_NONCE, Refusal},
     token::Slot,
     verifier::Refused,
@@ -38,15 +38,15 @@ impl Gate for BearerGate {
         {
             return MaybeReady::Ready(self.permit(token, *scheme).map(|()| BearerPass::default()));
         }
-        let (scheme, token) = match Presented::read(head.headers()) {
-            Presented::Nothing => return MaybeReady::Ready(self.nobody()),
-            Presented::Malformed => return MaybeReady::Ready(Err(self.refusal.malformed())),
-            Presented::Token { scheme, token } => (scheme, token),
+        let (scheme, token) = match Authorization::read(head.headers()) {
+            Authorization::Nothing => return MaybeReady::Ready(self.nobody()),
+            Authorization::Malformed => return MaybeReady::Ready(Err(self.refusal.malformed())),
+            Authorization::Token { scheme, token } => (scheme, token),
         };
         // the request can't be looked at again when the token is known
         let shown = match scheme {
             Scheme::Bearer => None,
-            Scheme::DPoP => match self.verifier.possession().read(head, token) {
+            Scheme::DPoP => match self.verifier.possession().take(head, token) {
                 None => return MaybeReady::Ready(Err(self.refusal.invalid(scheme))),
                 shown => shown,
             },
@@ -91,7 +91,7 @@ impl BearerGate {
             let permitted = if is_free { self.permit(&token, scheme) } else { Err(self.refusal.invalid(scheme)) };
             return MaybeReady::Ready(permitted.map(|()| self.pass(token, scheme, None)));
         };
-        match self.verifier.possession().settle(shown, &token) {
+        match self.verifier.possession().settle(&shown, &token) {
             MaybeReady::Ready(proved) => MaybeReady::Ready(self.proved(proved, token)),
             MaybeReady::Pending(proved) => {
                 let gate = self.clone();

@@ -48,7 +48,7 @@
 //! | `Authorization` twice, or not `Bearer` and one token of at most 8 KiB | 400 `invalid_request` |
 //! | a token that is not valid, for whatever reason | 401 `invalid_token` |
 //! | a valid token without a [required scope](BearerLayer::require_scope) | 403 `insufficient_scope`, and what is needed |
-//! | the keys, or what was revoked, can't be read | 503 |
+//! | the keys, or what was revoked, can't be read; more proofs (below) than are remembered | 503 |
 //! | a valid token | comes through with its [`AccessToken`] |
 //!
 //! The error is in `WWW-Authenticate` (RFC 6750 §3). A gRPC client gets the same headers with INVALID_ARGUMENT,
@@ -85,7 +85,7 @@ mod gate;
 mod keys;
 mod layer;
 mod possession;
-mod presented;
+mod authorization;
 mod refusal;
 #[cfg(feature = "jwks")]
 mod remote;
@@ -101,15 +101,15 @@ mod verifier;
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::Slot;
+#[cfg(feature = "tokens")]
+pub(crate) use self::{
+    authorization::{Authorization, Scheme},
+    claims::{Audience, Confirmation, TYPE},
+    rules::check_name,
+};
 pub(crate) use self::{
     claims::Claims,
     keys::{KeySource, Revocation, Unavailable},
-};
-#[cfg(feature = "tokens")]
-pub(crate) use self::{
-    claims::{Audience, Confirmation, TYPE},
-    presented::{Presented, Scheme},
-    rules::check_name,
 };
 pub use self::{
     gate::{BearerGate, BearerPass},

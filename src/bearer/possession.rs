@@ -2,12 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, Method};
 
 use super::AccessToken;
 use crate::{
     clock::Clock,
-    dpop::{DpopError, Proof, Proofs},
+    dpop::{self, DpopError, Nonces, Proofs},
     error::ConfigError,
     gate::MaybeReady,
     head::Head,
@@ -23,8 +23,14 @@ pub(super) struct Possession {
     proofs: Proofs,
 }
 
-/// The proof of a request, its key not compared yet.
-pub(super) type Shown = Result<Option<Proof>, DpopError>;
+/// What a proof has to fit, kept for as long as the token is looked at: whoever has no token that counts chooses no key
+/// that this process computes with.
+pub(super) struct Shown {
+    proofs: HeaderMap,
+    method: Method,
+    url: String,
+    token: String,
+}
 
 /// Why a token with a proof does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +56,7 @@ impl Possession {
     }
 
     pub(super) fn nonces(self, key: &Secret) -> Self {
-        Self { proofs: self.proofs.with_nonces(key), ..self }
+        Self { proofs: self.proofs.with_nonces(Arc::new(Nonces::new(key))), ..self }
     }
 
     /// Whether proofs are taken.
@@ -63,19 +69,20 @@ impl Possession {
         HeaderValue::try_from(self.proofs.nonce()?).ok()
     }
 
-    /// Looks at the proof that comes with a token; `None` where proofs are not taken.
-    pub(super) fn read(&self, head: Head<'_>, token: &str) -> Option<Shown> {
+    /// Takes the proof that comes with a token, and does not look at it yet; `None` where proofs are not taken.
+    pub(super) fn take(&self, head: Head<'_>, token: &str) -> Option<Shown> {
         let url = format!("{}{}", self.base.as_ref()?.as_str(), head.uri().path());
-        Some(self.proofs.read(head.headers(), head.method(), &url, Some(token)))
+        let proofs = dpop::headers(head.headers());
+        Some(Shown { proofs, method: head.method().clone(), url, token: token.to_owned() })
     }
 
     /// Whether the key that was shown is that of the token. Each proof is taken once.
     pub(super) fn settle(
         &self,
-        shown: Shown,
+        shown: &Shown,
         token: &AccessToken,
     ) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
-        let proof = match shown {
+        let proof = match self.proofs.read(&shown.proofs, &shown.method, &shown.url, Some(&shown.token)) {
             Ok(Some(proof)) => proof,
             Ok(None) => return unproved(Unproved::Proof(DpopError::Invalid("the proof is missing"))),
             Err(error) => return unproved(Unproved::Proof(error)),

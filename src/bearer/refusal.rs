@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue, header};
 
-use super::presented::Scheme;
+use super::authorization::Scheme;
 use crate::{
     dpop::DpopError,
     error::ConfigError,

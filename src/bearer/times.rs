@@ -146,6 +146,31 @@ fn c097_a_token_counts_from_its_first_moment_to_its_last() {
 }
 
 #[test]
+fn c097_a_fraction_of_a_second_never_makes_a_token_count_for_longer() {
+    let (issuer, clock) = issuer();
+    let verifier = issuer.verifier().leeway(Duration::ZERO).unwrap();
+    let began = clock.unix(clock.now()).as_secs();
+    let at = |seconds: u64, fraction: f64| serde_json::json!(seconds as f64 + fraction);
+    for (fraction, begins, ends) in [(0.0, 100, 200), (0.25, 101, 200), (0.75, 101, 200)] {
+        for first in ["iat", "nbf"] {
+            let mut claims = serde_json::to_value(issuer.claims().0).unwrap();
+            claims["exp"] = at(began + 200, fraction);
+            claims["auth_time"] = at(began - 50, fraction);
+            claims[first] = at(began + 100, fraction);
+            let token = issuer.sign("at+jwt", &claims);
+            for (second, counts) in [(begins - 1, false), (begins, true), (ends - 1, true), (ends, false)] {
+                clock.set_wall(UnixTime::from_secs(began + second));
+                let found = verify(&verifier, &token);
+                assert_eq!(found.is_ok(), counts, "{first} with {fraction} at {second}");
+                let Ok(token) = found else { continue };
+                assert_eq!(token.auth_time(), Some(UnixTime::from_secs(began - 50)));
+            }
+            clock.set_wall(UnixTime::from_secs(began));
+        }
+    }
+}
+
+#[test]
 fn a_token_that_was_taken_back_does_not_count_at_the_next_request() {
     let (issuer, _) = issuer();
     let verifier = issuer.verifier();
@@ -211,6 +236,23 @@ fn a_known_token_is_answered_at_once() {
     for _ in 0..3 {
         assert!(matches!(verifier.verify(&token), MaybeReady::Ready(Ok(_))));
     }
+    assert!(verifier.remembers(&token));
+}
+
+#[test]
+fn c097_a_token_of_a_key_that_is_new_has_to_be_timely_and_not_taken_back_too() {
+    let (source, verifier) = far();
+    let refused = |token: &str| assert_eq!(verify(&verifier, token).unwrap_err(), Refused::Invalid);
+    source.issuer.rotate();
+    refused(&source.issuer.token(crate::testing::TestClaims::expired));
+    source.issuer.rotate();
+    let revoked = source.issuer.token(|claims| claims);
+    source.issuer.revoke(&revoked);
+    refused(&revoked);
+    source.issuer.rotate();
+    refused(&source.issuer.token(|claims| claims.audience("https://other.example")));
+    assert_eq!(source.asked.newer.load(SeqCst), 3);
+    assert!(verify(&verifier, &source.issuer.token(|claims| claims)).is_ok());
 }
 
 #[test]
@@ -325,7 +367,7 @@ async fn keys_that_the_app_has_are_enough() {
     };
     assert_eq!(verifier.verify(&issuer.token(timely)).wait().await.unwrap().subject(), "ada");
     let other = TestIssuer::new("https://auth.example", API);
-    assert!(verifier.verify(&other.token(timely)).wait().await.is_err());
+    assert_eq!(verifier.verify(&other.token(timely)).wait().await.unwrap_err(), Refused::Invalid);
     for bad in ["", "{}", r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AA"}]}"#] {
         assert!(Verifier::with_keys("https://auth.example", API, bad.as_bytes()).is_err(), "{bad}");
     }

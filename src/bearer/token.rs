@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use http::{Extensions, HeaderValue};
 
-use super::{Claims, Revocation, presented::Scheme};
+use super::{Claims, Revocation, authorization::Scheme};
 use crate::{clock::UnixTime, tenant::Tenant};
 
 /// What a valid access token says: who calls, for whom, and what the caller may do.
@@ -39,6 +39,9 @@ impl AccessToken {
 
     /// On whose behalf: the name of the user at the [`issuer`](Self::issuer), or of the client itself where no user is
     /// involved.
+    ///
+    /// It is as unique as the issuer makes it. Ours gives the [`UserId`](crate::UserId), which an app has to keep unique
+    /// over all tenants of the issuer; where it may not be, know a caller by [`tenant`](Self::tenant) and this.
     pub fn subject(&self) -> &str {
         &self.0.claims.sub
     }

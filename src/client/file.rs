@@ -49,6 +49,10 @@ struct Written {
     #[cfg(feature = "tokens")]
     #[serde(default)]
     after_logout: Vec<String>,
+    /// On `localhost`, for development.
+    #[cfg(feature = "tokens")]
+    #[serde(default)]
+    insecure_localhost_after_logout: Vec<String>,
 }
 
 #[cfg(feature = "tokens")]
@@ -126,6 +130,9 @@ impl Written {
         for uri in &self.after_logout {
             client = client.after_logout(uri)?;
         }
+        for uri in &self.insecure_localhost_after_logout {
+            client = client.insecure_localhost_after_logout(uri)?;
+        }
         Ok(client)
     }
 
@@ -198,12 +205,14 @@ mod tests {
         let with = |more: &str| from_json(&GOOD.replace("\"origins\"", &format!("{more},\"origins\"")));
         let written = with(
             r#""audience":"https://api.example","id_token_algorithm":"RS256","refresh_tokens":false,
-                "require_dpop":true,"after_logout":["https://app.example/bye","https://app.example/"]"#,
+                "require_dpop":true,"after_logout":["https://app.example/bye","https://app.example/"],
+                "insecure_localhost_after_logout":["http://localhost:3000/bye"]"#,
         );
         let client = expected().audience("https://api.example").unwrap().id_token_algorithm(Algorithm::Rs256);
         let client = client.without_refresh_tokens().require_dpop();
         let client =
             client.after_logout("https://app.example/bye").unwrap().after_logout("https://app.example/").unwrap();
+        let client = client.insecure_localhost_after_logout("http://localhost:3000/bye").unwrap();
         assert_eq!(written, Ok(vec![client]));
         assert_eq!(with(r#""refresh_tokens":true,"require_dpop":false,"after_logout":[]"#), Ok(vec![expected()]));
 
@@ -214,6 +223,8 @@ mod tests {
         for bad in [
             r#""audience":"""#,
             r#""after_logout":["http://app.example/"]"#,
+            r#""after_logout":["http://localhost/"]"#,
+            r#""insecure_localhost_after_logout":["http://app.example/"]"#,
             r#""after_logout":["https://app.example/","https://app.example/"]"#,
             r#""refresh_tokens":"no""#,
         ] {

@@ -44,15 +44,24 @@ impl Client {
 
     /// Lets it send browsers here after a sign-out, and to others that are named so: `post_logout_redirect_uri`, compared
     /// as redirect URIs are.
-    pub fn after_logout(mut self, uri: &str) -> Result<Self, ConfigError> {
-        let parsed = RedirectUri::parse(uri)?;
-        if self.tokens.after_logout.contains(&parsed) {
+    pub fn after_logout(self, uri: &str) -> Result<Self, ConfigError> {
+        self.with_after_logout(RedirectUri::parse(uri)?)
+    }
+
+    /// Lets it send browsers to a URI on `localhost` too after a sign-out: see [`RedirectUri::insecure_localhost`]. For
+    /// development only.
+    pub fn insecure_localhost_after_logout(self, uri: &str) -> Result<Self, ConfigError> {
+        self.with_after_logout(RedirectUri::insecure_localhost(uri)?)
+    }
+
+    fn with_after_logout(mut self, uri: RedirectUri) -> Result<Self, ConfigError> {
+        if self.tokens.after_logout.contains(&uri) {
             return Err(ConfigError::new("post-logout redirect URI", uri, "is registered twice"));
         }
         if self.tokens.after_logout.len() == MOST {
             return Err(ConfigError::new("post-logout redirect URI", uri, "is one too many: a client has at most 64"));
         }
-        self.tokens.after_logout.push(parsed);
+        self.tokens.after_logout.push(uri);
         Ok(self)
     }
 

@@ -4,13 +4,14 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
     DpopError::{self, Invalid, Unavailable, UseNonce},
-    Proofs,
+    Nonces, Proofs,
 };
 use crate::{
     clock::{Clock, UnixTime},
@@ -26,6 +27,8 @@ const TOKEN: &str = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU";
 
 const MALFORMED: DpopError = Invalid("the proof is malformed");
 const NOT_OF_ITS_KEY: DpopError = Invalid("the proof is not signed by the key that it brings");
+const NO_KEY: DpopError = Invalid("the proof brings no key of a kind and a size that are taken here");
+const BAD_CLAIMS: DpopError = Invalid("jti, htm, htu or iat is missing, or a claim is malformed");
 const USED: DpopError = Invalid("the proof was used before");
 const TOO_OLD: DpopError = Invalid("the proof is too old");
 const TO_COME: DpopError = Invalid("the proof is of a time to come");
@@ -75,6 +78,10 @@ impl World {
 
 fn headers<const N: usize>(proofs: [&str; N]) -> HeaderMap {
     proofs.iter().map(|proof| (http::HeaderName::from_static("dpop"), HeaderValue::from_str(proof).unwrap())).collect()
+}
+
+fn nonces(key: &Secret) -> Arc<Nonces> {
+    Arc::new(Nonces::new(key))
 }
 
 fn without(object: &Value, member: &str) -> Value {
@@ -155,8 +162,42 @@ fn c100_what_a_proof_says_must_fit_its_request() {
     let claims = world.good().claims().clone();
     for member in ["jti", "htm", "htu", "iat"] {
         let header = world.key.header();
-        assert_eq!(world.check_signed(&header, &without(&claims, member)), Err(NOT_OF_ITS_KEY), "{member}");
-        assert_eq!(world.check_signed(&header, &with(&claims, member, json!([]))), Err(NOT_OF_ITS_KEY), "{member}");
+        assert_eq!(world.check_signed(&header, &without(&claims, member)), Err(BAD_CLAIMS), "{member}");
+        assert_eq!(world.check_signed(&header, &with(&claims, member, json!([]))), Err(BAD_CLAIMS), "{member}");
+    }
+}
+
+#[test]
+fn c100_the_time_of_a_proof_may_have_a_fraction_which_makes_it_older() {
+    let world = World::new();
+    let now = world.now().as_secs() as f64;
+    for iat in [now, now + 0.5, now + 10.5, now - 60.0] {
+        assert!(world.check(&world.good().claim("iat", iat).sign()).is_ok(), "{iat}");
+    }
+    assert_eq!(world.check(&world.good().claim("iat", now - 60.5).sign()), Err(TOO_OLD));
+    assert_eq!(world.check(&world.good().claim("iat", now + 11.0).sign()), Err(TO_COME));
+    for iat in [-1.0, 1e300] {
+        assert_eq!(world.check(&world.good().claim("iat", iat).sign()), Err(BAD_CLAIMS), "{iat}");
+    }
+}
+
+#[test]
+fn c100_a_key_of_rsa_is_neither_short_nor_so_long_that_it_costs() {
+    let world = World::new();
+    let claims = world.good().claims().to_string();
+    let number = |bytes: usize| BASE64URL.encode([&[0xc5], &vec![1; bytes - 1][..]].concat());
+    let check = |n: usize, e: usize| {
+        let jwk = json!({ "kty": "RSA", "n": number(n), "e": number(e) });
+        let header = json!({ "typ": "dpop+jwt", "alg": "RS256", "jwk": jwk }).to_string();
+        let parts = [BASE64URL.encode(header), BASE64URL.encode(&claims), number(n)];
+        world.check(&parts.join("."))
+    };
+    // nobody has signed these: what counts is whether that was looked at
+    for n in [256, 384, 512] {
+        assert_eq!((check(n, 3), check(n, 4)), (Err(NOT_OF_ITS_KEY), Err(NOT_OF_ITS_KEY)), "{n}");
+    }
+    for (n, e) in [(255, 3), (513, 3), (1024, 3), (256, 5), (256, 256)] {
+        assert_eq!(check(n, e), Err(NO_KEY), "{n} and {e}");
     }
 }
 
@@ -188,16 +229,20 @@ fn c100_the_header_names_a_public_key_that_signs() {
         ("alg HS256", with(&header, "alg", "HS256")),
         ("alg of another key", with(&header, "alg", "EdDSA")),
         ("alg in other letters", with(&header, "alg", "es256")),
+        ("a key of another type", with(&header, "jwk", rsa["jwk"].clone())),
+        ("a point that is on no curve", jwk("x", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")),
+    ] {
+        assert_eq!(world.check_signed(&bad, &claims), Err(NOT_OF_ITS_KEY), "{what}");
+    }
+    for (what, bad) in [
         ("a key that is symmetric", with(&header, "jwk", json!({ "kty": "oct", "k": "AAAA" }))),
         ("a key with its private half", jwk("d", "AAAA")),
-        ("a key of another type", with(&header, "jwk", rsa["jwk"].clone())),
         ("a key on another curve", jwk("crv", "P-384")),
-        ("a point that is on no curve", jwk("x", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")),
         ("a point that is cut off", jwk("x", "AAAA")),
         ("no key", without(&header, "jwk")),
         ("only the name of a key", with(&without(&header, "jwk"), "kid", world.key.thumbprint())),
     ] {
-        assert_eq!(world.check_signed(&bad, &claims), Err(NOT_OF_ITS_KEY), "{what}");
+        assert_eq!(world.check_signed(&bad, &claims), Err(NO_KEY), "{what}");
     }
     for (what, bad) in [
         ("no typ", without(&header, "typ")),
@@ -220,8 +265,8 @@ fn c100_what_can_be_read_in_two_ways_is_refused() {
     let twice = |text: &str, member: &str| text.replacen('{', &format!("{{{member},"), 1);
     let sign = |header: &str, claims: &str| world.check(&world.key.sign(header, claims));
     assert_eq!(sign(&twice(&header, r#""alg":"ES256""#), &claims), Err(MALFORMED));
-    assert_eq!(sign(&header, &twice(&claims, r#""htm":"GET""#)), Err(NOT_OF_ITS_KEY));
-    assert_eq!(sign(&header, "[]"), Err(NOT_OF_ITS_KEY));
+    assert_eq!(sign(&header, &twice(&claims, r#""htm":"GET""#)), Err(BAD_CLAIMS));
+    assert_eq!(sign(&header, "[]"), Err(BAD_CLAIMS));
     assert_eq!(sign("null", &claims), Err(MALFORMED));
 
     let good = world.good().sign();
@@ -381,7 +426,7 @@ fn c100_a_proof_that_can_not_be_remembered_is_not_taken() {
 fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
     assert_eq!(World::new().proofs.nonce(), None);
     let key = Secret::generate();
-    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&key));
+    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&key)));
     let first = world.proofs.nonce().unwrap();
     let demanded = |nonce: &str| Err(UseNonce(nonce.to_owned()));
     assert_eq!(world.check(&world.good().sign()), demanded(&first));
@@ -403,13 +448,13 @@ fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
     assert!(world.check(&world.good().nonce(&second).sign()).is_ok());
     // who has no key for it learns no nonce
     assert_eq!(world.check("a.b.c"), Err(MALFORMED));
-    let other = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&Secret::generate()));
+    let other = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
     assert!(matches!(other.check(&other.good().nonce(&first).sign()), Err(UseNonce(_))));
 }
 
 #[test]
 fn debug_shows_no_secret_and_no_proof() {
-    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(&Secret::generate()));
+    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
     let text = format!("{:?}", world.proofs);
     assert!(text.contains("Nonces(..)") && !text.contains(&world.proofs.nonce().unwrap()), "{text}");
 }

@@ -2,8 +2,9 @@
 //! to the key is worth nothing to a thief.
 //!
 //! A proof is read first ([`Proofs::read`]: its signature, and what it says about the request) and spent then
-//! ([`Proofs::spend`]: no proof is taken twice). Who knows which key it must be compares in between, so that strangers with
-//! keys of their own never reach what is remembered.
+//! ([`Proofs::spend`]: no proof is taken twice). An API compares the key with that of the token in between, so that
+//! strangers with keys of their own never reach what its process remembers. The login service spends at once
+//! ([`Proofs::check`]): its store forgets by itself, and its tenants have budgets.
 
 #[cfg(test)]
 mod cases;
@@ -15,6 +16,7 @@ mod seen;
 mod url;
 
 pub(crate) use self::{
-    proof::Proof,
+    nonce::Nonces,
+    proof::headers,
     proofs::{DpopError, Proofs},
 };

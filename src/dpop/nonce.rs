@@ -14,10 +14,10 @@ use crate::{
 const PERIOD_SECONDS: u64 = 180;
 
 /// Nobody remembers them: each is a hash of its period, under a key that all nodes have.
-pub(super) struct Nonces(hmac::Key);
+pub(crate) struct Nonces(hmac::Key);
 
 impl Nonces {
-    pub(super) fn new(key: &Secret) -> Self {
+    pub(crate) fn new(key: &Secret) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key.expose().as_bytes()))
     }
 

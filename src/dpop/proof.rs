@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 use serde::Deserialize;
 
 use super::{
@@ -10,13 +10,21 @@ use super::{
     proofs::DpopError::{self, Invalid},
     url,
 };
-use crate::{clock::UnixTime, encoding::base64url_of_32, jose::jws::Unverified, secret::Digest};
+use crate::{
+    clock::UnixTime,
+    encoding::base64url_of_32,
+    jose::{
+        date,
+        jws::{Fault, Unverified},
+    },
+    secret::Digest,
+};
 
-const HEADER: &str = "dpop";
+const HEADER: HeaderName = HeaderName::from_static("dpop");
 
 const TYPE: &str = "dpop+jwt";
 
-/// The longest proof that is read: one with the largest RSA key takes half of it.
+/// The longest proof that is read: one with the largest RSA key takes a quarter of it.
 const MOST_BYTES: usize = 8 * 1024;
 
 /// The longest name of a proof.
@@ -50,11 +58,19 @@ struct Claims {
     jti: String,
     htm: String,
     htu: String,
+    /// A fraction makes it older: it is forgotten no later.
+    #[serde(deserialize_with = "date::floor")]
     iat: u64,
     #[serde(default)]
     ath: Option<String>,
     #[serde(default)]
     nonce: Option<String>,
+}
+
+/// The headers of a request that matter here.
+pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
+    // a second one is one too many, however many more there are
+    all.get_all(HEADER).iter().take(2).map(|value| (HEADER, value.clone())).collect()
 }
 
 impl Proof {
@@ -71,8 +87,13 @@ impl Proof {
             return Err(Invalid("the proof is too long"));
         }
         let unverified = Unverified::parse(text, TYPE).ok_or(Invalid("the proof is malformed"))?;
-        let (key, claims) =
-            unverified.own_claims::<Claims>().ok_or(Invalid("the proof is not signed by the key that it brings"))?;
+        let (key, claims) = unverified.own_claims::<Claims>().map_err(|fault| {
+            Invalid(match fault {
+                Fault::Key => "the proof brings no key of a kind and a size that are taken here",
+                Fault::Signature => "the proof is not signed by the key that it brings",
+                Fault::Claims => "jti, htm, htu or iat is missing, or a claim is malformed",
+            })
+        })?;
         claims.fit(wanted)?;
         Ok(Some(Self { thumbprint: key.thumbprint(), jti: claims.jti, issued_at: UnixTime::from_secs(claims.iat) }))
     }

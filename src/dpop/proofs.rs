@@ -12,7 +12,6 @@ use super::{
 use crate::{
     clock::{Clock, UnixTime},
     gate::MaybeReady,
-    secret::Secret,
     store::{AnyStore, BoxFuture},
 };
 
@@ -59,9 +58,9 @@ impl Proofs {
         Self { seen: Seen::in_store(store, Arc::clone(&self.clock)), ..self }
     }
 
-    /// Demands nonces, made with this key. All nodes need the same one.
-    pub(crate) fn with_nonces(self, key: &Secret) -> Self {
-        Self { nonces: Some(Arc::new(Nonces::new(key))), ..self }
+    /// Demands nonces. All nodes need the same key for them.
+    pub(crate) fn with_nonces(self, nonces: Arc<Nonces>) -> Self {
+        Self { nonces: Some(nonces), ..self }
     }
 
     /// The nonce for `DPoP-Nonce`, where nonces are demanded.

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 /// A signature algorithm of JSON Web Algorithms (RFC 7518, RFC 8037). There is no `none`, and nothing symmetric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// ECDSA with P-256 and SHA-256: the default.
@@ -41,7 +41,7 @@ impl fmt::Display for Algorithm {
 
 /// What [`from_name`](Algorithm::from_name) does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AlgorithmError;
+pub struct AlgorithmError(());
 
 impl fmt::Display for AlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,6 +55,6 @@ impl FromStr for Algorithm {
     type Err = AlgorithmError;
 
     fn from_str(name: &str) -> Result<Self, AlgorithmError> {
-        Self::from_name(name).ok_or(AlgorithmError)
+        Self::from_name(name).ok_or(AlgorithmError(()))
     }
 }

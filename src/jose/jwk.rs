@@ -13,6 +13,10 @@ use crate::secret::Digest;
 
 const COORDINATE: usize = 32;
 const LONGEST_MODULUS: usize = 1024;
+/// 4096 bits: twice as many take four times as long.
+const LONGEST_MODULUS_OF_STRANGERS: usize = 512;
+/// The usual one takes three.
+const LONGEST_EXPONENT: usize = 4;
 
 /// The public half of a signing key.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,7 +76,8 @@ impl PublicKey {
                 let usable = |number: &[u8], most: usize| {
                     number.first().is_some_and(|first| *first != 0) && number.len() <= most
                 };
-                (usable(&n, LONGEST_MODULUS) && n.len() >= 256 && usable(&e, 8)).then_some(Self::Rsa { n, e })
+                (usable(&n, LONGEST_MODULUS) && n.len() >= 256 && usable(&e, LONGEST_EXPONENT))
+                    .then_some(Self::Rsa { n, e })
             }
             _ => None,
         }
@@ -97,6 +102,11 @@ impl PublicKey {
             Self::Ed25519(_) => Algorithm::EdDsa,
             Self::Rsa { .. } => Algorithm::Rs256,
         }
+    }
+
+    /// Whether it may be one that a stranger brings along: its size is what each check costs.
+    pub(crate) fn is_moderate(&self) -> bool {
+        !matches!(self, Self::Rsa { n, .. } if n.len() > LONGEST_MODULUS_OF_STRANGERS)
     }
 
     /// The thumbprint of RFC 7638: SHA-256 over the required members, in their order.

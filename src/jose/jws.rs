@@ -32,6 +32,15 @@ pub(crate) struct Unverified<'t> {
     signature: Vec<u8>,
 }
 
+/// What is wrong with a token that brings its own key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It brings none, or one that is not taken.
+    Key,
+    Signature,
+    Claims,
+}
+
 /// A signed token of these claims.
 #[cfg(feature = "tokens")]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
@@ -80,9 +89,12 @@ impl<'t> Unverified<'t> {
 
     /// The key that it brings itself, and the claims, if that key has signed them: it proves no more than that whoever
     /// made it has the key.
-    pub(crate) fn own_claims<T: DeserializeOwned>(&self) -> Option<(PublicKey, T)> {
-        let key = PublicKey::of(self.header.jwk.as_ref()?)?;
-        self.is_signed_by(&key).then(|| Some((key, self.read()?)))?
+    pub(crate) fn own_claims<T: DeserializeOwned>(&self) -> Result<(PublicKey, T), Fault> {
+        let key = self.header.jwk.as_ref().and_then(PublicKey::of).filter(PublicKey::is_moderate).ok_or(Fault::Key)?;
+        if !self.is_signed_by(&key) {
+            return Err(Fault::Signature);
+        }
+        Ok((key, self.read().ok_or(Fault::Claims)?))
     }
 
     fn is_signed_by(&self, key: &PublicKey) -> bool {

@@ -1,6 +1,7 @@
 //! Signed documents: JSON Web Keys (RFC 7517, 7638, 8037) and compact JSON Web Signatures (RFC 7515).
 
 mod algorithm;
+pub(crate) mod date;
 #[cfg(feature = "tokens")]
 #[cfg(test)]
 mod differential;

@@ -64,6 +64,11 @@ mod tests {
 
     const EC: &str = r#"{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0""#;
 
+    /// A key of so many digits, whose modulus begins with these six bits.
+    fn rsa(begins: &str, digits: usize) -> String {
+        format!(r#"{{"kty":"RSA","e":"AQAB","n":"{begins}{}"}}"#, "A".repeat(digits - 1))
+    }
+
     #[test]
     fn what_can_verify_is_kept_and_the_rest_passed_over() {
         let set = |keys: &str| KeySet::parse(format!(r#"{{"keys":[{keys}],"other":1}}"#).as_bytes());
@@ -74,6 +79,19 @@ mod tests {
         }
         assert_eq!(set(&format!(r#"{{"kty":"oct","k":"AA"}},7,{EC},"use":"sig","alg":"ES256"}}"#)).unwrap(), one);
         assert_eq!(set(&vec![format!("{EC}}}"); 100].join(",")).unwrap().iter().count(), MOST_KEYS);
+        for bad in [
+            // for agreement, not for signatures
+            r#"{"kty":"OKP","crv":"X25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#.to_owned(),
+            EC.replace("P-256", "secp256k1") + "}",
+            EC.to_owned() + r#","d":"AA"}"#,
+            rsa("A", 1024),
+            // one byte more than 8192 bits, one less than 2048
+            rsa("x", 1367),
+            rsa("x", 340),
+        ] {
+            assert_eq!(set(&bad).unwrap(), KeySet::default(), "{bad}");
+        }
+        assert_eq!(set(&rsa("x", 1366)).unwrap().iter().count(), 1);
         for bad in ["", "[]", "{}", r#"{"keys":{}}"#] {
             assert!(KeySet::parse(bad.as_bytes()).is_none(), "{bad}");
         }

@@ -71,5 +71,16 @@ fn each_algorithm_signs_what_its_own_key_verifies_and_no_other() {
             assert_eq!(read.is_some(), other.kid() == signer.kid());
         }
         assert!(Unverified::parse(&token, "JWT").is_none(), "of another type");
+        // a key without a name may be the one that is meant
+        let nameless = KeySet::parse(&json!({ "keys": [signer.public().jwk()] }).to_string().into_bytes()).unwrap();
+        assert!(Unverified::parse(&token, "at+jwt").unwrap().claims::<Value>(&nameless).is_some());
     }
+}
+
+#[test]
+fn a_token_without_end_is_not_read() {
+    let signer = Signer::read(Algorithm::Es256, &Signer::generate(Algorithm::Es256).unwrap()).unwrap();
+    let token = |more: usize| jws::sign(&signer, "at+jwt", &json!({ "x": "x".repeat(more) })).unwrap();
+    assert!(Unverified::parse(&token(12_000), "at+jwt").is_some());
+    assert!(Unverified::parse(&token(12_300), "at+jwt").is_none());
 }

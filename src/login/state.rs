@@ -223,10 +223,10 @@ impl Login {
         matches!(self.phase, Phase::Completed(_)) && !self.has_ended(now)
     }
 
-    /// Whether the last proof is no older than this, nor any that it began with.
+    /// Whether all that it was proved by is no older than this, or was proved in it: it was begun for one request, so that
+    /// is an authentication anew, however short the time was that the request gave.
     pub(crate) fn was_proved_within(&self, age: Duration, now: UnixTime) -> bool {
-        let is_young = |(_, at): &(Method, u64)| UnixTime::from_nanos(*at) + age >= now;
-        self.proved.last().is_some_and(is_young) && self.proved.iter().take(self.carried).all(is_young)
+        self.proved.iter().take(self.carried).all(|(_, at)| UnixTime::from_nanos(*at) + age >= now)
     }
 
     /// What is shown of it.

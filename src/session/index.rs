@@ -1,12 +1,8 @@
 //! Which sessions a user has: one row for each user.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    clock::UnixTime,
-    encoding::{base64url_of_32, base64url_to_32},
-    secret::Digest,
-};
+use crate::{clock::UnixTime, secret::Digest};
 
 /// The most sessions that a user has at once.
 pub(super) const MOST: usize = 100;
@@ -21,7 +17,7 @@ pub(super) struct Index(Vec<Listed>);
 /// A session by its digest, and its absolute end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Listed {
-    #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
+    #[serde(with = "crate::secret::text")]
     pub(super) digest: Digest,
     expires: u64,
 }
@@ -85,15 +81,4 @@ impl Index {
     pub(super) fn expires(&self, now: UnixTime) -> UnixTime {
         self.0.iter().map(Listed::expires).fold(now, UnixTime::max)
     }
-}
-
-fn write_digest<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
-    // never the default: base64url is ASCII
-    serializer.serialize_str(std::str::from_utf8(&base64url_of_32(digest.as_bytes())).unwrap_or_default())
-}
-
-fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| de::Error::custom("not a digest"))?;
-    Ok(Digest::from_bytes(*bytes))
 }

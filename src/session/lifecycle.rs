@@ -60,18 +60,26 @@ impl Sessions {
     /// for one session, one gets the new secret. If the store fails, the user
     /// may have to sign in again.
     pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
+        self.rotate_with(&Secret::generate(), session).await
+    }
+
+    /// The same with a secret that was made just now, for who has to know its digest before.
+    pub(crate) async fn rotate_with(
+        &self,
+        secret: &Secret,
+        session: &Session,
+    ) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let old = Listed::new(session.digest(), session.expires());
         let Some(mut record) = self.end(session.tenant(), &old).await? else { return Ok(None) };
         record.last_use = self.rows().now();
-        let secret = Secret::generate();
         let new = Listed::new(secret.digest(), record.expires);
         let replace = |index: Index| index.replaced(&old.digest, new.clone());
         if self.amend(session.tenant(), session.user(), vec![old.clone()], replace).await?.is_none() {
             return Ok(None);
         }
-        let Some(renewed) = self.begin(&secret, record).await? else { return Ok(None) };
+        let Some(renewed) = self.begin(secret, record).await? else { return Ok(None) };
         self.journal().record(EventKind::SessionRenewed, &renewed, self.time());
-        Ok(Some((self.cookie(&secret), renewed)))
+        Ok(Some((self.cookie(secret), renewed)))
     }
 
     /// Ends a session: a sign-out. From the next request on it is refused.
@@ -122,7 +130,7 @@ impl Sessions {
     }
 
     /// The digest of a session, until its absolute end, if it was not revoked.
-    #[cfg(feature = "tokens")]
+    #[cfg(feature = "login")]
     pub(crate) async fn listed(
         &self,
         tenant: &Tenant,

@@ -73,6 +73,10 @@ struct State {
 
 impl TestIssuer {
     /// An issuer of this name, for a service of that one.
+    ///
+    /// # Panics
+    ///
+    /// If no key can be made.
     pub fn new(issuer: &str, audience: &str) -> Self {
         let (signer, keys) = key();
         let state = State { signer, known: Arc::clone(&keys), published: keys, revoked: HashSet::new(), down: false };
@@ -91,6 +95,10 @@ impl TestIssuer {
     }
 
     /// What checks its tokens.
+    ///
+    /// # Panics
+    ///
+    /// If the issuer or the service has a name that none can have, such as an empty one.
     pub fn verifier(&self) -> Verifier {
         Verifier::new(self.clone(), &self.name, &self.audience, Arc::clone(&self.clock))
             .expect("an issuer and an audience have names")
@@ -98,11 +106,19 @@ impl TestIssuer {
 
     /// A token of these claims. Without any it is that of the user `user` and the client `client`, for ten minutes, without
     /// a tenant or a scope.
+    ///
+    /// # Panics
+    ///
+    /// If the key does not sign.
     pub fn token(&self, claims: impl FnOnce(TestClaims) -> TestClaims) -> String {
         self.sign(bearer::TYPE, &claims(self.claims()).0)
     }
 
     /// Takes a token back.
+    ///
+    /// # Panics
+    ///
+    /// If it is no access token.
     pub fn revoke(&self, token: &str) {
         let claims = token.split('.').nth(1).expect("a token has three parts");
         let claims: Claims =
@@ -111,6 +127,10 @@ impl TestIssuer {
     }
 
     /// Makes a new key, which signs from now on, and forgets the old one. Verifiers hear of it when they see it named.
+    ///
+    /// # Panics
+    ///
+    /// If no key can be made.
     pub fn rotate(&self) {
         let (signer, published) = key();
         let mut state = self.state();

@@ -118,7 +118,8 @@ impl Family {
         }
         if let Some(before) = self.before.as_ref().filter(|before| is(&before.digest)) {
             let at = UnixTime::from_nanos(before.at);
-            if now < at + GRACE {
+            // and no longer where the clock was set back
+            if now < at + GRACE && at < now + GRACE {
                 return (None, Refreshed::Next { token: token.next(&before.salt), jti: before.jti, at });
             }
             return (None, Refreshed::Reused);
@@ -200,6 +201,18 @@ mod tests {
                     live = next;
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_prolongs_no_grace() {
+        let first = RefreshToken::first(Handle::from_bytes([1; 16]));
+        let (now, fresh) = (UnixTime::from_secs(1000), ([0; 32], Handle::from_bytes([0; 16])));
+        let live = family(&first).refresh(&again(&first), true, fresh, now).0.unwrap();
+        for (at, is_good) in [(991, true), (990, false), (500, false), (1009, true), (1010, false)] {
+            let (_, refreshed) = live.refresh(&again(&first), true, fresh, UnixTime::from_secs(at));
+            assert_eq!(matches!(refreshed, Refreshed::Next { .. }), is_good, "{at}");
+            assert_eq!(matches!(refreshed, Refreshed::Reused), !is_good, "{at}");
         }
     }
 

@@ -63,7 +63,7 @@ pub(crate) enum Denied {
     Unknown,
     /// It was used before, so its family has ended.
     Reused,
-    /// It is another client's, or bound to another key.
+    /// It is bound to another key.
     Foreign,
     ScopeGrows,
 }
@@ -109,9 +109,9 @@ pub(crate) struct Access {
 
 impl Tokens {
     /// What will come of a code: made before the code is spent, so that a replay can name it.
-    pub(crate) fn conceive(&self, who: &Scopes, refreshes: bool) -> Birth {
+    pub(crate) fn conceive(&self, scope: &Scopes, refreshes: bool) -> Birth {
         let family = new_handle();
-        let lives = if refreshes { self.family_lives(who) } else { self.settings().access + SKEW };
+        let lives = if refreshes { self.family_lives(scope) } else { self.settings().access + SKEW };
         Birth { family, first: refreshes.then(|| RefreshToken::first(family)), ends: self.now() + lives }
     }
 
@@ -125,15 +125,12 @@ impl Tokens {
         let Birth { family, first, ends } = birth;
         let refresh_token = first.as_ref().map(|first| first.write(wish.keyed));
         let row = Row::Live(Box::new(Family::new(authorized.clone(), first.as_ref(), ends)));
-        let now = self.now();
-        let (access_token, id_token, scope) =
-            self.sign(&authorized, &wish, mint::jti(&family, &new_handle()), now).await?;
+        let named = mint::jti(&family, &new_handle());
+        let issued = self.sign(&authorized, &wish, named, (self.now(), ends)).await?;
         match self.families().insert(None, family.as_bytes(), &row, ends).await? {
-            Outcome::Done(_) => {}
-            Outcome::Lost(_) => return Ok(None),
+            Outcome::Done(_) => Ok(Some(Issued { refresh_token, ..issued })),
+            Outcome::Lost(_) => Ok(None),
         }
-        let expires_in = self.settings().access.as_secs();
-        Ok(Some(Issued { access_token, expires_in, refresh_token, id_token, scope }))
     }
 
     /// Whose refresh token it is; `None` if it is nobody's any more.
@@ -151,7 +148,7 @@ impl Tokens {
         jkt: Option<&str>,
         wish: Wish<'_>,
     ) -> Result<Result<Issued, Denied>, StoreError> {
-        let Presented { token, is_ours, authorized, .. } = presented;
+        let Presented { token, is_ours, authorized, ends, .. } = presented;
         if authorized.jkt.as_deref().is_some_and(|own| jkt != Some(own)) {
             return Ok(Err(Denied::Foreign));
         }
@@ -181,32 +178,43 @@ impl Tokens {
                 Ok(Err(Denied::Reused))
             }
             Refreshed::Next { token: next, jti, at } => {
-                let jti = mint::jti(&next.family, &jti);
-                let (access_token, id_token, scope) = self.sign(authorized, &wish, jti, at).await?;
+                // who asks again for other scopes gets another token
+                let named = mint::jti(&next.family, &mint::for_scope(&jti, wish.scope.unwrap_or(&authorized.scope)));
+                let issued = self.sign(authorized, &wish, named, (at, *ends)).await?;
                 let passed = self.now().as_secs().saturating_sub(at.as_secs());
-                let expires_in = self.settings().access.as_secs().saturating_sub(passed);
-                let refresh_token = Some(next.write(wish.keyed));
-                Ok(Ok(Issued { access_token, expires_in, refresh_token, id_token, scope }))
+                let expires_in = issued.expires_in.saturating_sub(passed);
+                Ok(Ok(Issued { expires_in, refresh_token: Some(next.write(wish.keyed)), ..issued }))
             }
         }
     }
 
-    /// Ends all that came of one code.
+    /// Ends all that came of one code: wholly, also where nobody waits for it any more, for who hangs up in time must not
+    /// keep half.
     pub(crate) async fn revoke_family(&self, family: &Handle) -> Result<(), StoreError> {
+        let (tokens, family) = (self.clone(), *family);
+        let ended = tokio::spawn(async move { tokens.end_family(&family).await }).await;
+        ended.unwrap_or_else(|_| Err(StoreErrorKind::Unavailable.into()))
+    }
+
+    async fn end_family(&self, family: &Handle) -> Result<(), StoreError> {
         // access tokens first: what fails in between can be asked for again
         self.mark(Name::Family(family)).await?;
         let lives = self.settings().refresh;
         let end = |row: Option<&Row>, now: UnixTime| match row {
-            Some(Row::Revoked) => Change::Keep(()),
-            Some(Row::Live(family)) => Change::Put(Row::Revoked, family.ends(), ()),
+            Some(Row::Revoked) => Change::Keep(None),
+            Some(Row::Live(live)) => Change::Put(Row::Revoked, live.ends(), Some(live.authorized.clone())),
             // it is being born: so it never is
-            None => Change::Put(Row::Revoked, now + lives, ()),
+            None => Change::Put(Row::Revoked, now + lives, None),
         };
-        self.families().update(None, family.as_bytes(), end).await
+        match self.families().update(None, family.as_bytes(), end).await? {
+            Some(who) => self.note_ended(&who, family).await,
+            None => Ok(()),
+        }
     }
 
-    /// Ends all that came of a signed-in session, but what was given to last beyond it (`offline_access`): at a sign-out of
-    /// your own, beside [`Sessions::revoke`](crate::Sessions::revoke). `/logout` does it by itself.
+    /// Ends all that came of a session of this handle, for ever, but what was given to last beyond it (`offline_access`).
+    /// The session itself goes on, and so does what came of those that it took the place of: for a sign-out there is
+    /// [`AuthService::sign_out`](crate::AuthService::sign_out).
     pub async fn revoke_session(&self, session: &Handle) -> Result<(), StoreError> {
         self.revoked().mark(Name::Session(session), REFRESH_OF_A_SESSION + LAST_ACCESS).await
     }
@@ -215,14 +223,15 @@ impl Tokens {
     ///
     /// Sessions that are signed in go on: end them too, with
     /// [`Sessions::revoke_user`](crate::Sessions::revoke_user), and first, so that no login goes on from one in between. A
-    /// login in the same second counts as ended: its user logs in once more.
+    /// login in the same second counts as ended: its user logs in once more. Where clocks of several nodes differ, so does
+    /// what counts as before.
     ///
     /// Access tokens that only [remote verifiers](crate::bearer) see live to their end.
     pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
         self.revoked().mark(Name::User(tenant, user), LONGEST_REFRESH + LAST_ACCESS).await
     }
 
-    async fn mark(&self, name: Name<'_>) -> Result<(), StoreError> {
+    pub(super) async fn mark(&self, name: Name<'_>) -> Result<(), StoreError> {
         self.revoked().mark(name, LAST_ACCESS).await
     }
 
@@ -278,25 +287,27 @@ impl Tokens {
         Ok(token.claims(&keys.set))
     }
 
+    /// Tokens as of a time, of a family that ends then. Nothing of a family lives on after it: `/revoke` could not end it.
     async fn sign(
         &self,
         who: &Authorized,
         wish: &Wish<'_>,
         jti: String,
-        at: UnixTime,
-    ) -> Result<(String, Option<String>, String), StoreError> {
+        (at, ends): (UnixTime, UnixTime),
+    ) -> Result<Issued, StoreError> {
         let settings = self.settings();
         let keys = self.keys().current().await?;
         let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no key that signs by this algorithm");
-        let span = Span { from: at.as_secs(), until: at.as_secs() + settings.access.as_secs() };
+        let span = Span { from: at.as_secs(), until: (at + settings.access).min(ends).as_secs() };
         let signer = keys.signer(settings.algorithm, self.now()).ok_or_else(broken)?;
         let granted = wish.scope.unwrap_or(&who.scope);
         let scope = granted.to_string();
         let audience = wish.audience.unwrap_or(&settings.audience);
         let claims = mint::access(self.issuer(), audience, who, &scope, jti, span);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
+        let expires_in = span.until.saturating_sub(span.from);
         if !granted.contains("openid") {
-            return Ok((access_token, None, scope));
+            return Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope });
         }
         let algorithm = wish.id_token.unwrap_or(settings.algorithm);
         let signer = keys.signer(algorithm, self.now()).ok_or_else(broken)?;
@@ -305,8 +316,8 @@ impl Tokens {
             more: wish.claims.clone(),
             ..mint::id(self.issuer(), who, wish.nonce.clone(), span)
         };
-        let id_token = jws::sign(&signer, mint::ID_TOKEN, &claims).ok_or_else(broken)?;
-        Ok((access_token, Some(id_token), scope))
+        let id_token = Some(jws::sign(&signer, mint::ID_TOKEN, &claims).ok_or_else(broken)?);
+        Ok(Issued { access_token, expires_in, refresh_token: None, id_token, scope })
     }
 
     /// By what an access token can be taken back.

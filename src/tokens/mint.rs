@@ -8,8 +8,10 @@ use serde_json::{Map, Value};
 use super::{OFFLINE_ACCESS, family::Authorized};
 use crate::{
     bearer::{Audience, Claims, Confirmation},
+    client::Scopes,
     handle::Handle,
     jose::Algorithm,
+    secret::Digest,
 };
 
 /// The type of an id_token, in its header.
@@ -53,6 +55,11 @@ pub(super) struct Span {
 /// The name of an access token, which begins with that of its family.
 pub(super) fn jti(family: &Handle, own: &Handle) -> String {
     format!("{family}.{own}")
+}
+
+/// The own part of the name, made of that of one exchange, for these scopes: one name is one token (RFC 7519 §4.1.7).
+pub(super) fn for_scope(exchange: &Handle, scope: &Scopes) -> Handle {
+    Handle::of(&Digest::of([exchange.as_bytes(), scope.to_string().as_bytes()].concat()))
 }
 
 /// The family of a token of this name.

@@ -96,7 +96,8 @@
 //! | refresh tokens, without | a day from the code, whether or not the signed-in session is still alive, unless the user signs out ([below](#what-is-taken-back)) | |
 //! | a key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`rotate`](Tokens::rotate) |
 //!
-//! Nothing prolongs the life of refresh tokens: when it ends, the user logs in again. Access tokens are short-lived for
+//! Nothing prolongs the life of refresh tokens: when it ends, the user logs in again, and no access token lives on after it.
+//! Access tokens are short-lived for
 //! services far away, which hear of no revocation; in this process one that was taken back is refused at once.
 //!
 //! # Refresh tokens
@@ -106,14 +107,16 @@
 //! after its use it brings the same successor again, so that a lost answer or two tabs at once end nothing. The store has
 //! digests alone: whoever reads it can make none.
 //!
+//! A user has up to a hundred families at a client. With one more the oldest ends, after those that were given back.
+//!
 //! A client that asks for less `scope` gets less, never more. The account is looked up at each exchange: one that is
 //! disabled gets nothing.
 //!
 //! # What is taken back
 //!
 //! - `/revoke`: a client gives back a token, and with it all that came of its code.
-//! - `/logout`: the signed-in session ends, and all that came of it without `offline_access`. A sign-out of your own says
-//!   so with [`revoke_session`](Tokens::revoke_session).
+//! - `/logout`: the signed-in session ends, and all that came of it without `offline_access`. A sign-out of your own does
+//!   the same by [`AuthService::sign_out`](crate::AuthService::sign_out).
 //!   Other ends of a session, such as [`Sessions::revoke_user`](crate::Sessions::revoke_user), end no tokens.
 //! - [`revoke_user`](Tokens::revoke_user): every token of one user, after a change of the password. End the sessions too.
 //! - A code that is exchanged twice ends what it gave the first time.
@@ -139,7 +142,8 @@
 //! - `com.example.app:/callback`: a scheme of a domain that you have. Another app may claim it, too, and gets a code then,
 //!   but has no verifier to it (PKCE, which every client has to use).
 //!
-//! It asks for `offline_access`, and keeps its refresh token in the system's key store. With a key there as well,
+//! It asks for `offline_access`, without which its refresh tokens live a day and end with the sign-out in the browser, and
+//! keeps them in the system's key store. With a key there as well,
 //! [`require_dpop`](crate::Client::require_dpop) makes tokens worthless to whoever copies them.
 //!
 //! ```
@@ -154,8 +158,9 @@
 //! ```
 //!
 //! **A page that calls APIs itself** runs beside every script that ever gets into it. So it keeps tokens in memory, not in
-//! `localStorage`; after a reload it goes to `/authorize` again, with `prompt=none` where the client has
-//! [single sign-on](crate::Client::single_sign_on). It asks for no `offline_access`. It can have a DPoP key that no script
+//! `localStorage`; after a reload it goes to `/authorize` again, as a whole page, for a frame gets no cookies. With
+//! [single sign-on](crate::Client::single_sign_on) and `prompt=none` its user sees nothing of that. It asks for no
+//! `offline_access`, so its refresh tokens end with the sign-out. It can have a DPoP key that no script
 //! can take away: made with `extractable: false` by WebCrypto, kept in IndexedDB. A script that gets in can use it while
 //! the page is open, and has nothing afterwards. Its origin is named, or its calls to `/token` are refused; then it may
 //! read `DPoP-Nonce` and `WWW-Authenticate` of the answers, too (at an API of yours the CORS layer must expose them). All
@@ -168,6 +173,7 @@
 //!     .redirect_uri("https://app.example/callback")?
 //!     .origin("https://app.example")?
 //!     .scopes("openid profile")?
+//!     .single_sign_on()
 //!     .after_logout("https://app.example/")?
 //!     .require_dpop();
 //! # Ok::<_, Box<dyn std::error::Error>>(())
@@ -179,6 +185,7 @@
 //! choice, take this; `/account` of the bundled server does.
 
 mod family;
+mod held;
 mod issue;
 mod keys;
 mod mint;

@@ -28,7 +28,7 @@ pub(super) enum Name<'a> {
     User(&'a Tenant, &'a UserId),
 }
 
-/// What was begun before then does not count any more.
+/// What of a user was begun before then does not count any more; of a family or a session nothing does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Mark {
     before: u64,
@@ -72,8 +72,8 @@ impl Revoked {
         for (place, name) in ready.iter_mut().zip(names) {
             let Some(name) = name else { continue };
             let (tenant, id) = name.key();
-            // a family is ended whole, whenever its tokens were made
-            let began = if matches!(name, Name::Family(_)) { UnixTime::from_nanos(0) } else { began };
+            // a user can log in anew; a family or a session that has ended is never begun again, whatever a clock says
+            let began = if matches!(name, Name::User(..)) { began } else { UnixTime::from_nanos(0) };
             *place = Some((self.0.key(tenant, &id)?, began));
         }
         Ok(Names { marks: self.0.clone(), names: ready })
@@ -123,5 +123,32 @@ impl<'a> Name<'a> {
             Self::Session(session) => (None, [b"s", &session.as_bytes()[..]].concat()),
             Self::User(tenant, user) => (Some(tenant), [b"u", &Digest::of(user.as_str()).as_bytes()[..]].concat()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{store::Memory, testing::ManualClock};
+
+    #[tokio::test]
+    async fn a_session_that_ended_stays_so_where_a_clock_was_ahead_when_it_began() {
+        let clock = ManualClock::new();
+        let revoked = Revoked::new(Memory::new().into(), Arc::new(clock.clone()));
+        let (session, tenant, user) =
+            (Handle::from_bytes([7; 16]), Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
+        let now = clock.unix(clock.now());
+        let names = [Name::Session(&session), Name::Family(&session), Name::User(&tenant, &user)];
+        for name in names {
+            revoked.mark(name, Duration::from_secs(60)).await.unwrap();
+        }
+        let mut ended = Vec::new();
+        for began in [now, now + Duration::from_secs(5)] {
+            for name in names {
+                ended.push(revoked.has(name, began).wait().await.unwrap());
+            }
+        }
+        // a user may have logged in since
+        assert_eq!(ended, [true, true, true, true, true, false]);
     }
 }

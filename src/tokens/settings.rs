@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{family::Row, keys::Keys, revoked::Revoked, ring::Schedule, seal::Seal, verify::OwnKeys};
+use super::{family::Row, held::Held, keys::Keys, revoked::Revoked, ring::Schedule, seal::Seal, verify::OwnKeys};
 use crate::{
     bearer::{Verifier, check_name},
     client::Scopes,
@@ -48,6 +48,7 @@ pub(super) struct Settings {
 struct Running {
     keys: Keys,
     families: Table<Row>,
+    held: Table<Held>,
     revoked: Revoked,
 }
 
@@ -113,7 +114,8 @@ impl Tokens {
         Ok(self.set(|settings| settings.access = lifetime))
     }
 
-    /// How long refresh tokens can be traded after the login, by clients that may and do ask for `offline_access`: 30 days,
+    /// How long refresh tokens can be traded after the login, by clients that may and do ask for `offline_access` (which
+    /// the operator registers them for; the user is asked where the client says `prompt=consent`): 30 days,
     /// if nothing else is said. Others can for a day, and not beyond a sign-out.
     pub fn refresh_lifetime(self, lifetime: Duration) -> Result<Self, ConfigError> {
         if !(LONGEST_ACCESS..=LONGEST_REFRESH).contains(&lifetime) {
@@ -206,6 +208,10 @@ impl Tokens {
         &self.running().families
     }
 
+    pub(super) fn held(&self) -> &Table<Held> {
+        &self.running().held
+    }
+
     pub(super) fn revoked(&self) -> &Revoked {
         &self.running().revoked
     }
@@ -219,6 +225,7 @@ impl Tokens {
             Running {
                 keys: Keys::new(store.clone(), Arc::clone(&clock), seal, wanted, schedule),
                 families: Table::new(store.clone(), "token_families", Arc::clone(&clock)),
+                held: Table::new(store.clone(), "families_held", Arc::clone(&clock)),
                 revoked: Revoked::new(store, clock),
             }
         })

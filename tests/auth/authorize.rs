@@ -384,8 +384,72 @@ async fn c017_a_browser_is_sent_on_by_302_and_never_with_its_body() {
         world.browser().get(&format!("/authentication/start?{}", changed("web", "scope", Some("x")))).await.status,
     ];
     assert!(statuses.iter().all(|status| *status == 302), "{statuses:?}");
-    let post = world.browser().send(Request::post(format!("/authorize?{}", query("web"))), "").await;
-    assert_eq!((post.status.as_u16(), post.header("allow")), (405, "GET, HEAD, OPTIONS"));
+    let put = world.browser().send(Request::put(format!("/authorize?{}", query("web"))), "").await;
+    assert_eq!((put.status.as_u16(), put.header("allow")), (405, "GET, HEAD, POST, OPTIONS"));
+}
+
+/// A form that a page of another site posts here, in a browser that keeps its cookies back.
+fn post(body: &str) -> (http::request::Builder, String) {
+    let request = Request::post("/authorize").header("content-type", "application/x-www-form-urlencoded");
+    (request.header("origin", "https://app.example").header("sec-fetch-site", "cross-site"), body.to_owned())
+}
+
+#[tokio::test]
+async fn c017_a_form_leads_by_303_to_the_url_that_says_the_same() {
+    let world = World::new().await;
+    let (mut browser, _) = completed(&world, "web").await;
+    let state = "a b&=%+é\"<\u{0}#x";
+    let wanted = query_of(&with(parameters("web"), &[("state", state)]));
+    let (request, body) = post(&wanted);
+    let answer = world.browser().send(request, body).await;
+    assert_eq!((answer.status.as_u16(), &*answer.text), (303, ""), "{answer:?}");
+    assert!(!answer.headers.contains_key("set-cookie"));
+    let location = answer.header("location").to_owned();
+    assert!(location.starts_with("/authorize?client_id=web&"), "{location}");
+    assert!(answer.own().starts_with("303\nlocation: "), "{}", answer.own());
+    let code = browser.get(&location).await;
+    assert!(code.redirected("code").is_some(), "{code:?}");
+    assert_eq!(code.redirected("state").as_deref(), Some(state));
+    // what is wrong is told where it is looked at: at the URL
+    for (wrong, error) in [
+        (format!("{wanted}&scope=openid"), "invalid_request"),
+        (format!("{wanted}&max_age=x"), "invalid_request"),
+        (wanted.replace("=openid", "="), "invalid_scope"),
+    ] {
+        let (request, body) = post(&wrong);
+        let location = world.browser().send(request, body).await.header("location").to_owned();
+        assert_eq!(browser.get(&location).await.redirected("error").as_deref(), Some(error), "{wrong}");
+    }
+    let (request, body) = post("client_id=nobody&x");
+    let location = world.browser().send(request, body).await.header("location").to_owned();
+    assert_eq!(location, "/authorize?client_id=nobody&x=");
+    assert_eq!(browser.get(&location).await.error(), "invalid_client");
+}
+
+#[tokio::test]
+async fn a_form_that_can_not_be_read_goes_nowhere() {
+    let world = World::new().await;
+    let form = "application/x-www-form-urlencoded";
+    let at_most = format!("x={}", "x".repeat(16 * 1024 - 2));
+    let (request, body) = post(&at_most);
+    assert_eq!(world.browser().send(request, body).await.status, 303);
+    for (target, content_type, body, error) in [
+        ("/authorize", "application/json", "{}".to_owned(), (415, "unsupported_media_type")),
+        ("/authorize", "multipart/form-data", String::new(), (415, "unsupported_media_type")),
+        ("/authorize", form, "x=%".to_owned(), (400, "invalid_request")),
+        ("/authorize", form, "x=%ff".to_owned(), (400, "invalid_request")),
+        ("/authorize", form, "x=&".repeat(257), (400, "invalid_request")),
+        ("/authorize", form, format!("{at_most}x"), (413, "content_too_large")),
+        ("/authorize", form, "x".repeat(64 * 1024 + 1), (413, "content_too_large")),
+        ("/authorize?client_id=web", form, "x=1".to_owned(), (400, "invalid_request")),
+    ] {
+        for accept in ["application/json", "text/html"] {
+            let request = Request::post(target).header("content-type", content_type).header("accept", accept);
+            let answer = world.browser().send(request, body.clone()).await;
+            assert_eq!((answer.status.as_u16(), answer.header("location")), (error.0, ""), "{answer:?}");
+            assert!(answer.header("content-type").starts_with(accept) && answer.text.contains(error.1), "{answer:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,15 +1,18 @@
 //! `/logout` (OpenID Connect RP-Initiated Logout).
 
+use std::task::{Context, Waker};
+
 use http::Request;
 use tollgate::{
-    Client,
+    Client, Session, UserId,
     event::{EventKind, Query},
 };
 
 use crate::{
     given::{Given, claims},
+    steered::{FAULTS, Fault},
     world::{Answer, Browser, GRACE, ISSUER, World, form_of, posted},
-    worlds::world_with,
+    worlds::{steered_with_keys, world_with},
 };
 
 const SESSION: &str = "__Host-session";
@@ -131,6 +134,8 @@ async fn without_a_hint_a_person_is_asked_and_presses_a_button() {
     assert!(!page.text.contains("<script>"));
     let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
     assert_eq!((page.header("content-security-policy"), page.header("cache-control")), (policy, "no-store"));
+    // or the browser would say that the form comes from `null`
+    assert_eq!(page.header("referrer-policy"), "same-origin");
     // the query of the page must not come with the form
     let (action, fields) = form(&page);
     assert_eq!(action, "logout", "to the same path without its query");
@@ -196,8 +201,13 @@ async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
         let answer = get(&mut browser, &[("id_token_hint", hint)]).await;
         assert!(asks(&answer), "{answer:?}");
     }
-    let answer = get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "web")]).await;
-    assert!(asks(&answer), "{answer:?}");
+    // nobody is sent anywhere by it
+    for after in [None, Some(("post_logout_redirect_uri", AFTER))] {
+        let fields = [("id_token_hint", of_grace.id()), ("client_id", "special")];
+        let answer = get(&mut browser, &fields.into_iter().chain(after).collect::<Vec<_>>()).await;
+        assert!(answer.status == 400 && answer.text.contains("of another client than client_id"), "{answer:?}");
+    }
+    assert!(asks(&get(&mut browser, &[("client_id", "special")]).await));
     // its time does not matter
     world.advance(3000);
     assert!(is_done(&get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "special")]).await));
@@ -261,12 +271,67 @@ async fn a_hint_ends_its_session_where_that_is_not_shown_or_was_idle_for_long() 
 }
 
 #[tokio::test]
+async fn who_was_idle_for_long_is_asked_and_ends_what_came_of_the_session() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    world.advance(3700);
+    let next = Given::of(&browser.refresh("special", given.refresh()).await);
+    assert!(asks(&get(&mut browser, &[]).await));
+    assert_eq!(browser.opens(&world, "special", &next.access).await, [true; 3]);
+    let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &[("confirmed", "yes")]).await;
+    assert!(is_done(&answer) && answer.headers.contains_key("set-cookie"), "{answer:?}");
+    assert_eq!(browser.opens(&world, "special", &next.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", next.refresh()).await.error(), "invalid_grant");
+    assert!(is_done(&get(&mut browser, &[]).await));
+}
+
+/// The session that a browser shows, as an application sees it.
+async fn session_of(world: &World) -> Session {
+    let tenant = "acme".parse().unwrap();
+    world.sessions.list(&tenant, &UserId::parse("u-ada").unwrap()).await.unwrap().pop().unwrap()
+}
+
+#[tokio::test]
+async fn a_sign_out_of_the_application_reaches_as_far() {
+    let world = world().await;
+    let (mut browser, first) = signed_in(&world).await;
+    let (mut other, elsewhere) = signed_in(&world).await;
+    world.advance(1);
+    let second = browser.tokens("special", "openid").await;
+    let session = session_of(&world).await;
+    world.service.sign_out(&session).await.unwrap();
+    for given in [&first, &second] {
+        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    }
+    assert!(is_done(&get(&mut browser, &[]).await), "it has ended");
+    assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_session_with_a_new_secret_counts_on_and_its_tokens_end_with_it() {
+    let world = world().await;
+    let (mut browser, given) = signed_in(&world).await;
+    let session = session_of(&world).await;
+    let (cookie, renewed) = world.service.rotate(&session).await.unwrap().unwrap();
+    assert!(world.service.rotate(&session).await.unwrap().is_none(), "it has one already");
+    let cookie = cookie.header_value().to_str().unwrap().split([';', '=']).nth(1).unwrap().to_owned();
+    browser.cookies.insert(SESSION.to_owned(), cookie);
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert!(asks(&get(&mut browser, &[]).await));
+    world.service.sign_out(&renewed).await.unwrap();
+    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+}
+
+#[tokio::test]
 async fn a_hint_of_another_session_ends_that_one_alone() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;
     let (mut other, elsewhere) = signed_in(&world).await;
     // not at a client that it is not for
-    assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id()), ("client_id", "web")]).await));
+    let fields = [("id_token_hint", elsewhere.id()), ("client_id", "web")];
+    assert_eq!(get(&mut browser, &fields).await.status, 400);
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [true; 3]);
     assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id())]).await));
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [false; 3]);
@@ -345,6 +410,61 @@ async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
     let of_grace = Given::of(&browser.redeem("web", &code.into()).await);
     assert_eq!(browser.opens(&world, "web", &of_grace.access).await, [true; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
+}
+
+/// What goes wrong while grace signs in where ada is signed in.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    Store(Fault),
+    /// The browser goes away.
+    Gone,
+}
+
+/// Grace gets her code where ada was signed in, be it by a second login; then nothing of ada's is good. Says whether
+/// anything went wrong.
+async fn signs_in_over(wrong: Wrong, at: usize) -> bool {
+    let (store, world) = steered_with_keys().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    world.advance(1);
+    let login = async |browser: &mut Browser| {
+        let id = browser.start("web", GRACE).await;
+        browser.password("web", &id, GRACE, crate::world::GRACE_PASSWORD).await;
+        assert_eq!(browser.complete("web", &id).await.status, 200);
+    };
+    login(&mut browser).await;
+    let mut answer = None;
+    let went_wrong = match wrong {
+        Wrong::Store(fault) => {
+            store.fail(at, fault);
+            answer = Some(browser.authorize("web").await);
+            store.heal()
+        }
+        Wrong::Gone => {
+            store.yields();
+            let mut gone = browser.clone();
+            let mut call = std::pin::pin!(gone.authorize("web"));
+            (0..at).all(|_| call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending())
+        }
+    };
+    if answer.is_none_or(|answer| answer.redirected("code").is_none()) {
+        login(&mut browser).await;
+        assert!(browser.authorize("web").await.redirected("code").is_some(), "{wrong:?} at {at}");
+    }
+    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3], "{wrong:?} at {at}");
+    assert_eq!(browser.refresh("web", given.refresh()).await.error(), "invalid_grant", "{wrong:?} at {at}");
+    went_wrong
+}
+
+#[tokio::test]
+async fn whatever_fails_there_what_came_of_their_sessions_ends() {
+    for wrong in FAULTS.map(Wrong::Store).into_iter().chain([Wrong::Gone]) {
+        let mut at = 0;
+        while signs_in_over(wrong, at).await {
+            at += 1;
+        }
+        assert!(at > 10, "{wrong:?} {at}");
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod flow;
 mod frail;
 mod given;
 mod grants;
+mod held;
 mod id_token;
 mod introspect;
 mod jwks;

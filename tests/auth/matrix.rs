@@ -32,6 +32,7 @@ const CALLS: &[&str] = &[
     "GET /authorize",
     "GET /authorize by a program",
     "HEAD /authorize",
+    "POST /authorize",
     "GET /authentication/start as HTML",
     "GET /authentication/start as JSON",
     "POST /authentication/start",
@@ -173,6 +174,10 @@ impl Stage for Begun {
             "GET /authorize" => browser.send(get(authorize, "*/*"), "").await,
             "GET /authorize by a program" => browser.send(get(authorize, "application/json"), "").await,
             "HEAD /authorize" => browser.send(Request::head(authorize).header("accept", "*/*"), "").await,
+            "POST /authorize" => {
+                let request = Request::post("/authorize").header("content-type", "application/x-www-form-urlencoded");
+                browser.send(request, format!("{}&state=xyz", query(CLIENT))).await
+            }
             "GET /authentication/start as HTML" => browser.send(get(page, "text/html"), "").await,
             "GET /authentication/start as JSON" => browser.send(get(page, "application/json"), "").await,
             "POST /authentication/start" => {

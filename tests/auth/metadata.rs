@@ -163,7 +163,7 @@ async fn the_issuer_of_the_tokens_is_that_of_the_service() {
         let tokens = Tokens::new(other, Memory::new()).unwrap();
         assert!(service.clone().tokens(tokens).is_err(), "{other}");
     }
-    assert!(service.clone().dpop_nonces(tollgate::Secret::generate()).is_err());
+    assert!(service.clone().dpop_nonces(&tollgate::Secret::generate()).is_err());
     assert!(service.introspector(&tollgate::Secret::generate()).is_err());
 }
 

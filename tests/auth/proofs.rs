@@ -166,7 +166,7 @@ async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
 #[tokio::test]
 async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     let nonces = Secret::generate();
-    let world = World::with(Memory::new(), |service| service.dpop_nonces(nonces).unwrap()).await;
+    let world = World::with(Memory::new(), |service| service.dpop_nonces(&nonces).unwrap()).await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
     let proof = || key.proof("POST", &url("/token")).at(world.time());
@@ -212,7 +212,7 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
 
 #[tokio::test]
 async fn c100_nonces_are_demanded_of_tokens_that_are_set_anew_too() {
-    let world = World::with(Memory::new(), |service| service.dpop_nonces(Secret::generate()).unwrap()).await;
+    let world = World::with(Memory::new(), |service| service.dpop_nonces(&Secret::generate()).unwrap()).await;
     let mut browser = world.browser();
     browser.service = browser.service.tokens(world.tokens.clone()).unwrap();
     let code = browser.sign_in("web").await;
@@ -263,6 +263,11 @@ async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
     let named = format!("&dpop_jkt={}", key.thumbprint());
     assert_eq!(push(&mut browser, &other, &named).await.error(), "invalid_dpop_proof");
     assert_eq!(push(&mut browser, &key, &named).await.status, 201);
+
+    // an empty one is none
+    let pushed = push(&mut browser, &key, "&dpop_jkt=&x=%2B").await.json()["request_uri"].as_str().unwrap().to_owned();
+    let login = browser.get(&format!("/authorize?client_id=web&request_uri={}", encode(&pushed))).await;
+    assert!(login.header("location").starts_with("/authentication/start?"), "{login:?}");
 
     let pushed = push(&mut browser, &key, "").await.json()["request_uri"].as_str().unwrap().to_owned();
     browser.log_in("web", ADA).await;

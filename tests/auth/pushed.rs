@@ -14,7 +14,7 @@ async fn push(browser: &mut Browser, body: &str) -> Answer {
 }
 
 /// The request of a client, pushed: what stands in the URL in its place.
-async fn pushed(browser: &mut Browser, client: &str, more: &str) -> String {
+pub(crate) async fn pushed(browser: &mut Browser, client: &str, more: &str) -> String {
     let answer = push(browser, &format!("{}&state=xyz&{more}", query(client))).await;
     assert_eq!((answer.status.as_u16(), answer.json()["expires_in"].as_u64()), (201, Some(90)), "{answer:?}");
     let uri = answer.json()["request_uri"].as_str().unwrap().to_owned();
@@ -22,7 +22,7 @@ async fn pushed(browser: &mut Browser, client: &str, more: &str) -> String {
     format!("client_id={client}&request_uri={}", uri.replace(':', "%3A"))
 }
 
-async fn authorize(browser: &mut Browser, named: &str) -> Answer {
+pub(crate) async fn authorize(browser: &mut Browser, named: &str) -> Answer {
     browser.get(&format!("/authorize?{named}")).await
 }
 
@@ -42,7 +42,7 @@ async fn a_pushed_request_leads_through_a_login_to_one_code() {
     assert_eq!(first.header("location"), format!("/authentication/start?{named}"));
     let page = Request::get(first.header("location")).header("accept", "application/json");
     let told = browser.send(page, "").await.json();
-    let mut meant = with(parameters("web"), &[("nonce", "n"), ("prompt", "login"), ("login_hint", "ada")]);
+    let mut meant = with(parameters("web"), &[("prompt", "login"), ("login_hint", "ada")]);
     assert_eq!(told["parameters"], meant);
     meant["identifier"] = json!(ADA);
     world.advance(9 * 60);
@@ -145,4 +145,41 @@ async fn a_client_can_have_its_requests_pushed_or_refused() {
     let mut copies: Vec<_> = (0..8).map(|_| browser.clone()).collect();
     let answers = crate::world::join(copies.iter_mut().map(|copy| authorize(copy, &named))).await;
     assert_eq!(answers.iter().filter(|answer| answer.redirected("code").is_some()).count(), 1);
+}
+
+#[tokio::test]
+async fn c094_a_client_that_proves_who_it_is_is_refused_and_what_it_showed_is_not_kept() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    for (scheme, more) in [
+        (Some("Basic d2ViOnNlY3JldA=="), ""),
+        (Some("Bearer x"), ""),
+        (None, "&client_secret=secret"),
+        (None, "&client_assertion=x"),
+        (None, "&client_assertion_type=x"),
+    ] {
+        let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+        let request = scheme.into_iter().fold(request, |request, scheme| request.header("authorization", scheme));
+        let answer = browser.send(request, format!("{}{more}", query("web"))).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_client"), "{scheme:?} {more}");
+        assert_eq!(answer.header("www-authenticate"), r#"Basic realm="token""#, "{scheme:?} {more}");
+    }
+    // as left out
+    assert_eq!(push(&mut browser, &format!("{}&client_secret=", query("web"))).await.status, 201);
+}
+
+#[tokio::test]
+async fn whoever_has_the_url_learns_of_a_pushed_request_what_a_page_needs_and_no_more() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let claims = encode(r#"{"id_token":{"email":null}}"#);
+    let shown = format!("prompt=login&max_age=9&acr_values=x&login_hint=ada&claims={claims}");
+    let more =
+        format!("{shown}&nonce=n&id_token_hint=x&password=x&dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I");
+    let named = pushed(&mut browser, "web", &more).await;
+    let page = Request::get(format!("/authentication/start?{named}")).header("accept", "application/json");
+    let told = browser.send(page, "").await.json();
+    let mut meant = with(parameters("web"), &[("prompt", "login"), ("max_age", "9"), ("login_hint", "ada")]);
+    (meant["acr_values"], meant["claims"]) = (json!("x"), json!(r#"{"id_token":{"email":null}}"#));
+    assert_eq!(told["parameters"], meant);
 }

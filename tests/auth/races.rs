@@ -353,6 +353,30 @@ proptest! {
 }
 
 #[test]
+fn c023_two_browsers_that_come_with_one_pushed_request_at_once_get_one_code() {
+    let runtime = runtime();
+    // the second has come this far when the first is let run to its end
+    for head_start in 0..40 {
+        let store = Steered::default();
+        let (browsers, named) = runtime.block_on(async {
+            let world = World::with(store.clone(), |service| service).await;
+            let browsers = [completed(&world, "web").await, completed(&world, "web").await];
+            let named = crate::pushed::pushed(&mut world.browser(), "web", "").await;
+            (browsers, named)
+        });
+        store.yields();
+        let visits = browsers.map(|mut browser| -> Running<Answer> {
+            let named = named.clone();
+            Box::pin(async move { crate::pushed::authorize(&mut browser, &named).await })
+        });
+        let order = [vec![1; head_start], vec![0; 200]].concat();
+        let _entered = runtime.enter();
+        let answers = interleave(visits.into(), &order);
+        assert_eq!(with_code(&answers), 1, "{head_start} {answers:?}");
+    }
+}
+
+#[test]
 fn c110_a_right_code_that_came_second_is_no_failure() {
     let runtime = runtime();
     // the second has come this far when the first is let run to its end

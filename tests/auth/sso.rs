@@ -205,6 +205,8 @@ async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
     world.advance(5);
     assert_eq!(browser.verify("bank", &id, &code).await.json()["remaining_steps"], 0);
     assert_eq!(browser.complete("bank", &id).await.status, 200);
+    // what it began with is too old, whatever else was proved just now
+    assert!(is_page(&authorize(&mut browser, "bank", "max_age=4").await));
     assert!(browser.authorize("bank").await.redirected("code").is_some());
     // it is another session now, in place of the one before, and both steps count in it
     assert_ne!(browser.cookies[SESSION], old);
@@ -331,6 +333,29 @@ async fn what_stands_on_the_users_own_machine_gets_a_code_when_they_say_so() {
     assert!(browser.authorize("native").await.redirected("code").is_some());
     assert_eq!((&browser.cookies[SESSION], world.sessions_of_ada().await), (&session, 1));
     assert!(is_page(&authorize(&mut browser, "native", "").await), "one code for one yes");
+}
+
+#[tokio::test]
+async fn c025_nobody_goes_on_as_another_than_whom_the_request_means() {
+    let world = crate::worlds::world_with(Client::single_sign_on).await;
+    let (mut ada, mut grace) = (world.browser(), world.browser());
+    let hint = format!("id_token_hint={}", ada.tokens("special", "openid").await.id());
+    let id = grace.start("special", GRACE).await;
+    assert_eq!(grace.password("special", &id, GRACE, GRACE_PASSWORD).await.status, 200);
+    assert_eq!(grace.complete("special", &id).await.status, 200);
+    assert!(grace.authorize("special").await.redirected("code").is_some());
+    let sub = format!("claims={}", encode(r#"{"id_token":{"sub":{"value":"u-ada"}}}"#));
+    let (wrong, asking) = (format!("{hint}x"), format!("prompt=consent&{hint}"));
+    for (more, to_ada, to_grace) in [
+        ("", json!(ADA), json!(GRACE)),
+        (&hint, json!(ADA), Value::Null),
+        (&asking, json!(ADA), Value::Null),
+        (&sub, json!(ADA), Value::Null),
+        (&wrong, Value::Null, Value::Null),
+    ] {
+        assert_eq!(described(&mut ada, "special", more).await["signed_in"], to_ada, "{more}");
+        assert_eq!(described(&mut grace, "special", more).await["signed_in"], to_grace, "{more}");
+    }
 }
 
 #[tokio::test]

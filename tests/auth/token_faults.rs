@@ -1,9 +1,9 @@
 //! A store that fails at each operation of each call about tokens: before it did anything, after it did, or for good.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, future::poll_fn, pin::pin, task::Poll};
 
 use crate::{
-    given::{Given, all_are, at_layer, good_at},
+    given::{EVERYWHERE, Given, all_are, at_layer, good_at},
     grants::{Grant, is_no_grant},
     steered::{FAULTS, Fault, Steered},
     world::{Answer, Browser, World},
@@ -266,5 +266,43 @@ async fn c095_a_refresh_whose_answer_was_lost_is_a_theft_after_its_grace_and_not
         if expected == 400 {
             flow.is_over("after its grace").await;
         }
+    }
+}
+
+/// A client that hangs up at any moment: what it set off is done wholly, or not at all.
+#[tokio::test]
+async fn c096_who_hangs_up_while_a_family_ends_keeps_no_half_of_it() {
+    for call in [Reuse, Replay, RevokeAccess, RevokeRefresh] {
+        let mut ends = 0;
+        for polls in 1.. {
+            let mut flow = Flow::before(call).await;
+            let newest = flow.newest.clone().unwrap();
+            flow.store.yields();
+            let is_done = {
+                let mut asked = pin!(flow.call(call));
+                let mut left = polls;
+                poll_fn(|context| match asked.as_mut().poll(context) {
+                    Poll::Ready(_) => Poll::Ready(true),
+                    Poll::Pending if left == 0 => Poll::Ready(false),
+                    Poll::Pending => {
+                        left -= 1;
+                        Poll::Pending
+                    }
+                })
+                .await
+            };
+            flow.world.settle().await;
+            let good = good_at(&mut flow.world.browser(), &flow.world.tokens.verifier(), "web", &newest).await;
+            assert!(good.is_empty() || good == BTreeSet::from(EVERYWHERE), "{call:?} {polls}: {good:?}");
+            ends += usize::from(good.is_empty());
+            // and no mark is forgotten before the row
+            flow.world.advance(13 * 60);
+            let answer = flow.browser.refresh("web", newest.refresh()).await;
+            assert_eq!(answer.status == 200, !good.is_empty(), "{call:?} {polls}: {answer:?}");
+            if is_done {
+                break;
+            }
+        }
+        assert!(ends > 1, "{call:?} was never cut off on its way");
     }
 }

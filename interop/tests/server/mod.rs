@@ -1,6 +1,8 @@
 //! The bundled server, as a user runs it.
 
-use std::process::Stdio;
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use std::{fs, net::TcpListener, process::Stdio};
 
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -9,26 +11,44 @@ use tokio::{
 
 /// Runs until this value is dropped.
 pub(crate) struct Server {
-    pub(crate) origin: String,
+    pub(crate) issuer: String,
     _child: Child,
     /// Kept open, so that it can go on printing.
     _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Builds it if it must be, and waits until it says where it listens.
+    /// With its demo.
     pub(crate) async fn start() -> Self {
-        let mut child = Command::new(env!("CARGO"))
-            .args(["run", "--quiet", "--example", "server", "--", "--listen", "127.0.0.1:0"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-            .stdout(Stdio::piped())
-            // cargo becomes the server where there is exec, and so ends with it
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let first = lines.next_line().await.unwrap().unwrap();
-        let origin = first.strip_prefix("Listening on ").unwrap().split(". ").next().unwrap().to_owned();
-        Self { origin, _child: child, _lines: lines }
+        let (child, lines, first) = run(&["--listen", "127.0.0.1:0"]).await;
+        let issuer = first.strip_prefix("Listening on ").unwrap().split(". ").next().unwrap().to_owned();
+        Self { issuer, _child: child, _lines: lines }
     }
+
+    /// With the clients of `shared.toml`, below a path.
+    pub(crate) async fn shared() -> Self {
+        let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let issuer = format!("http://{listen}/auth");
+        let file = std::env::temp_dir().join(format!("tollgate-interop-{}.toml", std::process::id()));
+        fs::write(&file, format!("issuer = \"{issuer}\"\n{}", include_str!("../../shared.toml"))).unwrap();
+        let (child, lines, _) = run(&["--listen", &listen, "--config", file.to_str().unwrap()]).await;
+        fs::remove_file(file).unwrap();
+        Self { issuer, _child: child, _lines: lines }
+    }
+}
+
+/// Builds it if it must be, and waits until it says where it listens.
+async fn run(arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>, String) {
+    let mut child = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--example", "server", "--"])
+        .args(arguments)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .stdout(Stdio::piped())
+        // cargo becomes the server where there is exec, and so ends with it
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next_line().await.unwrap().unwrap();
+    (child, lines, first)
 }

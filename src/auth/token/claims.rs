@@ -2,25 +2,15 @@
 
 use serde_json::{Map, Value};
 
+pub(super) use crate::auth::claims::all;
 use crate::{
-    auth::visit::Visit,
+    auth::{claims::OF_SCOPES, visit::Visit},
     client::{Client, Scopes},
     session::UserId,
     store::StoreError,
     tenant::Tenant,
     user::{Account, Contact, Identifier},
 };
-
-/// Every claim about a user that can be asked for, and the scope that stands for it (OpenID Connect Core §5.4).
-const OF_SCOPES: &[(&str, &[&str])] = &[
-    ("profile", &["name", "preferred_username"]),
-    ("email", &["email", "email_verified"]),
-    ("phone", &["phone_number", "phone_number_verified"]),
-];
-
-pub(super) fn all() -> impl Iterator<Item = &'static str> {
-    OF_SCOPES.iter().flat_map(|(_, names)| names.iter().copied())
-}
 
 /// Those of these names that the client may know: what it asks for by name, it could have asked for by a scope.
 pub(super) fn allowed(client: &Client, names: Vec<String>) -> Vec<String> {

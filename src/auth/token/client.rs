@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::HeaderValue;
 
 use super::DPOP_NONCE;
 use crate::{
     auth::{
+        credentials,
         problem::{Code, Problem},
         visit::Visit,
     },
@@ -33,20 +34,11 @@ impl<'b> Posted<'b> {
         self.0.as_ref().ok()?.value(name)
     }
 
-    /// The client that posts, with the request charged to its tenant. No client has a secret, so whoever shows one, or
-    /// anything else to prove who they are, is told that it counts for nothing.
+    /// The client that posts, with the request charged to its tenant.
     pub(super) async fn client(&self, visit: &mut Visit<'_>) -> Result<Arc<Client>, Problem> {
         let client = visit.calling_client(self.value("client_id")).await?;
         self.check()?;
-        let basic = HeaderValue::from_static(r#"Basic realm="token""#);
-        let proves = || Problem::new(Code::ClientAuthentication, "clients are public, and do not authenticate");
-        if visit.parts.headers.contains_key(header::AUTHORIZATION) {
-            return Err(proves().header(header::WWW_AUTHENTICATE, basic));
-        }
-        if ["client_secret", "client_assertion", "client_assertion_type"].iter().any(|name| self.value(name).is_some())
-        {
-            return Err(proves().header(header::WWW_AUTHENTICATE, basic));
-        }
+        credentials::refuse(&visit.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
         client.ok_or(Problem::new(Code::InvalidClient, "there is no client of this client_id"))
     }

@@ -125,6 +125,9 @@ async fn redeem(
     if !codes.spend(&digest, birth.family, birth.ends).await? {
         return Err(invalid_grant());
     }
+    for code in tokens.make_room((&birth.family, birth.ends), &who, &digest).await? {
+        codes.forget(&code).await?;
+    }
     let wish = Wish {
         audience: client.tokens.audience.as_deref(),
         id_token: client.tokens.id_token_algorithm,

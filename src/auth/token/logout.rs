@@ -5,23 +5,26 @@ use http::{Method, Response};
 
 use super::{client::Posted, pages};
 use crate::{
-    auth::{answer, fields, page, problem::Problem, visit::Visit},
+    auth::{
+        answer,
+        evidence::Evidence,
+        fields, page,
+        problem::Problem,
+        query::LONGEST_STATE,
+        sign_out::{self, Ended},
+        visit::Visit,
+    },
     body::Body,
     client::Client,
-    event::EventKind,
     form::Form,
     handle::Handle,
-    session::{Session, UserId},
+    session::UserId,
     store::StoreError,
     tenant::Tenant,
     tokens::Tokens,
 };
 
-/// The longest `state` that is sent back.
-const LONGEST_STATE: usize = 4096;
-
 /// What is asked for.
-#[derive(Default)]
 struct Asked {
     client_id: Option<String>,
     hint: Option<String>,
@@ -52,10 +55,10 @@ struct Hinted<'a> {
 }
 
 impl Hinted<'_> {
-    fn is_of(&self, session: &Session) -> bool {
-        self.tenant == session.tenant()
-            && self.user == *session.user()
-            && self.session.is_none_or(|named| named == session.handle())
+    fn is_of(&self, session: &Ended) -> bool {
+        *self.tenant == session.tenant
+            && self.user == session.user
+            && self.session.is_none_or(|named| named == session.handle)
     }
 }
 
@@ -78,8 +81,9 @@ where
     };
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
     let client = visit.charged_client(client_id.as_deref()).await?;
-    // a hint for another client is none
-    let hint = hint.filter(|hint| client.as_ref().is_some_and(|client| client.id() == hint.aud));
+    if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
+        return page::shown(visit, Problem::invalid("id_token_hint is of another client than client_id"));
+    }
     let after = match after(&asked, client.as_deref()) {
         Ok(after) => after,
         Err(problem) => return page::shown(visit, problem),
@@ -93,27 +97,25 @@ where
         };
         Some(Hinted { tenant: client.tenant(), user: UserId::parse(hint.sub).ok()?, session })
     });
+    // whether or not it is shown: a client may post the hint, which then comes alone
+    if let Some(Hinted { tenant, user, session: Some(handle) }) = &hinted {
+        let (tenant, user) = ((*tenant).clone(), user.clone());
+        sign_out::end(visit.inner, &Ended { tenant, user, handle: *handle, digest: None }).await?;
+    }
+    let shown = shown(visit).await?;
+    let own_page = asked.confirmed && visit.parts.method == Method::POST && visit.is_of_own_page();
+    let is_hinted = |session: &Ended| hinted.as_ref().is_some_and(|hinted| hinted.is_of(session));
+    if !own_page && !shown.iter().all(is_hinted) {
+        return Ok(pages::ask(&[
+            ("client_id", client_id.as_deref()),
+            ("post_logout_redirect_uri", asked.after.as_deref()),
+            ("state", asked.state.as_deref()),
+        ]));
+    }
+    for session in &shown {
+        sign_out::end(visit.inner, session).await?;
+    }
     let sessions = &visit.inner.running().sessions;
-    let session = sessions.presented(&visit.parts.headers, None).await?;
-    let named = hinted.as_ref().and_then(|hinted| hinted.session);
-    // whether or not it is shown: a client may post the hint, which then comes alone; and tokens outlive a session that was
-    // idle for long
-    if let (Some(hinted), Some(named)) = (&hinted, &named) {
-        end(visit, tokens, (hinted.tenant, &hinted.user), named).await?;
-    }
-    if let Some(session) = &session {
-        let own_page = asked.confirmed && visit.parts.method == Method::POST && visit.is_of_own_page();
-        if !own_page && !hinted.is_some_and(|hinted| hinted.is_of(session)) {
-            return Ok(pages::ask(&[
-                ("client_id", client_id.as_deref()),
-                ("post_logout_redirect_uri", asked.after.as_deref()),
-                ("state", asked.state.as_deref()),
-            ]));
-        }
-        if named != Some(session.handle()) {
-            end(visit, tokens, (session.tenant(), session.user()), &session.handle()).await?;
-        }
-    }
     let mut response = match after {
         // a form may lead nowhere else, so a person goes on by a link
         Some(location) if asked.confirmed => pages::done(Some(&location)),
@@ -127,27 +129,20 @@ where
     Ok(response)
 }
 
-/// Ends a session, if it still lives, and what came of it.
-async fn end(
-    visit: &Visit<'_>,
-    tokens: &Tokens,
-    (tenant, user): (&Tenant, &UserId),
-    session: &Handle,
-) -> Result<(), StoreError> {
-    let running = visit.inner.running();
-    tokens.revoke_session(session).await?;
-    // nobody can show the sessions any more that it took the place of
-    if let Some(digest) = running.sessions.listed(tenant, user, session).await?
-        && let Some(evidence) = running.evidences.of(&digest).await?
-    {
-        for replaced in &evidence.replaced {
-            tokens.revoke_session(replaced).await?;
+/// The sessions that a browser shows: the one that lives; where none does, those that were idle for too long, for their
+/// tokens may live, and somebody may have pressed "Log out".
+async fn shown(visit: &Visit<'_>) -> Result<Vec<Ended>, StoreError> {
+    let (running, headers) = (visit.inner.running(), &visit.parts.headers);
+    if let Some(session) = running.sessions.presented(headers, None).await? {
+        return Ok(vec![Ended::of(&session)]);
+    }
+    let mut idle = Vec::new();
+    for digest in running.sessions.shown(headers) {
+        if let Some(Evidence { tenant, user, .. }) = running.evidences.of(&digest).await? {
+            idle.push(Ended { tenant, user, handle: Handle::of(&digest), digest: Some(digest) });
         }
     }
-    // last, so that what fails before can be asked for again
-    running.sessions.revoke_one(tenant, user, session).await?;
-    visit.inner.journal().tally(EventKind::TokenRevoked, Some(tenant), None);
-    Ok(())
+    Ok(idle)
 }
 
 async fn asked<B>(visit: &Visit<'_>, body: B) -> Result<Asked, Problem>

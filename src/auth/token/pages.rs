@@ -17,6 +17,8 @@ pub(super) fn ask(fields: &[(&str, Option<&str>)]) -> Response<Body> {
             "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
         ),
     );
+    // with `no-referrer` a browser says that the form comes from `null`, and some say nothing else of where it comes from
+    response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 

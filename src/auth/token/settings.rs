@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     auth::{AuthService, inner::Config, problem::Problem},
     client::Client,
-    dpop::Proofs,
+    dpop::{Nonces, Proofs},
     error::ConfigError,
     jose::Algorithm,
     secret::{Digest, Secret},
@@ -17,8 +17,8 @@ pub(in crate::auth) struct TokenConfig {
     pub(in crate::auth) tokens: Tokens,
     /// Who may ask about any token.
     pub(super) introspectors: Vec<Digest>,
-    /// Under which the nonces of proofs are made, where they are demanded.
-    nonces: Option<Arc<Secret>>,
+    /// The nonces of proofs, where they are demanded.
+    nonces: Option<Arc<Nonces>>,
 }
 
 impl TokenConfig {
@@ -46,7 +46,7 @@ impl TokenConfig {
 pub(in crate::auth) fn proofs(config: &Config) -> Proofs {
     let proofs = Proofs::in_store(config.store.clone(), Arc::clone(&config.clock));
     match config.tokens.as_ref().and_then(|tokens| tokens.nonces.as_ref()) {
-        Some(key) => proofs.with_nonces(key),
+        Some(nonces) => proofs.with_nonces(Arc::clone(nonces)),
         None => proofs,
     }
 }
@@ -74,8 +74,9 @@ impl AuthService {
 
     /// Demands in proofs of keys (DPoP) a nonce made under this secret, which all nodes must share: so no proof can be made
     /// ahead. It costs clients a second request at first. To be called after [`tokens`](Self::tokens).
-    pub fn dpop_nonces(self, secret: Secret) -> Result<Self, ConfigError> {
-        self.set_tokens("DPoP nonces", |config| config.nonces = Some(Arc::new(secret)))
+    pub fn dpop_nonces(self, secret: &Secret) -> Result<Self, ConfigError> {
+        let nonces = Arc::new(Nonces::new(secret));
+        self.set_tokens("DPoP nonces", |config| config.nonces = Some(nonces))
     }
 
     fn set_tokens(self, setting: &'static str, change: impl FnOnce(&mut TokenConfig)) -> Result<Self, ConfigError> {

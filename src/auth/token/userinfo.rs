@@ -10,7 +10,7 @@ use crate::{
         problem::{Code, Problem},
         visit::Visit,
     },
-    bearer::{Presented, Scheme},
+    bearer::{Authorization, Scheme},
     body::Body,
     client::Scopes,
     tokens::{Access, Authorized, Tokens},
@@ -46,13 +46,13 @@ pub(super) async fn userinfo(visit: &mut Visit<'_>, tokens: &Tokens) -> Result<R
 
 /// The token that comes with a request, if it is good.
 async fn find(visit: &Visit<'_>, tokens: &Tokens) -> Result<Access, Problem> {
-    let (scheme, token) = match Presented::read(&visit.parts.headers) {
-        Presented::Token { scheme, token } => (scheme, token),
-        Presented::Nothing => {
+    let (scheme, token) = match Authorization::read(&visit.parts.headers) {
+        Authorization::Token { scheme, token } => (scheme, token),
+        Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is needed");
             return Err(challenge(problem, Scheme::Bearer, ""));
         }
-        Presented::Malformed => {
+        Authorization::Malformed => {
             let problem = Problem::invalid("the authorization header is malformed");
             return Err(challenge(problem, Scheme::Bearer, r#", error="invalid_request""#));
         }

@@ -9,7 +9,7 @@ const MOST_BYTES: usize = 8 * 1024;
 
 /// What the `Authorization` header has. Tokens in queries and bodies end in logs and are never read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Presented<'a> {
+pub(crate) enum Authorization<'a> {
     /// No token: no header, or another way to prove oneself.
     Nothing,
     /// A header that can't be read, or several.
@@ -27,7 +27,7 @@ pub(crate) enum Scheme {
     DPoP,
 }
 
-impl<'a> Presented<'a> {
+impl<'a> Authorization<'a> {
     pub(crate) fn read(headers: &'a HeaderMap) -> Self {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         match (values.next(), values.next()) {
@@ -83,16 +83,16 @@ mod tests {
             ("dpop a", Scheme::DPoP, "a"),
         ] {
             let headers = headers(&[value.as_bytes()]);
-            assert_eq!(Presented::read(&headers), Presented::Token { scheme, token }, "{value}");
+            assert_eq!(Authorization::read(&headers), Authorization::Token { scheme, token }, "{value}");
         }
     }
 
     #[test]
     fn c099_another_scheme_is_no_token() {
         for value in ["Basic YTpi", "Bearers a", "Digest a=b, c=d", "Basic"] {
-            assert_eq!(Presented::read(&headers(&[value.as_bytes()])), Presented::Nothing, "{value}");
+            assert_eq!(Authorization::read(&headers(&[value.as_bytes()])), Authorization::Nothing, "{value}");
         }
-        assert_eq!(Presented::read(&HeaderMap::new()), Presented::Nothing);
+        assert_eq!(Authorization::read(&HeaderMap::new()), Authorization::Nothing);
     }
 
     #[test]
@@ -118,12 +118,12 @@ mod tests {
         ] {
             let headers = headers(&[value.as_bytes()]);
             // a comma or `=` in the name of the scheme is none
-            assert_eq!(Presented::read(&headers), Presented::Malformed, "{value}");
+            assert_eq!(Authorization::read(&headers), Authorization::Malformed, "{value}");
         }
         let fits = format!("Bearer {}", "a".repeat(MOST_BYTES));
-        assert!(matches!(Presented::read(&headers(&[fits.as_bytes()])), Presented::Token { .. }));
+        assert!(matches!(Authorization::read(&headers(&[fits.as_bytes()])), Authorization::Token { .. }));
         for two in [[&b"Bearer a"[..], b"Bearer a"], [b"Basic YTpi", b"Bearer a"], [b"Bearer a", b""]] {
-            assert_eq!(Presented::read(&headers(&two)), Presented::Malformed);
+            assert_eq!(Authorization::read(&headers(&two)), Authorization::Malformed);
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         ]) {
             prop_assume!(!value.contains(&127));
             let headers = headers(&[&value]);
-            if let Presented::Token { token, .. } = Presented::read(&headers) {
+            if let Authorization::Token { token, .. } = Authorization::read(&headers) {
                 let end = [b" ", token.as_bytes()].concat();
                 prop_assert!(value.ends_with(&end));
                 prop_assert!(!token.contains([' ', ',', '"']));

@@ -1,0 +1,65 @@
+#![no_main]
+//! What a client may wish beside a login (OpenID Connect), a line each: `claims`, `prompt`, `max_age`, `acr_values`,
+//! `id_token_hint` and `nonce`, as they are before they are percent-encoded into the query of `/authorize`. Nothing panics and nothing is our fault; nobody is logged in, so the answer is the way to the
+//! login or an error that is known, and what is no object in JSON is never taken for `claims`.
+
+use std::cell::RefCell;
+
+use http::Request;
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Map, Value};
+use tokio::runtime::Runtime;
+use tollgate::{
+    AuthService, Client, ClientTable, Limiter, Quota, Quotas, StoredUsers, Tokens,
+    body::Body,
+    store::{AnyStore, Memory},
+};
+use tower_service::Service;
+
+const ISSUER: &str = "https://auth.example";
+const QUERY: &str = "client_id=web&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=code&scope=openid&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256";
+const WISHES: [&str; 6] = ["claims", "prompt", "max_age", "acr_values", "id_token_hint", "nonce"];
+const ERRORS: [&str; 3] = ["invalid_request", "login_required", "unmet_authentication_requirements"];
+
+fn service() -> AuthService {
+    let store = AnyStore::from(Memory::new());
+    let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
+    let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
+    AuthService::new(ISSUER, store.clone(), clients, StoredUsers::new(store.clone()))
+        .unwrap()
+        .tokens(Tokens::new(ISSUER, store).unwrap())
+        .unwrap()
+        .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+thread_local! {
+    static WORLD: RefCell<(Runtime, AuthService)> =
+        RefCell::new((tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), service()));
+}
+
+fuzz_target!(|text: &str| {
+    let mut target = format!("/authorize?{QUERY}");
+    for (name, value) in WISHES.iter().zip(text.split('\n')) {
+        target += &format!("&{name}={}", encoded(value));
+    }
+    let Ok(request) = Request::get(target).header("sec-fetch-mode", "navigate").body(Body::empty()) else { return };
+    WORLD.with_borrow_mut(|(runtime, service)| {
+        let response = runtime.block_on(service.call(request)).unwrap();
+        let status = response.status().as_u16();
+        let location = response.headers().get("location").map_or("", |it| it.to_str().unwrap());
+        let error = location.split(['?', '&']).find_map(|pair| pair.strip_prefix("error="));
+        match error {
+            Some(error) => {
+                assert!(location.starts_with("https://app.example/cb?") && ERRORS.contains(&error), "{error}")
+            }
+            None => assert!(location.starts_with("/authentication/start?"), "{status} {location}"),
+        }
+        let claims = text.split('\n').next().unwrap_or_default();
+        let is_object = claims.is_empty() || serde_json::from_str::<Map<String, Value>>(claims).is_ok();
+        assert!(is_object || error == Some("invalid_request"), "{claims}");
+    });
+});

@@ -1,0 +1,85 @@
+//! How a signed-in session ends or gets a new secret, with what came of it.
+
+use super::{inner::Inner, replaced, service::AuthService};
+use crate::{
+    cookie::SetCookie,
+    handle::Handle,
+    secret::{Digest, Secret},
+    session::{Session, UserId},
+    store::StoreError,
+    tenant::Tenant,
+};
+
+impl AuthService {
+    /// Ends a signed-in session: for a sign-out of your own, beside [`Sessions::removal`](crate::Sessions::removal).
+    ///
+    /// Its tokens end with it, and those of the sessions that it took the place of in its browser, but not what was given to
+    /// last beyond it (`offline_access`). `/logout` does the same. [`Sessions::revoke`](crate::Sessions::revoke) ends the
+    /// session alone.
+    pub async fn sign_out(&self, session: &Session) -> Result<(), StoreError> {
+        end(&self.0, &Ended::of(session)).await
+    }
+
+    /// Gives a signed-in session a new secret, as [`Sessions::rotate`](crate::Sessions::rotate) does, and lets it count for
+    /// what the one before did: for single sign-on, and as what its tokens end with.
+    pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
+        let (running, secret) = (self.0.running(), Secret::generate());
+        // a session that lives has its evidence
+        if let Some(mut evidence) = running.evidences.of(&session.digest()).await? {
+            evidence.replaced.push(session.handle());
+            replaced::bound(&mut evidence.replaced);
+            running.evidences.keep(&secret.digest(), session.expires(), &evidence).await?;
+        }
+        let rotated = running.sessions.rotate_with(&secret, session).await?;
+        let useless = if rotated.is_some() { session.digest() } else { secret.digest() };
+        running.evidences.forget(&useless).await;
+        Ok(rotated)
+    }
+}
+
+/// A session that is to end, as far as it is known.
+pub(super) struct Ended {
+    pub(super) tenant: Tenant,
+    pub(super) user: UserId,
+    pub(super) handle: Handle,
+    pub(super) digest: Option<Digest>,
+}
+
+impl Ended {
+    pub(super) fn of(session: &Session) -> Self {
+        Self {
+            tenant: session.tenant().clone(),
+            user: session.user().clone(),
+            handle: session.handle(),
+            digest: Some(session.digest()),
+        }
+    }
+}
+
+/// Ends a session, if it still lives, and what came of it.
+pub(super) async fn end(inner: &Inner, ended: &Ended) -> Result<(), StoreError> {
+    let Ended { tenant, user, handle, digest } = ended;
+    let (running, mut digest) = (inner.running(), *digest);
+    if digest.is_none() {
+        digest = running.sessions.listed(tenant, user, handle).await?;
+    }
+    #[cfg(feature = "tokens")]
+    if let Some(config) = &inner.config.tokens {
+        config.tokens.revoke_session(handle).await?;
+        // nobody can show the sessions any more that it took the place of
+        let evidence = match &digest {
+            Some(digest) => running.evidences.of(digest).await?,
+            None => None,
+        };
+        for replaced in evidence.iter().flat_map(|evidence| &evidence.replaced) {
+            config.tokens.revoke_session(replaced).await?;
+        }
+        inner.journal().tally(crate::event::EventKind::TokenRevoked, Some(tenant), None);
+    }
+    // last, so that what fails before can be asked for again
+    running.sessions.revoke_one(tenant, user, handle).await?;
+    if let Some(digest) = digest {
+        running.evidences.forget(&digest).await;
+    }
+    Ok(())
+}
