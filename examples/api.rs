@@ -5,8 +5,9 @@
 //!     cargo run --example api --features jwks
 //!     curl -i -H "authorization: Bearer $TOKEN" http://127.0.0.1:3000/orders
 //!
-//! The token is one that <http://127.0.0.1:8080/demo/> shows after a login: nothing else has to be set up. Another issuer is the second
-//! argument, this service's name in its tokens the third.
+//! The token is one that <http://127.0.0.1:8080/demo/> shows after a login, or `$TOKEN` of the commands that the server
+//! prints: nothing else has to be set up. Another issuer is the second argument, this service's name in its tokens the
+//! third.
 
 #![expect(clippy::print_stdout, reason = "it tells where it listens")]
 

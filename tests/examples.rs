@@ -454,6 +454,9 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
     tab.until(&format!("{goes_on} === 'Continue as grace to Demo'")).await;
     tab.click("#going button").await;
     tab.until(r#"document.getElementById('identity')?.textContent.includes('"acr": "two-steps"')"#).await;
+    // the buttons rest while the page asks who it is
+    tab.until("document.getElementById('answer').textContent.includes('Grace Hopper')").await;
+    tab.until("!document.querySelector('#sign-out button').disabled").await;
     tab.click("#sign-out button").await;
     tab.until("location.pathname === '/demo/'").await;
     tab.open(&format!("{origin}/account")).await;
@@ -601,6 +604,16 @@ async fn tokens_end_with_the_session_that_they_came_of() {
     let tokens = server.tokens(&mut browser, "ada", "correct horse battery staple").await;
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
     let token = [("authorization", bearer.as_str())];
+    // another session takes the place of the one that they came of
+    let callback = format!("{origin}/demo/callback");
+    let mfa = Registered { id: "demo-mfa", redirect_uri: &callback };
+    let started = browser.call("start", &mfa, members!({})).await.json();
+    let (id, email) = (started["session_id"].as_str().unwrap(), "ada@example.com");
+    let ask = members!({ "session_id": id, "method": "email", "email": email });
+    assert_eq!(browser.call("authenticate", &mfa, ask).await.status, 200);
+    let verify = members!({ "session_id": id, "otp": server.code(&mut server.browser()).await });
+    assert_eq!(browser.call("verify-otp", &mfa, verify).await.status, 200);
+    browser.finish(&mfa, id).await;
     assert_eq!(browser.send("GET", "/api/me", &token, "").await.status, 200);
     assert_eq!(browser.send("POST", "/account/sign-out", &[("origin", &origin)], "").await.status, 303);
     assert_eq!(browser.send("GET", "/api/me", &token, "").await.status, 401);
@@ -842,6 +855,7 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: there is none of the name \"acme\""),
         ("seal", "AAECAwQF", "AAECAw", "tokens: seal: must be 32 bytes in base64url"),
         ("algorithm", "EdDSA", "none", "tokens: algorithm: an algorithm is ES256, EdDSA or RS256"),
+        ("e-mail", "email = \"ada@example.com\"", "email = \"ada\"", "users: \"u-1\": an e-mail address must be"),
         ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
         ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),
         ("proxies", "# proxies = [\"10.0.0.0/8\"]", "proxies = [\"10.0.0.0/80\"]", "10.0.0.0/80"),
@@ -852,12 +866,14 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}: {error}");
         assert!(error.contains(says), "{name}: {error}");
+        assert!(error.starts_with(&format!("--config {}: ", path.display())), "{name}: {error}");
         fs::remove_file(path).unwrap();
     }
     // others may reach it only through TLS
     let path = config("open", &good);
     let output = run("server", &["--listen", "0.0.0.0:0", "--config", path.to_str().unwrap()]).await;
     assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("`issuer` must be the https URL"));
     let behind = config("behind", &sample(|key| key == "issuer"));
     let mut server = Example::start("server", &["--listen=0.0.0.0:0", "--config", behind.to_str().unwrap()]).await;
     let address = format!("127.0.0.1:{}", server.address.port()).parse().unwrap();
@@ -867,6 +883,26 @@ async fn the_server_says_what_is_wrong_with_its_file() {
     for path in [path, behind] {
         fs::remove_file(path).unwrap();
     }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_wrong_seal_and_a_missing_one_say_where_to_look() {
+    let directory = temporary("sealed");
+    let (data, good) = (directory.to_str().unwrap(), sample(|key| key == "seal"));
+    let path = config("seals", &good);
+    let arguments = ["--listen", "127.0.0.1:0", "--data", data, "--config", path.to_str().unwrap()];
+    let mut server = Example::start("server", &arguments).await;
+    server.child.kill().await.unwrap();
+    for text in [good.replace("AAECAwQF", "BAECAwQF"), sample(|_| false)] {
+        fs::write(&path, text).unwrap();
+        let output = run("server", &arguments).await;
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("Look at `seal` below [tokens] in the file of --config"), "{error}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+    fs::remove_file(path).unwrap();
 }
 
 #[tokio::test]

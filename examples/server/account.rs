@@ -7,13 +7,13 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use tollgate::{Session, Sessions, Tokens};
+use tollgate::{AuthService, Session, Sessions};
 
 use crate::html::{escape, page};
 
-pub(crate) fn router(sessions: Sessions, tokens: Tokens) -> Router {
+pub(crate) fn router(sessions: Sessions, auth: AuthService) -> Router {
     let routes = Router::new().route("/account", get(account)).route("/account/sign-out", post(sign_out));
-    routes.with_state((sessions, tokens))
+    routes.with_state((sessions, auth))
 }
 
 async fn account(session: Session) -> Response {
@@ -29,10 +29,9 @@ async fn account(session: Session) -> Response {
     ))
 }
 
-/// The tokens that came of the session end with it.
-async fn sign_out(State((sessions, tokens)): State<(Sessions, Tokens)>, session: Session) -> Response {
-    let revoked = tokens.revoke_session(&session.handle()).await;
-    if revoked.is_err() || sessions.revoke(&session).await.is_err() {
+/// The tokens that came of the session end with it, and those of the sessions whose place it took.
+async fn sign_out(State((sessions, auth)): State<(Sessions, AuthService)>, session: Session) -> Response {
+    if auth.sign_out(&session).await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let mut headers = HeaderMap::new();

@@ -78,12 +78,12 @@ pub(crate) async fn router(
         .route_service("/events/", events)
         .route("/healthz", get(async || "ok\n"))
         // `/authorize`, `/token`, `/.well-known/…` and the others; what is unknown it answers with 404
-        .fallback_service(auth);
+        .fallback_service(auth.clone());
     if !is_demo {
         return Ok(app);
     }
     Ok(app
-        .merge(account::router(sessions, tokens).layer(signed_in))
+        .merge(account::router(sessions, auth.clone()).layer(signed_in))
         .merge(pages::router(issuer, outbox))
         .route("/", get(async || Redirect::to("/demo/"))))
 }

@@ -21,7 +21,8 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     let Shared { issuer, store, sessions, limiter, tokens, log } = *shared;
     let users = StoredUsers::new(store.clone());
     for person in facts.people {
-        person.add_to(&users).await?;
+        let id = person.id.clone();
+        person.add_to(&users).await.map_err(|error| format!("users: {id:?}: {error}"))?;
     }
     let auth = AuthService::new(issuer, store.clone(), facts.clients, users)?
         .policies(facts.policies)

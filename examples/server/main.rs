@@ -3,9 +3,10 @@
 //!     cargo run --example server
 //!
 //! It prints where to click and what to try with curl; `--help` lists its flags. Copy what you need: `config.rs` reads
-//! the flags, `demo.rs` has tenants, keys and users, `file.rs` reads others in their place, `api.rs` the routes, `auth.rs` the login service, `tokens.rs` what signs, `outbox.rs` takes
-//! its one-time codes, `pages.rs`, `callback.rs` and `page.js` are an application that sends people to it and gets their
-//! tokens, `account.rs` is what a browser sees that is signed in, `serve.rs` starts and ends the server.
+//! the flags, `demo.rs` has tenants, keys and users, `file.rs` reads others in their place, `api.rs` the routes,
+//! `auth.rs` the login service, `tokens.rs` what signs, `outbox.rs` takes its one-time codes, `pages.rs`, `callback.rs`
+//! and `page.js` are an application that sends people to it and gets their tokens, `account.rs` is what a browser sees
+//! that is signed in, `serve.rs` starts and ends the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
 
@@ -72,7 +73,15 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     };
     let welcome =
         if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
-    let app = api::router(&origin, facts, &store, &log).await?;
+    if facts.issuer.is_none() && !config.listen.ip().is_loopback() {
+        return Err("--config: others than this machine reach it only by TLS: `issuer` must be the https URL of the \
+                    proxy before it."
+            .into());
+    }
+    let app = api::router(&origin, facts, &store, &log).await.map_err(|error| match &config.file {
+        Some(path) => format!("--config {}: {error}", path.display()).into(),
+        None => error,
+    })?;
     print!("{welcome}");
     serve::until_stopped(listener, app).await?;
     if config.event_log.is_some() && !log.flush() {

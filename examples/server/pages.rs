@@ -68,8 +68,10 @@ fn page_of_logins(origin: &str) -> String {
 or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com, +15555550101).
 <ul>
 <li><a href="{origin}/demo/login/demo-web">Log in</a>: one step, by password or a one-time code
-<li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: whoever is signed in by one is asked for the other alone
-<li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client again, whose request now asks for two steps
+<li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: whoever is signed in by one step is asked
+for the second alone
+<li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client again, whose request
+now asks for two steps
 <li><a href="{origin}/demo/login/demo-native">Log in as a native app does</a>, at a redirect URI without a port
 </ul>
 <p>Afterwards you see the tokens that the application got, and what they open.

@@ -69,9 +69,9 @@ impl TokenSettings {
     }
 
     /// The login service, with what it asks beyond its tokens.
-    pub(crate) fn set_on(self, auth: AuthService) -> Result<AuthService, ConfigError> {
+    pub(crate) fn set_on(&self, auth: AuthService) -> Result<AuthService, ConfigError> {
         let auth = self.introspectors.iter().try_fold(auth, AuthService::introspector)?;
-        self.dpop_nonces.into_iter().try_fold(auth, AuthService::dpop_nonces)
+        self.dpop_nonces.iter().try_fold(auth, AuthService::dpop_nonces)
     }
 
     /// What checks them at an API that is reached under this URL: the proof of a key names the URL of its request.

@@ -26,6 +26,8 @@ use crate::{
 /// The answer with the code, nothing, or what the client is told.
 type Issued = Result<Result<Option<Response<Body>>, Wrong>, StoreError>;
 
+const ANSWERED: Wrong = Wrong { code: Code::InvalidRequest, detail: "the request had its answer" };
+
 /// For a login, which is spent by it; what it proved begins a signed-in session, in place of the one before.
 pub(super) async fn of_login(
     visit: &Visit<'_>,
@@ -127,8 +129,6 @@ pub(super) async fn of_session(
     visit.inner.journal().record(EventKind::CodeIssued, evidence, None, visit.inner.keyed().await?);
     Ok(Ok(Some(response)))
 }
-
-const ANSWERED: Wrong = Wrong { code: Code::InvalidRequest, detail: "the request had its answer" };
 
 /// Whether a request may have a code: one that was pushed is spent by that.
 async fn is_open(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {

@@ -135,7 +135,7 @@ async fn c113_every_error_is_json_and_says_what_would_do() {
         browser.send(json("/authentication/complete"), " ".repeat(70_000)).await,
     ];
     let allowed = [
-        ("/authorize", "GET, HEAD, OPTIONS"),
+        ("/authorize", "GET, HEAD, POST, OPTIONS"),
         ("/authentication/start", "GET, HEAD, POST, OPTIONS"),
         ("/authentication/status", "GET, HEAD, OPTIONS"),
         ("/authentication/authenticate", "POST, OPTIONS"),

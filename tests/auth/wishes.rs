@@ -32,7 +32,8 @@ async fn without_a_login_prompt_none_asks_nobody_anything() {
 async fn whatever_max_age_is_a_login_for_this_request_meets_it_and_says_when_it_was() {
     let world = World::new().await;
     for (more, age) in [("max_age=1", 2), ("max_age=1", 290), ("max_age=0", 60)] {
-        let id_token = given::claims(Given::of(&tokens_after(&world, more, age).await).id());
+        let given = Given::of(&tokens_after(&world, more, age).await);
+        let id_token = given::claims(given.id());
         assert_eq!(id_token["auth_time"], world.time().as_secs() - age, "{more}");
     }
     let mut browser = world.browser();
@@ -154,7 +155,7 @@ async fn a_start_takes_the_same_wishes() {
     }
 }
 
-/// A whole login of ada, to what its code gives, with more in the URL of its end.
+/// A whole login of ada with more in the URL of its end, to what its code gives.
 async fn tokens(world: &World, more: &str) -> Answer {
     tokens_after(world, more, 0).await
 }
