@@ -6,11 +6,12 @@ use super::{
     AccessToken, Verifier,
     authorization::{Authorization, Scheme},
     possession::{Shown, Unproved},
-    refusal::{DPOP_NONCE, Refusal},
+    refusal::Refusal,
     token::Slot,
     verifier::Refused,
 };
 use crate::{
+    dpop,
     gate::{Gate, MaybeReady, Pass},
     head::Head,
     reject::Rejection,
@@ -152,7 +153,7 @@ impl Pass for BearerPass {
 
     fn finish(self, _: StatusCode, headers: &mut HeaderMap) {
         if let Some(nonce) = self.nonce {
-            headers.insert(DPOP_NONCE, nonce);
+            headers.insert(dpop::NONCE, nonce);
         }
     }
 }

@@ -105,6 +105,7 @@ pub(crate) use self::token::Slot;
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
     claims::{Audience, Confirmation, TYPE},
+    refusal::challenge,
     rules::check_name,
 };
 pub(crate) use self::{

@@ -1,18 +1,16 @@
 //! What a request is answered that does not come through (RFC 6750 §3, RFC 9449 §7.1).
 
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 
 use super::authorization::Scheme;
 use crate::{
-    dpop::DpopError,
+    dpop::{self, DpopError},
     error::ConfigError,
     jose::Algorithm,
     reject::{Kind, Rejection},
 };
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-
-pub(super) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// What is said, and how it is asked for.
 #[derive(Clone, Debug)]
@@ -61,18 +59,8 @@ impl Refusal {
         &self.challenge
     }
 
-    /// The schemes, each with what it wants; what went wrong stands by the one that was tried.
     fn asks(&self, tried: Scheme, error: &str) -> HeaderValue {
-        let at = |scheme| if scheme == tried || !self.proofs { error } else { "" };
-        let realm = &self.realm;
-        let mut text = format!(r#"Bearer realm="{realm}"{}"#, at(Scheme::Bearer));
-        if self.proofs {
-            let algorithms: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.as_str()).collect();
-            let error = at(Scheme::DPoP);
-            text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}""#, algorithms.join(" "));
-        }
-        // never the default: all of it was looked at before
-        HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))
+        challenge(&self.realm, self.proofs, tried, error)
     }
 
     pub(super) fn nobody(&self) -> Rejection {
@@ -102,7 +90,7 @@ impl Refusal {
                 let rejection = unproved("the proof needs the nonce of this answer", "use_dpop_nonce");
                 // never without: it is base64url
                 match HeaderValue::try_from(nonce) {
-                    Ok(nonce) => rejection.header(DPOP_NONCE, nonce),
+                    Ok(nonce) => rejection.header(dpop::NONCE, nonce),
                     Err(_) => rejection,
                 }
             }
@@ -118,6 +106,19 @@ impl Refusal {
     fn error(&self, kind: Kind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
         answer(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
     }
+}
+
+/// The schemes, each with what it wants; what went wrong stands by the one that was tried.
+pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &str) -> HeaderValue {
+    let at = |scheme| if scheme == tried || !takes_proofs { error } else { "" };
+    let mut text = format!(r#"Bearer realm="{realm}"{}"#, at(Scheme::Bearer));
+    if takes_proofs {
+        let algorithms: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.as_str()).collect();
+        let error = at(Scheme::DPoP);
+        text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}""#, algorithms.join(" "));
+    }
+    // never the default: the realm was looked at before, and the rest stands here
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
 fn answer(kind: Kind, detail: &'static str, challenge: HeaderValue) -> Rejection {

@@ -20,3 +20,6 @@ pub(crate) use self::{
     proof::headers,
     proofs::{DpopError, Proofs},
 };
+
+/// The header that brings the value for the next proof.
+pub(crate) const NONCE: http::HeaderName = http::HeaderName::from_static("dpop-nonce");

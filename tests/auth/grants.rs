@@ -69,7 +69,8 @@ impl Browser {
     /// The same with these parameters.
     pub(crate) async fn sign_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> Grant {
         let (own, verifier) = self.log_in_with(client, more).await;
-        let code = self.get(&format!("/authorize?{}", query_of(&own))).await.redirected("code").unwrap();
+        let answer = self.get(&format!("/authorize?{}", query_of(&own))).await;
+        let code = answer.redirected("code").unwrap_or_else(|| panic!("no code: {answer:?}"));
         Grant { code, verifier }
     }
 
@@ -79,8 +80,8 @@ impl Browser {
         let verifier = Secret::generate().expose().to_owned();
         let challenge = CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string();
         let own = with(with(parameters(client), &[("code_challenge", &challenge)]), more);
-        let id = self.post("/authentication/start", &with(own.clone(), &[("identifier", ADA)])).await;
-        let id = id.json()["session_id"].as_str().unwrap().to_owned();
+        let started = self.post("/authentication/start", &with(own.clone(), &[("identifier", ADA)])).await;
+        let id = started.json()["session_id"].as_str().unwrap_or_else(|| panic!("{started:?}")).to_owned();
         let fields = [("session_id", &*id), ("method", "password"), ("username", ADA), ("password", ADA_PASSWORD)];
         assert_eq!(self.post("/authentication/authenticate", &with(own.clone(), &fields)).await.status, 200);
         assert_eq!(self.post("/authentication/complete", &with(own.clone(), &fields[..1])).await.status, 200);

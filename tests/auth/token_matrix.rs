@@ -251,8 +251,9 @@ fn own(answer: &Answer) -> String {
         text if text.starts_with(&format!(r#"{{"issuer":"{ISSUER}""#)) => named("the document"),
         _ => answer.clone(),
     };
-    // what may be kept is nobody's, so it says nothing of a budget
-    let text = if answer.header("cache-control") == "no-store" { answer.own() } else { answer.whole() + "\n" };
+    // what may be kept is nobody's, and says nothing of a budget; and the page that asks says where its form comes from
+    let is_usual = answer.header("cache-control") == "no-store" && answer.header("referrer-policy") == "no-referrer";
+    let text = if is_usual { answer.own() } else { answer.whole() + "\n" };
     ["access_token", "refresh_token", "id_token", "jti"]
         .iter()
         .fold(text, |text, name| after(&text, &format!("\"{name}\":\""), |_| format!("<{name}>")))

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::DPOP_NONCE;
 use crate::{
     auth::{
         credentials,
@@ -13,7 +12,7 @@ use crate::{
         visit::Visit,
     },
     client::Client,
-    dpop::DpopError,
+    dpop::{self, DpopError},
     form::Form,
 };
 
@@ -67,7 +66,7 @@ pub(in crate::auth) async fn proved_key(
         Err(DpopError::UseNonce(nonce)) => {
             let problem = Problem::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
             Err(match HeaderValue::try_from(nonce) {
-                Ok(nonce) => problem.header(DPOP_NONCE, nonce),
+                Ok(nonce) => problem.header(dpop::NONCE, nonce),
                 Err(_) => problem,
             })
         }

@@ -1,13 +1,14 @@
 //! `POST /token`: a code, or a refresh token, for tokens.
 
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{
-    DPOP_NONCE, claims,
+    claims,
     client::{Posted, proved_key},
     refresh,
     settings::TokenConfig,
+    with_nonce,
 };
 use crate::{
     auth::{
@@ -43,7 +44,7 @@ pub(super) async fn exchange(
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
     let client = posted.client(visit).await?;
-    let (issued, jkt) = match posted.required("grant_type", "grant_type is missing")? {
+    let (issued, is_bound) = match posted.required("grant_type", "grant_type is missing")? {
         "authorization_code" => redeem(visit, config, &client, &posted).await?,
         "refresh_token" => refresh::refresh(visit, config, &client, &posted).await?,
         _ => {
@@ -54,17 +55,13 @@ pub(super) async fn exchange(
     visit.inner.journal().tally(EventKind::TokenIssued, Some(client.tenant()), None);
     let answer = Answer {
         access_token: issued.access_token,
-        token_type: if jkt { "DPoP" } else { "Bearer" },
+        token_type: if is_bound { "DPoP" } else { "Bearer" },
         expires_in: issued.expires_in,
         refresh_token: issued.refresh_token,
         id_token: issued.id_token,
         scope: issued.scope,
     };
-    let mut response = answer::json(StatusCode::OK, &answer);
-    if let Some(nonce) = visit.inner.running().proofs.nonce().and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
-        response.headers_mut().insert(DPOP_NONCE, nonce);
-    }
-    Ok(response)
+    Ok(with_nonce(visit, answer::json(StatusCode::OK, &answer)))
 }
 
 /// One answer for every code that gives nothing.

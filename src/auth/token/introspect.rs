@@ -3,7 +3,7 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::{client::Posted, settings::TokenConfig};
+use super::{claims, client::Posted, settings::TokenConfig};
 use crate::{
     auth::{
         answer,
@@ -14,10 +14,11 @@ use crate::{
     body::Body,
     secret::Secret,
     tenant::Tenant,
+    tokens::{Authorized, Tokens},
 };
 
 /// Of a token that is no good nothing but that is told.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct Answer {
     active: bool,
     #[serde(flatten)]
@@ -77,8 +78,10 @@ pub(super) async fn introspect(
 
 async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>) -> Result<Asker, Problem> {
     let Some(shown) = visit.parts.headers.get(header::AUTHORIZATION) else {
-        let client = posted.client(visit).await?;
-        return Ok(Asker::Client(client.id().to_owned()));
+        let client = posted.client(visit).await;
+        // this is for programs: no page reads it
+        visit.reader = None;
+        return Ok(Asker::Client(client?.id().to_owned()));
     };
     let secret = shown.as_bytes().split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
     let digest = secret.and_then(|(_, secret)| Secret::parse(secret)).map(|secret| secret.digest());
@@ -96,7 +99,7 @@ async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>)
 async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &config.tokens;
     if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
-        if !presented.counts() || tokens.has_ended(&presented.authorized).await? {
+        if !presented.counts() || !stands(visit, tokens, &presented.authorized).await? {
             return Ok(None);
         }
         let (exp, who) = (presented.ends.as_secs(), presented.authorized);
@@ -117,6 +120,9 @@ async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<O
         }));
     }
     let Some(access) = tokens.access(token).await? else { return Ok(None) };
+    if !stands(visit, tokens, &access.authorized).await? {
+        return Ok(None);
+    }
     let (claims, who) = (access.claims, access.authorized);
     Ok(Some(Known {
         token_type: Some(if claims.cnf.is_some() { "DPoP" } else { "Bearer" }),
@@ -133,4 +139,10 @@ async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<O
         acr: claims.acr,
         cnf: claims.cnf,
     }))
+}
+
+/// Whether nothing was taken back from whom it was given, and the account may still log in.
+async fn stands(visit: &Visit<'_>, tokens: &Tokens, who: &Authorized) -> Result<bool, Problem> {
+    let ended = tokens.has_ended(who).await?;
+    Ok(!ended && claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?.is_some())
 }

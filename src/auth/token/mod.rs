@@ -13,7 +13,7 @@ mod settings;
 mod userinfo;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 
 use self::client::Posted;
 pub(super) use self::{
@@ -26,9 +26,8 @@ use super::{
     route::TokenRoute,
     visit::Visit,
 };
-use crate::{body::Body, tokens::Tokens};
+use crate::{body::Body, dpop, tokens::Tokens};
 
-const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 /// How long the published keys, and what describes the service, may be kept: much shorter than a key is published before
 /// it signs.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
@@ -92,6 +91,15 @@ where
 /// `GET /jwks`.
 async fn keys(tokens: &Tokens) -> Result<Response<Body>, Problem> {
     Ok(kept(answer::whole(StatusCode::OK, answer::JSON, tokens.published().await?)))
+}
+
+/// With the value that the next proof has to hold, where one is demanded.
+fn with_nonce(visit: &Visit<'_>, mut response: Response<Body>) -> Response<Body> {
+    let nonce = visit.inner.running().proofs.nonce();
+    if let Some(nonce) = nonce.and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
+        response.headers_mut().insert(dpop::NONCE, nonce);
+    }
+    response
 }
 
 /// May be kept, by whoever passes it on too, but not for pages of other origins than the one that it names.

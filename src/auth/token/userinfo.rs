@@ -1,16 +1,16 @@
 //! `/userinfo` (OpenID Connect Core §5.3): who logged in.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 use serde_json::Value;
 
-use super::{DPOP_NONCE, claims, client::proved_key};
+use super::{claims, client::proved_key, with_nonce};
 use crate::{
     auth::{
         answer,
         problem::{Code, Problem},
         visit::Visit,
     },
-    bearer::{Authorization, Scheme},
+    bearer::{self, Authorization, Scheme},
     body::Body,
     client::Scopes,
     tokens::{Access, Authorized, Tokens},
@@ -37,11 +37,7 @@ pub(super) async fn userinfo(visit: &mut Visit<'_>, tokens: &Tokens) -> Result<R
     answer.extend(claims::named(&account, who.userinfo.iter().map(String::as_str)));
     answer.insert("sub".to_owned(), Value::from(token.sub));
     answer.insert("tenant".to_owned(), Value::from(who.tenant.as_str()));
-    let mut response = answer::json(StatusCode::OK, &answer);
-    if let Some(nonce) = visit.inner.running().proofs.nonce().and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
-        response.headers_mut().insert(DPOP_NONCE, nonce);
-    }
-    Ok(response)
+    Ok(with_nonce(visit, answer::json(StatusCode::OK, &answer)))
 }
 
 /// The token that comes with a request, if it is good.
@@ -62,8 +58,9 @@ async fn find(visit: &Visit<'_>, tokens: &Tokens) -> Result<Access, Problem> {
     match scheme {
         Scheme::Bearer if bound.is_none() => Ok(access),
         Scheme::DPoP if bound.is_some() => {
-            let proved = proved_key(visit, "/userinfo", Some(token)).await.map_err(unproved)?;
-            if proved.as_deref() == bound { Ok(access) } else { Err(invalid(scheme)) }
+            let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
+            let proved = proved_key(visit, "/userinfo", Some(token)).await.map_err(unproved)?.ok_or_else(missing)?;
+            if Some(&*proved) == bound { Ok(access) } else { Err(invalid(scheme)) }
         }
         Scheme::Bearer | Scheme::DPoP => Err(invalid(scheme)),
     }
@@ -88,13 +85,7 @@ fn unproved(problem: Problem) -> Problem {
     challenge(problem.at(StatusCode::UNAUTHORIZED), Scheme::DPoP, rest)
 }
 
-/// Says in which way to come, and what was wrong.
-fn challenge(problem: Problem, scheme: Scheme, rest: &str) -> Problem {
-    let text = match scheme {
-        Scheme::Bearer => format!(r#"Bearer realm="userinfo"{rest}"#),
-        Scheme::DPoP => format!(r#"DPoP realm="userinfo"{rest}, algs="ES256 EdDSA RS256""#),
-    };
-    // never the default: all of it stands here
-    let value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"));
-    problem.header(header::WWW_AUTHENTICATE, value)
+/// Says in which ways to come, and what was wrong.
+fn challenge(problem: Problem, tried: Scheme, error: &str) -> Problem {
+    problem.header(header::WWW_AUTHENTICATE, bearer::challenge("userinfo", true, tried, error))
 }
