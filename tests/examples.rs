@@ -739,6 +739,11 @@ async fn each_line_of_the_file_that_users_start_from_is_accepted() {
         assert_eq!(known["acr_values_supported"], members!(["two-steps"]));
     }
     assert_eq!(browser.open("/healthz").await.status, 200);
+    // codes are printed, so there are logins with two steps
+    let app = Registered { id: "app", redirect_uri: "http://127.0.0.1:51004/callback" };
+    let wish = members!({ "identifier": "ada", "acr_values": "two-steps" });
+    let mut browser = Browser::new(&format!("http://{}", server.address), "/auth");
+    assert_eq!(browser.call("start", &app, wish).await.json()["required_steps"], 2);
     assert!(server.child.try_wait().unwrap().is_none());
     fs::remove_file(path).unwrap();
 }

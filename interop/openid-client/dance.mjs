@@ -195,7 +195,8 @@ const refused = (error) => (thrown) => {
 };
 
 const challenge = (...errors) => (thrown) => {
-  const named = thrown.cause?.[0]?.parameters?.error;
+  // each scheme has a challenge, and the one that was tried says what is wrong
+  const named = thrown.cause?.map(({ parameters }) => parameters.error).find(Boolean);
   assert.ok(thrown.status === 401 || thrown.status === 400, thrown);
   assert.ok(errors.includes(named), `${named}: ${thrown}`);
   return true;
