@@ -105,8 +105,10 @@ impl fmt::Debug for Digest {
 pub(crate) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use super::Digest;
-    use crate::encoding::{base64url_of_32, base64url_to_32};
+    use crate::{
+        encoding::{base64url_of_32, base64url_to_32},
+        secret::Digest,
+    };
 
     pub(crate) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
         // never the default: base64url is ASCII
