@@ -75,8 +75,8 @@ impl Ring {
         self.due(wanted, schedule, now).is_empty() && *self == self.clone().settled(wanted, schedule, now)
     }
 
-    /// Adds a key. The first of its algorithm signs at once, for there is nobody who could have a copy without it; any
-    /// other when all who keep copies have had the time to fetch it.
+    /// Adds a key. The first of its algorithm signs at once, for nothing else could sign by it: mostly nobody has a copy
+    /// without it yet. Any other signs when all who keep copies have had the time to fetch it.
     pub(super) fn add(&mut self, algorithm: Algorithm, secret: super::seal::Stored, schedule: Schedule, now: UnixTime) {
         let is_first = self.signs(algorithm, now).is_none();
         let from = if is_first { now } else { now + schedule.lead };

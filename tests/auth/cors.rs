@@ -8,7 +8,7 @@ const APP: &str = "https://app.example";
 const EVIL: &str = "https://evil.example";
 
 /// The headers of an answer that browsers ask for other origins.
-fn cors(answer: &Answer) -> Vec<String> {
+pub(crate) fn cors(answer: &Answer) -> Vec<String> {
     let pairs =
         answer.headers.iter().filter(|(name, _)| name.as_str().starts_with("access-control") || *name == "vary");
     let mut lines: Vec<_> = pairs.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();

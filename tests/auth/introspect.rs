@@ -1,9 +1,10 @@
 //! `POST /introspect` (RFC 7662): what is known of a token, and by whom.
 
 use serde_json::{Value, json};
-use tollgate::{Secret, store::Memory};
+use tollgate::{Secret, UserId, store::Memory};
 
 use crate::{
+    cors::cors,
     given::claims,
     world::{Answer, Browser, ISSUER, World, posted},
     worlds::world_with,
@@ -43,6 +44,22 @@ async fn c100_of_a_good_token_its_claims_are_told() {
     );
     // and asking uses nothing up
     assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+}
+
+#[tokio::test]
+async fn c100_of_an_account_that_was_closed_nothing_is_told_and_no_page_reads_what_is() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    for token in [&given.access, given.refresh()] {
+        let request = posted("/introspect").header("origin", "https://app.example");
+        let answer = browser.send(request, format!("client_id=web&token={token}")).await;
+        assert_eq!((answer.json()["active"].clone(), cors(&answer)), (true.into(), vec!["vary: origin".to_owned()]));
+    }
+    world.users.disable(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();
+    for token in [&given.access, given.refresh()] {
+        assert_eq!(browser.ask_about("web", token).await.own(), NOT);
+    }
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     for (scheme, proof, error) in [
         ("Bearer", None, "invalid_token"),
         ("Bearer", Some(of(&key, &given.access)), "invalid_token"),
-        ("DPoP", None, "invalid_token"),
+        ("DPoP", None, "invalid_dpop_proof"),
         ("DPoP", Some(of(&other, &given.access)), "invalid_token"),
         ("DPoP", Some(key.proof("GET", &url("/userinfo")).at(time).sign()), "invalid_dpop_proof"),
         ("DPoP", Some(of(&key, "x")), "invalid_dpop_proof"),
@@ -78,8 +78,10 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     ] {
         let answer = info(&mut browser, scheme, &given.access, proof.as_deref()).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (401, error), "{scheme} {proof:?}");
-        let algorithms = if scheme == "DPoP" { r#", algs="ES256 EdDSA RS256""# } else { "" };
-        let challenge = format!(r#"{scheme} realm="userinfo", error="{error}"{algorithms}"#);
+        let at = |own| if own == scheme { format!(r#", error="{error}""#) } else { String::new() };
+        let (bearer, dpop) = (at("Bearer"), at("DPoP"));
+        let challenge =
+            format!(r#"Bearer realm="userinfo"{bearer}, DPoP realm="userinfo"{dpop}, algs="ES256 EdDSA RS256""#);
         assert_eq!(answer.header("www-authenticate"), challenge);
     }
 
@@ -184,7 +186,8 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
 
     let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&given.access);
     let answer = info(&mut browser, "DPoP", &given.access, Some(&at().sign())).await;
-    let challenge = r#"DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
+    let challenge =
+        r#"Bearer realm="userinfo", DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
     let proof = at().nonce(answer.header("dpop-nonce")).sign();
     let answer = info(&mut browser, "DPoP", &given.access, Some(&proof)).await;

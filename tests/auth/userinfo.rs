@@ -16,7 +16,8 @@ fn refused(status: u16, challenge: &str, error: &str, detail: &str) -> String {
 }
 
 fn invalid() -> String {
-    let challenge = r#"Bearer realm="userinfo", error="invalid_token""#;
+    let challenge =
+        r#"Bearer realm="userinfo", error="invalid_token", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#;
     refused(401, challenge, "invalid_token", "the access token is not valid")
 }
 
@@ -48,10 +49,15 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
     let world = World::new().await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "openid").await;
-    let none = refused(401, r#"Bearer realm="userinfo""#, "invalid_token", "an access token is needed");
+    let none = refused(
+        401,
+        r#"Bearer realm="userinfo", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#,
+        "invalid_token",
+        "an access token is needed",
+    );
     let malformed = refused(
         400,
-        r#"Bearer realm="userinfo", error="invalid_request""#,
+        r#"Bearer realm="userinfo", error="invalid_request", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#,
         "invalid_request",
         "the authorization header is malformed",
     );
@@ -66,7 +72,8 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
     for bad in ["Bearer", "Bearer ", "Bearer a b", "Bearer ä", &format!("Bearer {}", "x".repeat(9000))] {
         assert_eq!(with(bad).await.own(), malformed, "{bad}");
     }
-    let challenge = r#"DPoP realm="userinfo", error="invalid_token", algs="ES256 EdDSA RS256""#;
+    let challenge =
+        r#"Bearer realm="userinfo", DPoP realm="userinfo", error="invalid_token", algs="ES256 EdDSA RS256""#;
     let unproved = refused(401, challenge, "invalid_token", "the access token is not valid");
     let unsigned = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
     for bad in ["x", "a.b.c", given.id(), given.refresh(), &unsigned] {
@@ -88,7 +95,7 @@ async fn c099_a_token_without_openid_is_not_enough() {
     let world = World::new().await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "email").await;
-    let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid""#;
+    let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#;
     let expected = refused(403, challenge, "insufficient_scope", "the access token does not allow this");
     assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), expected);
     // the scope is that of the access token, not of its family
