@@ -113,11 +113,11 @@ impl<T: Value> Table<T> {
     }
 
     /// Replaces what was read, if it still lives and nobody wrote since.
-    pub(crate) async fn swap(
+    pub(crate) async fn swap<R>(
         &self,
         tenant: Option<&Tenant>,
         id: &[u8],
-        read: &Stored<T>,
+        read: &Stored<R>,
         value: &T,
         expires_at: UnixTime,
     ) -> Result<Outcome<Stored<T>>, StoreError> {

@@ -57,14 +57,17 @@ pub(crate) struct Family {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Current {
     generation: u32,
-    digest: [u8; 32],
+    #[serde(with = "crate::secret::text")]
+    digest: Digest,
 }
 
 /// The one that was used last, and what it gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Before {
-    digest: [u8; 32],
-    salt: [u8; 32],
+    #[serde(with = "crate::secret::text")]
+    digest: Digest,
+    #[serde(with = "crate::secret::text")]
+    salt: Digest,
     #[serde(with = "crate::text")]
     jti: Handle,
     at: u64,
@@ -82,7 +85,7 @@ pub(super) enum Refreshed {
 
 impl Family {
     pub(super) fn new(authorized: Authorized, first: Option<&RefreshToken>, ends: UnixTime) -> Self {
-        let current = first.map(|first| Current { generation: 0, digest: *first.digest().as_bytes() });
+        let current = first.map(|first| Current { generation: 0, digest: first.digest() });
         Self { authorized, current, before: None, ends: ends.as_nanos() }
     }
 
@@ -92,7 +95,7 @@ impl Family {
 
     /// Whether this is the refresh token that can be traded.
     pub(super) fn counts(&self, token: &RefreshToken) -> bool {
-        self.current.as_ref().is_some_and(|current| token.digest().matches(&Digest::from_bytes(current.digest)))
+        self.current.as_ref().is_some_and(|current| token.digest().matches(&current.digest))
     }
 
     /// Uses a refresh token. `salt` and `jti` are new, for the successor if it is the first use; `is_ours` tells whether it
@@ -101,22 +104,22 @@ impl Family {
         &self,
         token: &RefreshToken,
         is_ours: bool,
-        (salt, jti): ([u8; 32], Handle),
+        (salt, jti): (Digest, Handle),
         now: UnixTime,
     ) -> (Option<Self>, Refreshed) {
-        let is = |digest: &[u8; 32]| token.digest().matches(&Digest::from_bytes(*digest));
+        let own = token.digest();
         let Some(current) = &self.current else { return (None, Refreshed::Refused) };
-        if is(&current.digest) {
+        if own.matches(&current.digest) {
             let next = token.next(&salt);
             let row = Self {
                 authorized: self.authorized.clone(),
-                current: Some(Current { generation: next.generation, digest: *next.digest().as_bytes() }),
+                current: Some(Current { generation: next.generation, digest: next.digest() }),
                 before: Some(Before { digest: current.digest, salt, jti, at: now.as_nanos() }),
                 ends: self.ends,
             };
             return (Some(row), Refreshed::Next { token: next, jti, at: now });
         }
-        if let Some(before) = self.before.as_ref().filter(|before| is(&before.digest)) {
+        if let Some(before) = self.before.as_ref().filter(|before| own.matches(&before.digest)) {
             let at = UnixTime::from_nanos(before.at);
             // and no longer where the clock was set back
             if now < at + GRACE && at < now + GRACE {
@@ -174,7 +177,7 @@ mod tests {
             for (n, (wait, place, newest)) in uses.into_iter().enumerate() {
                 now = now + Duration::from_secs(wait);
                 let place = if newest { given.len() - 1 } else { place.index(given.len()) };
-                let fresh = ([n as u8; 32], Handle::from_bytes([n as u8; 16]));
+                let fresh = (Digest::from_bytes([n as u8; 32]), Handle::from_bytes([n as u8; 16]));
                 let (next, refreshed) = live.refresh(&again(&given[place]), true, fresh, now);
                 let last = given.len() - 1;
                 match refreshed {
@@ -207,7 +210,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_prolongs_no_grace() {
         let first = RefreshToken::first(Handle::from_bytes([1; 16]));
-        let (now, fresh) = (UnixTime::from_secs(1000), ([0; 32], Handle::from_bytes([0; 16])));
+        let (now, fresh) = (UnixTime::from_secs(1000), (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16])));
         let live = family(&first).refresh(&again(&first), true, fresh, now).0.unwrap();
         for (at, is_good) in [(991, true), (990, false), (500, false), (1009, true), (1010, false)] {
             let (_, refreshed) = live.refresh(&again(&first), true, fresh, UnixTime::from_secs(at));
@@ -222,8 +225,12 @@ mod tests {
         let live = family(&first);
         let other = RefreshToken::first(Handle::from_bytes([1; 16]));
         for is_ours in [false, true] {
-            let (row, refreshed) =
-                live.refresh(&other, is_ours, ([0; 32], Handle::from_bytes([0; 16])), UnixTime::from_secs(1));
+            let (row, refreshed) = live.refresh(
+                &other,
+                is_ours,
+                (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16])),
+                UnixTime::from_secs(1),
+            );
             assert!(row.is_none() && matches!(refreshed, Refreshed::Refused));
         }
     }

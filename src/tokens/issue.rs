@@ -24,7 +24,10 @@ use crate::{
     login::Keyed,
     secret::Digest,
     session::UserId,
-    store::{Outcome, StoreError, StoreErrorKind, table::Change},
+    store::{
+        Outcome, StoreError, StoreErrorKind,
+        table::{Change, Stored},
+    },
     tenant::Tenant,
 };
 
@@ -79,9 +82,8 @@ pub(crate) struct Birth {
 pub(crate) struct Presented {
     token: RefreshToken,
     is_ours: bool,
-    counts: bool,
-    pub(crate) authorized: Authorized,
-    pub(crate) ends: UnixTime,
+    family: Box<Family>,
+    read: Stored<()>,
 }
 
 impl Presented {
@@ -89,14 +91,22 @@ impl Presented {
         self.token.family
     }
 
+    pub(crate) fn authorized(&self) -> &Authorized {
+        &self.family.authorized
+    }
+
+    pub(crate) fn ends(&self) -> UnixTime {
+        self.family.ends()
+    }
+
     /// Whether it can be traded.
     pub(crate) fn counts(&self) -> bool {
-        self.counts
+        self.family.counts(&self.token)
     }
 
     /// Whether it was given out here, ever.
     pub(crate) fn is_known(&self) -> bool {
-        self.is_ours || self.counts
+        self.is_ours || self.counts()
     }
 }
 
@@ -136,9 +146,9 @@ impl Tokens {
     /// Whose refresh token it is; `None` if it is nobody's any more.
     pub(crate) async fn presented(&self, text: &str, keyed: &Keyed) -> Result<Option<Presented>, StoreError> {
         let Some((token, is_ours)) = RefreshToken::parse(text, keyed) else { return Ok(None) };
-        let Some(Row::Live(family)) = self.family(&token.family).await? else { return Ok(None) };
-        let (counts, ends) = (family.counts(&token), family.ends());
-        Ok(Some(Presented { token, is_ours, counts, authorized: family.authorized, ends }))
+        let found = self.families().get(None, token.family.as_bytes()).wait().await?;
+        let Some(Stored { value: Row::Live(family), version, expires_at }) = found else { return Ok(None) };
+        Ok(Some(Presented { token, is_ours, family, read: Stored { value: (), version, expires_at } }))
     }
 
     /// Trades a refresh token for the next one. `jkt` is the key that was proved with the request.
@@ -148,7 +158,7 @@ impl Tokens {
         jkt: Option<&str>,
         wish: Wish<'_>,
     ) -> Result<Result<Issued, Denied>, StoreError> {
-        let Presented { token, is_ours, authorized, ends, .. } = presented;
+        let (authorized, family) = (presented.authorized(), presented.token.family);
         if authorized.jkt.as_deref().is_some_and(|own| jkt != Some(own)) {
             return Ok(Err(Denied::Foreign));
         }
@@ -160,32 +170,46 @@ impl Tokens {
         }
         // what can fail without the store does so before the token is used
         self.keys().current().await?;
-        let fresh = (random(), new_handle());
-        let used = self
-            .families()
-            .update(None, token.family.as_bytes(), |row, now| match row {
-                Some(Row::Live(family)) => match family.refresh(token, *is_ours, fresh, now) {
-                    (Some(next), refreshed) => Change::Put(Row::Live(Box::new(next)), family.ends(), refreshed),
-                    (None, refreshed) => Change::Keep(refreshed),
-                },
-                _ => Change::Keep(Refreshed::Refused),
-            })
-            .await?;
+        let used = self.use_up(presented, (random(), new_handle())).await?;
         match used {
             Refreshed::Refused => Ok(Err(Denied::Unknown)),
             Refreshed::Reused => {
-                self.revoke_family(&token.family).await?;
+                self.revoke_family(&family).await?;
                 Ok(Err(Denied::Reused))
             }
             Refreshed::Next { token: next, jti, at } => {
                 // who asks again for other scopes gets another token
                 let named = mint::jti(&next.family, &mint::for_scope(&jti, wish.scope.unwrap_or(&authorized.scope)));
-                let issued = self.sign(authorized, &wish, named, (at, *ends)).await?;
+                let issued = self.sign(authorized, &wish, named, (at, presented.ends())).await?;
                 let passed = self.now().as_secs().saturating_sub(at.as_secs());
                 let expires_in = issued.expires_in.saturating_sub(passed);
                 Ok(Ok(Issued { expires_in, refresh_token: Some(next.write(wish.keyed)), ..issued }))
             }
         }
+    }
+
+    /// Uses a refresh token, if it is good for it, with this salt and name for its successor.
+    async fn use_up(&self, presented: &Presented, fresh: (Digest, Handle)) -> Result<Refreshed, StoreError> {
+        let Presented { token, is_ours, family, read } = presented;
+        let id = token.family.as_bytes();
+        let next = |family: &Family, now| match family.refresh(token, *is_ours, fresh, now) {
+            (Some(next), refreshed) => Change::Put(Row::Live(Box::new(next)), family.ends(), refreshed),
+            (None, refreshed) => Change::Keep(refreshed),
+        };
+        // mostly nobody came in between, and it need not be read again
+        match next(family, self.now()) {
+            Change::Keep(refreshed) => return Ok(refreshed),
+            Change::Put(row, ends, refreshed) => {
+                if let Outcome::Done(_) = self.families().swap(None, id, read, &row, ends).await? {
+                    return Ok(refreshed);
+                }
+            }
+        }
+        let again = |row: Option<&Row>, now| match row {
+            Some(Row::Live(family)) => next(family, now),
+            _ => Change::Keep(Refreshed::Refused),
+        };
+        self.families().update(None, id, again).await
     }
 
     /// Ends all that came of one code: wholly, also where nobody waits for it any more, for who hangs up in time must not
@@ -338,5 +362,5 @@ impl Tokens {
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
 fn new_handle() -> Handle {
-    Handle::of(&Digest::from_bytes(random()))
+    Handle::of(&random())
 }

@@ -30,15 +30,15 @@ pub(super) struct RefreshToken {
 impl RefreshToken {
     /// The first of a family.
     pub(super) fn first(family: Handle) -> Self {
-        Self { family, generation: 0, secret: Zeroizing::new(random()) }
+        Self { family, generation: 0, secret: Zeroizing::new(*random().as_bytes()) }
     }
 
     /// What comes after it, with this salt.
     #[expect(clippy::expect_used, reason = "HMAC takes keys of every length")]
-    pub(super) fn next(&self, salt: &[u8; 32]) -> Self {
+    pub(super) fn next(&self, salt: &Digest) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret[..]).expect("a key of any length is one");
         mac.update(b"tollgate next refresh token:");
-        mac.update(salt);
+        mac.update(salt.as_bytes());
         let secret = Zeroizing::new(mac.finalize().into_bytes().into());
         Self { family: self.family, generation: self.generation.saturating_add(1), secret }
     }
@@ -82,8 +82,8 @@ impl RefreshToken {
     }
 }
 
-pub(super) fn random() -> [u8; 32] {
-    *Secret::generate().digest().as_bytes()
+pub(super) fn random() -> Digest {
+    Secret::generate().digest()
 }
 
 #[cfg(test)]
@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn the_next_one_is_the_same_for_the_same_salt_only() {
         let first = RefreshToken::first(Handle::from_bytes([7; 16]));
-        let next = first.next(&[1; 32]);
+        let next = first.next(&Digest::from_bytes([1; 32]));
         assert_eq!(next.generation, 1);
-        assert!(next.digest().matches(&first.next(&[1; 32]).digest()));
-        assert!(!next.digest().matches(&first.next(&[2; 32]).digest()));
+        assert!(next.digest().matches(&first.next(&Digest::from_bytes([1; 32])).digest()));
+        assert!(!next.digest().matches(&first.next(&Digest::from_bytes([2; 32])).digest()));
         assert!(!next.digest().matches(&first.digest()));
     }
 }

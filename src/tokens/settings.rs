@@ -96,7 +96,7 @@ impl Tokens {
     /// id_tokens are to be signed by it.
     ///
     /// A change takes effect at once, without the hour in which the key of a rotation is published first: whoever keeps a
-    /// copy of `/jwks` has to fetch it again when it meets the new key, as [`Verifier::remote`](crate::bearer::Verifier::remote)
+    /// copy of `/jwks` has to fetch it again when it meets the new key, as `Verifier::remote`
     /// does. All nodes that share a store need the same algorithm.
     pub fn algorithm(self, algorithm: Algorithm) -> Self {
         self.set(|settings| settings.algorithm = algorithm)

@@ -99,10 +99,10 @@ async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>)
 async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &config.tokens;
     if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
-        if !presented.counts() || !stands(visit, tokens, &presented.authorized).await? {
+        if !presented.counts() || !stands(visit, tokens, presented.authorized()).await? {
             return Ok(None);
         }
-        let (exp, who) = (presented.ends.as_secs(), presented.authorized);
+        let (exp, who) = (presented.ends().as_secs(), presented.authorized().clone());
         return Ok(Some(Known {
             token_type: None,
             iss: tokens.issuer().to_owned(),

@@ -36,7 +36,7 @@ pub(super) async fn refresh(
     let scope = scope.map_err(|_| wrong_scope("scope is malformed"))?;
     let keyed = visit.inner.keyed().await?;
     let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
-    let who = &presented.authorized;
+    let who = presented.authorized();
     // what was made up learns nothing; and a scope may have been taken from the client since
     let is_own = who.client_id == client.id() && who.tenant == *client.tenant();
     if !is_own || !presented.is_known() || !client.allows_scopes(&who.scope) {

@@ -31,7 +31,7 @@ pub(super) async fn revoke(
 async fn family_of(visit: &Visit<'_>, tokens: &Tokens, client: &str, token: &str) -> Result<Option<Handle>, Problem> {
     if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
         // by a token that was made up nobody's tokens are ended
-        let own = presented.authorized.client_id == client && presented.is_known();
+        let own = presented.authorized().client_id == client && presented.is_known();
         return Ok(own.then(|| presented.family()));
     }
     let Some(access) = tokens.access(token).await? else { return Ok(None) };
