@@ -9,6 +9,8 @@ mod encoding;
 #[cfg(feature = "login")]
 mod text;
 mod scan;
+#[cfg(feature = "tokens")]
+mod outlasting;
 mod secret;
 mod handle;
 mod form;

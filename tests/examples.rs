@@ -863,6 +863,7 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         ("e-mail", "email = \"ada@example.com\"", "email = \"ada\"", "users: \"u-1\": an e-mail address must be"),
         ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
         ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),
+        ("nobody before it", "# issuer", "issuer", "proxies: an https issuer has a proxy before it"),
         ("proxies", "# proxies = [\"10.0.0.0/8\"]", "proxies = [\"10.0.0.0/80\"]", "10.0.0.0/80"),
     ] {
         assert!(good.contains(from), "{from}");
@@ -879,13 +880,18 @@ async fn the_server_says_what_is_wrong_with_its_file() {
     let output = run("server", &["--listen", "0.0.0.0:0", "--config", path.to_str().unwrap()]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("`issuer` must be the https URL"));
-    let behind = config("behind", &sample(|key| key == "issuer"));
+    let issuer =
+        good.replace("# issuer = \"https://", "issuer = \"http://").replace("login.example.com/auth", "127.0.0.1:8080");
+    let plain = config("plain", &issuer);
+    let output = run("server", &["--listen", "0.0.0.0:0", "--config", plain.to_str().unwrap()]).await;
+    assert!(String::from_utf8(output.stderr).unwrap().contains("`issuer` must be the https URL"));
+    let behind = config("behind", &sample(|key| ["issuer", "proxies"].contains(&key)));
     let mut server = Example::start("server", &["--listen=0.0.0.0:0", "--config", behind.to_str().unwrap()]).await;
     let address = format!("127.0.0.1:{}", server.address.port()).parse().unwrap();
     let known = Wire::to(address).await.ask("GET /auth/.well-known/openid-configuration HTTP/1.1").await;
     assert_eq!(json(&known)["issuer"], "https://login.example.com/auth");
     assert!(server.child.try_wait().unwrap().is_none());
-    for path in [path, behind] {
+    for path in [path, plain, behind] {
         fs::remove_file(path).unwrap();
     }
 }

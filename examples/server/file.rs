@@ -73,6 +73,10 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     if let Some(tenant) = of_clients.chain(people.iter().map(|one| &one.tenant)).find(|one| !known.contains(one)) {
         return Err(format!("tenants: there is none of the name {:?}", tenant.as_str()).into());
     }
+    // all callers would have its address, and one of them could spend the budget of all
+    if file.proxies.is_empty() && file.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://")) {
+        return Err("proxies: an https issuer has a proxy before it: name its address, such as \"127.0.0.1\"".into());
+    }
     Ok(Facts {
         issuer: file.issuer,
         client_ip: if file.proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(file.proxies)? },

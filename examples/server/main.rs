@@ -73,7 +73,8 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     };
     let welcome =
         if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
-    if facts.issuer.is_none() && !config.listen.ip().is_loopback() {
+    let is_behind_tls = facts.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://"));
+    if !is_behind_tls && !config.listen.ip().is_loopback() {
         return Err("--config: others than this machine reach it only by TLS: `issuer` must be the https URL of the \
                     proxy before it."
             .into());

@@ -66,13 +66,12 @@ pub(super) async fn of_login(
     if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(Ok(None));
     }
-    // as long as the browser has the session of somebody else, another login can find what came of it
-    #[cfg(feature = "tokens")]
-    if kept.is_none() {
-        replaced.end_others(visit).await?;
-    }
     if !is_open(visit, asked).await? {
         return Ok(Err(ANSWERED));
+    }
+    // as long as the browser has the session of somebody else, another login can find what came of it
+    if kept.is_none() {
+        replaced.end_rest(visit).await?;
     }
     running.codes.issue(&code.digest(), &grant).await?;
     // who proved nothing new stays signed in as before

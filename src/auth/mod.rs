@@ -227,11 +227,10 @@
 //! A login has the cookie `__Host-auth_session_` and the first 8 characters of its id, so that tabs don't collide; at
 //! most four at once, then the oldest goes. A code begins a signed-in session in `__Host-session`, which a
 //! [`SessionLayer`](crate::SessionLayer) on the same host finds if both have the same [`Sessions`](crate::Sessions):
-//! [`AuthService::sessions`]. The session whose cookie this one replaces is ended. (Of two
-//! logins that finish in one browser at the same moment the cookie that comes last stays; the other session, which a list of
-//! [`Sessions`](crate::Sessions) shows, ends by its time.) Both are `Secure`, `HttpOnly`, `Path=/`
-//! and `SameSite=Lax`. For plain http on a loopback address there is
-//! [`insecure_loopback`](AuthService::insecure_loopback), here and on `Sessions`.
+//! [`AuthService::sessions`]. The session whose cookie this one replaces is ended. (Of two logins that finish in one
+//! browser at the same moment the cookie that comes last stays; the other session, which a list of
+//! [`Sessions`](crate::Sessions) shows, ends by its time.) Both are `Secure`, `HttpOnly`, `Path=/` and `SameSite=Lax`. For
+//! plain http on a loopback address there is [`insecure_loopback`](AuthService::insecure_loopback), here and on `Sessions`.
 //!
 //! # Pages of other origins
 //!

@@ -137,7 +137,12 @@ async fn bound(
         // in the place of one that is empty
         (Some(proved), None) => {
             let others = query.pairs().filter(|(name, _)| *name != "dpop_jkt");
-            Ok(form::written(others.chain([("dpop_jkt", &*proved)])))
+            let written = form::written(others.chain([("dpop_jkt", &*proved)]));
+            // it has to be read again, and is longer now
+            if written.len() > LONGEST || form::Form::parse(written.as_bytes()).is_err() {
+                return Err(Problem::new(Code::TooLarge, "the request with its key is longer than 8 KiB"));
+            }
+            Ok(written)
         }
     }
 }

@@ -5,18 +5,23 @@
 //! the other. The browser keeps the cookie that comes last: the other session, and what came of it, ends by its time or by
 //! an act of the app.
 
-use super::{evidence::Evidence, visit::Visit};
+use super::{
+    evidence::Evidence,
+    sign_out::{self, Ended},
+    visit::Visit,
+};
 use crate::{handle::Handle, store::StoreError};
 
 /// How many are remembered: the newest.
 const MOST: usize = 16;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Replaced {
     /// Of the same user, oldest first.
     pub(super) own: Vec<Handle>,
-    #[cfg(feature = "tokens")]
-    others: Vec<Handle>,
+    /// Those that are remembered no longer.
+    forgotten: Vec<Handle>,
+    others: Vec<Ended>,
 }
 
 impl Replaced {
@@ -26,33 +31,31 @@ impl Replaced {
         let mut replaced = Self::default();
         for digest in running.sessions.shown(&visit.parts.headers) {
             let Some(before) = running.evidences.of(&digest).await? else { continue };
-            let is_own = before.tenant == evidence.tenant && before.user == evidence.user;
-            let mut all = before.replaced;
-            all.push(Handle::of(&digest));
-            if is_own {
-                replaced.own.extend(all);
+            let handle = Handle::of(&digest);
+            if before.tenant == evidence.tenant && before.user == evidence.user {
+                replaced.own.extend(before.replaced);
+                replaced.own.push(handle);
             } else {
-                #[cfg(feature = "tokens")]
-                replaced.others.extend(all);
+                let Evidence { tenant, user, .. } = before;
+                replaced.others.push(Ended { tenant, user, handle, digest: Some(digest) });
             }
         }
-        bound(&mut replaced.own);
+        replaced.forgotten = bound(&mut replaced.own);
         Ok(replaced)
     }
 
-    /// Ends what came of the sessions of other users, for this user can't do it later.
-    #[cfg(feature = "tokens")]
-    pub(super) async fn end_others(&self, visit: &Visit<'_>) -> Result<(), StoreError> {
-        let Some(config) = &visit.inner.config.tokens else { return Ok(()) };
+    /// Ends what this user can't end later: the sessions of others, and what came of those that are remembered no longer.
+    pub(super) async fn end_rest(&self, visit: &Visit<'_>) -> Result<(), StoreError> {
+        sign_out::end_tokens(visit.inner, &self.forgotten).await?;
         for session in &self.others {
-            config.tokens.revoke_session(session).await?;
+            sign_out::end(visit.inner, session).await?;
         }
         Ok(())
     }
 }
 
-/// Forgets those that were replaced longest ago.
-pub(super) fn bound(replaced: &mut Vec<Handle>) {
+/// Takes out those that were replaced longest ago.
+pub(super) fn bound(replaced: &mut Vec<Handle>) -> Vec<Handle> {
     let beyond = replaced.len().saturating_sub(MOST);
-    replaced.drain(..beyond);
+    replaced.drain(..beyond).collect()
 }

@@ -27,7 +27,7 @@ impl AuthService {
         // a session that lives has its evidence
         if let Some(mut evidence) = running.evidences.of(&session.digest()).await? {
             evidence.replaced.push(session.handle());
-            replaced::bound(&mut evidence.replaced);
+            end_tokens(&self.0, &replaced::bound(&mut evidence.replaced)).await?;
             running.evidences.keep(&secret.digest(), session.expires(), &evidence).await?;
         }
         let rotated = running.sessions.rotate_with(&secret, session).await?;
@@ -63,23 +63,33 @@ pub(super) async fn end(inner: &Inner, ended: &Ended) -> Result<(), StoreError> 
     if digest.is_none() {
         digest = running.sessions.listed(tenant, user, handle).await?;
     }
-    #[cfg(feature = "tokens")]
-    if let Some(config) = &inner.config.tokens {
-        config.tokens.revoke_session(handle).await?;
-        // nobody can show the sessions any more that it took the place of
-        let evidence = match &digest {
-            Some(digest) => running.evidences.of(digest).await?,
-            None => None,
-        };
-        for replaced in evidence.iter().flat_map(|evidence| &evidence.replaced) {
-            config.tokens.revoke_session(replaced).await?;
-        }
-        inner.journal().tally(crate::event::EventKind::TokenRevoked, Some(tenant), None);
+    end_tokens(inner, &[*handle]).await?;
+    // nobody can show the sessions any more that it took the place of
+    if let Some(digest) = &digest
+        && let Some(evidence) = running.evidences.of(digest).await?
+    {
+        end_tokens(inner, &evidence.replaced).await?;
     }
     // last, so that what fails before can be asked for again
     running.sessions.revoke_one(tenant, user, handle).await?;
     if let Some(digest) = digest {
         running.evidences.forget(&digest).await;
     }
+    #[cfg(feature = "tokens")]
+    if inner.config.tokens.is_some() {
+        inner.journal().tally(crate::event::EventKind::TokenRevoked, Some(tenant), None);
+    }
+    Ok(())
+}
+
+/// Ends the tokens that came of these sessions.
+pub(super) async fn end_tokens(inner: &Inner, sessions: &[Handle]) -> Result<(), StoreError> {
+    #[cfg(feature = "tokens")]
+    if let Some(config) = &inner.config.tokens {
+        for session in sessions {
+            config.tokens.revoke_session(session).await?;
+        }
+    }
+    let _ = (inner, sessions);
     Ok(())
 }

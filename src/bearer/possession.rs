@@ -82,6 +82,10 @@ impl Possession {
         shown: &Shown,
         token: &AccessToken,
     ) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
+        // what is bound to no key has nothing to prove
+        if token.bound_to().is_none() {
+            return unproved(Unproved::Token);
+        }
         let proof = match self.proofs.read(&shown.proofs, &shown.method, &shown.url, Some(&shown.token)) {
             Ok(Some(proof)) => proof,
             Ok(None) => return unproved(Unproved::Proof(DpopError::Invalid("the proof is missing"))),

@@ -1,47 +1,72 @@
 //! [`Held`]: which families a user has at a client. Each pair has a bounded number, or one who is signed in could fill the
 //! store for everybody.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Tokens, family::Authorized, revoked::Name};
+use super::{
+    Tokens,
+    family::{Authorized, Row},
+    revoked::Name,
+};
 use crate::{
     clock::UnixTime,
     handle::Handle,
     secret::Digest,
-    store::{StoreError, StoreErrorKind, table::Change},
+    store::{StoreError, table::Change},
 };
 
 /// The most at once.
 const MOST: usize = 100;
-/// How often room is made again because others take it.
-const ROUNDS: usize = 64;
+/// So many of one session make room among themselves: who lures a browser to a login without a word, again and again, ends
+/// nothing that the user has elsewhere.
+const MOST_OF_A_SESSION: usize = 20;
+/// How long it is remembered that a family made room: longer than one takes to be born.
+const REMEMBERED: Duration = Duration::from_secs(15 * 60);
 
-/// The families of a user at a client, which to end first comes first. What lives is in it, always; it may also name what
-/// has ended, or never began.
+/// The families of a user at a client, the oldest first. What lives is in it, always; it may also name what never began.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Held(Vec<Listed>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Listed {
+pub(crate) struct Listed {
     #[serde(with = "crate::text")]
-    family: Handle,
+    pub(crate) family: Handle,
     /// The code that it came of, which is remembered as long as the family is.
     #[serde(with = "crate::secret::text")]
-    code: Digest,
+    pub(crate) code: Digest,
+    #[serde(with = "crate::text::option")]
+    session: Option<Handle>,
     ends: u64,
+    /// It was given back, or ended for a misuse.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_over: bool,
+}
+
+impl Listed {
+    pub(crate) fn new(family: Handle, code: Digest, who: &Authorized, ends: UnixTime) -> Self {
+        Self { family, code, session: who.session, ends: ends.as_nanos(), is_over: false }
+    }
+
+    pub(crate) fn ends(&self) -> UnixTime {
+        UnixTime::from_nanos(self.ends)
+    }
 }
 
 impl Held {
-    /// With one more, and what has to end before.
+    /// With one more, or what has to end before.
     fn with(mut self, new: Listed, now: UnixTime) -> Result<Self, Listed> {
         self.0.retain(|listed| now.as_nanos() < listed.ends);
-        match self.0.first().filter(|_| self.0.len() >= MOST) {
-            Some(doomed) => Err(doomed.clone()),
-            None => {
-                self.0.push(new);
-                Ok(self)
-            }
+        if self.0.len() < MOST {
+            self.0.push(new);
+            return Ok(self);
         }
+        let mut of_session = self.0.iter().filter(|listed| new.session.is_some() && listed.session == new.session);
+        let crowded = of_session.clone().count() >= MOST_OF_A_SESSION;
+        let over = self.0.iter().find(|listed| listed.is_over);
+        let doomed = over.or_else(|| of_session.next().filter(|_| crowded)).or(self.0.first());
+        doomed.cloned().map_or(Ok(self), Err)
     }
 
     fn without(mut self, family: &Handle) -> Self {
@@ -49,11 +74,9 @@ impl Held {
         self
     }
 
-    /// With this one, which has ended, as the first to go; `None` if it is not in it, or first already.
-    fn with_ended(mut self, family: &Handle) -> Option<Self> {
-        let place = self.0.iter().position(|listed| listed.family == *family).filter(|place| *place > 0)?;
-        let listed = self.0.remove(place);
-        self.0.insert(0, listed);
+    /// With this one as one that is over; `None` if it is not in it, or over already.
+    fn with_over(mut self, family: &Handle) -> Option<Self> {
+        self.0.iter_mut().find(|listed| listed.family == *family && !listed.is_over)?.is_over = true;
         Some(self)
     }
 
@@ -63,42 +86,38 @@ impl Held {
 }
 
 impl Tokens {
-    /// Makes room for a family that is about to begin, and lists it. What ended for that is forgotten, and the codes that
-    /// it came of are told: they can be forgotten, too.
-    pub(crate) async fn make_room(
+    /// Lists a family that is about to begin, in the place of what made room for it. What has to make room before, where
+    /// there is none.
+    pub(crate) async fn list(
         &self,
-        (family, ends): (&Handle, UnixTime),
+        new: &Listed,
         who: &Authorized,
-        code: &Digest,
-    ) -> Result<Vec<Digest>, StoreError> {
-        let new = Listed { family: *family, code: *code, ends: ends.as_nanos() };
-        let mut gone: Vec<Listed> = Vec::new();
-        for _ in 0..ROUNDS {
-            let step = |held: Option<&Held>, now: UnixTime| {
-                let held = held.cloned().unwrap_or_default();
-                let held = gone.iter().fold(held, |held, gone| held.without(&gone.family));
-                match held.with(new.clone(), now) {
-                    Ok(held) => {
-                        let ends = held.ends();
-                        Change::Put(held, ends, None)
-                    }
-                    Err(doomed) => Change::Keep(Some(doomed)),
+        made_room: &[Listed],
+    ) -> Result<Option<Listed>, StoreError> {
+        let step = |held: Option<&Held>, now: UnixTime| {
+            let held = held.cloned().unwrap_or_default();
+            match made_room.iter().fold(held, |held, gone| held.without(&gone.family)).with(new.clone(), now) {
+                Ok(held) => {
+                    let ends = held.ends();
+                    Change::Put(held, ends, None)
                 }
-            };
-            let Some(doomed) = self.held().update(Some(&who.tenant), &id(who), step).await? else {
-                return Ok(gone.into_iter().map(|gone| gone.code).collect());
-            };
-            // access tokens first: what fails in between is listed still
-            self.mark(Name::Family(&doomed.family)).await?;
-            self.families().remove(None, doomed.family.as_bytes()).await?;
-            gone.push(doomed);
-        }
-        Err(StoreErrorKind::Busy.into())
+                Err(doomed) => Change::Keep(Some(doomed)),
+            }
+        };
+        self.held().update(Some(&who.tenant), &id(who), step).await
     }
 
-    /// Lets a family that has ended be the first to go.
-    pub(super) async fn note_ended(&self, who: &Authorized, family: &Handle) -> Result<(), StoreError> {
-        let step = |held: Option<&Held>, _: UnixTime| match held.cloned().and_then(|held| held.with_ended(family)) {
+    /// Ends a family and forgets it, to make room. It is listed still, so what fails in between is done again.
+    pub(crate) async fn make_room(&self, doomed: &Listed) -> Result<(), StoreError> {
+        self.mark(Name::Family(&doomed.family)).await?;
+        // it may be about to be born
+        let forget = |_: Option<&Row>, now: UnixTime| Change::Put(Row::Revoked, now + REMEMBERED, ());
+        self.families().update(None, doomed.family.as_bytes(), forget).await
+    }
+
+    /// Lets a family that has ended be among the first to make room.
+    pub(super) async fn note_over(&self, who: &Authorized, family: &Handle) -> Result<(), StoreError> {
+        let step = |held: Option<&Held>, _: UnixTime| match held.cloned().and_then(|held| held.with_over(family)) {
             Some(held) => {
                 let ends = held.ends();
                 Change::Put(held, ends, ())
@@ -117,55 +136,58 @@ fn id(who: &Authorized) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
-    fn listed(number: u8, ends: UnixTime) -> Listed {
+    fn listed(number: u8, session: u8, ends: UnixTime) -> Listed {
         Listed {
             family: Handle::from_bytes([number; 16]),
             code: Digest::from_bytes([number; 32]),
+            session: Some(Handle::from_bytes([session; 16])),
             ends: ends.as_nanos(),
+            is_over: false,
         }
     }
 
     proptest! {
-        /// Families begin and end in any order, against a plain list of those that live and those that have ended.
+        /// Families begin and end in any order, against a plain list of those that live, with their sessions, and of those
+        /// that are over.
         #[test]
-        fn there_are_never_more_than_a_hundred_and_what_has_ended_goes_before_what_lives(
-            steps in vec((any::<prop::sample::Index>(), 0..4_u8), 1..250),
+        fn there_are_never_more_than_a_hundred_and_who_makes_room_is_over_or_of_a_crowded_session_or_the_oldest(
+            steps in vec((any::<prop::sample::Index>(), 0..10_u8, prop::sample::select(vec![1_u8, 1, 2, 2, 3, 4, 5, 6, 7])), 1..250),
         ) {
             let now = UnixTime::from_secs(1000);
-            let (mut held, mut living, mut ended) = (Held::default(), Vec::new(), Vec::new());
-            for (number, (place, what)) in (0..).zip(steps) {
+            let (mut held, mut living, mut over) = (Held::default(), Vec::new(), Vec::new());
+            for (number, (place, what, session)) in (0..).zip(steps) {
                 if what == 0 && !living.is_empty() {
-                    let family = living.remove(place.index(living.len()));
-                    ended.push(family);
-                    held = held.clone().with_ended(&Handle::from_bytes([family; 16])).unwrap_or(held);
+                    let (family, _) = living.remove(place.index(living.len()));
+                    over.push(family);
+                    held = held.with_over(&Handle::from_bytes([family; 16])).unwrap();
                     continue;
                 }
-                let new = listed(number, now + Duration::from_secs(1));
+                let new = listed(number, session, now + Duration::from_secs(1));
                 match held.clone().with(new.clone(), now) {
                     Ok(next) => held = next,
                     Err(doomed) => {
-                        prop_assert_eq!(living.len() + ended.len(), MOST);
-                        let [number, ..] = *doomed.family.as_bytes();
-                        if ended.is_empty() {
-                            prop_assert_eq!(living.remove(0), number, "the oldest");
+                        prop_assert_eq!(living.len() + over.len(), MOST);
+                        let [gone, ..] = *doomed.family.as_bytes();
+                        let crowded = living.iter().filter(|(_, own)| *own == session).count() >= MOST_OF_A_SESSION;
+                        if over.contains(&gone) {
+                            over.retain(|family| *family != gone);
                         } else {
-                            ended.retain(|family| *family != number);
-                            prop_assert!(!living.contains(&number));
+                            prop_assert!(over.is_empty());
+                            let first = living.iter().position(|(_, own)| !crowded || *own == session).unwrap();
+                            prop_assert_eq!(living.remove(first).0, gone);
                         }
                         held = held.without(&doomed.family).with(new, now).unwrap();
                     }
                 }
-                living.push(number);
-                prop_assert!(held.0.len() <= MOST && held.0.len() == living.len() + ended.len());
+                living.push((number, session));
+                prop_assert!(held.0.len() <= MOST && held.0.len() == living.len() + over.len());
             }
             // time makes room, too
-            let later = held.with(listed(251, now + Duration::from_secs(9)), now + Duration::from_secs(1)).unwrap();
+            let later = held.with(listed(251, 1, now + Duration::from_secs(9)), now + Duration::from_secs(1)).unwrap();
             prop_assert_eq!(later.0.len(), 1);
         }
     }
@@ -173,15 +195,12 @@ mod tests {
     #[test]
     fn a_full_list_is_read_back_and_small_enough_for_a_store() {
         let ends = UnixTime::from_nanos(u64::MAX);
-        let held =
-            (0..MOST).fold(Held::default(), |held, n| held.with(listed(n as u8, ends), ends_before(ends)).unwrap());
+        let held = (0..MOST as u8)
+            .fold(Held::default(), |held, n| held.with(listed(n, n, ends), UnixTime::default()).unwrap());
+        let held = held.with_over(&Handle::from_bytes([7; 16])).unwrap();
         let bytes = serde_json::to_vec(&held).unwrap();
-        assert!(bytes.len() < 16 * 1024, "{}", bytes.len());
+        assert!(bytes.len() < 24 * 1024, "{}", bytes.len());
         let read: Held = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(serde_json::to_vec(&read).unwrap(), bytes);
-    }
-
-    fn ends_before(ends: UnixTime) -> UnixTime {
-        UnixTime::from_nanos(ends.as_nanos() - 1)
     }
 }

@@ -22,6 +22,7 @@ use crate::{
         jws::{self, Unverified},
     },
     login::Keyed,
+    outlasting::Outlasting,
     secret::Digest,
     session::UserId,
     store::{
@@ -216,8 +217,7 @@ impl Tokens {
     /// keep half.
     pub(crate) async fn revoke_family(&self, family: &Handle) -> Result<(), StoreError> {
         let (tokens, family) = (self.clone(), *family);
-        let ended = tokio::spawn(async move { tokens.end_family(&family).await }).await;
-        ended.unwrap_or_else(|_| Err(StoreErrorKind::Unavailable.into()))
+        Outlasting::new(async move { tokens.end_family(&family).await }).await
     }
 
     async fn end_family(&self, family: &Handle) -> Result<(), StoreError> {
@@ -231,7 +231,7 @@ impl Tokens {
             None => Change::Put(Row::Revoked, now + lives, None),
         };
         match self.families().update(None, family.as_bytes(), end).await? {
-            Some(who) => self.note_ended(&who, family).await,
+            Some(who) => self.note_over(&who, family).await,
             None => Ok(()),
         }
     }

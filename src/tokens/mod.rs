@@ -97,8 +97,8 @@
 //! | a key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`rotate`](Tokens::rotate) |
 //!
 //! Nothing prolongs the life of refresh tokens: when it ends, the user logs in again, and no access token lives on after it.
-//! Access tokens are short-lived for
-//! services far away, which hear of no revocation; in this process one that was taken back is refused at once.
+//! Access tokens are short-lived for services far away, which hear of no revocation; in this process one that was taken
+//! back is refused at once.
 //!
 //! # Refresh tokens
 //!
@@ -107,7 +107,9 @@
 //! after its use it brings the same successor again, so that a lost answer or two tabs at once end nothing. The store has
 //! digests alone: whoever reads it can make none.
 //!
-//! A user has up to a hundred families at a client. With one more the oldest ends, after those that were given back.
+//! A user has up to a hundred families at a client. With one more, one makes room: one that was given back, else the oldest
+//! of the same signed-in session where that has twenty, else the oldest. What a sign-out ended holds its place for the rest
+//! of its day.
 //!
 //! A client that asks for less `scope` gets less, never more. The account is looked up at each exchange: one that is
 //! disabled gets nothing.
@@ -201,5 +203,6 @@ mod verify;
 pub use self::settings::Tokens;
 pub(crate) use self::{
     family::Authorized,
+    held::Listed,
     issue::{Access, Denied, Issued, OFFLINE_ACCESS, Wish},
 };

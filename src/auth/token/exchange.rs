@@ -13,16 +13,18 @@ use super::{
 use crate::{
     auth::{
         answer,
-        grant::{self, Code as Row, Grant},
+        grant::{self, Code as Row, Codes, Grant},
         problem::{Code, Problem},
         visit::Visit,
     },
     body::Body,
     client::Client,
     event::EventKind,
+    outlasting::Outlasting,
     pkce::CodeVerifier,
     secret::Secret,
-    tokens::{Authorized, Issued, Wish},
+    store::StoreError,
+    tokens::{Authorized, Issued, Listed, Tokens, Wish},
 };
 
 /// What a client is answered (RFC 6749 §5.1).
@@ -119,11 +121,10 @@ async fn redeem(
 
     visit.inner.running().challenges.note_redeemed(binding).await?;
     let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
-    if !codes.spend(&digest, birth.family, birth.ends).await? {
+    let new = Listed::new(birth.family, digest, &who, birth.ends);
+    let spent = spend(codes.clone(), tokens.clone(), who.clone(), new);
+    if !Outlasting::new(spent).await? {
         return Err(invalid_grant());
-    }
-    for code in tokens.make_room((&birth.family, birth.ends), &who, &digest).await? {
-        codes.forget(&code).await?;
     }
     let wish = Wish {
         audience: client.tokens.audience.as_deref(),
@@ -135,6 +136,21 @@ async fn redeem(
     };
     let issued = tokens.begin(birth, who, wish).await?.ok_or_else(invalid_grant)?;
     Ok((issued, is_bound))
+}
+
+/// Spends a code for a family, and lists that. A spent code is remembered as long as what came of it, so both are done, or
+/// a list of what is kept would miss it.
+async fn spend(codes: Codes, tokens: Tokens, who: Authorized, new: Listed) -> Result<bool, StoreError> {
+    if !codes.spend(&new.code, new.family, new.ends()).await? {
+        return Ok(false);
+    }
+    let mut made_room = Vec::new();
+    while let Some(doomed) = tokens.list(&new, &who, &made_room).await? {
+        codes.forget(&doomed.code).await?;
+        tokens.make_room(&doomed).await?;
+        made_room.push(doomed);
+    }
+    Ok(true)
 }
 
 /// A client that gets bound tokens alone has to prove a key.

@@ -14,7 +14,7 @@ use crate::{
     body::Body,
     secret::Secret,
     tenant::Tenant,
-    tokens::{Authorized, Tokens},
+    tokens::Authorized,
 };
 
 /// Of a token that is no good nothing but that is told.
@@ -99,7 +99,8 @@ async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>)
 async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &config.tokens;
     if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
-        if !presented.counts() || !stands(visit, tokens, presented.authorized()).await? {
+        let ended = !presented.counts() || tokens.has_ended(presented.authorized()).await?;
+        if ended || !stands(visit, presented.authorized()).await? {
             return Ok(None);
         }
         let (exp, who) = (presented.ends().as_secs(), presented.authorized().clone());
@@ -120,7 +121,7 @@ async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<O
         }));
     }
     let Some(access) = tokens.access(token).await? else { return Ok(None) };
-    if !stands(visit, tokens, &access.authorized).await? {
+    if !stands(visit, &access.authorized).await? {
         return Ok(None);
     }
     let (claims, who) = (access.claims, access.authorized);
@@ -141,8 +142,7 @@ async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<O
     }))
 }
 
-/// Whether nothing was taken back from whom it was given, and the account may still log in.
-async fn stands(visit: &Visit<'_>, tokens: &Tokens, who: &Authorized) -> Result<bool, Problem> {
-    let ended = tokens.has_ended(who).await?;
-    Ok(!ended && claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?.is_some())
+/// Whether the account that it was given for may still log in.
+async fn stands(visit: &Visit<'_>, who: &Authorized) -> Result<bool, Problem> {
+    Ok(claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?.is_some())
 }

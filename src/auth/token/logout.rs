@@ -129,8 +129,8 @@ where
     Ok(response)
 }
 
-/// The sessions that a browser shows: the one that lives; where none does, those that were idle for too long, for their
-/// tokens may live, and somebody may have pressed "Log out".
+/// The sessions that a browser shows: the one that lives; where that is not one, all that it shows, be it that they were
+/// idle for too long, for their tokens may live, and somebody may have pressed "Log out".
 async fn shown(visit: &Visit<'_>) -> Result<Vec<Ended>, StoreError> {
     let (running, headers) = (visit.inner.running(), &visit.parts.headers);
     if let Some(session) = running.sessions.presented(headers, None).await? {
