@@ -51,17 +51,7 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
   const tokenType = dpop ? 'dpop' : 'bearer';
 
   const ask = async (more = {}) => {
-    const pkceCodeVerifier = client.randomPKCECodeVerifier();
-    const checks = { pkceCodeVerifier, expectedState: client.randomState(), expectedNonce: client.randomNonce() };
-    const parameters = {
-      redirect_uri: redirectUri,
-      scope: SCOPE,
-      code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
-      code_challenge_method: 'S256',
-      state: checks.expectedState,
-      nonce: checks.expectedNonce,
-      ...more,
-    };
+    const { parameters, checks } = await request(redirectUri, more);
     const url = par
       ? await client.buildAuthorizationUrlWithPAR(config, parameters, options)
       : client.buildAuthorizationUrl(config, parameters);
@@ -160,18 +150,8 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
 // Who the user is, as this client is told, without a word to him where `prompt` is `none`; `null` where it may not know.
 export async function who({ issuer, clientId, redirectUri, go, prompt }) {
   const config = await discover(issuer, clientId);
-  const pkceCodeVerifier = client.randomPKCECodeVerifier();
-  const checks = { pkceCodeVerifier, expectedState: client.randomState(), expectedNonce: client.randomNonce() };
-  const url = client.buildAuthorizationUrl(config, {
-    redirect_uri: redirectUri,
-    scope: SCOPE,
-    code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
-    code_challenge_method: 'S256',
-    state: checks.expectedState,
-    nonce: checks.expectedNonce,
-    ...(prompt && { prompt }),
-  });
-  const back = await go(url);
+  const { parameters, checks } = await request(redirectUri, prompt && { prompt });
+  const back = await go(client.buildAuthorizationUrl(config, parameters));
   try {
     const { sub, aud, auth_time, sid } = (await client.authorizationCodeGrant(config, back, checks)).claims();
     assert.equal(aud, clientId);
@@ -180,6 +160,22 @@ export async function who({ issuer, clientId, redirectUri, go, prompt }) {
     refused('login_required')(thrown);
     return null;
   }
+}
+
+// What is sent to /authorize, and what its answer has to fit.
+async function request(redirectUri, more) {
+  const pkceCodeVerifier = client.randomPKCECodeVerifier();
+  const checks = { pkceCodeVerifier, expectedState: client.randomState(), expectedNonce: client.randomNonce() };
+  const parameters = {
+    redirect_uri: redirectUri,
+    scope: SCOPE,
+    code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+    code_challenge_method: 'S256',
+    state: checks.expectedState,
+    nonce: checks.expectedNonce,
+    ...more,
+  };
+  return { parameters, checks };
 }
 
 // OpenID Connect Core, 3.1.3.6: the library leaves it to us.
