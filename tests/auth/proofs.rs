@@ -271,6 +271,12 @@ async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
     let pushed = push(&mut browser, &key, "&dpop_jkt=&x=%2B").await.json()["request_uri"].as_str().unwrap().to_owned();
     let login = browser.get(&format!("/authorize?client_id=web&request_uri={}", encode(&pushed))).await;
     assert!(login.header("location").starts_with("/authentication/start?"), "{login:?}");
+    // what would be too much to be read again, with the key in it, is refused at once
+    for (more, status) in [("\"", 413), ("x", 201)] {
+        assert_eq!(push(&mut browser, &key, &format!("&x={}", more.repeat(4000))).await.status, status, "{more}");
+    }
+    let many: String = (0..250).map(|n| format!("&x{n}=")).collect();
+    assert_eq!(push(&mut browser, &key, &many).await.status, 413);
 
     let pushed = push(&mut browser, &key, "").await.json()["request_uri"].as_str().unwrap().to_owned();
     browser.log_in("web", ADA).await;
