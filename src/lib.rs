@@ -2,44 +2,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Each module uses only modules that stand above it; tests/architecture.rs checks it.
-mod error;
-mod clock;
-mod trace;
-mod encoding;
-#[cfg(feature = "login")]
-mod text;
-mod scan;
-#[cfg(feature = "tokens")]
-mod outlasting;
-mod secret;
-mod handle;
-mod form;
-mod json;
-mod number;
-mod head;
-mod accept;
-mod origin;
-#[cfg(any(feature = "login", feature = "bearer"))]
-#[cfg_attr(
-    not(any(feature = "login", feature = "jwks")),
-    allow(dead_code, reason = "not every feature needs each part of an address")
-)]
-mod issuer;
+mod util;
+mod http;
 #[cfg(feature = "bearer")]
 mod jose;
-#[cfg(feature = "login")]
-mod document;
-pub mod cookie;
-pub mod body;
-mod replay;
-#[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
-mod roots;
-#[cfg(any(feature = "webhook", feature = "jwks"))]
-#[cfg_attr(
-    not(all(feature = "webhook", feature = "jwks")),
-    allow(dead_code, reason = "one feature reads the head of an answer, the other all of it")
-)]
-mod outgoing;
 pub mod tenant;
 pub mod event;
 pub mod reject;
@@ -79,6 +45,7 @@ pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
 pub use crate::extract::AccessTokenRejection;
 #[cfg(feature = "axum")]
 pub use crate::extract::{MissingLayer, SessionRejection};
+pub use crate::http::{body, cookie};
 #[cfg(feature = "bearer")]
 pub use crate::jose::{Algorithm, AlgorithmError};
 #[cfg(feature = "tokens")]
@@ -93,17 +60,18 @@ pub use crate::{
     user::{Account, Identifier, NewUser, StoredUsers, Users},
 };
 pub use crate::{
-    clock::{Clock, Moment, SystemClock, UnixTime},
-    error::ConfigError,
     event::{EventLog, EventService},
     gate::{Gate, GateLayer, MaybeReady, Pass},
-    handle::{Handle, HandleError},
-    head::Head,
+    http::{head::Head, replay::Replay},
     limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
     pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer},
     reject::{Kind, OAuthJson, ProblemJson, Rejection, Respond, StatusOnly},
-    replay::Replay,
-    secret::{Digest, Secret},
     session::{NewSession, Session, SessionLayer, Sessions, UserId},
     tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
+    util::{
+        clock::{Clock, Moment, SystemClock, UnixTime},
+        error::ConfigError,
+        handle::{Handle, HandleError},
+        secret::{Digest, Secret},
+    },
 };

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use crate::{body::Body, login::View};
+use crate::{http::body::Body, login::View};
 
 pub(super) const JSON: &str = "application/json";
 

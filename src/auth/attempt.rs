@@ -6,8 +6,8 @@ use crate::{
     limit::{Decision, Spend},
     login::{Call, Keyed},
     policy::Method,
-    secret::Digest,
     session::UserId,
+    util::secret::Digest,
 };
 
 /// What is counted for one try: against the address that it comes from, what was submitted, the account that this leads
@@ -93,12 +93,12 @@ impl<'a> Attempt<'a> {
     pub(super) async fn take_back(self, visit: &Visit<'_>) {
         let running = visit.inner.running();
         if let Err(error) = running.guard.uncount(self.tried(), self.counted_for_account, self.keyed).await {
-            crate::trace::warning!("a try that could not be checked stays counted: {error}");
+            crate::util::trace::warning!("a try that could not be checked stays counted: {error}");
         }
         if self.in_login
             && let Err(error) = running.logins.step(&self.entered.digest, &Call::TakeBack).await
         {
-            crate::trace::warning!("a try that could not be checked stays counted: {error}");
+            crate::util::trace::warning!("a try that could not be checked stays counted: {error}");
         }
         self.refund(visit);
     }

@@ -15,7 +15,13 @@ use super::{
     signed_in::SignedIn,
     visit::Visit,
 };
-use crate::{accept, body::Body, form, login::Login, policy::Plan, store::StoreError};
+use crate::{
+    http::{accept, body::Body},
+    login::Login,
+    policy::Plan,
+    store::StoreError,
+    util::form,
+};
 
 /// The longest form: room for the longest `id_token_hint`, `state` and `claims`.
 const LONGEST_FORM: usize = 16 * 1024;

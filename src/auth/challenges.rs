@@ -8,10 +8,9 @@ use std::time::Duration;
 #[cfg(any(feature = "tokens", test))]
 use crate::store::table::Change;
 use crate::{
-    clock::Clock,
     login::Binding,
-    secret::Digest,
     store::{AnyStore, StoreError, table::Table},
+    util::{clock::Clock, secret::Digest},
 };
 
 /// How long they are remembered.
@@ -52,8 +51,8 @@ mod tests {
 
     use crate::{
         auth::AuthService,
-        body::Body,
         client::{Client, ClientTable, Scopes},
+        http::body::Body,
         login::Binding,
         pkce::CodeChallenge,
         store::{AnyStore, Memory},

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{problem::Code, request::Wrong};
-use crate::json::{self, JsonError};
+use crate::util::json::{self, JsonError};
 
 /// The longest text that is read.
 const LONGEST: usize = 4096;

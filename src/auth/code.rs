@@ -14,13 +14,12 @@ use super::{
     visit::Visit,
 };
 use crate::{
-    body::Body,
     event::EventKind,
-    handle::Handle,
+    http::body::Body,
     login::{Call, Login},
     policy::Plan,
-    secret::Secret,
     store::StoreError,
+    util::{handle::Handle, secret::Secret},
 };
 
 /// The answer with the code, nothing, or what the client is told.
@@ -86,7 +85,7 @@ pub(super) async fn of_login(
                     running.evidences.forget(digest).await;
                 }
             }
-            Err(error) => crate::trace::warning!("the session before could not be ended: {error}"),
+            Err(error) => crate::util::trace::warning!("the session before could not be ended: {error}"),
         }
         session_cookie.append_to(response.headers_mut());
     }

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::{answer, fields::Fields, problem::Problem, step, visit::Visit};
 use crate::{
-    body::Body,
     event::EventKind,
+    http::body::Body,
     login::{Call, Denied},
 };
 

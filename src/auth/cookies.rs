@@ -3,10 +3,12 @@
 use http::HeaderMap;
 
 use crate::{
-    cookie::{self, SetCookie},
-    handle::Handle,
+    http::cookie::{self, SetCookie},
     login::LoginId,
-    secret::{Digest, Secret},
+    util::{
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
 };
 
 /// The most logins that one browser has at once.
@@ -43,7 +45,7 @@ impl LoginCookies {
         self.sent(SetCookie::removal(name).ok()?).ok()
     }
 
-    fn sent(self, cookie: SetCookie) -> Result<SetCookie, crate::error::ConfigError> {
+    fn sent(self, cookie: SetCookie) -> Result<SetCookie, crate::util::error::ConfigError> {
         if self.loopback { cookie.insecure_plain_http() } else { Ok(cookie) }
     }
 

@@ -8,7 +8,7 @@ use super::{
     route::Path,
     visit::Visit,
 };
-use crate::{body::Body, client::Client, event::EventKind};
+use crate::{client::Client, event::EventKind, http::body::Body};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What scripts of another origin may read of an answer.

@@ -6,11 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{grant::amr, password, visit::Visit};
 use crate::{
-    clock::{Clock, UnixTime},
-    handle::Handle,
     login::{Login, LoginId},
     policy::{Method, MethodSet},
-    secret::Digest,
     session::{NewSession, Session, UserId},
     store::{
         AnyStore, StoreError,
@@ -18,6 +15,11 @@ use crate::{
     },
     tenant::Tenant,
     user::{Account, Identifier},
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::Digest,
+    },
 };
 
 /// What was proved, when, by whom, and to which client. Unlike the session it says by which name, and of what the proofs
@@ -25,18 +27,18 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Evidence {
     pub(super) client_id: String,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) tenant: Tenant,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) user: UserId,
     pub(super) identifier: Identifier,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) login: LoginId,
     /// In the order of their times.
     pub(super) proved: Vec<(Method, u64)>,
     pub(super) marks: Vec<[u8; 32]>,
     /// The sessions of the same user that this one took the place of, oldest first.
-    #[serde(default, with = "crate::text::list")]
+    #[serde(default, with = "crate::util::text::list")]
     pub(super) replaced: Vec<Handle>,
 }
 
@@ -141,7 +143,7 @@ impl Evidences {
 
     pub(super) async fn forget(&self, session: &Digest) {
         if let Err(error) = self.table.remove(None, session.as_bytes()).await {
-            crate::trace::warning!("what a session rested on could not be forgotten: {error}");
+            crate::util::trace::warning!("what a session rested on could not be forgotten: {error}");
         }
     }
 }

@@ -11,9 +11,9 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::problem::{Code, Problem};
 use crate::{
-    json::{self, JsonError},
+    http::replay::{ReadError, Reader},
     login::ClientParameters,
-    replay::{ReadError, Reader},
+    util::json::{self, JsonError},
 };
 
 /// The longest body that is read.

@@ -8,15 +8,17 @@ use super::evidence::Evidence;
 #[cfg(feature = "tokens")]
 use crate::store::table::Change;
 use crate::{
-    clock::{Clock, UnixTime},
-    handle::Handle,
     login::{Binding, Wanted},
     policy::{Method, MethodSet},
-    secret::Digest,
     session::UserId,
     store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
     tenant::Tenant,
     user::Identifier,
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::Digest,
+    },
 };
 
 /// How long a code can be exchanged.
@@ -26,11 +28,11 @@ const CODE_LIVES: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Grant {
     pub(super) binding: Binding,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) tenant: Tenant,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) user: UserId,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) login: crate::login::LoginId,
     /// In Unix seconds.
     pub(super) auth_time: u64,
@@ -39,7 +41,7 @@ pub(super) struct Grant {
     /// The name that the user logged in by, to find the account again.
     pub(super) identifier: Identifier,
     /// The signed-in session that began with it, or that it was given for.
-    #[serde(with = "crate::text::option")]
+    #[serde(with = "crate::util::text::option")]
     pub(super) session: Option<Handle>,
     pub(super) wanted: Wanted,
 }
@@ -93,7 +95,7 @@ pub(super) struct Code {
 pub(super) struct Spent {
     at: u64,
     /// The tokens that it gave.
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) family: Handle,
 }
 
@@ -161,7 +163,8 @@ impl Codes {
 mod tests {
     use super::*;
     use crate::{
-        client::Scopes, gate::MaybeReady, pkce::CodeChallenge, secret::Secret, store::Memory, testing::ManualClock,
+        client::Scopes, gate::MaybeReady, pkce::CodeChallenge, store::Memory, testing::ManualClock,
+        util::secret::Secret,
     };
 
     fn grant() -> Grant {

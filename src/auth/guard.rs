@@ -6,10 +6,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    clock::Clock,
     login::{Allowance, Keyed, Sends, Throttle, TooSoon},
     policy::Method,
-    secret::Digest,
     session::UserId,
     store::{
         AnyStore, StoreError,
@@ -17,6 +15,7 @@ use crate::{
     },
     tenant::Tenant,
     user::{Account, Contact, Identifier},
+    util::{clock::Clock, secret::Digest},
 };
 
 /// What callers submit, as it is counted.
@@ -113,7 +112,7 @@ impl Guard {
     pub(super) async fn clear(&self, tried: Tried<'_>, keyed: &Keyed) {
         for row in [tried.visible(keyed), tried.silent(keyed)] {
             if let Err(error) = self.throttles.remove(Some(tried.tenant), row.as_bytes()).await {
-                crate::trace::warning!("failures that were made up for are still counted: {error}");
+                crate::util::trace::warning!("failures that were made up for are still counted: {error}");
             }
         }
     }

@@ -14,11 +14,9 @@ use super::{
 };
 use crate::{
     client::AnyClients,
-    clock::Clock,
     delivery::{Channel, Queue},
     event::{EventKind, EventLog},
-    head::Head,
-    issuer::Issuer,
+    http::{head::Head, issuer::Issuer},
     limit::{Limiter, Quota, Quotas, RateLimitGate},
     login::Keyed,
     password::Passwords,
@@ -27,6 +25,7 @@ use crate::{
     store::{AnyStore, StoreError},
     tenant::{ClientIp, Tenant, TenantError},
     user::AnyUsers,
+    util::clock::Clock,
 };
 
 /// What was set.
@@ -134,7 +133,7 @@ impl Running {
     /// Says it once, for it is so for every request or for none.
     pub(super) fn warn_of_no_address(&self) {
         self.no_address.call_once(|| {
-            crate::trace::warning!("requests come without the address of their client, so no address has limits");
+            crate::util::trace::warning!("requests come without the address of their client, so no address has limits");
         });
     }
 

@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use super::evidence::Evidence;
 use crate::{
-    clock::Clock,
     event::{Event, EventKind, EventLog},
-    handle::Handle,
     login::{Keyed, Login, LoginId},
     policy::Method,
-    secret::Digest,
     tenant::Tenant,
     user::Identifier,
+    util::{clock::Clock, handle::Handle, secret::Digest},
 };
 
 #[derive(Clone, Debug)]

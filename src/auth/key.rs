@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::{
-    clock::{Clock, UnixTime},
     login::Keyed,
-    secret::Secret,
     store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
+    util::{
+        clock::{Clock, UnixTime},
+        secret::Secret,
+    },
 };
 
 #[derive(Serialize, Deserialize)]

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::problem::Problem;
 use crate::{
-    clock::{Clock, UnixTime},
     gate::MaybeReady,
     login::{Call, Denied, Login, View, step},
-    secret::Digest,
     store::{
         AnyStore, Outcome, StoreError, StoreErrorKind,
         table::{Change, Table},
+    },
+    util::{
+        clock::{Clock, UnixTime},
+        secret::Digest,
     },
 };
 

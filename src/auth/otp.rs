@@ -15,16 +15,15 @@ use super::{
     visit::Visit,
 };
 use crate::{
-    body::Body,
-    clock::ceil_seconds,
     delivery::{Channel, Message},
     event::EventKind,
+    http::body::Body,
     limit::{Decision, Spend},
     login::{CODE_LIVES, COOL_DOWN, Call, Challenge, DIGITS, Denied, OneTimeCode, OpenCode, TooSoon},
     policy::Method,
-    secret::Digest,
     session::UserId,
     user::{Contact, EmailAddress, PhoneNumber},
+    util::{clock::ceil_seconds, secret::Digest},
 };
 
 #[derive(Serialize)]

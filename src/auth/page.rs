@@ -6,7 +6,11 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use super::{answer, hint::Meant, problem::Problem, query, route::Route, signed_in::SignedIn, visit::Visit};
-use crate::{accept, body::Body, client::RequestedRedirect, policy::Method};
+use crate::{
+    client::RequestedRedirect,
+    http::{accept, body::Body},
+    policy::Method,
+};
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 

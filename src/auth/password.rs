@@ -6,7 +6,7 @@ use http::Response;
 
 use super::{attempt::Attempt, fields::Typed, guard::submitted, problem::Problem, step::Entered, visit::Visit};
 use crate::{
-    body::Body,
+    http::body::Body,
     login::{Call, Denied, Keyed, Proof},
     password::{Password, PasswordHash, Verdict},
     policy::Method,
@@ -98,7 +98,7 @@ async fn upgrade(
 ) -> Option<[u8; 32]> {
     let users = &visit.inner.config.users;
     if let Err(error) = users.upgrade_password(&entered.login.tenant, user, old, new).await {
-        crate::trace::warning!("a weak password hash could not be replaced: {error}");
+        crate::util::trace::warning!("a weak password hash could not be replaced: {error}");
     }
     let account = entered.account(visit).await.ok()??;
     account.password_hash().filter(|_| account.id() == user).map(|hash| mark(hash, keyed))

@@ -10,14 +10,12 @@ use super::{
     request::Wrong,
 };
 use crate::{
-    accept,
-    body::Body,
-    clock::ceil_seconds,
+    http::{accept, body::Body},
     login::{Denied, View},
-    number::number,
     policy::Method,
     reject::{Kind, Rejection},
     store::StoreError,
+    util::{clock::ceil_seconds, number::number},
 };
 
 /// The errors that a caller can meet.
@@ -351,7 +349,7 @@ impl From<Wrong> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        crate::trace::warning!("a login can't go on: {error}");
+        crate::util::trace::warning!("a login can't go on: {error}");
         Self::unavailable()
     }
 }

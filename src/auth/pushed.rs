@@ -15,14 +15,16 @@ use super::{
     visit::Visit,
 };
 #[cfg(feature = "tokens")]
-use crate::form;
+use crate::util::form;
 use crate::{
-    body::Body,
-    clock::{Clock, ceil_seconds},
-    secret::Secret,
+    http::body::Body,
     store::{
         AnyStore, Outcome, StoreError, StoreErrorKind,
         table::{Change, Table},
+    },
+    util::{
+        clock::{Clock, ceil_seconds},
+        secret::Secret,
     },
 };
 

@@ -13,12 +13,14 @@ use super::{
     wishes::Wishes,
 };
 use crate::{
-    body::Body,
     client::Client,
-    form::{self, Form},
+    http::body::Body,
     login::{Binding, ClientParameters},
     policy::Plan,
-    secret::Secret,
+    util::{
+        form::{self, Form},
+        secret::Secret,
+    },
 };
 
 /// The longest `state` that is sent back.

@@ -10,7 +10,7 @@ use super::{
     sign_out::{self, Ended},
     visit::Visit,
 };
-use crate::{handle::Handle, store::StoreError};
+use crate::{store::StoreError, util::handle::Handle};
 
 /// How many are remembered: the newest.
 const MOST: usize = 16;

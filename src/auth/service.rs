@@ -26,22 +26,23 @@ use super::{
     visit::Visit,
 };
 use crate::{
-    body::Body,
     client::{AnyClients, Client},
-    clock::{Clock, SystemClock},
     delivery::{AnySender, Channel, Queue},
-    error::ConfigError,
     event::EventLog,
-    issuer::Issuer,
+    http::{body::Body, issuer::Issuer},
     limit::{Limiter, Quota},
     login::Keyed,
     password::Passwords,
     policy::{Explanation, Policies},
-    secret::Secret,
     session::Sessions,
     store::{AnyStore, StoreError},
     tenant::{ClientIp, Tenant},
     user::{AnyUsers, Identifier},
+    util::{
+        clock::{Clock, SystemClock},
+        error::ConfigError,
+        secret::Secret,
+    },
 };
 
 /// The endpoints of a login, from `/authorize` to the authorization code.

@@ -2,12 +2,14 @@
 
 use super::{inner::Inner, replaced, service::AuthService};
 use crate::{
-    cookie::SetCookie,
-    handle::Handle,
-    secret::{Digest, Secret},
+    http::cookie::SetCookie,
     session::{Session, UserId},
     store::StoreError,
     tenant::Tenant,
+    util::{
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
 };
 
 impl AuthService {

@@ -3,11 +3,11 @@
 use super::{evidence::Evidence, grant::amr, visit::Visit, wishes::Wishes};
 use crate::{
     client::Client,
-    clock::UnixTime,
     login::{Carried, Login},
     policy::{Method, MethodSet, Plan},
     session::Session,
     store::StoreError,
+    util::clock::UnixTime,
 };
 
 /// A session that lives, and what it rests on, with an account that is as it was.

@@ -15,15 +15,15 @@ use super::{
     wishes::Wishes,
 };
 use crate::{
-    body::Body,
     event::EventKind,
+    http::body::Body,
     limit::Decision,
     login::{Carried as Done, Keyed, Login},
     policy::{Method, Plan},
-    secret::Secret,
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
+    util::secret::Secret,
 };
 
 #[derive(Serialize)]
@@ -122,7 +122,7 @@ fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: 
         return Err(too_many().retry_in(standing.wait()));
     }
     let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
-    let name = crate::handle::Handle::of(&name).to_string();
+    let name = crate::util::handle::Handle::of(&name).to_string();
     // never an error: base64url can name a tenant
     let Ok(name) = Tenant::parse(&name) else { return Ok(()) };
     match running.starts.check(&name, 1) {

@@ -8,7 +8,7 @@ use super::{
     query::Query,
     visit::Visit,
 };
-use crate::body::Body;
+use crate::http::body::Body;
 
 pub(super) async fn status(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
     let session_id = match Query::of(visit).and_then(|query| session_id(&query)) {

@@ -14,14 +14,14 @@ use super::{
     visit::Visit,
 };
 use crate::{
-    body::Body,
     event::EventKind,
+    http::body::Body,
     login::{Call, Denied, Keyed, Login, Step, View, step as consult},
     policy::Method,
-    secret::Digest,
     session::UserId,
     store::StoreError,
     user::{Account, Identifier},
+    util::secret::Digest,
 };
 
 /// A call that came in for a login of its browser, with the parameters that the login began with.

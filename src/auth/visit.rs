@@ -11,15 +11,17 @@ use super::{
     route::Path,
 };
 use crate::{
-    body::{Body, without_body},
     client::Client,
     gate::Pass,
-    head::Head,
+    http::{
+        body::{Body, without_body},
+        head::Head,
+    },
     limit::RateLimitPass,
     login::{Login, LoginId},
-    secret::Digest,
     store::StoreError,
     tenant::Tenant,
+    util::secret::Digest,
 };
 
 /// By one of these a browser says that it only fetches ahead; by the last two in the old days.

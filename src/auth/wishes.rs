@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{claims::Claims, problem::Code, request::Wrong, visit::Visit};
-use crate::{client::Client, encoding::base64url_to_32, login::Wanted, policy::Plan, session::UserId};
+use crate::{client::Client, login::Wanted, policy::Plan, session::UserId, util::encoding::base64url_to_32};
 
 /// The longest `nonce`.
 const LONGEST_NONCE: usize = 512;

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header};
 
-use crate::scan;
+use crate::util::scan;
 
 /// Longer tokens are not looked at.
 const MOST_BYTES: usize = 8 * 1024;

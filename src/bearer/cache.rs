@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::AccessToken;
-use crate::{jose::KeySet, secret::Digest};
+use crate::{jose::KeySet, util::secret::Digest};
 
 /// Tokens that may stand in each other's place.
 const WAYS: usize = 4;

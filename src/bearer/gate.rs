@@ -13,7 +13,7 @@ use super::{
 use crate::{
     dpop,
     gate::{Gate, MaybeReady, Pass},
-    head::Head,
+    http::head::Head,
     reject::Rejection,
     store::BoxFuture,
 };
@@ -82,7 +82,7 @@ impl BearerGate {
             Ok(token) => token,
             Err(Refused::Invalid) => return MaybeReady::Ready(Err(self.refusal.invalid(scheme))),
             Err(Refused::Unavailable) => {
-                crate::trace::warning!("the keys of access tokens, or what is revoked, can't be read");
+                crate::util::trace::warning!("the keys of access tokens, or what is revoked, can't be read");
                 return MaybeReady::Ready(Err(Refusal::unavailable()));
             }
         };

@@ -3,7 +3,7 @@ use std::{any::type_name, fmt, sync::Arc};
 use tower_layer::Layer;
 
 use super::{BearerGate, Verifier, refusal::Refusal};
-use crate::{error::ConfigError, gate::Gated, reject::StatusOnly};
+use crate::{gate::Gated, reject::StatusOnly, util::error::ConfigError};
 
 /// Lets only requests with a valid access token through, each with its [`AccessToken`](super::AccessToken).
 ///

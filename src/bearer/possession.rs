@@ -6,14 +6,11 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use super::AccessToken;
 use crate::{
-    clock::Clock,
     dpop::{self, DpopError, Nonces, Proofs},
-    error::ConfigError,
     gate::MaybeReady,
-    head::Head,
-    issuer::Issuer,
-    secret::Secret,
+    http::{head::Head, issuer::Issuer},
     store::{AnyStore, BoxFuture},
+    util::{clock::Clock, error::ConfigError, secret::Secret},
 };
 
 #[derive(Clone)]

@@ -5,9 +5,9 @@ use http::{HeaderValue, header};
 use super::authorization::Scheme;
 use crate::{
     dpop::{self, DpopError},
-    error::ConfigError,
     jose::Algorithm,
     reject::{Kind, Rejection},
+    util::error::ConfigError,
 };
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

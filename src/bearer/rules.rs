@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{AccessToken, Claims, KeySource};
-use crate::{clock::UnixTime, error::ConfigError, tenant::Tenant};
+use crate::{
+    tenant::Tenant,
+    util::{clock::UnixTime, error::ConfigError},
+};
 
 const LONGEST_LEEWAY: Duration = Duration::from_secs(60);
 

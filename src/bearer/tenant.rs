@@ -1,6 +1,6 @@
 use super::AccessToken;
 use crate::{
-    head::Head,
+    http::head::Head,
     tenant::{Tenant, TenantError, TenantSource},
 };
 

@@ -13,11 +13,11 @@ use proptest::prelude::*;
 
 use super::{AccessToken, Claims, KeySource, Revocation, Unavailable, Verifier, verifier::Refused};
 use crate::{
-    clock::{Clock, UnixTime},
     gate::MaybeReady,
     jose::KeySet,
     store::BoxFuture,
     testing::{ManualClock, TestIssuer, block_on},
+    util::clock::{Clock, UnixTime},
 };
 
 const API: &str = "https://api.example";

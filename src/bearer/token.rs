@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use http::{Extensions, HeaderValue};
 
 use super::{Claims, Revocation, authorization::Scheme};
-use crate::{clock::UnixTime, tenant::Tenant};
+use crate::{tenant::Tenant, util::clock::UnixTime};
 
 /// What a valid access token says: who calls, for whom, and what the caller may do.
 ///

@@ -14,12 +14,14 @@ use super::{
     rules::Rules,
 };
 use crate::{
-    clock::{Clock, SystemClock, UnixTime},
-    error::ConfigError,
     gate::MaybeReady,
     jose::{KeySet, jws::Unverified},
-    secret::{Digest, Secret},
     store::{AnyStore, BoxFuture},
+    util::{
+        clock::{Clock, SystemClock, UnixTime},
+        error::ConfigError,
+        secret::{Digest, Secret},
+    },
 };
 
 /// Checks access tokens: of one issuer, for one service.

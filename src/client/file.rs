@@ -4,10 +4,10 @@ use serde::Deserialize;
 
 use super::Client;
 use crate::{
-    document::{self, Object},
-    error::ConfigError,
+    http::document::{self, Object},
     policy,
     tenant::Tenant,
+    util::error::ConfigError,
 };
 
 const SETTING: &str = "clients";

@@ -1,7 +1,12 @@
 //! [`Client`]: one application.
 
 use super::{RedirectUri, RequestedRedirect, Scopes};
-use crate::{error::ConfigError, origin, policy::Policy, scan::is_unseen, tenant::Tenant};
+use crate::{
+    http::origin,
+    policy::Policy,
+    tenant::Tenant,
+    util::{error::ConfigError, scan::is_unseen},
+};
 
 /// An application whose users sign in here. It belongs to one tenant.
 ///

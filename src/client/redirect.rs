@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{error::ConfigError, form, form::Form, origin};
+use crate::{
+    http::origin,
+    util::{error::ConfigError, form, form::Form},
+};
 
 /// A registered redirect URI.
 ///

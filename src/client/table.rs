@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Client, Clients, file};
-use crate::{error::ConfigError, store::StoreError};
+use crate::{store::StoreError, util::error::ConfigError};
 
 /// Clients that are known when the service starts; a clone is the same table.
 ///

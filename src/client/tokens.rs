@@ -1,7 +1,7 @@
 //! What a client says of its tokens.
 
 use super::{Client, RedirectUri, RequestedRedirect};
-use crate::{bearer::check_name, error::ConfigError, jose::Algorithm};
+use crate::{bearer::check_name, jose::Algorithm, util::error::ConfigError};
 
 /// What stands where nothing is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
 use super::Channel;
-use crate::{clock::UnixTime, tenant::Tenant};
+use crate::{tenant::Tenant, util::clock::UnixTime};
 
 /// One code on its way to one address.
 ///

@@ -5,7 +5,7 @@ use std::{
 };
 
 use super::{Message, OtpSender, SendError};
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// A sender that sends nothing and keeps the newest messages in memory, for
 /// tests and demonstrations.
@@ -69,7 +69,7 @@ impl fmt::Debug for Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::UnixTime, delivery::Channel};
+    use crate::{delivery::Channel, util::clock::UnixTime};
 
     #[tokio::test]
     async fn the_newest_are_kept_the_newest_last_and_clones_show_them_too() {

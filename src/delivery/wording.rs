@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::Message;
-use crate::{
+use crate::util::{
     clock::{UnixTime, ceil_seconds},
     error::ConfigError,
 };

@@ -14,12 +14,14 @@ use super::{
     Nonces, Proofs,
 };
 use crate::{
-    clock::{Clock, UnixTime},
     gate::MaybeReady,
     jose::Algorithm,
-    secret::Secret,
     store::{AnyStore, BoxFuture, Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
     testing::{DpopKey, DpopProof, ManualClock, block_on},
+    util::{
+        clock::{Clock, UnixTime},
+        secret::Secret,
+    },
 };
 
 const URL: &str = "https://api.example/me";

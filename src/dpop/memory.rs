@@ -23,7 +23,7 @@ use super::{
     proof::{MOST_AGE, MOST_AHEAD},
     seen::Mark,
 };
-use crate::{clock::Moment, secret::Digest};
+use crate::util::{clock::Moment, secret::Digest};
 
 type HashSet<K> = std::collections::HashSet<K, RandomState>;
 type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;

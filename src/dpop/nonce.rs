@@ -4,7 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::hmac;
 
-use crate::{
+use crate::util::{
     clock::UnixTime,
     encoding::{base64url_of_32, base64url_to_32},
     secret::Secret,

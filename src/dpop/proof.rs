@@ -11,13 +11,11 @@ use super::{
     url,
 };
 use crate::{
-    clock::UnixTime,
-    encoding::base64url_of_32,
     jose::{
         date,
         jws::{Fault, Unverified},
     },
-    secret::Digest,
+    util::{clock::UnixTime, encoding::base64url_of_32, secret::Digest},
 };
 
 const HEADER: HeaderName = HeaderName::from_static("dpop");

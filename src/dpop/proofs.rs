@@ -10,9 +10,9 @@ use super::{
     seen::{Mark, Seen},
 };
 use crate::{
-    clock::{Clock, UnixTime},
     gate::MaybeReady,
     store::{AnyStore, BoxFuture},
+    util::clock::{Clock, UnixTime},
 };
 
 /// Checks proofs. Clones remember the same ones.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{memory::Memory, proof::Proof};
 use crate::{
-    clock::{Clock, Moment},
     gate::MaybeReady,
     store::{AnyStore, BoxFuture, Outcome, table::Table},
+    util::clock::{Clock, Moment},
 };
 
 /// Where they are remembered.
@@ -48,7 +48,7 @@ impl Seen {
                         Ok(Outcome::Done(_)) => Mark::First,
                         Ok(Outcome::Lost(_)) => Mark::Again,
                         Err(error) => {
-                            crate::trace::warning!("proofs can't be remembered: {error}");
+                            crate::util::trace::warning!("proofs can't be remembered: {error}");
                             Mark::Unknown
                         }
                     }

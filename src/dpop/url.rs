@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::origin;
+use crate::http::origin;
 
 /// Whether both are URLs, and the same one.
 pub(super) fn is_same(one: &str, other: &str) -> bool {

@@ -5,10 +5,9 @@ use std::fmt;
 use http::HeaderName;
 
 use crate::{
-    error::ConfigError,
-    head::Head,
-    secret::Digest,
+    http::head::Head,
     tenant::{Tenant, TenantSource},
+    util::{error::ConfigError, secret::Digest},
 };
 
 /// Who asks for events, and so which of them it may read.

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
-use crate::body::Body;
+use crate::http::body::Body;
 
 const JSON: &str = "application/json";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

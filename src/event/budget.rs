@@ -5,7 +5,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 
-use crate::clock::{Moment, UnixTime};
+use crate::util::clock::{Moment, UnixTime};
 
 /// Lets through so many events for each second of the events' own time.
 #[derive(Debug)]

@@ -232,7 +232,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::clock::UnixTime;
+    use crate::util::clock::UnixTime;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
         Event::new(EventKind::RateLimited, at).tenant(Tenant::parse(tenant).unwrap())

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Event;
-use crate::{clock::UnixTime, tenant::Tenant};
+use crate::{tenant::Tenant, util::clock::UnixTime};
 
 #[derive(Serialize)]
 struct Line<'a> {

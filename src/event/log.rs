@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{Event, Page, Query, Sink, Stats, pump, shared::Shared};
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// What happened, newest last: a bounded log in memory, read in process,
 /// over HTTP ([`EventService`](super::EventService)), or through a [`Sink`].

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{lock, shared::Shared, sink_seat::SinkSeat};
-use crate::clock::{Clock, Moment};
+use crate::util::clock::{Clock, Moment};
 
 /// How late a count may show in a sink or a stream.
 const TICK: Duration = Duration::from_millis(250);

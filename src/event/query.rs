@@ -4,9 +4,11 @@ use std::fmt;
 
 use super::{Event, EventKind};
 use crate::{
-    error::ConfigError,
-    form::{Form, FormError, encode},
     tenant::Tenant,
+    util::{
+        error::ConfigError,
+        form::{Form, FormError, encode},
+    },
 };
 
 /// Which events to read: all of them, unless it says otherwise.

@@ -1,4 +1,7 @@
-use crate::{clock::UnixTime, handle::Handle, tenant::Tenant};
+use crate::{
+    tenant::Tenant,
+    util::{clock::UnixTime, handle::Handle},
+};
 
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -50,7 +50,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{clock::UnixTime, event::EventKind};
+    use crate::{event::EventKind, util::clock::UnixTime};
 
     proptest! {
         #[test]

@@ -11,10 +11,12 @@ use tower_service::Service;
 
 use super::{Access, EventLog, Query, Viewer, answer, json, pump, query, stream::Live, stream_seat::StreamSeat};
 use crate::{
-    body::{Body, without_body},
-    error::ConfigError,
-    head::Head,
+    http::{
+        body::{Body, without_body},
+        head::Head,
+    },
     tenant::Tenant,
+    util::error::ConfigError,
 };
 
 /// Serves an [`EventLog`] over HTTP.

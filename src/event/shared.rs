@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{Event, Page, Query, Sink, Stats, budget::Pace, coalesce::Stripes, lock, ring::Ring, streams::Streams};
-use crate::clock::{Clock, SystemClock};
+use crate::util::clock::{Clock, SystemClock};
 
 pub(super) struct Shared {
     state: Mutex<State>,

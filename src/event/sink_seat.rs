@@ -41,7 +41,7 @@ impl SinkSeat {
             let Ok((taken, dropped)) = taken else {
                 self.sink = None;
                 shared.failures.fetch_add(1, Relaxed);
-                crate::trace::warning!("a sink of the event log has panicked and is let go");
+                crate::util::trace::warning!("a sink of the event log has panicked and is let go");
                 return false;
             };
             shared.dropped.fetch_add(dropped.saturating_sub(self.dropped), Relaxed);

@@ -85,8 +85,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        clock::UnixTime,
         event::{Event, EventKind, shared::Shared},
+        util::clock::UnixTime,
     };
 
     fn poll(live: &mut Live) -> Option<Bytes> {

@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{Gate, Pass};
-use crate::{head::Head, reject::Respond};
+use crate::{http::head::Head, reject::Respond};
 
 pin_project! {
     /// The response of a [`Gated`](super::Gated) service.

@@ -44,7 +44,7 @@ use std::future::Future;
 use http::{Extensions, HeaderMap, StatusCode};
 
 pub use self::{future::ResponseFuture, layer::GateLayer, service::Gated};
-use crate::{head::Head, reject::Rejection};
+use crate::{http::head::Head, reject::Rejection};
 
 /// Decides whether a request may come through.
 ///

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::{Gate, MaybeReady, Pass, ResponseFuture};
-use crate::{head::Head, reject::Respond};
+use crate::{http::head::Head, reject::Respond};
 
 /// A service behind a [`Gate`].
 pub struct Gated<S, G, R> {

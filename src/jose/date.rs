@@ -56,7 +56,7 @@ mod tests {
     fn read(time: &str) -> Option<(u64, u64)> {
         let times = |more: &str| {
             let text = format!(r#"{{"ends":{time},"begins":{time}{more}}}"#);
-            crate::json::from_object::<Times>(text.as_bytes()).ok()
+            crate::util::json::from_object::<Times>(text.as_bytes()).ok()
         };
         let Times { ends, begins, .. } = times("")?;
         for (more, ended, began) in [

@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize};
 
 use super::Algorithm;
-use crate::secret::Digest;
+use crate::util::secret::Digest;
 
 const COORDINATE: usize = 32;
 const LONGEST_MODULUS: usize = 1024;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 #[cfg(feature = "tokens")]
 use super::Signer;
 use super::{Jwk, KeySet, PublicKey};
-use crate::json;
+use crate::util::json;
 
 /// The longest token that is read.
 const MOST_BYTES: usize = 16 * 1024;

@@ -6,8 +6,8 @@ use http::Extensions;
 
 use super::row::{Marks, NEVER, Past, Standing};
 use crate::{
-    clock::{Moment, UnixTime},
     tenant::Tenant,
+    util::clock::{Moment, UnixTime},
 };
 
 /// How a tenant stands with the quota that matters: the one that refused, else

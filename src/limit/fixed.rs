@@ -1,6 +1,6 @@
 //! The calendar window: a count that starts anew at fixed boundaries.
 
-use crate::clock::Moment;
+use crate::util::clock::Moment;
 
 /// The state of one fixed quota.
 #[derive(Clone, Copy, Debug, Default)]

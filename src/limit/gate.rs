@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     gate::{Gate, MaybeReady, Pass},
-    head::Head,
+    http::head::Head,
     reject::{Kind, Rejection},
     tenant::{ClientIp, Tenant, TenantError, TenantSource},
 };

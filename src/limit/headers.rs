@@ -5,7 +5,7 @@ use std::{cmp::Reverse, iter::zip, sync::LazyLock};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
 use super::decision::Facts;
-use crate::{
+use crate::util::{
     clock::{UnixTime, ceil_seconds},
     number::number,
 };

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::decision::{Facts, RefusalReason};
 use crate::{
-    clock::{Clock, Moment},
     event::{Event, EventKind, EventLog, Mode},
     tenant::Tenant,
+    util::clock::{Clock, Moment},
 };
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Journal {
     }
 
     pub(super) fn overflow_began(&self, now: Moment) {
-        crate::trace::warning!("the limiter is full: new tenants share buckets");
+        crate::util::trace::warning!("the limiter is full: new tenants share buckets");
         self.record(EventKind::OverflowBegan, now, None);
     }
 

@@ -10,7 +10,7 @@ use super::{
     headers::HeaderStyle,
     limiter::Limiter,
 };
-use crate::{gate::Gated, head::Head, reject::StatusOnly, tenant::TenantSource};
+use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource};
 
 /// Limits the requests of each tenant.
 ///

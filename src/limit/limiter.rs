@@ -18,10 +18,12 @@ use super::{
     row::{NEVER, NO_MARKS, Standing, Verdict},
 };
 use crate::{
-    clock::{Clock, Moment, SystemClock},
-    error::ConfigError,
     event::EventLog,
     tenant::Tenant,
+    util::{
+        clock::{Clock, Moment, SystemClock},
+        error::ConfigError,
+    },
 };
 
 /// Decides who may spend what. A clone is the same budget.

@@ -23,8 +23,8 @@ use super::{
     row::{Place, Row},
 };
 use crate::{
-    clock::{Moment, saturating_nanos},
     tenant::Tenant,
+    util::clock::{Moment, saturating_nanos},
 };
 
 /// So many maps, so that growing or sweeping one is a short stop.

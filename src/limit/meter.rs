@@ -7,7 +7,7 @@ use super::{
     smooth::{Pace, Smooth},
     window::{Log, Measure},
 };
-use crate::clock::{Moment, saturating_nanos};
+use crate::util::clock::{Moment, saturating_nanos};
 
 /// What a decision knows beside the tenant.
 #[derive(Clone, Copy)]

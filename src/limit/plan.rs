@@ -13,7 +13,7 @@ use std::{
 use http::HeaderValue;
 
 use super::{meter::Gauge, quota::Quota};
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// What applies to a tenant. A clone is the same plan.
 ///

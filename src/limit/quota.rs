@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock::saturating_nanos, error::ConfigError};
+use crate::util::{clock::saturating_nanos, error::ConfigError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);

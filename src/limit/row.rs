@@ -14,7 +14,7 @@ use super::{
     meter::{Context, Gauge, Meter},
     plan::{Measured, Plan, Terms},
 };
-use crate::clock::Moment;
+use crate::util::clock::Moment;
 
 /// The moments that find a spend again, one per quota of the plan.
 pub(super) type Marks = [Moment; Plan::MAX_QUOTAS];

@@ -14,7 +14,7 @@ use governor::{
     state::{NotKeyed, StateStore},
 };
 
-use crate::clock::Moment;
+use crate::util::clock::Moment;
 
 /// The state of one smooth quota: the moment by which all that was spent will have come back.
 #[derive(Clone, Copy, Debug, Default)]

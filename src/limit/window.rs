@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::{budget::Budget, quota::Quota};
-use crate::clock::{Moment, saturating_nanos};
+use crate::util::clock::{Moment, saturating_nanos};
 
 /// The measures of one window, derived from its quota.
 #[derive(Clone, Copy)]

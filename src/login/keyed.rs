@@ -5,7 +5,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::secret::{Digest, Secret};
+use crate::util::secret::{Digest, Secret};
 
 /// The key under everything that is short enough to be guessed: one-time codes, identifiers, addresses.
 ///

@@ -9,7 +9,11 @@ use super::{
     keyed::Keyed,
     state::{Challenge, FAILURES, Login, OpenCode, Phase, SENDS, View},
 };
-use crate::{clock::UnixTime, policy::Method, secret::Digest, session::UserId};
+use crate::{
+    policy::Method,
+    session::UserId,
+    util::{clock::UnixTime, secret::Digest},
+};
 
 /// What somebody wants of a login.
 #[derive(Clone, Debug)]

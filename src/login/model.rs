@@ -12,14 +12,16 @@ use super::{
 };
 use crate::{
     client::Scopes,
-    clock::UnixTime,
-    handle::Handle,
     pkce::{CodeChallenge, CodeVerifier},
     policy::{Method, MethodSet, Plan, Policies, Policy},
-    secret::{Digest, Secret},
     session::UserId,
     tenant::Tenant,
     user::Identifier,
+    util::{
+        clock::UnixTime,
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
 };
 
 const METHODS: [Method; 4] = [Method::Password, Method::Sms, Method::Whatsapp, Method::Email];

@@ -21,7 +21,7 @@ pub(crate) struct Binding {
     pub(crate) client_id: String,
     pub(crate) redirect_uri: String,
     pub(crate) scope: Scopes,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(crate) code_challenge: CodeChallenge,
 }
 

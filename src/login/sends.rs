@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::UnixTime, policy::Method};
+use crate::{policy::Method, util::clock::UnixTime};
 
 /// Between two codes by one method.
 pub(crate) const COOL_DOWN: Duration = Duration::from_secs(30);

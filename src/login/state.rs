@@ -9,13 +9,15 @@ use super::{
     parameters::{Binding, Wanted},
 };
 use crate::{
-    clock::UnixTime,
-    handle::Handle,
     policy::{Method, MethodSet, Plan},
-    secret::{Digest, Secret},
     session::UserId,
     tenant::Tenant,
     user::Identifier,
+    util::{
+        clock::UnixTime,
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
 };
 
 /// A login that nobody works on ends after this long.
@@ -53,9 +55,9 @@ pub(crate) struct Carried {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Login {
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(crate) id: LoginId,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
     /// What the request for the code need not say again.
@@ -69,10 +71,10 @@ pub(crate) struct Login {
     /// How many of them it began with, and the session that must live as long as they are to count.
     #[serde(default)]
     pub(crate) carried: usize,
-    #[serde(default, with = "crate::text::option")]
+    #[serde(default, with = "crate::util::text::option")]
     pub(crate) session: Option<Handle>,
     /// Who proved it: fixed by the first success.
-    #[serde(with = "crate::text::option")]
+    #[serde(with = "crate::util::text::option")]
     pub(crate) user: Option<UserId>,
     /// Keyed hashes of what the password was checked against, and of what took its place at once.
     pub(crate) marks: Vec<[u8; 32]>,
@@ -121,7 +123,7 @@ pub(crate) struct OpenCode {
     pub(crate) address: [u8; 32],
     code: [u8; 32],
     /// Whose verified address it is; nobody's code can't come back right.
-    #[serde(with = "crate::text::option")]
+    #[serde(with = "crate::util::text::option")]
     pub(crate) owner: Option<UserId>,
     tries: u8,
     expires_at: u64,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::UnixTime;
+use crate::util::clock::UnixTime;
 
 /// So many failures cost nothing but themselves.
 const FREE: u32 = 5;

@@ -5,7 +5,7 @@ use tokio::{runtime::Handle, sync::Semaphore};
 #[cfg(test)]
 use super::engine::{Decoy, Run};
 use super::{Password, PasswordError, PasswordErrorKind, PasswordHash, cost::Cost, engine::Engine};
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// Hashes passwords and checks them, on threads where that holds up nobody.
 ///

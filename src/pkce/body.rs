@@ -12,10 +12,9 @@ use tower_service::Service;
 
 use super::{CodeChallenge, PkceBodyFuture, PkceError, scope::Scope};
 use crate::{
-    error::ConfigError,
-    head::Head,
+    http::{head::Head, replay::Replay},
     reject::{Kind, Rejection, Respond, StatusOnly},
-    replay::Replay,
+    util::error::ConfigError,
 };
 
 const DEFAULT_LIMIT: usize = 64 * 1024;

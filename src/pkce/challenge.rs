@@ -5,7 +5,7 @@ use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
 use super::{CodeVerifier, PkceError, PkceErrorKind};
-use crate::{
+use crate::util::{
     encoding::{LEN_OF_32, base64url_of_32, base64url_to_32},
     form::Form,
     json,

@@ -1,9 +1,8 @@
 use std::fmt;
 
 use crate::{
-    form::FormError,
-    json::JsonError,
     reject::{Kind, Rejection},
+    util::{form::FormError, json::JsonError},
 };
 
 /// Why a verifier or a challenge can't be used. Nothing of either is in it.

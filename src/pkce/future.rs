@@ -13,9 +13,11 @@ use tower_service::Service;
 
 use super::body::Format;
 use crate::{
-    head::Head,
+    http::{
+        head::Head,
+        replay::{ReadError, Reader, Replay},
+    },
     reject::{Kind, Rejection, Respond},
-    replay::{ReadError, Reader, Replay},
 };
 
 pin_project! {

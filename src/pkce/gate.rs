@@ -5,7 +5,7 @@ use http::Extensions;
 use super::{CodeChallenge, scope::Scope};
 use crate::{
     gate::{Gate, MaybeReady, Pass},
-    head::Head,
+    http::head::Head,
     reject::Rejection,
 };
 

@@ -1,6 +1,9 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use crate::{error::ConfigError, form, head::Head};
+use crate::{
+    http::head::Head,
+    util::{error::ConfigError, form},
+};
 
 /// Which requests must prove possession.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::MethodSet;
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// What a login has to prove: one method for each slot.
 ///

@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use super::{Method, MethodSet, Policies, Policy};
 use crate::{
-    document::{self, Named, Object},
-    error::ConfigError,
+    http::document::{self, Named, Object},
     tenant::Tenant,
+    util::error::ConfigError,
 };
 
 const SETTING: &str = "policies";

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Explanation, MethodSet, Plan, Policy, Unsatisfiable, explain::Source, file};
-use crate::{error::ConfigError, tenant::Tenant};
+use crate::{tenant::Tenant, util::error::ConfigError};
 
 /// What the operator demands of logins.
 ///

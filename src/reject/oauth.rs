@@ -64,7 +64,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::head::Head;
+    use crate::http::head::Head;
 
     fn answer(kind: Kind, detail: &'static str) -> Response<Bytes> {
         Rejection::new(kind, detail).into_response(Head::of(&Request::new(())), &OAuthJson)

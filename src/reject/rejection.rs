@@ -3,7 +3,10 @@ use std::{fmt, mem, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::Respond;
-use crate::{clock::ceil_seconds, head::Head, number::number};
+use crate::{
+    http::head::Head,
+    util::{clock::ceil_seconds, number::number},
+};
 
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 

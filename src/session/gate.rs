@@ -5,7 +5,7 @@ use http::Extensions;
 use super::{Sessions, lookup::Found, origin::Origins, presented::Presented, refusal::Refusal, session::Slot};
 use crate::{
     gate::{Gate, MaybeReady, Pass},
-    head::Head,
+    http::head::Head,
     reject::{Kind, Rejection},
     store::BoxFuture,
     tenant::{Tenant, TenantSource},
@@ -71,7 +71,7 @@ fn settle(found: Found, nobody: impl FnOnce() -> Result<SessionPass, Rejection>)
         Ok(Some(session)) => Ok(SessionPass(Some(Slot::Taken(session)))),
         Ok(None) => nobody(),
         Err(error) => {
-            crate::trace::warning!("sessions can't be read: {error}");
+            crate::util::trace::warning!("sessions can't be read: {error}");
             Err(Rejection::new(Kind::Unavailable, "sessions can't be read right now"))
         }
     }

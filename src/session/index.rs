@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::UnixTime, secret::Digest};
+use crate::util::{clock::UnixTime, secret::Digest};
 
 /// The most sessions that a user has at once.
 pub(super) const MOST: usize = 100;
@@ -17,7 +17,7 @@ pub(super) struct Index(Vec<Listed>);
 /// A session by its digest, and its absolute end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Listed {
-    #[serde(with = "crate::secret::text")]
+    #[serde(with = "crate::util::secret::text")]
     pub(super) digest: Digest,
     expires: u64,
 }

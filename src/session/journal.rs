@@ -2,11 +2,13 @@
 
 use super::Session;
 use crate::{
-    clock::{Clock, UnixTime},
     event::{Event, EventKind, EventLog},
-    handle::Handle,
-    secret::Digest,
     tenant::Tenant,
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::Digest,
+    },
 };
 
 #[derive(Clone, Debug, Default)]

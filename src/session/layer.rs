@@ -3,7 +3,7 @@ use std::{any::type_name, fmt, sync::Arc};
 use tower_layer::Layer;
 
 use super::{Sessions, gate::SessionGate, origin::Origins, refusal::Refusal};
-use crate::{error::ConfigError, gate::Gated, reject::StatusOnly, tenant::TenantSource};
+use crate::{gate::Gated, reject::StatusOnly, tenant::TenantSource, util::error::ConfigError};
 
 /// Finds the session of each request by its cookie.
 ///

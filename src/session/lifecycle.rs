@@ -13,13 +13,15 @@ use super::{
     record::{REMEMBERED, Record, Row},
 };
 use crate::{
-    clock::UnixTime,
-    cookie::SetCookie,
     event::EventKind,
-    handle::Handle,
-    secret::{Digest, Secret},
+    http::cookie::SetCookie,
     store::{Outcome, StoreError, StoreErrorKind, table::Change},
     tenant::Tenant,
+    util::{
+        clock::UnixTime,
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
 };
 
 /// How often the list is read again because others change it.

@@ -9,11 +9,10 @@ use super::{
     record::{Record, Row},
 };
 use crate::{
-    clock::UnixTime,
     gate::MaybeReady,
-    secret::Digest,
     store::{BoxFuture, Outcome, StoreError, table::Stored},
     tenant::Tenant,
+    util::{clock::UnixTime, secret::Digest},
 };
 
 /// Use is noted when the last note is this old.
@@ -154,7 +153,7 @@ impl Sessions {
             },
             // it was read, so it lives; that its use goes unnoted only makes it end earlier
             Err(error) => {
-                crate::trace::warning!("the use of a session could not be noted: {error}");
+                crate::util::trace::warning!("the use of a session could not be noted: {error}");
                 Some(Session::new(digest, used))
             }
         }

@@ -5,13 +5,15 @@ use std::time::Duration;
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    clock::{Clock, UnixTime},
-    handle::Handle,
-    secret::{Digest, Secret},
     session::{NewSession, Session, Sessions, UserId, presented::Presented},
     store::{Memory, StoreError},
     tenant::Tenant,
     testing::{ManualClock, block_on},
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
 };
 
 /// A request that presents this secret.

@@ -1,5 +1,5 @@
 use super::{IdentityError, UserId, user::is_visible};
-use crate::{clock::UnixTime, tenant::Tenant};
+use crate::{tenant::Tenant, util::clock::UnixTime};
 
 /// Who signed in and how: what a session is made of, once and for good.
 ///

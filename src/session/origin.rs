@@ -2,7 +2,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
-use crate::{error::ConfigError, head::Head, origin};
+use crate::{
+    http::{head::Head, origin},
+    util::error::ConfigError,
+};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

@@ -3,8 +3,8 @@
 use http::HeaderMap;
 
 use crate::{
-    cookie,
-    secret::{Digest, Secret},
+    http::cookie,
+    util::secret::{Digest, Secret},
 };
 
 /// The most session cookies of one request that are looked up.

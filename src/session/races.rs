@@ -19,7 +19,6 @@ use proptest::{collection::vec, prelude::*, test_runner::Config};
 use super::model::present;
 use crate::{
     gate::MaybeReady,
-    secret::Digest,
     session::{
         NewSession, Session, Sessions, UserId,
         presented::Presented,
@@ -28,6 +27,7 @@ use crate::{
     store::{Entry, Key, Memory, Outcome, Record as Written, Store, StoreError, Version},
     tenant::Tenant,
     testing::{ManualClock, block_on},
+    util::secret::Digest,
 };
 
 /// A store that lets others go first before each step.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{NewSession, UserId};
 use crate::{
-    clock::UnixTime,
     store::{StoreError, StoreErrorKind, table::Value},
     tenant::Tenant,
+    util::clock::UnixTime,
 };
 
 /// Once ended, a session is remembered this long, so that a later use of it can be told from a guess.

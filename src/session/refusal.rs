@@ -3,11 +3,9 @@
 use http::{HeaderName, HeaderValue, Method, header};
 
 use crate::{
-    accept,
-    error::ConfigError,
-    form,
-    head::Head,
+    http::{accept, head::Head},
     reject::{Kind, Rejection},
+    util::{error::ConfigError, form},
 };
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");

@@ -3,7 +3,10 @@ use std::{fmt, sync::Arc};
 use http::{Extensions, HeaderValue};
 
 use super::{UserId, record::Record};
-use crate::{clock::UnixTime, handle::Handle, secret::Digest, tenant::Tenant};
+use crate::{
+    tenant::Tenant,
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
+};
 
 /// A signed-in session: who the caller is, and how and when they proved it.
 ///

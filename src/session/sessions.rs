@@ -6,12 +6,14 @@ use super::{
     record::{Lifetimes, Row},
 };
 use crate::{
-    clock::{Clock, SystemClock},
-    cookie::SetCookie,
-    error::ConfigError,
     event::EventLog,
-    secret::Secret,
+    http::cookie::SetCookie,
     store::{AnyStore, table::Table},
+    util::{
+        clock::{Clock, SystemClock},
+        error::ConfigError,
+        secret::Secret,
+    },
 };
 
 /// All signed-in sessions: what begins, finds, lists and ends them.
@@ -192,7 +194,7 @@ impl Sessions {
 
     /// When a session that begins now has ended in any case.
     #[cfg(feature = "login")]
-    pub(crate) fn ends_if_begun_now(&self) -> crate::clock::UnixTime {
+    pub(crate) fn ends_if_begun_now(&self) -> crate::util::clock::UnixTime {
         self.0.rows.now() + self.0.lifetimes.absolute
     }
 

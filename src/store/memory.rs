@@ -13,7 +13,10 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 use super::{Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version};
-use crate::{clock::UnixTime, error::ConfigError, gate::MaybeReady};
+use crate::{
+    gate::MaybeReady,
+    util::{clock::UnixTime, error::ConfigError},
+};
 
 /// Keeps everything in this process, and forgets it with the process.
 ///

@@ -10,9 +10,9 @@ use super::{
     table::{Stored, Table},
 };
 use crate::{
-    clock::UnixTime,
     tenant::Tenant,
     testing::{ManualClock, block_on},
+    util::clock::UnixTime,
 };
 
 #[derive(Clone, Debug)]

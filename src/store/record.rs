@@ -3,7 +3,7 @@ use std::{fmt, time::Duration};
 use bytes::Bytes;
 
 use super::{StoreError, StoreErrorKind};
-use crate::clock::UnixTime;
+use crate::util::clock::UnixTime;
 
 /// What is written: a value and when it expires.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{AnyStore, BoxFuture, Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version};
 use crate::{
-    clock::{Clock, UnixTime},
     gate::MaybeReady,
     tenant::Tenant,
+    util::clock::{Clock, UnixTime},
 };
 
 /// How often a write is tried again that others keep overtaking. Each try lost

@@ -8,7 +8,10 @@ use super::{
     Tenant, TenantError, TenantSource,
     header::{header_name, only},
 };
-use crate::{error::ConfigError, head::Head, secret::Digest};
+use crate::{
+    http::head::Head,
+    util::{error::ConfigError, secret::Digest},
+};
 
 /// The tenant that an API key in a header belongs to, by a live table.
 ///

@@ -1,5 +1,5 @@
 use super::{Tenant, TenantError, TenantSource};
-use crate::head::Head;
+use crate::http::head::Head;
 
 /// Two sources in a row: the second is asked where the first finds no tenant.
 ///

@@ -1,6 +1,6 @@
 use std::{fmt, net::IpAddr, str::FromStr};
 
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// A range of addresses, such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.1`.
 ///

@@ -5,7 +5,7 @@ use std::{
 };
 
 use super::{Cidr, PeerAddr, Tenant, TenantError, TenantSource, forwarded, x_forwarded_for};
-use crate::{error::ConfigError, head::Head};
+use crate::{http::head::Head, util::error::ConfigError};
 
 /// The address that a request comes from, as its tenant.
 ///

@@ -1,7 +1,7 @@
 use std::{any::type_name, fmt, marker::PhantomData};
 
 use super::{Tenant, TenantError, TenantSource};
-use crate::head::Head;
+use crate::http::head::Head;
 
 /// The tenant that an outer layer put into the extensions of the request,
 /// itself or inside a type of its own.

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, header};
 
 use super::{hops::Hops, node};
-use crate::scan::{is_token, split_before};
+use crate::util::scan::{is_token, split_before};
 
 /// The hops of `Forwarded` (RFC 7239), the nearest first; `None` for one that names no address.
 pub(super) fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {

@@ -1,7 +1,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Tenant, TenantError, TenantSource};
-use crate::{error::ConfigError, head::Head};
+use crate::{http::head::Head, util::error::ConfigError};
 
 /// The tenant that a header names.
 ///

@@ -3,7 +3,10 @@ use std::{fmt::Write, net::Ipv6Addr};
 use http::{HeaderValue, header};
 
 use super::{Tenant, TenantError, TenantSource, buffer::Buffer, header::only};
-use crate::{error::ConfigError, head::Head, scan::split_before};
+use crate::{
+    http::head::Head,
+    util::{error::ConfigError, scan::split_before},
+};
 
 /// The tenant that the host names: of the target, else of the `host` header.
 ///

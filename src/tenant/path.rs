@@ -1,5 +1,5 @@
 use super::{Tenant, TenantError, TenantSource};
-use crate::{form::decode_path, head::Head};
+use crate::{http::head::Head, util::form::decode_path};
 
 /// The tenant that a segment of the path names, percent-decoded.
 ///

@@ -1,5 +1,8 @@
 use super::{Tenant, TenantError, TenantSource};
-use crate::{error::ConfigError, form::Form, head::Head};
+use crate::{
+    http::head::Head,
+    util::{error::ConfigError, form::Form},
+};
 
 /// The tenant that a parameter of the query names, decoded by the rules of
 /// forms.

@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use http::HeaderValue;
 
 use super::{Or, Tenant};
-use crate::{form::FormError, head::Head};
+use crate::{http::head::Head, util::form::FormError};
 
 /// Finds the tenant of a request.
 ///

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::clock::{Clock, Moment, UnixTime, saturating_nanos};
+use crate::util::clock::{Clock, Moment, UnixTime, saturating_nanos};
 
 /// A clock that stands still until it is told to move.
 ///

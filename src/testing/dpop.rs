@@ -4,9 +4,11 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde_json::{Value, json};
 
 use crate::{
-    clock::{Clock, SystemClock, UnixTime},
     jose::{Algorithm, Signer},
-    secret::{Digest, Secret},
+    util::{
+        clock::{Clock, SystemClock, UnixTime},
+        secret::{Digest, Secret},
+    },
 };
 
 /// The key of a client that proves it with each request (DPoP, RFC 9449).

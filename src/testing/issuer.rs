@@ -16,11 +16,11 @@ use serde::Serialize;
 
 use crate::{
     bearer::{self, Audience, Claims, Confirmation, KeySource, Revocation, Unavailable, Verifier},
-    clock::{Clock, SystemClock, UnixTime},
     gate::MaybeReady,
     jose::{Algorithm, KeySet, Signer, jws},
     store::BoxFuture,
     tenant::Tenant,
+    util::clock::{Clock, SystemClock, UnixTime},
 };
 
 /// An issuer of access tokens, to test a service behind a [`BearerLayer`](crate::BearerLayer) without a login.

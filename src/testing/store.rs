@@ -16,13 +16,13 @@ use std::{
 };
 
 use crate::{
-    clock::UnixTime,
     store::{
         AnyStore, BoxFuture, Entry, Key, Outcome, Record, Store, StoreErrorKind, Version,
         table::{Change, Stored, Table},
     },
     tenant::Tenant,
     testing::ManualClock,
+    util::clock::UnixTime,
 };
 
 /// Checks that a store keeps the promises of [`Store`]; panics with the one

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::refresh::RefreshToken;
 use crate::{
-    client::Scopes, clock::UnixTime, handle::Handle, secret::Digest, session::UserId, tenant::Tenant, user::Identifier,
+    client::Scopes,
+    session::UserId,
+    tenant::Tenant,
+    user::Identifier,
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// How long after its use a refresh token still gives the successor that it gave then: for a client that asked twice at
@@ -16,9 +20,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Who may do what, through which client, and how they proved who they are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Authorized {
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(crate) tenant: Tenant,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(crate) user: UserId,
     /// The name that they logged in by, to find the account again.
     pub(crate) identifier: Identifier,
@@ -28,7 +32,7 @@ pub(crate) struct Authorized {
     pub(crate) auth_time: u64,
     pub(crate) acr: Option<String>,
     pub(crate) amr: Vec<String>,
-    #[serde(with = "crate::text::option")]
+    #[serde(with = "crate::util::text::option")]
     pub(crate) session: Option<Handle>,
     /// The key that all its tokens are bound to.
     pub(crate) jkt: Option<String>,
@@ -57,18 +61,18 @@ pub(crate) struct Family {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Current {
     generation: u32,
-    #[serde(with = "crate::secret::text")]
+    #[serde(with = "crate::util::secret::text")]
     digest: Digest,
 }
 
 /// The one that was used last, and what it gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Before {
-    #[serde(with = "crate::secret::text")]
+    #[serde(with = "crate::util::secret::text")]
     digest: Digest,
-    #[serde(with = "crate::secret::text")]
+    #[serde(with = "crate::util::secret::text")]
     salt: Digest,
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     jti: Handle,
     at: u64,
 }
@@ -160,7 +164,7 @@ mod tests {
 
     fn again(token: &RefreshToken) -> RefreshToken {
         // never copied outside of tests
-        let keyed = crate::login::Keyed::new(&crate::secret::Secret::generate());
+        let keyed = crate::login::Keyed::new(&crate::util::secret::Secret::generate());
         RefreshToken::parse(&token.write(&keyed), &keyed).unwrap().0
     }
 

@@ -11,10 +11,8 @@ use super::{
     revoked::Name,
 };
 use crate::{
-    clock::UnixTime,
-    handle::Handle,
-    secret::Digest,
     store::{StoreError, table::Change},
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// The most at once.
@@ -31,12 +29,12 @@ pub(super) struct Held(Vec<Listed>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Listed {
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(crate) family: Handle,
     /// The code that it came of, which is remembered as long as the family is.
-    #[serde(with = "crate::secret::text")]
+    #[serde(with = "crate::util::secret::text")]
     pub(crate) code: Digest,
-    #[serde(with = "crate::text::option")]
+    #[serde(with = "crate::util::text::option")]
     session: Option<Handle>,
     ends: u64,
     /// It was given back, or ended for a misuse.

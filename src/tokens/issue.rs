@@ -15,21 +15,18 @@ use super::{
 use crate::{
     bearer::Claims,
     client::Scopes,
-    clock::UnixTime,
-    handle::Handle,
     jose::{
         Algorithm,
         jws::{self, Unverified},
     },
     login::Keyed,
-    outlasting::Outlasting,
-    secret::Digest,
     session::UserId,
     store::{
         Outcome, StoreError, StoreErrorKind,
         table::{Change, Stored},
     },
     tenant::Tenant,
+    util::{clock::UnixTime, handle::Handle, outlasting::Outlasting, secret::Digest},
 };
 
 /// How far the clocks of those who check may be behind.

@@ -13,12 +13,12 @@ use super::{
     seal::Seal,
 };
 use crate::{
-    clock::{Clock, Moment, UnixTime},
     jose::{Algorithm, KeySet, Signer},
     store::{
         AnyStore, StoreError, StoreErrorKind,
         table::{Change, Table},
     },
+    util::clock::{Clock, Moment, UnixTime},
 };
 
 /// How long a copy of the ring is used before it is read again: how soon a node learns what another has done.
@@ -144,7 +144,7 @@ impl Keys {
         match (self.read(false).await, old) {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
-                crate::trace::warning!("signing keys can't be read, those from before are used: {error}");
+                crate::util::trace::warning!("signing keys can't be read, those from before are used: {error}");
                 let later = self.0.clock.now() + PATIENCE;
                 let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
                 Ok(self.keep(Copy { ring, signers, set, stale: later, settled: later }))

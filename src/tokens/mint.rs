@@ -9,9 +9,8 @@ use super::{OFFLINE_ACCESS, family::Authorized};
 use crate::{
     bearer::{Audience, Claims, Confirmation},
     client::Scopes,
-    handle::Handle,
     jose::Algorithm,
-    secret::Digest,
+    util::{handle::Handle, secret::Digest},
 };
 
 /// The type of an id_token, in its header.

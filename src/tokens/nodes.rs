@@ -18,12 +18,14 @@ use super::{
     seal::Seal,
 };
 use crate::{
-    clock::{Clock, UnixTime},
     gate::MaybeReady,
     jose::Algorithm::{self, EdDsa, Es256},
-    secret::Secret,
     store::{AnyStore, Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version, table::Table},
     testing::ManualClock,
+    util::{
+        clock::{Clock, UnixTime},
+        secret::Secret,
+    },
 };
 
 const SECOND: Duration = Duration::from_secs(1);

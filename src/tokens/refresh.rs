@@ -6,9 +6,11 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use crate::{
-    handle::Handle,
     login::Keyed,
-    secret::{Digest, Secret},
+    util::{
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
 };
 
 const FAMILY: usize = 16;

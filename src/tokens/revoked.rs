@@ -5,16 +5,18 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    clock::{Clock, UnixTime},
     gate::MaybeReady,
-    handle::Handle,
-    secret::Digest,
     session::UserId,
     store::{
         AnyStore, BoxFuture, Key, StoreError,
         table::{Change, Stored, Table},
     },
     tenant::Tenant,
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::Digest,
+    },
 };
 
 /// What of an authorization is named to take it back.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::UnixTime, jose::Algorithm};
+use crate::{jose::Algorithm, util::clock::UnixTime};
 
 /// The most keys of one algorithm to which one more is added because somebody asks.
 const MOST_ROTATED: usize = 8;
@@ -23,7 +23,7 @@ pub(super) struct Schedule {
 /// A key as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Row {
-    #[serde(with = "crate::text")]
+    #[serde(with = "crate::util::text")]
     pub(super) algorithm: Algorithm,
     /// It signs from then on, until a younger one does.
     from: u64,

@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::secret::{Digest, Secret};
+use crate::util::secret::{Digest, Secret};
 
 /// A private key as it is stored.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,12 +10,14 @@ use super::{family::Row, held::Held, keys::Keys, revoked::Revoked, ring::Schedul
 use crate::{
     bearer::{Verifier, check_name},
     client::Scopes,
-    clock::{Clock, SystemClock, UnixTime},
-    error::ConfigError,
-    issuer::Issuer,
+    http::issuer::Issuer,
     jose::Algorithm,
-    secret::Secret,
     store::{AnyStore, StoreError, table::Table},
+    util::{
+        clock::{Clock, SystemClock, UnixTime},
+        error::ConfigError,
+        secret::Secret,
+    },
 };
 
 /// The tokens of one issuer: their keys, how long they live, and what was taken back.

@@ -54,6 +54,6 @@ impl Revocation for OneToken {
 }
 
 fn unavailable(error: &StoreError) -> Unavailable {
-    crate::trace::warning!("tokens can't be checked: {error}");
+    crate::util::trace::warning!("tokens can't be checked: {error}");
     Unavailable
 }

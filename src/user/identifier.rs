@@ -3,7 +3,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{IdentifierError, PhoneNumber};
-use crate::scan::is_unseen;
+use crate::util::scan::is_unseen;
 
 /// What a person typed to say who they are: a username, an e-mail address, a
 /// phone number.

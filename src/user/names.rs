@@ -16,10 +16,10 @@ use super::{
     row::{Name, Owner, Row},
 };
 use crate::{
-    clock::UnixTime,
     session::UserId,
     store::{Outcome, StoreError, StoreErrorKind, table::Stored},
     tenant::Tenant,
+    util::clock::UnixTime,
 };
 
 /// Accounts don't expire: the end of the time that a store can tell.

@@ -4,10 +4,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Account, Identifier, NewUser, UserError, account::OwnContact};
 use crate::{
-    encoding::{base64url_of_32, base64url_to_32},
     password::PasswordHash,
-    secret::{Digest, Secret},
     session::UserId,
+    util::{
+        encoding::{base64url_of_32, base64url_to_32},
+        secret::{Digest, Secret},
+    },
 };
 
 /// The most names, and the most contacts, of an account.

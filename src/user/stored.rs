@@ -8,7 +8,6 @@ use super::{
     row::{Name, Owner, Row},
 };
 use crate::{
-    clock::{Clock, SystemClock},
     password::PasswordHash,
     session::UserId,
     store::{
@@ -16,6 +15,7 @@ use crate::{
         table::{Change, Table},
     },
     tenant::Tenant,
+    util::clock::{Clock, SystemClock},
 };
 
 /// Accounts in a store: the [`Users`] of an app that has none of its own.

@@ -13,7 +13,7 @@ use crate::{
     },
     client::Client,
     dpop::{self, DpopError},
-    form::Form,
+    util::form::Form,
 };
 
 /// The fields of a form, or what is wrong with it.

@@ -17,14 +17,13 @@ use crate::{
         problem::{Code, Problem},
         visit::Visit,
     },
-    body::Body,
     client::Client,
     event::EventKind,
-    outlasting::Outlasting,
+    http::body::Body,
     pkce::CodeVerifier,
-    secret::Secret,
     store::StoreError,
     tokens::{Authorized, Issued, Listed, Tokens, Wish},
+    util::{outlasting::Outlasting, secret::Secret},
 };
 
 /// What a client is answered (RFC 6749 §5.1).

@@ -11,10 +11,10 @@ use crate::{
         visit::Visit,
     },
     bearer::{Audience, Confirmation},
-    body::Body,
-    secret::Secret,
+    http::body::Body,
     tenant::Tenant,
     tokens::Authorized,
+    util::secret::Secret,
 };
 
 /// Of a token that is no good nothing but that is told.

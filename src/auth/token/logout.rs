@@ -14,14 +14,13 @@ use crate::{
         sign_out::{self, Ended},
         visit::Visit,
     },
-    body::Body,
     client::Client,
-    form::Form,
-    handle::Handle,
+    http::body::Body,
     session::UserId,
     store::StoreError,
     tenant::Tenant,
     tokens::Tokens,
+    util::{form::Form, handle::Handle},
 };
 
 /// What is asked for.

@@ -26,7 +26,7 @@ use super::{
     route::TokenRoute,
     visit::Visit,
 };
-use crate::{body::Body, dpop, tokens::Tokens};
+use crate::{dpop, http::body::Body, tokens::Tokens};
 
 /// How long the published keys, and what describes the service, may be kept: much shorter than a key is published before
 /// it signs.

@@ -2,7 +2,7 @@
 
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::{auth::answer, body::Body};
+use crate::{auth::answer, http::body::Body};
 
 /// Asks whether to log out. The form goes to where the page is, with what stood in the request.
 pub(super) fn ask(fields: &[(&str, Option<&str>)]) -> Response<Body> {

@@ -5,10 +5,10 @@ use http::{Response, StatusCode};
 use super::client::Posted;
 use crate::{
     auth::{answer, problem::Problem, visit::Visit},
-    body::Body,
     event::EventKind,
-    handle::Handle,
+    http::body::Body,
     tokens::Tokens,
+    util::handle::Handle,
 };
 
 /// One answer for every token, be it unknown, another client's or long gone: nobody learns which tokens there are.

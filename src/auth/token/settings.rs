@@ -6,10 +6,12 @@ use crate::{
     auth::{AuthService, inner::Config, problem::Problem},
     client::Client,
     dpop::{Nonces, Proofs},
-    error::ConfigError,
     jose::Algorithm,
-    secret::{Digest, Secret},
     tokens::Tokens,
+    util::{
+        error::ConfigError,
+        secret::{Digest, Secret},
+    },
 };
 
 #[derive(Clone)]
@@ -36,7 +38,7 @@ impl TokenConfig {
     /// Whether tokens of this client can be signed right now.
     pub(super) async fn ready(&self, client: &Client) -> Result<(), Problem> {
         if let Err(error) = self.check(client) {
-            crate::trace::warning!("tokens can't be signed: {error}");
+            crate::util::trace::warning!("tokens can't be signed: {error}");
             return Err(Problem::unavailable());
         }
         Ok(self.tokens.prepare().await?)

@@ -11,8 +11,8 @@ use crate::{
         visit::Visit,
     },
     bearer::{self, Authorization, Scheme},
-    body::Body,
     client::Scopes,
+    http::body::Body,
     tokens::{Access, Authorized, Tokens},
 };
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::lifetime::Lifetime;
-use crate::{clock::Moment, jose::KeySet};
+use crate::{jose::KeySet, util::clock::Moment};
 
 /// How long nobody asks for a key of a name that is not there, once somebody has asked.
 pub(super) const PAUSE: Duration = Duration::from_secs(30);
@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{clock::Clock, jose::PublicKey, testing::ManualClock};
+    use crate::{jose::PublicKey, testing::ManualClock, util::clock::Clock};
 
     const OUTAGE: Duration = Duration::from_secs(1000);
 

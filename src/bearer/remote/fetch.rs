@@ -9,12 +9,13 @@ use tokio::time::timeout;
 
 use super::lifetime::Lifetime;
 use crate::{
-    body::Body,
-    error::ConfigError,
-    issuer::Issuer,
+    http::{
+        body::Body,
+        issuer::Issuer,
+        outgoing::{Failure, Outgoing, parse_url},
+    },
     jose::KeySet,
-    json,
-    outgoing::{Failure, Outgoing, parse_url},
+    util::{error::ConfigError, json},
 };
 
 /// The longest document that is read.

@@ -14,9 +14,11 @@ use self::{
 };
 use super::Verifier;
 use crate::{
-    clock::{Clock, SystemClock},
-    error::ConfigError,
-    outgoing::{Outgoing, parse_url},
+    http::outgoing::{Outgoing, parse_url},
+    util::{
+        clock::{Clock, SystemClock},
+        error::ConfigError,
+    },
 };
 
 /// The keys of an issuer elsewhere (feature `jwks`), for a service far from the login service: it checks tokens by

@@ -14,11 +14,13 @@ use super::{
 };
 use crate::{
     bearer::{Claims, KeySource, Revocation, Unavailable},
-    clock::{Clock, Moment},
     gate::MaybeReady,
     jose::KeySet,
     store::BoxFuture,
-    trace,
+    util::{
+        clock::{Clock, Moment},
+        trace,
+    },
 };
 
 type Keys = Result<Arc<KeySet>, Unavailable>;

@@ -16,7 +16,7 @@ use self::{
     settings::Settings,
 };
 use super::{AnySender, Channel, Message};
-use crate::{clock::Clock, error::ConfigError};
+use crate::util::{clock::Clock, error::ConfigError};
 
 /// Why a message will not arrive, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

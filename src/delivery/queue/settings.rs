@@ -6,9 +6,11 @@ use std::{
 
 use super::Undelivered;
 use crate::{
-    clock::{Clock, SystemClock, UnixTime},
     delivery::Message,
-    trace::warning,
+    util::{
+        clock::{Clock, SystemClock, UnixTime},
+        trace::warning,
+    },
 };
 
 type Report = dyn Fn(&Message, Undelivered) + Send + Sync;

@@ -16,8 +16,8 @@ use tokio::{
 
 use super::*;
 use crate::{
-    clock::{Moment, UnixTime, saturating_nanos},
     delivery::{OtpSender, Outbox, SendError, SendErrorKind},
+    util::clock::{Moment, UnixTime, saturating_nanos},
 };
 
 /// Shows the time of the runtime: 1000 s when it begins.

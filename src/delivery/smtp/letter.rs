@@ -12,8 +12,8 @@ use lettre::{
 };
 
 use crate::{
-    clock::UnixTime,
     delivery::{Message, SendError, Wording},
+    util::clock::UnixTime,
 };
 
 /// A mailbox that an operator gave, with or without a name.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use self::transport::{Security, Server};
 use super::{Message, OtpSender, SendError, Wording};
-use crate::{
+use crate::util::{
     clock::{Clock, SystemClock},
     error::ConfigError,
 };

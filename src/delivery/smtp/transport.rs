@@ -11,8 +11,8 @@ use rustls::pki_types::ServerName;
 
 use crate::{
     delivery::{SendError, SendErrorKind},
-    error::ConfigError,
-    roots::certificates,
+    http::roots::certificates,
+    util::error::ConfigError,
 };
 
 /// How long to wait for the answer to QUIT, which nobody needs.

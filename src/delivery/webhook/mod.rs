@@ -11,9 +11,11 @@ use http::Uri;
 use self::sign::Signer;
 use super::{Message, OtpSender, SendError, Wording};
 use crate::{
-    clock::{Clock, SystemClock},
-    error::ConfigError,
-    outgoing::{Outgoing, parse_url},
+    http::outgoing::{Outgoing, parse_url},
+    util::{
+        clock::{Clock, SystemClock},
+        error::ConfigError,
+    },
 };
 
 /// Hands one-time codes to an HTTP gateway (feature `webhook`), which sends

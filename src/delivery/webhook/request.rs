@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::sign::Signer;
 use crate::{
-    body::Body,
-    clock::UnixTime,
     delivery::{Message, SendError},
+    http::body::Body,
+    util::clock::UnixTime,
 };
 
 #[derive(Serialize)]

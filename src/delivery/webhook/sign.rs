@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 const LEAST: usize = 24;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::Sink;
-use crate::{error::ConfigError, event::Event};
+use crate::{event::Event, util::error::ConfigError};
 
 /// Writes each event as one line of JSON to a file that is rotated by size.
 ///
@@ -200,7 +200,7 @@ mod tests {
     fn nobody_but_the_owner_may_read_a_file_that_it_makes() {
         use std::os::unix::fs::PermissionsExt;
 
-        use crate::{clock::UnixTime, event::EventKind};
+        use crate::{event::EventKind, util::clock::UnixTime};
 
         let path = std::env::temp_dir().join(format!("tollgate-mode-{}", std::process::id()));
         let mut sink = JsonLines::create(&path).unwrap().rotate_at(1).unwrap();

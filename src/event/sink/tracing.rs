@@ -1,5 +1,5 @@
 use super::Sink;
-use crate::{clock::UnixTime, event::Event, tenant::Tenant};
+use crate::{event::Event, tenant::Tenant, util::clock::UnixTime};
 
 /// Shows each event through `tracing`, at level INFO with the target
 /// `tollgate::event` (feature `tracing`).

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
 use crate::{
-    clock::UnixTime,
     store::{Entry, Key, StoreError, StoreErrorKind, Version},
+    util::clock::UnixTime,
 };
 
 /// The layout below. A file with a higher number is refused.
@@ -39,7 +39,7 @@ pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreErr
         check_format(&database.begin_read()?)?;
         // a page is verified here and not when it is read
         if !database.check_integrity()? {
-            crate::trace::warning!("the store's file had lost track of its free pages; they are found again");
+            crate::util::trace::warning!("the store's file had lost track of its free pages; they are found again");
         }
         check_format(&database.begin_read()?)?;
         if is_new {

@@ -14,7 +14,7 @@ use redb::Database;
 
 use self::writer::{Job, Queue};
 use super::{Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version};
-use crate::{error::ConfigError, gate::MaybeReady};
+use crate::{gate::MaybeReady, util::error::ConfigError};
 
 /// Keeps everything in one file, which survives a crash (feature
 /// `store-disk`).

@@ -12,8 +12,8 @@ use super::{
     reply::{Reply, Sender, reply},
 };
 use crate::{
-    clock::UnixTime,
     store::{Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version},
+    util::clock::UnixTime,
 };
 
 /// Writes that may wait; at most 64 KiB each, so 64 MiB.
@@ -70,7 +70,7 @@ pub(super) fn run(database: &Arc<Database>, jobs: &Receiver<Job>, max_entries: u
             one.answer(done.as_ref().err());
         }
         if broken {
-            crate::trace::warning!("the store's file is damaged; nothing is written any more");
+            crate::util::trace::warning!("the store's file is damaged; nothing is written any more");
             return;
         }
     }

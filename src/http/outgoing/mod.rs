@@ -16,7 +16,10 @@ use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
 use tokio::time::timeout;
 
 pub(crate) use self::url::parse as parse_url;
-use crate::{body::Body, error::ConfigError, replay::Reader, roots::certificates};
+use crate::{
+    http::{body::Body, replay::Reader, roots::certificates},
+    util::error::ConfigError,
+};
 
 /// A client that follows no redirect and uses no proxy. Whatever it asks for has come at the end of a deadline, or it is
 /// given up; no more of an answer is kept than was allowed.

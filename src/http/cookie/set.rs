@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, header};
 use zeroize::Zeroizing;
 
 use super::is_value;
-use crate::{clock::ceil_seconds, error::ConfigError, scan::is_token};
+use crate::util::{clock::ceil_seconds, error::ConfigError, scan::is_token};
 
 /// The most bytes that the name and the value of a cookie may have together:
 /// browsers drop what is longer.

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::secret::Digest;
+use crate::util::secret::Digest;
 
 const LEN: usize = 16;
 
@@ -76,7 +76,7 @@ impl fmt::Debug for Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
+    use crate::util::secret::Secret;
 
     #[test]
     fn c108_a_handle_names_one_digest_and_shows_nothing_of_it() {

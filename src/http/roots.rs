@@ -2,7 +2,7 @@
 
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// The certificates in this PEM; at least one.
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {

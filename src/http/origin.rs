@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// An origin as browsers write it: lower case, no default port. It is `https://`, or `http://` on a loopback address.
 pub(crate) fn normal(setting: &'static str, origin: &str) -> Result<String, ConfigError> {

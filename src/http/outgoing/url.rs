@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::Uri;
 
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// An absolute URL whose way is safe: `https`, or the loopback interface.
 pub(crate) fn parse(setting: &'static str, text: &str) -> Result<Uri, ConfigError> {

@@ -8,7 +8,7 @@ use serde::{
     de::{DeserializeOwned, Error as _, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use crate::error::ConfigError;
+use crate::util::error::ConfigError;
 
 /// The most bytes that are read.
 const LONGEST: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! [`Issuer`]: the address under which a login service is known.
 
-use crate::{error::ConfigError, origin};
+use crate::{http::origin, util::error::ConfigError};
 
 /// An absolute URL without query, fragment and slash at the end. URLs that leave the service are made of it, never of
 /// the `Host` of a request.

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::encoding::{LEN_OF_32, base64url_of_32, base64url_to_32};
+use crate::util::encoding::{LEN_OF_32, base64url_of_32, base64url_to_32};
 
 /// A random value of 256 bits that nobody can guess, such as the token in a
 /// cookie.
@@ -105,7 +105,7 @@ impl fmt::Debug for Digest {
 pub(crate) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use crate::{
+    use crate::util::{
         encoding::{base64url_of_32, base64url_to_32},
         secret::Digest,
     };

@@ -1,0 +1,25 @@
+//! Parts of HTTP: bodies, cookies, heads, origins, and requests to other services.
+
+// Each module uses only modules listed above it; tests/architecture.rs checks it.
+pub(crate) mod head;
+pub(crate) mod accept;
+pub(crate) mod origin;
+#[cfg(any(feature = "login", feature = "bearer"))]
+#[cfg_attr(
+    not(any(feature = "login", feature = "jwks")),
+    allow(dead_code, reason = "not every feature needs each part of an address")
+)]
+pub(crate) mod issuer;
+#[cfg(feature = "login")]
+pub(crate) mod document;
+pub mod cookie;
+pub mod body;
+pub(crate) mod replay;
+#[cfg(any(feature = "smtp", feature = "webhook", feature = "jwks"))]
+pub(crate) mod roots;
+#[cfg(any(feature = "webhook", feature = "jwks"))]
+#[cfg_attr(
+    not(all(feature = "webhook", feature = "jwks")),
+    allow(dead_code, reason = "one feature reads the head of an answer, the other all of it")
+)]
+pub(crate) mod outgoing;
