@@ -8,11 +8,15 @@ use std::{
 use http::HeaderValue;
 use tokio::sync::OnceCell;
 
-use super::{
-    challenges::Challenges, cookies::LoginCookies, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal,
-    key, logins::Logins, pushed::PushedRequests,
-};
 use crate::{
+    auth::{
+        authorize::pushed::PushedRequests,
+        http::cookies::LoginCookies,
+        state::{
+            challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal, key,
+            logins::Logins,
+        },
+    },
     client::AnyClients,
     delivery::{Channel, Queue},
     event::{EventKind, EventLog},
@@ -30,59 +34,59 @@ use crate::{
 
 /// What was set.
 #[derive(Clone)]
-pub(super) struct Config {
-    pub(super) issuer: Issuer,
-    pub(super) realm: HeaderValue,
-    pub(super) store: AnyStore,
-    pub(super) clients: AnyClients,
-    pub(super) users: AnyUsers,
-    pub(super) policies: Policies,
-    pub(super) without_passwords: bool,
-    pub(super) passwords: Passwords,
-    pub(super) queue: Queue,
-    pub(super) sessions: Option<Sessions>,
-    pub(super) limiter: Option<Limiter>,
-    pub(super) share: Option<Quota>,
-    pub(super) messages: Option<Quota>,
-    pub(super) client_ip: ClientIp,
-    pub(super) log: Option<EventLog>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) key: Option<Keyed>,
-    pub(super) login_url: Option<String>,
-    pub(super) cookies: LoginCookies,
+pub(crate) struct Config {
+    pub(crate) issuer: Issuer,
+    pub(crate) realm: HeaderValue,
+    pub(crate) store: AnyStore,
+    pub(crate) clients: AnyClients,
+    pub(crate) users: AnyUsers,
+    pub(crate) policies: Policies,
+    pub(crate) without_passwords: bool,
+    pub(crate) passwords: Passwords,
+    pub(crate) queue: Queue,
+    pub(crate) sessions: Option<Sessions>,
+    pub(crate) limiter: Option<Limiter>,
+    pub(crate) share: Option<Quota>,
+    pub(crate) messages: Option<Quota>,
+    pub(crate) client_ip: ClientIp,
+    pub(crate) log: Option<EventLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) key: Option<Keyed>,
+    pub(crate) login_url: Option<String>,
+    pub(crate) cookies: LoginCookies,
     #[cfg(feature = "tokens")]
-    pub(super) tokens: Option<super::token::TokenConfig>,
+    pub(crate) tokens: Option<super::endpoints::settings::TokenConfig>,
 }
 
 /// A login service: what was set and, from the first request on, what runs on it.
-pub(super) struct Inner {
-    pub(super) config: Config,
+pub(crate) struct Inner {
+    pub(crate) config: Config,
     running: OnceLock<Running>,
 }
 
 /// What runs: made once, when nothing is set any more.
-pub(super) struct Running {
-    pub(super) logins: Logins,
-    pub(super) codes: Codes,
-    pub(super) evidences: Evidences,
-    pub(super) challenges: Challenges,
-    pub(super) pushed: PushedRequests,
-    pub(super) guard: Guard,
-    pub(super) sessions: Sessions,
+pub(crate) struct Running {
+    pub(crate) logins: Logins,
+    pub(crate) codes: Codes,
+    pub(crate) evidences: Evidences,
+    pub(crate) challenges: Challenges,
+    pub(crate) pushed: PushedRequests,
+    pub(crate) guard: Guard,
+    pub(crate) sessions: Sessions,
     /// The budget of the tenants.
-    pub(super) gate: RateLimitGate,
+    pub(crate) gate: RateLimitGate,
     /// What of it one address may spend.
-    pub(super) share: Option<RateLimitGate>,
+    pub(crate) share: Option<RateLimitGate>,
     /// How often an address may be wrong.
-    pub(super) failures: Limiter,
+    pub(crate) failures: Limiter,
     /// How many messages it may ask for.
-    pub(super) messages: Limiter,
+    pub(crate) messages: Limiter,
     /// How often one may begin as the same identifier.
-    pub(super) starts: Limiter,
-    pub(super) queue: Queue,
+    pub(crate) starts: Limiter,
+    pub(crate) queue: Queue,
     /// Proofs of keys that came with requests for tokens.
     #[cfg(feature = "tokens")]
-    pub(super) proofs: crate::dpop::Proofs,
+    pub(crate) proofs: crate::dpop::Proofs,
     journal: Journal,
     keyed: OnceCell<Keyed>,
     no_address: Once,
@@ -98,20 +102,20 @@ const STARTS_OF_AN_IDENTIFIER: u32 = 600;
 const REQUESTS_OF_A_TENANT: u32 = 600;
 
 impl Inner {
-    pub(super) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         Self { config, running: OnceLock::new() }
     }
 
-    pub(super) fn running(&self) -> &Running {
+    pub(crate) fn running(&self) -> &Running {
         self.running.get_or_init(|| Running::of(&self.config))
     }
 
-    pub(super) fn journal(&self) -> &Journal {
+    pub(crate) fn journal(&self) -> &Journal {
         &self.running().journal
     }
 
     /// The key under the keyed hashes.
-    pub(super) async fn keyed(&self) -> Result<&Keyed, StoreError> {
+    pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {
         let load = async || match &self.config.key {
             Some(keyed) => Ok(keyed.clone()),
             None => key::of_store(self.config.store.clone(), Arc::clone(&self.config.clock)).await,
@@ -120,7 +124,7 @@ impl Inner {
     }
 
     /// The methods that can be used here.
-    pub(super) fn enabled(&self) -> MethodSet {
+    pub(crate) fn enabled(&self) -> MethodSet {
         let by_code =
             [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
         let by_code =
@@ -131,7 +135,7 @@ impl Inner {
 
 impl Running {
     /// Says it once, for it is so for every request or for none.
-    pub(super) fn warn_of_no_address(&self) {
+    pub(crate) fn warn_of_no_address(&self) {
         self.no_address.call_once(|| {
             crate::util::trace::warning!("requests come without the address of their client, so no address has limits");
         });
@@ -155,7 +159,7 @@ impl Running {
             }
         });
         #[cfg(feature = "tokens")]
-        let proofs = super::token::proofs(config);
+        let proofs = super::endpoints::settings::proofs(config);
         Self {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),

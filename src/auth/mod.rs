@@ -373,45 +373,20 @@
 //! - Sign-up, change and reset of passwords are your app's, with [`StoredUsers`](crate::StoredUsers) or `Users` of its
 //!   own.
 
-mod answer;
-mod attempt;
-mod authorize;
-mod challenges;
-mod claims;
-mod code;
-mod complete;
-mod cookies;
-mod cors;
-mod credentials;
-mod evidence;
-mod fields;
-mod grant;
-mod guard;
-mod hint;
+mod http;
+mod state;
+mod pages;
 mod inner;
-mod journal;
-mod key;
-mod logins;
+mod visit;
+mod sign_out;
+mod replaced;
+mod methods;
+mod authorize;
+mod steps;
+#[cfg(feature = "tokens")]
+mod endpoints;
+mod service;
 #[cfg(test)]
 mod openapi;
-mod otp;
-mod page;
-mod password;
-mod problem;
-mod pushed;
-mod query;
-mod replaced;
-mod request;
-mod route;
-mod service;
-mod sign_out;
-mod signed_in;
-mod start;
-mod status;
-mod step;
-#[cfg(feature = "tokens")]
-mod token;
-mod visit;
-mod wishes;
 
 pub use self::service::{AuthFuture, AuthService};

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::Value;
 
-use super::{page::OPENAPI, problem::Code, route::PATHS};
+use crate::auth::{
+    http::{problem::Code, route::PATHS},
+    pages::page::OPENAPI,
+};
 
 fn document() -> Value {
     serde_json::from_str(OPENAPI).unwrap()

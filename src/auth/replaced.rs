@@ -5,20 +5,23 @@
 //! the other. The browser keeps the cookie that comes last: the other session, and what came of it, ends by its time or by
 //! an act of the app.
 
-use super::{
-    evidence::Evidence,
-    sign_out::{self, Ended},
-    visit::Visit,
+use crate::{
+    auth::{
+        sign_out::{self, Ended},
+        state::evidence::Evidence,
+        visit::Visit,
+    },
+    store::StoreError,
+    util::handle::Handle,
 };
-use crate::{store::StoreError, util::handle::Handle};
 
 /// How many are remembered: the newest.
 const MOST: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Replaced {
+pub(crate) struct Replaced {
     /// Of the same user, oldest first.
-    pub(super) own: Vec<Handle>,
+    pub(crate) own: Vec<Handle>,
     /// Those that are remembered no longer.
     forgotten: Vec<Handle>,
     others: Vec<Ended>,
@@ -26,7 +29,7 @@ pub(super) struct Replaced {
 
 impl Replaced {
     /// What the browser shows where this is to begin, and what that had replaced; be it that it ended by itself.
-    pub(super) async fn by(visit: &Visit<'_>, evidence: &Evidence) -> Result<Self, StoreError> {
+    pub(crate) async fn by(visit: &Visit<'_>, evidence: &Evidence) -> Result<Self, StoreError> {
         let running = visit.inner.running();
         let mut replaced = Self::default();
         for digest in running.sessions.shown(&visit.parts.headers) {
@@ -45,7 +48,7 @@ impl Replaced {
     }
 
     /// Ends what this user can't end later: the sessions of others, and what came of those that are remembered no longer.
-    pub(super) async fn end_rest(&self, visit: &Visit<'_>) -> Result<(), StoreError> {
+    pub(crate) async fn end_rest(&self, visit: &Visit<'_>) -> Result<(), StoreError> {
         sign_out::end_tokens(visit.inner, &self.forgotten).await?;
         for session in &self.others {
             sign_out::end(visit.inner, session).await?;
@@ -55,7 +58,7 @@ impl Replaced {
 }
 
 /// Takes out those that were replaced longest ago.
-pub(super) fn bound(replaced: &mut Vec<Handle>) -> Vec<Handle> {
+pub(crate) fn bound(replaced: &mut Vec<Handle>) -> Vec<Handle> {
     let beyond = replaced.len().saturating_sub(MOST);
     replaced.drain(..beyond).collect()
 }

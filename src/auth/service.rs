@@ -12,20 +12,21 @@ use http::{HeaderValue, Method, Request, Response};
 use tower_service::Service;
 
 #[cfg(feature = "tokens")]
-use super::token;
-use super::{
-    authorize, complete,
-    cookies::LoginCookies,
-    fields::Fields,
-    inner::{Config, Inner},
-    page,
-    problem::{Code, Problem},
-    pushed,
-    route::{Path, Route},
-    start, status, step,
-    visit::Visit,
-};
+use crate::auth::endpoints;
 use crate::{
+    auth::{
+        authorize::{endpoint, pushed},
+        http::{
+            cookies::LoginCookies,
+            fields::Fields,
+            problem::{Code, Problem},
+            route::{Path, Route},
+        },
+        inner::{Config, Inner},
+        pages::page,
+        steps::{complete, start, status, step},
+        visit::Visit,
+    },
     client::{AnyClients, Client},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -53,7 +54,7 @@ use crate::{
 /// [module docs](super) show it whole.
 #[derive(Clone)]
 #[must_use]
-pub struct AuthService(pub(super) Arc<Inner>);
+pub struct AuthService(pub(crate) Arc<Inner>);
 
 impl AuthService {
     /// Serves logins of these users for these clients.
@@ -93,7 +94,7 @@ impl AuthService {
     }
 
     #[cfg(test)]
-    pub(super) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &Inner {
         &self.0
     }
 
@@ -101,7 +102,7 @@ impl AuthService {
         Self(Arc::new(Inner::new(config)))
     }
 
-    pub(super) fn set(self, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn set(self, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Arc::unwrap_or_clone(self.0).config;
         change(&mut config);
         Self::of(config)
@@ -308,15 +309,15 @@ where
         visit.let_any_read(path).await;
     }
     match route {
-        Route::Authorize => authorize::authorize(visit).await,
-        Route::AuthorizeForm => authorize::by_form(visit, body).await,
+        Route::Authorize => endpoint::authorize(visit).await,
+        Route::AuthorizeForm => endpoint::by_form(visit, body).await,
         Route::StartPage => page::start(visit).await,
         Route::Script | Route::Style | Route::OpenApi => {
             visit.charge_asset()?;
             Ok(page::asset(route))
         }
         #[cfg(feature = "tokens")]
-        Route::Token(route) => token::serve(visit, route, body).await,
+        Route::Token(route) => endpoints::serve(visit, route, body).await,
         Route::Status => status::status(visit).await,
         Route::Par => pushed::push(visit, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {

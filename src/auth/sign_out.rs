@@ -1,7 +1,7 @@
 //! How a signed-in session ends or gets a new secret, with what came of it.
 
-use super::{inner::Inner, replaced, service::AuthService};
 use crate::{
+    auth::{inner::Inner, replaced, service::AuthService},
     http::cookie::SetCookie,
     session::{Session, UserId},
     store::StoreError,
@@ -40,15 +40,15 @@ impl AuthService {
 }
 
 /// A session that is to end, as far as it is known.
-pub(super) struct Ended {
-    pub(super) tenant: Tenant,
-    pub(super) user: UserId,
-    pub(super) handle: Handle,
-    pub(super) digest: Option<Digest>,
+pub(crate) struct Ended {
+    pub(crate) tenant: Tenant,
+    pub(crate) user: UserId,
+    pub(crate) handle: Handle,
+    pub(crate) digest: Option<Digest>,
 }
 
 impl Ended {
-    pub(super) fn of(session: &Session) -> Self {
+    pub(crate) fn of(session: &Session) -> Self {
         Self {
             tenant: session.tenant().clone(),
             user: session.user().clone(),
@@ -59,7 +59,7 @@ impl Ended {
 }
 
 /// Ends a session, if it still lives, and what came of it.
-pub(super) async fn end(inner: &Inner, ended: &Ended) -> Result<(), StoreError> {
+pub(crate) async fn end(inner: &Inner, ended: &Ended) -> Result<(), StoreError> {
     let Ended { tenant, user, handle, digest } = ended;
     let (running, mut digest) = (inner.running(), *digest);
     if digest.is_none() {
@@ -85,7 +85,7 @@ pub(super) async fn end(inner: &Inner, ended: &Ended) -> Result<(), StoreError> 
 }
 
 /// Ends the tokens that came of these sessions.
-pub(super) async fn end_tokens(inner: &Inner, sessions: &[Handle]) -> Result<(), StoreError> {
+pub(crate) async fn end_tokens(inner: &Inner, sessions: &[Handle]) -> Result<(), StoreError> {
     #[cfg(feature = "tokens")]
     if let Some(config) = &inner.config.tokens {
         for session in sessions {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, Response, header, request::Parts};
 
-use super::{
-    answer, cors,
-    inner::Inner,
-    problem::{Code, Problem},
-    route::Path,
-};
 use crate::{
+    auth::{
+        http::{
+            answer, cors,
+            problem::{Code, Problem},
+            route::Path,
+        },
+        inner::Inner,
+    },
     client::Client,
     gate::Pass,
     http::{
@@ -28,22 +30,22 @@ use crate::{
 const AHEAD: [HeaderName; 3] =
     [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
-pub(super) struct Visit<'a> {
-    pub(super) inner: &'a Inner,
-    pub(super) parts: &'a Parts,
+pub(crate) struct Visit<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) parts: &'a Parts,
     pass: Option<RateLimitPass>,
     /// The foreign origin whose scripts may read the answer.
-    pub(super) reader: Option<HeaderValue>,
+    pub(crate) reader: Option<HeaderValue>,
 }
 
 impl<'a> Visit<'a> {
-    pub(super) fn new(inner: &'a Inner, parts: &'a Parts) -> Self {
+    pub(crate) fn new(inner: &'a Inner, parts: &'a Parts) -> Self {
         Self { inner, parts, pass: None, reader: None }
     }
 
     /// Whether a path is there: some are only where there are tokens.
     #[cfg_attr(not(feature = "tokens"), expect(clippy::unused_self, reason = "all are there"))]
-    pub(super) fn serves(&self, path: &Path) -> bool {
+    pub(crate) fn serves(&self, path: &Path) -> bool {
         #[cfg(feature = "tokens")]
         if path.needs_tokens() {
             return self.inner.config.tokens.is_some();
@@ -54,20 +56,20 @@ impl<'a> Visit<'a> {
 
     /// Refuses a wish to fetch ahead what changes something: a browser that guesses drops an answer that failed, and asks
     /// again when it is sure.
-    pub(super) fn refuse_ahead(&self) -> Result<(), Problem> {
+    pub(crate) fn refuse_ahead(&self) -> Result<(), Problem> {
         if AHEAD.iter().any(|name| self.parts.headers.contains_key(name)) {
             return Err(Problem::new(Code::TemporarilyUnavailable, "this is not for fetching ahead"));
         }
         Ok(())
     }
 
-    pub(super) fn head(&self) -> Head<'a> {
+    pub(crate) fn head(&self) -> Head<'a> {
         Head::from(self.parts)
     }
 
     /// Whose address it comes from, as what is limited. Where a server tells none, no limit of addresses holds: one that
     /// all share would let anybody lock out everybody.
-    pub(super) fn known_address(&self) -> Option<Tenant> {
+    pub(crate) fn known_address(&self) -> Option<Tenant> {
         let address = self.inner.config.client_ip.address(self.head());
         if address.is_none() {
             self.inner.running().warn_of_no_address();
@@ -81,7 +83,7 @@ impl<'a> Visit<'a> {
     }
 
     /// Charges the request: to the tenant, where one is known by its client or its login, else to the address.
-    pub(super) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+    pub(crate) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
         if let (Some(share), Some(_), Some(address)) = (&self.inner.running().share, tenant, self.known_address()) {
             share.charge(address, self.head())?;
         }
@@ -91,7 +93,7 @@ impl<'a> Visit<'a> {
     }
 
     /// What is the same for everybody belongs to no tenant, and where addresses are unknown to nobody.
-    pub(super) fn charge_asset(&mut self) -> Result<(), Problem> {
+    pub(crate) fn charge_asset(&mut self) -> Result<(), Problem> {
         if let Some(address) = self.known_address() {
             self.pass = Some(self.inner.running().gate.charge(address, self.head())?);
         }
@@ -99,7 +101,7 @@ impl<'a> Visit<'a> {
     }
 
     /// The client of this id, if there is one.
-    pub(super) async fn client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
+    pub(crate) async fn client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
         match id {
             // no client has a longer one
             Some(id) if id.len() <= Client::MAX_ID => self.inner.config.clients.find(id).await,
@@ -108,14 +110,14 @@ impl<'a> Visit<'a> {
     }
 
     /// The same, with the request charged to its tenant; to the address where it can't be had.
-    pub(super) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+    pub(crate) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.client(id).await;
         self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
         Ok(client?)
     }
 
     /// The same for a call of a script, which is made from where it may be made.
-    pub(super) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+    pub(crate) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.client(id).await;
         let known = client.as_ref().ok().and_then(Option::as_deref);
         self.let_read(known);
@@ -129,7 +131,7 @@ impl<'a> Visit<'a> {
     /// may be made.
     ///
     /// No cookie, a wrong one and no such login are one answer.
-    pub(super) async fn own_login(
+    pub(crate) async fn own_login(
         &mut self,
         client_id: Option<&str>,
         session_id: Option<&str>,
@@ -156,7 +158,7 @@ impl<'a> Visit<'a> {
     }
 
     /// The answer with all its headers.
-    pub(super) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
+    pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
         let mut response = match outcome {
             Ok(response) => response,
             Err(problem) => problem.into_response(&self.parts.headers, &self.inner.config.realm),

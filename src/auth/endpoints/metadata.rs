@@ -1,0 +1,81 @@
+//! What this service can do, for clients that set themselves up by it (RFC 8414, OpenID Connect Discovery).
+
+use serde::Serialize;
+
+use crate::{
+    auth::{
+        endpoints::{claims, settings::TokenConfig},
+        inner::Inner,
+    },
+    jose::Algorithm,
+    tokens::OFFLINE_ACCESS,
+};
+
+/// Both documents are one.
+#[derive(Serialize)]
+pub(crate) struct Document<'a> {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    jwks_uri: String,
+    userinfo_endpoint: String,
+    revocation_endpoint: String,
+    introspection_endpoint: String,
+    end_session_endpoint: String,
+    pushed_authorization_request_endpoint: String,
+    scopes_supported: [&'static str; 5],
+    response_types_supported: [&'static str; 1],
+    response_modes_supported: [&'static str; 1],
+    grant_types_supported: [&'static str; 2],
+    subject_types_supported: [&'static str; 1],
+    id_token_signing_alg_values_supported: Vec<&'static str>,
+    token_endpoint_auth_methods_supported: [&'static str; 1],
+    revocation_endpoint_auth_methods_supported: [&'static str; 1],
+    code_challenge_methods_supported: [&'static str; 1],
+    authorization_response_iss_parameter_supported: bool,
+    dpop_signing_alg_values_supported: Vec<&'static str>,
+    claims_supported: Vec<&'static str>,
+    claims_parameter_supported: bool,
+    prompt_values_supported: [&'static str; 4],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    acr_values_supported: Vec<&'a str>,
+    request_parameter_supported: bool,
+    request_uri_parameter_supported: bool,
+}
+
+pub(crate) fn document<'a>(inner: &'a Inner, config: &TokenConfig) -> Document<'a> {
+    let issuer = inner.config.issuer.as_str();
+    let below = |path: &str| format!("{issuer}{path}");
+    let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
+    // RS256 stands there in any case, for clients that know nothing else
+    let mut signs = vec![config.tokens.algorithm_in_use()];
+    signs.extend((!signs.contains(&Algorithm::Rs256)).then_some(Algorithm::Rs256));
+    Document {
+        issuer: issuer.to_owned(),
+        authorization_endpoint: below("/authorize"),
+        token_endpoint: below("/token"),
+        jwks_uri: below("/jwks"),
+        userinfo_endpoint: below("/userinfo"),
+        revocation_endpoint: below("/revoke"),
+        introspection_endpoint: below("/introspect"),
+        end_session_endpoint: below("/logout"),
+        pushed_authorization_request_endpoint: below("/par"),
+        scopes_supported: ["openid", "profile", "email", "phone", OFFLINE_ACCESS],
+        response_types_supported: ["code"],
+        response_modes_supported: ["query"],
+        grant_types_supported: ["authorization_code", "refresh_token"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: signs.into_iter().map(Algorithm::as_str).collect(),
+        token_endpoint_auth_methods_supported: ["none"],
+        revocation_endpoint_auth_methods_supported: ["none"],
+        code_challenge_methods_supported: ["S256"],
+        authorization_response_iss_parameter_supported: true,
+        dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),
+        claims_supported: own.into_iter().chain(claims::all()).collect(),
+        claims_parameter_supported: true,
+        prompt_values_supported: ["none", "login", "consent", "select_account"],
+        acr_values_supported: inner.config.policies.levels().collect(),
+        request_parameter_supported: false,
+        request_uri_parameter_supported: false,
+    }
+}

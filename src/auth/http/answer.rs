@@ -1,0 +1,96 @@
+//! What is answered, and the headers that each answer has.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+use crate::{http::body::Body, login::View};
+
+pub(crate) const JSON: &str = "application/json";
+
+/// How a login stands, as every answer about it says.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Counters {
+    session_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<&'static str>,
+    completed_steps: usize,
+    remaining_steps: usize,
+    next_step: Option<usize>,
+}
+
+impl From<View> for Counters {
+    fn from(view: View) -> Self {
+        Self {
+            session_id: view.id.to_string(),
+            status: Some(view.status.as_str()),
+            completed_steps: view.completed,
+            remaining_steps: view.remaining,
+            next_step: view.next(),
+        }
+    }
+}
+
+/// A JSON document.
+pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response<Body> {
+    // never the default: what is written here has only text, numbers and lists in it
+    let text = serde_json::to_vec(document).unwrap_or_default();
+    whole(status, JSON, text)
+}
+
+/// A body of this type.
+pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut response = empty(status, body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// No body, and the methods that a path takes.
+pub(crate) fn allow(status: StatusCode, methods: &'static str) -> Response<Body> {
+    let mut response = empty(status, Body::empty());
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+/// Sends a browser on. What can't stand in a header was refused before.
+pub(crate) fn redirect(location: &str) -> Option<Response<Body>> {
+    to(StatusCode::FOUND, location)
+}
+
+/// The same after a `POST`, of which nothing goes with it.
+pub(crate) fn see_other(location: &str) -> Option<Response<Body>> {
+    to(StatusCode::SEE_OTHER, location)
+}
+
+fn to(status: StatusCode, location: &str) -> Option<Response<Body>> {
+    let location = HeaderValue::from_str(location).ok()?;
+    let mut response = empty(status, Body::empty());
+    response.headers_mut().insert(header::LOCATION, location);
+    Some(response)
+}
+
+fn empty(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response
+}
+
+const BARE: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What keeps an answer out of caches, frames and guesses.
+pub(crate) fn secure(headers: &mut HeaderMap) {
+    let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/html"));
+    let policy = if is_page { PAGE } else { BARE };
+    // what may be kept says so itself
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // and so does a page that sends a form
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
+    headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}

@@ -1,0 +1,136 @@
+//! The cookies of logins: one for each, named after the login, so that tabs don't collide.
+
+use http::HeaderMap;
+
+use crate::{
+    http::cookie::{self, SetCookie},
+    login::LoginId,
+    util::{
+        handle::Handle,
+        secret::{Digest, Secret},
+    },
+};
+
+/// The most logins that one browser has at once.
+pub(crate) const MOST_LOGINS: usize = 4;
+/// The most login cookies of a request that are looked at.
+const MOST_COOKIES: usize = 16;
+/// So much of the id of a login stands in the name of its cookie.
+const NAMED_BY: usize = 8;
+
+/// How login cookies are named and sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoginCookies {
+    /// Without TLS, for development on a loopback address: without the prefix that browsers hold to its rules.
+    pub(crate) loopback: bool,
+}
+
+/// A login cookie that a request carries.
+pub(crate) struct Carried<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) digest: Digest,
+}
+
+impl LoginCookies {
+    /// The cookie that brings this secret.
+    #[expect(clippy::expect_used, reason = "names and secrets are made of base64url")]
+    pub(crate) fn set(self, secret: &Secret) -> SetCookie {
+        let name = self.name(&Handle::of(&secret.digest()).to_string());
+        let cookie = SetCookie::new(&name, secret.expose()).expect("the cookie is good");
+        self.sent(cookie).expect("it has no prefix")
+    }
+
+    /// Takes a cookie away; `None` where no such cookie could have been set.
+    pub(crate) fn removal(self, name: &str) -> Option<SetCookie> {
+        self.sent(SetCookie::removal(name).ok()?).ok()
+    }
+
+    fn sent(self, cookie: SetCookie) -> Result<SetCookie, crate::util::error::ConfigError> {
+        if self.loopback { cookie.insecure_plain_http() } else { Ok(cookie) }
+    }
+
+    fn prefix(self) -> &'static str {
+        if self.loopback { "auth_session_" } else { "__Host-auth_session_" }
+    }
+
+    fn name(self, id: &str) -> String {
+        format!("{}{}", self.prefix(), id.get(..NAMED_BY).unwrap_or(id))
+    }
+
+    /// The cookie of the name of a login.
+    pub(crate) fn name_of(self, id: &LoginId) -> String {
+        self.name(&id.to_string())
+    }
+
+    /// What proves that this login was begun in this browser, if it carries that. A secret says itself whose it is.
+    pub(crate) fn secret_of(self, headers: &HeaderMap, id: &LoginId) -> Option<Digest> {
+        let name = self.name_of(id);
+        let secrets = cookie::read(headers, &name).take(MOST_COOKIES).filter_map(Secret::parse);
+        secrets.map(|secret| secret.digest()).find(|digest| Handle::of(digest) == *id)
+    }
+
+    /// All login cookies, in the order in which they were sent.
+    pub(crate) fn carried(self, headers: &HeaderMap) -> Vec<Carried<'_>> {
+        let own = cookie::pairs(headers).filter(|(name, _)| name.starts_with(self.prefix())).take(MOST_COOKIES);
+        let mut found: Vec<Carried<'_>> = Vec::new();
+        for (name, value) in own {
+            // what could not be ours still counts as a login that was there once
+            let digest = Secret::parse(value).map_or_else(|| Digest::of(value), |secret| secret.digest());
+            if !found.iter().any(|known| known.name == name && known.digest.matches(&digest)) {
+                found.push(Carried { name, digest });
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, header::COOKIE};
+
+    use super::*;
+
+    const COOKIES: LoginCookies = LoginCookies { loopback: false };
+
+    fn carrying(line: &str) -> HeaderMap {
+        HeaderMap::from_iter([(COOKIE, HeaderValue::from_str(line).unwrap())])
+    }
+
+    #[test]
+    fn c103_the_cookie_is_named_after_its_login_and_bound_to_the_host() {
+        let secret = Secret::generate();
+        let id = Handle::of(&secret.digest());
+        let value = COOKIES.set(&secret).header_value();
+        let expected = format!(
+            "__Host-auth_session_{}={}; Path=/; Secure; HttpOnly; SameSite=Lax",
+            &id.to_string()[..8],
+            secret.expose()
+        );
+        assert_eq!(value, expected);
+        let loopback = LoginCookies { loopback: true }.set(&secret).header_value();
+        assert!(loopback.to_str().unwrap().starts_with("auth_session_"));
+        assert!(!loopback.to_str().unwrap().contains("Secure"));
+    }
+
+    #[test]
+    fn only_the_secret_of_a_login_proves_it_whatever_stands_beside_it() {
+        let (secret, other) = (Secret::generate(), Secret::generate());
+        let id = Handle::of(&secret.digest());
+        let name = COOKIES.name_of(&id);
+        let found = |line: &str| COOKIES.secret_of(&carrying(line), &id).map(|digest| *digest.as_bytes());
+        let own = Some(*secret.digest().as_bytes());
+        assert_eq!(found(&format!("{name}={}", secret.expose())), own);
+        assert_eq!(found(&format!("{name}={}; {name}={}", other.expose(), secret.expose())), own);
+        assert_eq!(found(&format!("{name}={}", other.expose())), None);
+        assert_eq!(found(&format!("{}={}", &name[7..], secret.expose())), None);
+        assert_eq!(found("a=b"), None);
+    }
+
+    #[test]
+    fn c107_whatever_is_named_like_a_login_counts_as_one_within_bounds() {
+        let line: String = (0..40).map(|n| format!("__Host-auth_session_{n:08}=x{n}; ")).collect();
+        assert_eq!(COOKIES.carried(&carrying(&line)).len(), MOST_COOKIES);
+        let same = "__Host-auth_session_a=x; __Host-auth_session_a=x; auth_session_b=x; __Host-auth_sessio=y";
+        assert_eq!(COOKIES.carried(&carrying(same)).len(), 1);
+    }
+}

@@ -1,0 +1,203 @@
+//! What stands in the body of a call.
+
+use std::{future::poll_fn, pin::pin, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, header, request::Parts};
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Value;
+use tokio::{runtime::Handle, time::timeout};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{
+    auth::http::problem::{Code, Problem},
+    http::replay::{ReadError, Reader},
+    login::ClientParameters,
+    util::json::{self, JsonError},
+};
+
+/// The longest body that is read.
+const MOST_BYTES: usize = 64 * 1024;
+/// How long a body of 64 KiB may take.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// The members of a body. One left out, `null` and empty are the same; names that are not known are passed over.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Fields {
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) identifier: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) session_id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) method: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) username: Option<String>,
+    #[serde(default)]
+    pub(crate) password: Option<Typed>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) phone_number: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) email: Option<String>,
+    #[serde(default)]
+    pub(crate) otp: Option<Typed>,
+    #[serde(default, deserialize_with = "given")]
+    acr_values: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    prompt: Option<String>,
+    #[serde(default, deserialize_with = "number_or_text")]
+    max_age: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    nonce: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    dpop_jkt: Option<String>,
+    #[serde(default, deserialize_with = "object_or_text")]
+    claims: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    client_id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    redirect_uri: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    response_type: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    scope: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    code_challenge: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    code_challenge_method: Option<String>,
+}
+
+/// A secret that somebody typed; wiped when it is dropped.
+pub(crate) struct Typed(pub(crate) Zeroizing<String>);
+
+impl std::fmt::Debug for Typed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Typed(..)")
+    }
+}
+
+impl<'de> Deserialize<'de> for Typed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(Zeroizing::new(text)))
+    }
+}
+
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::<String>::deserialize(deserializer).map(|text| text.filter(|text| !text.is_empty()))
+}
+
+/// In JSON a number is one; in a query it was a text.
+fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(u64),
+        Text(String),
+    }
+    let either = Option::<Either>::deserialize(deserializer)?.map(|either| match either {
+        Either::Number(number) => number.to_string(),
+        Either::Text(text) => text,
+    });
+    Ok(either.filter(|text| !text.is_empty()))
+}
+
+/// In JSON an object is one; in a query it was a text.
+fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        object @ Value::Object(_) => Ok(Some(object.to_string())),
+        _ => Err(D::Error::custom("neither an object nor a text")),
+    }
+}
+
+impl Fields {
+    /// Reads the body of a request with these headers.
+    pub(crate) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
+        check_type(headers, "application/json", "the body must be application/json, not compressed")?;
+        Self::read(whole(body).await?)
+    }
+
+    /// Reads the whole of a body, and wipes it: it may have a password in it.
+    fn read(body: Bytes) -> Result<Self, Problem> {
+        let fields = json::from_object(&body).map_err(|error| {
+            Problem::invalid(match error {
+                JsonError::Malformed => "the body is no JSON object of the members that this call takes",
+                JsonError::Duplicate => "a name stands twice in an object",
+            })
+        });
+        if let Ok(mut bytes) = body.try_into_mut() {
+            bytes.zeroize();
+        }
+        fields
+    }
+
+    /// What the call wishes of the login that it begins.
+    pub(crate) fn wish(&self, name: &str) -> Option<&str> {
+        let wish = match name {
+            "acr_values" => &self.acr_values,
+            "prompt" => &self.prompt,
+            "max_age" => &self.max_age,
+            "nonce" => &self.nonce,
+            "dpop_jkt" => &self.dpop_jkt,
+            "claims" => &self.claims,
+            _ => &None,
+        };
+        wish.as_deref()
+    }
+
+    /// The parameters of the client.
+    pub(crate) fn client(&mut self) -> ClientParameters {
+        ClientParameters {
+            client_id: self.client_id.take(),
+            redirect_uri: self.redirect_uri.take(),
+            response_type: self.response_type.take(),
+            scope: self.scope.take(),
+            code_challenge: self.code_challenge.take(),
+            code_challenge_method: self.code_challenge_method.take(),
+        }
+    }
+}
+
+/// The body of a request that is a form. Nothing is read from the query: it ends in logs.
+pub(crate) async fn form<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: B) -> Result<Bytes, Problem> {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    check_type(&parts.headers, FORM, "the body must be application/x-www-form-urlencoded, not compressed")?;
+    if parts.uri.query().is_some_and(|query| !query.is_empty()) {
+        return Err(Problem::invalid("parameters belong into the body"));
+    }
+    whole(body).await
+}
+
+/// Whether the body is what is read, as it is. JSON is nothing that a form on a page of another site can send.
+fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Result<(), Problem> {
+    let only = |name| {
+        let mut values = headers.get_all(name).iter();
+        values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
+    };
+    let media_type = only(header::CONTENT_TYPE).and_then(|text| text.split(';').next()).unwrap_or_default();
+    let coded = headers.contains_key(header::CONTENT_ENCODING)
+        && !only(header::CONTENT_ENCODING).is_some_and(|coding| coding.eq_ignore_ascii_case("identity"));
+    if coded || !media_type.trim().eq_ignore_ascii_case(wanted) {
+        return Err(Problem::new(Code::UnsupportedMediaType, otherwise));
+    }
+    Ok(())
+}
+
+/// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
+async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
+    let (mut body, mut reader) = (pin!(body), Reader::default());
+    let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
+    let whole = match Handle::try_current() {
+        Ok(_) => timeout(BODY_TIME, whole).await.unwrap_or(Err(ReadError::Broken)),
+        // without a runtime there is no timer, and no socket that could drip
+        Err(_) => whole.await,
+    };
+    whole.map(|whole| whole.data).map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &ReadError) -> Problem {
+    match error {
+        ReadError::TooLarge => Problem::new(Code::TooLarge, "the body is longer than 64 KiB"),
+        ReadError::Broken => Problem::invalid("the body can't be read"),
+    }
+}

@@ -1,0 +1,153 @@
+//! Which path is what, and which methods it takes.
+
+use http::Method;
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Route {
+    Authorize,
+    AuthorizeForm,
+    StartPage,
+    Start,
+    Status,
+    Authenticate,
+    VerifyOtp,
+    Complete,
+    Par,
+    Script,
+    Style,
+    OpenApi,
+    #[cfg(feature = "tokens")]
+    Token(TokenRoute),
+}
+
+/// What is served where there are tokens.
+#[cfg(feature = "tokens")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum TokenRoute {
+    Exchange,
+    Revoke,
+    Introspect,
+    UserInfo,
+    Keys,
+    Metadata,
+    Logout,
+}
+
+/// A path that is served, and what it is for by each method.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub(crate) path: &'static str,
+    get: Option<Route>,
+    post: Option<Route>,
+}
+
+pub(crate) const PATHS: &[Path] = &[
+    Path { path: "/authorize", get: Some(Route::Authorize), post: Some(Route::AuthorizeForm) },
+    Path { path: "/authentication/start", get: Some(Route::StartPage), post: Some(Route::Start) },
+    Path::get("/authentication/status", Route::Status),
+    Path::post("/authentication/authenticate", Route::Authenticate),
+    Path::post("/authentication/verify-otp", Route::VerifyOtp),
+    Path::post("/authentication/complete", Route::Complete),
+    Path::post("/par", Route::Par),
+    Path::get("/authentication/page.js", Route::Script),
+    Path::get("/authentication/page.css", Route::Style),
+    Path::get("/openapi.json", Route::OpenApi),
+    #[cfg(feature = "tokens")]
+    Path::post("/token", Route::Token(TokenRoute::Exchange)),
+    #[cfg(feature = "tokens")]
+    Path::post("/revoke", Route::Token(TokenRoute::Revoke)),
+    #[cfg(feature = "tokens")]
+    Path::post("/introspect", Route::Token(TokenRoute::Introspect)),
+    #[cfg(feature = "tokens")]
+    Path::both("/userinfo", Route::Token(TokenRoute::UserInfo)),
+    #[cfg(feature = "tokens")]
+    Path::get("/jwks", Route::Token(TokenRoute::Keys)),
+    #[cfg(feature = "tokens")]
+    Path::both("/logout", Route::Token(TokenRoute::Logout)),
+    #[cfg(feature = "tokens")]
+    Path::get(OPENID_CONFIGURATION, Route::Token(TokenRoute::Metadata)),
+    #[cfg(feature = "tokens")]
+    Path::get(SERVER_METADATA, Route::Token(TokenRoute::Metadata)),
+];
+
+/// Below the path of the issuer (OpenID Connect Discovery §4).
+#[cfg(feature = "tokens")]
+const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
+/// Above it (RFC 8414 §3).
+#[cfg(feature = "tokens")]
+const SERVER_METADATA: &str = "/.well-known/oauth-authorization-server";
+
+impl Path {
+    const fn get(path: &'static str, route: Route) -> Self {
+        Self { path, get: Some(route), post: None }
+    }
+
+    const fn post(path: &'static str, route: Route) -> Self {
+        Self { path, get: None, post: Some(route) }
+    }
+
+    #[cfg(feature = "tokens")]
+    const fn both(path: &'static str, route: Route) -> Self {
+        Self { path, get: Some(route), post: Some(route) }
+    }
+
+    /// Whether it is only there where there are tokens.
+    #[cfg(feature = "tokens")]
+    pub(crate) const fn needs_tokens(&self) -> bool {
+        matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))))
+    }
+
+    /// The path that a request names, with or without that of the issuer, which a router may have taken off.
+    pub(crate) fn of(path: &str, base: &str) -> Option<&'static Self> {
+        let known = |path: &str| PATHS.iter().find(|known| known.path == path);
+        #[cfg(feature = "tokens")]
+        if path.strip_suffix(base) == Some(SERVER_METADATA) {
+            return known(SERVER_METADATA);
+        }
+        known(path).or_else(|| known(path.strip_prefix(base)?))
+    }
+
+    /// What a request by this method is for. HEAD asks what GET would.
+    pub(crate) fn route(&self, method: &Method) -> Option<Route> {
+        match *method {
+            Method::GET | Method::HEAD => self.get,
+            Method::POST => self.post,
+            _ => None,
+        }
+    }
+
+    /// The methods that the path takes, as `Allow` lists them.
+    pub(crate) const fn allow(&self) -> &'static str {
+        match (self.get, self.post) {
+            (Some(_), Some(_)) => "GET, HEAD, POST, OPTIONS",
+            (Some(_), None) => "GET, HEAD, OPTIONS",
+            _ => "POST, OPTIONS",
+        }
+    }
+
+    /// Whether scripts of other origins may call it, where a client allows them.
+    pub(crate) fn is_for_scripts(&self) -> bool {
+        [self.get, self.post].into_iter().flatten().any(Route::is_for_scripts)
+    }
+}
+
+impl Route {
+    /// What a page calls, as opposed to what a person opens.
+    pub(crate) const fn is_for_scripts(self) -> bool {
+        #[cfg(feature = "tokens")]
+        if let Self::Token(route) = self {
+            return !matches!(route, TokenRoute::Logout | TokenRoute::Introspect);
+        }
+        matches!(
+            self,
+            Self::Start
+                | Self::Status
+                | Self::Authenticate
+                | Self::VerifyOtp
+                | Self::Complete
+                | Self::Par
+                | Self::OpenApi
+        )
+    }
+}

@@ -1,0 +1,5 @@
+//! The HTML that people see.
+
+#[cfg(feature = "tokens")]
+pub(crate) mod logout;
+pub(crate) mod page;

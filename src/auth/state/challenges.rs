@@ -1,0 +1,123 @@
+//! Code challenges that were redeemed: a client that uses one again makes none up, and who has seen its verifier once can
+//! redeem its codes (RFC 9700 §2.1.1).
+
+use std::sync::Arc;
+#[cfg(any(feature = "tokens", test))]
+use std::time::Duration;
+
+#[cfg(any(feature = "tokens", test))]
+use crate::store::table::Change;
+use crate::{
+    login::Binding,
+    store::{AnyStore, StoreError, table::Table},
+    util::{clock::Clock, secret::Digest},
+};
+
+/// How long they are remembered.
+#[cfg(any(feature = "tokens", test))]
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Challenges(Table<()>);
+
+impl Challenges {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, "redeemed_challenges", clock))
+    }
+
+    /// That a code was redeemed which was given for this.
+    #[cfg(any(feature = "tokens", test))]
+    pub(crate) async fn note_redeemed(&self, binding: &Binding) -> Result<(), StoreError> {
+        let kept_until = self.0.now() + REMEMBERED;
+        self.0.update(None, id(binding).as_bytes(), |_, _| Change::Put((), kept_until, ())).await
+    }
+
+    pub(crate) async fn is_redeemed(&self, binding: &Binding) -> Result<bool, StoreError> {
+        Ok(self.0.get(None, id(binding).as_bytes()).wait().await?.is_some())
+    }
+}
+
+/// What one client uses is nothing to another.
+fn id(binding: &Binding) -> Digest {
+    Digest::of([binding.code_challenge.as_str(), &*binding.client_id].join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::{Request, Response, StatusCode};
+    use tower::ServiceExt;
+
+    use crate::{
+        auth::AuthService,
+        client::{Client, ClientTable, Scopes},
+        http::body::Body,
+        login::Binding,
+        pkce::CodeChallenge,
+        store::{AnyStore, Memory},
+        testing::ManualClock,
+        user::StoredUsers,
+    };
+
+    const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+    const CALLBACK: &str = "https://app.example/callback";
+
+    fn service(clock: &ManualClock) -> AuthService {
+        let client = |id| {
+            let client = Client::new(id, "acme".parse().unwrap()).unwrap();
+            client.redirect_uri(CALLBACK).unwrap().scopes("openid").unwrap()
+        };
+        let store = AnyStore::from(Memory::new());
+        let clients = ClientTable::new([client("web"), client("shop")]).unwrap();
+        AuthService::new("https://auth.example", store.clone(), clients, StoredUsers::new(store))
+            .unwrap()
+            .clock(clock.clone())
+    }
+
+    async fn send(service: &AuthService, request: http::request::Builder, body: String) -> Response<Body> {
+        service.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn c024_a_challenge_that_was_redeemed_begins_nothing_for_its_client_any_more() {
+        let clock = ManualClock::new();
+        let service = service(&clock);
+        let query = |client: &str| {
+            format!(
+                "client_id={client}&redirect_uri=https%3A%2F%2Fapp.example%2Fcallback&response_type=code\
+                 &scope=openid&code_challenge={CHALLENGE}&code_challenge_method=S256"
+            )
+        };
+        let refused = async |client: &str| {
+            let request = Request::get(format!("/authorize?{}", query(client))).header("accept", "text/html");
+            let answer = send(&service, request, String::new()).await;
+            let location = answer.headers()["location"].to_str().unwrap().to_owned();
+            let told = location.starts_with(&format!("{CALLBACK}?error=invalid_request&"));
+            assert_eq!(told, !location.starts_with("/authentication/start?"), "{location}");
+            let body = format!(
+                r#"{{"identifier":"ada","client_id":"{client}","redirect_uri":"{CALLBACK}","response_type":"code",
+                    "scope":"openid","code_challenge":"{CHALLENGE}","code_challenge_method":"S256"}}"#
+            );
+            let request = Request::post("/authentication/start").header("content-type", "application/json");
+            let started = send(&service, request, body).await.status() != StatusCode::OK;
+            let request = Request::post("/par").header("content-type", "application/x-www-form-urlencoded");
+            let pushed = send(&service, request, query(client)).await.status() != StatusCode::CREATED;
+            assert_eq!((started, pushed), (told, told));
+            told
+        };
+        assert!(!refused("web").await);
+        let binding = Binding {
+            client_id: "web".to_owned(),
+            redirect_uri: CALLBACK.to_owned(),
+            scope: Scopes::parse("openid").unwrap(),
+            code_challenge: CodeChallenge::parse(CHALLENGE).unwrap(),
+        };
+        service.inner().running().challenges.note_redeemed(&binding).await.unwrap();
+        assert!(refused("web").await && !refused("shop").await);
+        clock.advance(Duration::from_secs(24 * 3600 - 1));
+        assert!(refused("web").await);
+        clock.advance(Duration::from_secs(1));
+        assert!(!refused("web").await);
+    }
+}

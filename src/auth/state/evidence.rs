@@ -1,0 +1,149 @@
+//! [`Evidence`]: what a signed-in session rests on, kept beside it.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    auth::{methods::password, state::grant::amr, visit::Visit},
+    login::{Login, LoginId},
+    policy::{Method, MethodSet},
+    session::{NewSession, Session, UserId},
+    store::{
+        AnyStore, StoreError,
+        table::{Change, Table},
+    },
+    tenant::Tenant,
+    user::{Account, Identifier},
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::Digest,
+    },
+};
+
+/// What was proved, when, by whom, and to which client. Unlike the session it says by which name, and of what the proofs
+/// were made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Evidence {
+    pub(crate) client_id: String,
+    #[serde(with = "crate::util::text")]
+    pub(crate) tenant: Tenant,
+    #[serde(with = "crate::util::text")]
+    pub(crate) user: UserId,
+    pub(crate) identifier: Identifier,
+    #[serde(with = "crate::util::text")]
+    pub(crate) login: LoginId,
+    /// In the order of their times.
+    pub(crate) proved: Vec<(Method, u64)>,
+    pub(crate) marks: Vec<[u8; 32]>,
+    /// The sessions of the same user that this one took the place of, oldest first.
+    #[serde(default, with = "crate::util::text::list")]
+    pub(crate) replaced: Vec<Handle>,
+}
+
+impl Evidence {
+    /// That of a login; `None` if nobody proved anything.
+    pub(crate) fn of(login: &Login) -> Option<Self> {
+        login.proved.last()?;
+        Some(Self {
+            client_id: login.binding.client_id.clone(),
+            tenant: login.tenant.clone(),
+            user: login.user.clone()?,
+            identifier: login.identifier.clone(),
+            login: login.id,
+            proved: login.proved.clone(),
+            marks: login.marks.clone(),
+            replaced: Vec::new(),
+        })
+    }
+
+    /// With what the session proved that it goes on from.
+    pub(crate) fn and(mut self, before: &Self) -> Self {
+        let own = self.methods();
+        let more = before.proved.iter().copied().filter(|(method, _)| !own.contains(*method));
+        self.proved.extend(more.collect::<Vec<_>>());
+        self.proved.sort_by_key(|(_, at)| *at);
+        self
+    }
+
+    pub(crate) fn methods(&self) -> MethodSet {
+        self.proved.iter().map(|(method, _)| *method).collect()
+    }
+
+    /// Only the proofs that are no older than this.
+    pub(crate) fn within(&self, age: Option<Duration>, now: UnixTime) -> Vec<(Method, u64)> {
+        let is_young = |at: &u64| age.is_none_or(|age| UnixTime::from_nanos(*at) + age >= now);
+        self.proved.iter().copied().filter(|(_, at)| is_young(at)).collect()
+    }
+
+    /// The signed-in session that rests on it.
+    pub(crate) fn new_session(&self, acr: Option<&str>) -> Option<NewSession> {
+        let (_, last) = self.proved.last()?;
+        let session = NewSession::new(self.tenant.clone(), self.user.clone())
+            .auth_time(UnixTime::from_nanos(*last))
+            .amr(amr(self.methods()).iter().copied())
+            .ok()?;
+        match acr {
+            Some(acr) => session.acr(acr).ok(),
+            None => Some(session),
+        }
+    }
+
+    /// Whether the account is as it was: it may have been closed since, or its password changed because somebody had it.
+    pub(crate) async fn still_stands(&self, visit: &Visit<'_>) -> Result<bool, StoreError> {
+        let keyed = visit.inner.keyed().await?;
+        let account = visit.inner.config.users.find(&self.tenant, &self.identifier).await?;
+        let unchanged = |account: &Account| {
+            let mark = account.password_hash().map(|hash| password::mark(hash, keyed));
+            let stands = self.marks.is_empty() || mark.is_some_and(|mark| self.marks.contains(&mark));
+            *account.id() == self.user && stands
+        };
+        Ok(account.is_some_and(|account| !account.is_disabled() && unchanged(&account)))
+    }
+}
+
+/// The evidence of all sessions that began here, each under the digest of its session.
+#[derive(Clone, Debug)]
+pub(crate) struct Evidences {
+    table: Table<Evidence>,
+    /// How long a proof counts: as long as a session lives, however often it is carried into another.
+    counts_for: Duration,
+}
+
+impl Evidences {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>, counts_for: Duration) -> Self {
+        Self { table: Table::new(store, "session_evidence", clock), counts_for }
+    }
+
+    pub(crate) fn now(&self) -> UnixTime {
+        self.table.now()
+    }
+
+    /// That of a session, with the proofs that still count; `None` if none does.
+    pub(crate) async fn find(&self, session: &Session) -> Result<Option<Evidence>, StoreError> {
+        let found = self.of(&session.digest()).await?;
+        let belongs = |it: &Evidence| it.tenant == *session.tenant() && it.user == *session.user();
+        let found = found.filter(belongs).map(|it| {
+            let proved = it.within(Some(self.counts_for), self.now());
+            Evidence { proved, ..it }
+        });
+        Ok(found.filter(|it| !it.proved.is_empty()))
+    }
+
+    /// As it is kept, whether or not the session of this digest still lives.
+    pub(crate) async fn of(&self, session: &Digest) -> Result<Option<Evidence>, StoreError> {
+        Ok(self.table.get(None, session.as_bytes()).wait().await?.map(|stored| stored.value))
+    }
+
+    /// Keeps it for a session that is about to begin, until it has ended in any case.
+    pub(crate) async fn keep(&self, session: &Digest, ends: UnixTime, evidence: &Evidence) -> Result<(), StoreError> {
+        self.table.update(None, session.as_bytes(), |_, _| Change::Put(evidence.clone(), ends, ())).await
+    }
+
+    pub(crate) async fn forget(&self, session: &Digest) {
+        if let Err(error) = self.table.remove(None, session.as_bytes()).await {
+            crate::util::trace::warning!("what a session rested on could not be forgotten: {error}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What the login service stores.
+
+pub(crate) mod challenges;
+pub(crate) mod evidence;
+pub(crate) mod grant;
+pub(crate) mod guard;
+pub(crate) mod journal;
+pub(crate) mod key;
+pub(crate) mod logins;

@@ -1,0 +1,33 @@
+//! `POST /authentication/complete`: all steps are done, and the browser may go back to `/authorize`.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::{
+    auth::{
+        http::{answer, fields::Fields, problem::Problem},
+        steps::step,
+        visit::Visit,
+    },
+    event::EventKind,
+    http::body::Body,
+    login::{Call, Denied},
+};
+
+#[derive(Serialize)]
+struct Completed {
+    session_id: String,
+    status: &'static str,
+}
+
+pub(crate) async fn complete(visit: &mut Visit<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let entered = step::enter(visit, fields).await?;
+    let moved = entered.step(visit, &Call::Complete).await?;
+    if moved.answer == Err(Denied::StepsRemaining) {
+        let keyed = visit.inner.keyed().await?;
+        visit.inner.journal().tally_login(EventKind::SequenceFailed, &moved.login, None, keyed);
+    }
+    let view = moved.told(visit.inner.running().logins.now())?;
+    let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
+    Ok(answer::json(StatusCode::OK, &completed))
+}
