@@ -2,8 +2,8 @@
 
 use http::Request;
 use tollgate::{
-    Account, AuthService, Client, ClientTable, Identifier, Method, Password, PasswordHash, Passwords, Policies, Policy,
-    StoredUsers, Tenant, UserId, Users,
+    Account, AuthService, Client, ClientIp, ClientTable, Identifier, Method, Password, PasswordHash, Passwords,
+    Policies, Policy, StoredUsers, Tenant, UserId, Users,
     body::Body,
     store::{AnyStore, Memory, StoreError, StoreErrorKind},
 };
@@ -67,8 +67,13 @@ async fn a_weak_hash_that_stays_keeps_nobody_out() {
     for fails in [false, true] {
         let world = World::new().await;
         let users = Keeps { users: world.users.clone(), fails };
-        let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
-        let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+        let service = AuthService::builder(ISSUER, world.store.clone())
+            .clients(clients())
+            .users(users)
+            .client_ip(ClientIp::peer())
+            .clock(world.clock.clone())
+            .build()
+            .unwrap();
         let world = World { service, ..world };
         assert_eq!(world.browser().sign_in("web").await.code.len(), 43, "{fails}");
     }
@@ -103,7 +108,12 @@ async fn a_path_of_the_issuer_that_is_one_of_ours_is_found_with_and_without_it()
     let users = StoredUsers::new(Memory::new());
     for base in ["/authentication", "/authorize", "/a/b"] {
         let issuer = format!("https://auth.example{base}");
-        let service = AuthService::new(&issuer, store.clone(), clients.clone(), users.clone()).unwrap();
+        let service = AuthService::builder(&issuer, store.clone())
+            .clients(clients.clone())
+            .users(users.clone())
+            .client_ip(ClientIp::peer())
+            .build()
+            .unwrap();
         for path in ["/authentication/status", "/authorize", "/openapi.json"] {
             for target in [path.to_owned(), format!("{base}{path}")] {
                 let request = Request::get(&target).body(Body::empty()).unwrap();
@@ -120,10 +130,15 @@ async fn a_client_and_a_level_that_nothing_meets_together_are_found_at_the_start
     let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
     let service = |policies: Policies| {
         let users = StoredUsers::new(Memory::new());
-        AuthService::new("https://auth.example", Memory::new(), clients.clone(), users).unwrap().policies(policies)
+        AuthService::builder("https://auth.example", Memory::new())
+            .clients(clients.clone())
+            .users(users)
+            .client_ip(ClientIp::peer())
+            .policies(policies)
+            .build()
     };
-    assert!(service(Policies::default()).check().is_ok());
+    assert!(service(Policies::default()).is_ok());
     let strict = Policies::default().acr("urn:example:2fa", Policy::any(2).unwrap()).unwrap();
-    let why = service(strict).check().unwrap_err().to_string();
+    let why = service(strict).unwrap_err().to_string();
     assert!(why.contains("2"), "{why}");
 }

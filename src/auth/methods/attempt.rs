@@ -1,7 +1,7 @@
 //! [`Attempt`]: a try that is counted until it proves right, or until it turns out that nobody can tell.
 
 use crate::{
-    auth::{http::problem::Problem, state::guard::Tried, steps::step::Entered, visit::Visit},
+    auth::{context::RequestContext, http::problem::Problem, state::guard::Tried, steps::step::Entered},
     event::EventKind,
     limit::{Decision, Spend},
     login::{Call, Keyed},
@@ -26,18 +26,18 @@ pub(crate) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// Counts it against address and submission; or says how long to wait.
     pub(crate) async fn begin(
-        visit: &Visit<'_>,
+        cx: &RequestContext<'_>,
         entered: &'a Entered,
         method: Method,
         submitted: Digest,
         keyed: &'a Keyed,
     ) -> Result<Self, Problem> {
-        let running = visit.inner.running();
-        let spend = match visit.known_address().map(|address| running.failures.check(&address, 1)) {
+        let core = cx.core;
+        let spend = match cx.known_address().map(|address| core.limits.failures.check(&address, 1)) {
             None => None,
             Some(Decision::Admitted(admission)) => Some(admission.spend),
             Some(Decision::Refused(refusal)) => {
-                return Err(entered.locked(visit, method, refusal.wait(), keyed));
+                return Err(entered.locked(cx, method, refusal.wait(), keyed));
             }
         };
         let attempt = Self {
@@ -50,62 +50,66 @@ impl<'a> Attempt<'a> {
             in_login: false,
             counted_for_account: false,
         };
-        match running.guard.count(attempt.tried(), keyed).await {
+        match core.guard.count(attempt.tried(), keyed).await {
             Ok(Ok(())) => Ok(attempt),
             Ok(Err(wait)) => {
-                attempt.refund(visit);
-                Err(entered.locked(visit, method, wait, keyed))
+                attempt.refund(cx);
+                Err(entered.locked(cx, method, wait, keyed))
             }
             Err(error) => {
-                attempt.refund(visit);
+                attempt.refund(cx);
                 Err(error.into())
             }
         }
     }
 
     /// Counts it in the login, for what takes time to check.
-    pub(crate) async fn count_in_login(&mut self, visit: &Visit<'_>) -> Result<(), Problem> {
-        let counted = self.entered.step(visit, &Call::Try(self.method)).await?;
-        counted.told(visit.inner.running().logins.now())?;
+    pub(crate) async fn count_in_login(&mut self, cx: &RequestContext<'_>) -> Result<(), Problem> {
+        let counted = self.entered.step(cx, &Call::Try(self.method)).await?;
+        counted.told(cx.core.logins.now())?;
         self.in_login = true;
         Ok(())
     }
 
     /// Counts it against the account, or as much against nobody's; and says whether it may still be right.
-    pub(crate) async fn count_for(&mut self, visit: &Visit<'_>, account: Option<&UserId>) -> Result<bool, Problem> {
+    pub(crate) async fn count_for(
+        &mut self,
+        cx: &RequestContext<'_>,
+        account: Option<&UserId>,
+    ) -> Result<bool, Problem> {
         self.account = account.cloned();
-        let below_ceiling = visit.inner.running().guard.count_silently(self.tried(), self.keyed).await?;
+        let below_ceiling = cx.core.guard.count_silently(self.tried(), self.keyed).await?;
         self.counted_for_account = below_ceiling;
         if !below_ceiling {
-            let journal = visit.inner.journal();
+            let journal = &cx.core.journal;
             journal.tally_login(EventKind::LoginCeiling, &self.entered.login, Some(self.method), self.keyed);
         }
         Ok(below_ceiling)
     }
 
     /// It was right: failures in a row end here.
-    pub(crate) async fn succeeded(self, visit: &Visit<'_>) {
-        visit.inner.running().guard.clear(self.tried(), self.keyed).await;
-        self.refund(visit);
+    pub(crate) async fn succeeded(self, cx: &RequestContext<'_>) {
+        cx.core.guard.clear(self.tried(), self.keyed).await;
+        self.refund(cx);
     }
 
     /// It could not be checked, and so it counts nowhere. Where even that fails, it is the store that is out of reach.
-    pub(crate) async fn take_back(self, visit: &Visit<'_>) {
-        let running = visit.inner.running();
-        if let Err(error) = running.guard.uncount(self.tried(), self.counted_for_account, self.keyed).await {
+    pub(crate) async fn take_back(self, cx: &RequestContext<'_>) {
+        let core = cx.core;
+        if let Err(error) = core.guard.uncount(self.tried(), self.counted_for_account, self.keyed).await {
             crate::util::trace::warning!("a try that could not be checked stays counted: {error}");
         }
         if self.in_login
-            && let Err(error) = running.logins.step(&self.entered.digest, &Call::TakeBack).await
+            && let Err(error) = core.logins.step(&self.entered.digest, &Call::TakeBack).await
         {
             crate::util::trace::warning!("a try that could not be checked stays counted: {error}");
         }
-        self.refund(visit);
+        self.refund(cx);
     }
 
-    fn refund(self, visit: &Visit<'_>) {
+    fn refund(self, cx: &RequestContext<'_>) {
         if let Some(spend) = self.spend {
-            visit.inner.running().failures.refund(spend);
+            cx.core.limits.failures.refund(spend);
         }
     }
 

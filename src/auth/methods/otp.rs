@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             answer::{self, Counters},
             fields::Fields,
@@ -15,7 +16,6 @@ use crate::{
         methods::attempt::Attempt,
         state::guard::{Tried, submitted},
         steps::step::Entered,
-        visit::Visit,
     },
     delivery::{Channel, Message},
     event::EventKind,
@@ -45,49 +45,53 @@ struct Shown {
 }
 
 /// Sends a code, if the address is a verified one of the account; otherwise all is the same, and nothing is sent.
-pub(crate) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method) -> Result<Response<Body>, Problem> {
-    let Some(channel) = channel(method).filter(|channel| visit.inner.config.queue.has(*channel)) else {
+pub(crate) async fn send(
+    cx: &mut RequestContext<'_>,
+    entered: Entered,
+    method: Method,
+) -> Result<Response<Body>, Problem> {
+    let Some(channel) = channel(method).filter(|channel| cx.core.queue.has(*channel)) else {
         // it was enabled when the login began
-        let now = visit.inner.running().logins.now();
+        let now = cx.core.logins.now();
         return Err(Problem::denied(Denied::MethodNotAllowed).of(entered.login.view(now)));
     };
     let contact = contact(&entered.fields, method)?;
-    let keyed = visit.inner.keyed().await?;
-    let running = visit.inner.running();
-    let (login, now) = (&entered.login, running.logins.now());
+    let keyed = cx.core.keyed().await?;
+    let core = cx.core;
+    let (login, now) = (&entered.login, core.logins.now());
     let address = submitted::address(&login.tenant, &contact, keyed);
     let code = OneTimeCode::generate();
-    entered.foresee(visit, &Call::MayOpen(method))?;
+    entered.foresee(cx, &Call::MayOpen(method))?;
 
     let tried = Tried { tenant: &login.tenant, method, submitted: &address, account: None };
-    let spend = spend(visit).map_err(|wait| refused(TooSoon::Spent(wait)).of(login.view(now)))?;
+    let spend = spend(cx).map_err(|wait| refused(TooSoon::Spent(wait)).of(login.view(now)))?;
     let pair = submitted::pair(&login.identifier, &address, keyed);
-    let asked = running.guard.count_request(tried, &pair).await?;
+    let asked = core.guard.count_request(tried, &pair).await?;
     if let Err(too_soon) = asked {
         if let Some(spend) = spend {
-            running.messages.refund(spend);
+            core.limits.messages.refund(spend);
         }
         return Err(refused(too_soon).of(login.view(now)));
     }
-    let account = entered.account(visit).await?;
+    let account = entered.account(cx).await?;
     let owner = account.filter(|account| account.has_verified(&contact)).map(|account| account.id().clone());
     let tried = Tried { account: owner.as_ref(), ..tried };
-    let below_ceiling = running.guard.count_message(tried, keyed).await?;
+    let below_ceiling = core.guard.count_message(tried, keyed).await?;
     if !below_ceiling {
-        visit.inner.journal().tally_login(EventKind::LoginCeiling, login, Some(method), keyed);
+        cx.core.journal.tally_login(EventKind::LoginCeiling, login, Some(method), keyed);
     }
     let owner = owner.filter(|_| below_ceiling);
 
     let open = OpenCode::new(method, &address, owner.clone(), &login.id, code.expose(), keyed, now);
-    let moved = entered.step(visit, &Call::Open(&Challenge::Code(open))).await?;
+    let moved = entered.step(cx, &Call::Open(&Challenge::Code(open))).await?;
     let view = moved.told(now)?;
     // the same work for nobody: a message is made, and dropped where another would be sent
     let message = Message::new(channel, login.tenant.clone(), contact.as_str(), code.expose(), now + CODE_LIVES);
-    let sent = visit.inner.journal().about(EventKind::OtpSent, login, Some(method), keyed);
+    let sent = cx.core.journal.about(EventKind::OtpSent, login, Some(method), keyed);
     // what finds no room is reported by the queue; the caller sees no difference
-    let taken = running.queue.push(channel, owner.is_some().then_some(message));
+    let taken = core.queue.push(channel, owner.is_some().then_some(message));
     if owner.is_some() && taken {
-        visit.inner.journal().tally_event(&sent);
+        cx.core.journal.tally_event(&sent);
     }
     let challenge = Shown {
         r#type: "otp",
@@ -100,54 +104,54 @@ pub(crate) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
 }
 
 /// Charges a message to the address that asks for it; or says how long to wait.
-fn spend(visit: &Visit<'_>) -> Result<Option<Spend>, Duration> {
-    let Some(address) = visit.known_address() else { return Ok(None) };
-    match visit.inner.running().messages.check(&address, 1) {
+fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
+    let Some(address) = cx.known_address() else { return Ok(None) };
+    match cx.core.limits.messages.check(&address, 1) {
         Decision::Admitted(admission) => Ok(Some(admission.spend)),
         Decision::Refused(refusal) => Err(refusal.wait()),
     }
 }
 
 /// Takes a code back.
-pub(crate) async fn verify(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
+pub(crate) async fn verify(cx: &mut RequestContext<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
     let guess = entered.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
     if guess.is_empty() {
         return Err(Problem::invalid("otp is missing"));
     }
-    let keyed = visit.inner.keyed().await?;
+    let keyed = cx.core.keyed().await?;
     let of = entered.login.open.as_ref().map(|Challenge::Code(open)| open);
-    entered.foresee(visit, &Call::Verify { of, guess: &guess, keyed, owner: None })?;
+    entered.foresee(cx, &Call::Verify { of, guess: &guess, keyed, owner: None })?;
     let open = of.ok_or(Problem::denied(Denied::NoPendingChallenge))?;
     let pair = submitted::pair(&entered.login.identifier, &Digest::from_bytes(open.address), keyed);
-    let mut attempt = Attempt::begin(visit, &entered, open.method, pair, keyed).await?;
-    let owner = match owner(visit, &entered, open, &mut attempt).await {
+    let mut attempt = Attempt::begin(cx, &entered, open.method, pair, keyed).await?;
+    let owner = match owner(cx, &entered, open, &mut attempt).await {
         Ok(owner) => owner,
         Err(problem) => {
-            attempt.take_back(visit).await;
+            attempt.take_back(cx).await;
             return Err(problem);
         }
     };
-    let moved = entered.step(visit, &Call::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
+    let moved = entered.step(cx, &Call::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
     match moved.answer {
-        Ok(_) => attempt.succeeded(visit).await,
+        Ok(_) => attempt.succeeded(cx).await,
         // it was compared, and counts
         Err(Denied::Wrong(_)) => {}
         Err(_) if moved.changed => {}
-        Err(_) => attempt.take_back(visit).await,
+        Err(_) => attempt.take_back(cx).await,
     }
-    Entered::conclude(visit, &moved, open.method, keyed)
+    Entered::conclude(cx, &moved, open.method, keyed)
 }
 
 /// Who may be proved by the code: whose address it went to, if that is still the account of the login.
 async fn owner(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     entered: &Entered,
     open: &OpenCode,
     attempt: &mut Attempt<'_>,
 ) -> Result<Option<UserId>, Problem> {
-    let account = entered.account(visit).await?;
+    let account = entered.account(cx).await?;
     let owner = account.map(|account| account.id().clone()).filter(|id| Some(id) == open.owner.as_ref());
-    let below_ceiling = attempt.count_for(visit, owner.as_ref()).await?;
+    let below_ceiling = attempt.count_for(cx, owner.as_ref()).await?;
     Ok(owner.filter(|_| below_ceiling))
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    auth::{methods::password, state::grant::amr, visit::Visit},
+    auth::{context::RequestContext, methods::password, state::grant::amr},
     login::{Login, LoginId},
     policy::{Method, MethodSet},
     session::{NewSession, Session, UserId},
@@ -91,9 +91,9 @@ impl Evidence {
     }
 
     /// Whether the account is as it was: it may have been closed since, or its password changed because somebody had it.
-    pub(crate) async fn still_stands(&self, visit: &Visit<'_>) -> Result<bool, StoreError> {
-        let keyed = visit.inner.keyed().await?;
-        let account = visit.inner.config.users.find(&self.tenant, &self.identifier).await?;
+    pub(crate) async fn still_stands(&self, cx: &RequestContext<'_>) -> Result<bool, StoreError> {
+        let keyed = cx.core.keyed().await?;
+        let account = cx.core.users.find(&self.tenant, &self.identifier).await?;
         let unchanged = |account: &Account| {
             let mark = account.password_hash().map(|hash| password::mark(hash, keyed));
             let stands = self.marks.is_empty() || mark.is_some_and(|mark| self.marks.contains(&mark));

@@ -7,3 +7,6 @@ pub(crate) mod guard;
 pub(crate) mod journal;
 pub(crate) mod key;
 pub(crate) mod logins;
+pub(crate) mod pushed;
+#[cfg(feature = "tokens")]
+pub(crate) mod token_config;

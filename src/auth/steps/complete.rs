@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::{answer, fields::Fields, problem::Problem},
         steps::step,
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -20,14 +20,14 @@ struct Completed {
     status: &'static str,
 }
 
-pub(crate) async fn complete(visit: &mut Visit<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let entered = step::enter(visit, fields).await?;
-    let moved = entered.step(visit, &Call::Complete).await?;
+pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let entered = step::enter(cx, fields).await?;
+    let moved = entered.step(cx, &Call::Complete).await?;
     if moved.answer == Err(Denied::StepsRemaining) {
-        let keyed = visit.inner.keyed().await?;
-        visit.inner.journal().tally_login(EventKind::SequenceFailed, &moved.login, None, keyed);
+        let keyed = cx.core.keyed().await?;
+        cx.core.journal.tally_login(EventKind::SequenceFailed, &moved.login, None, keyed);
     }
-    let view = moved.told(visit.inner.running().logins.now())?;
+    let view = moved.told(cx.core.logins.now())?;
     let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
     Ok(answer::json(StatusCode::OK, &completed))
 }

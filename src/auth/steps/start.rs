@@ -11,13 +11,13 @@ use crate::{
             signed_in::SignedIn,
             wishes::Wishes,
         },
+        context::RequestContext,
         http::{
             answer,
             cookies::{Carried, MOST_LOGINS},
             fields::Fields,
             problem::{Code, Problem},
         },
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -38,21 +38,21 @@ struct Started {
     next_step: Option<usize>,
 }
 
-pub(crate) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = visit.calling_client(parameters.client_id.as_deref()).await?;
+    let client = cx.calling_client(parameters.client_id.as_deref()).await?;
 
     let to = request::address(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
     let wishes = Wishes::read(|name| fields.wish(name))?;
-    if visit.inner.running().challenges.is_redeemed(&binding).await? {
+    if cx.core.challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
-    let plan = wishes.plan(visit, &to.client)?;
+    let plan = wishes.plan(cx, &to.client)?;
     let done = match &plan {
-        Some(plan) => done(visit, &to, &wishes, plan, identifier.as_ref()).await?,
+        Some(plan) => done(cx, &to, &wishes, plan, identifier.as_ref()).await?,
         None => None,
     };
     let (identifier, done) = match (identifier, done) {
@@ -61,23 +61,22 @@ pub(crate) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
         (None, None) => return Err(Problem::invalid("identifier is missing")),
     };
 
-    let keyed = visit.inner.keyed().await?;
+    let keyed = cx.core.keyed().await?;
     let tenant = to.client.tenant().clone();
-    throttle(visit, &tenant, &identifier, keyed)?;
-    let config = &visit.inner.config;
+    throttle(cx, &tenant, &identifier, keyed)?;
     let plan = plan.ok_or_else(Problem::unmet)?;
 
-    let logins = &visit.inner.running().logins;
+    let logins = &cx.core.logins;
     let secret = Secret::generate();
     let login = Login::begin(&secret, tenant, binding, identifier, plan, logins.now()).wanting(wishes.wanted);
     let login = match done {
         Some(done) => login.carrying(done),
         None => login,
     };
-    let carried = config.cookies.carried(&visit.parts.headers);
-    let surplus = surplus(visit, &carried).await?;
+    let carried = cx.core.cookies.carried(&cx.parts.headers);
+    let surplus = surplus(cx, &carried).await?;
     logins.begin(&secret.digest(), &login).await?;
-    visit.inner.journal().tally_login(EventKind::LoginStarted, &login, None, keyed);
+    cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
 
     let mut response = answer::json(
         StatusCode::OK,
@@ -88,8 +87,8 @@ pub(crate) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
             next_step: login.view(logins.now()).next(),
         },
     );
-    config.cookies.set(&secret).append_to(response.headers_mut());
-    for removal in surplus.iter().filter_map(|cookie| config.cookies.removal(cookie.name)) {
+    cx.core.cookies.set(&secret).append_to(response.headers_mut());
+    for removal in surplus.iter().filter_map(|cookie| cx.core.cookies.removal(cookie.name)) {
         removal.append_to(response.headers_mut());
     }
     Ok(response)
@@ -97,30 +96,30 @@ pub(crate) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
 
 /// The steps that are done already, where who is signed in goes on as themselves.
 async fn done(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     to: &Addressed,
     wishes: &Wishes,
     plan: &Plan,
     identifier: Option<&Identifier>,
 ) -> Result<Option<(Identifier, Done)>, StoreError> {
     // what a person has to confirm is confirmed on our own pages
-    if visit.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
+    if cx.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
         return Ok(None);
     }
-    let Some(signed_in) = SignedIn::find(visit, &to.client, wishes).await? else { return Ok(None) };
+    let Some(signed_in) = SignedIn::find(cx, &to.client, wishes).await? else { return Ok(None) };
     let own = signed_in.evidence.identifier.clone();
     if !wishes.may_mean(signed_in.session.user()) || identifier.is_some_and(|typed| *typed != own) {
         return Ok(None);
     }
-    let now = visit.inner.running().logins.now();
+    let now = cx.core.logins.now();
     Ok(signed_in.carried(plan, wishes, &to.client, now).map(|done| (own, done)))
 }
 
 /// From an address that was wrong too often nothing begins, and for one name not without end.
-fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: &Keyed) -> Result<(), Problem> {
-    let running = visit.inner.running();
+fn throttle(cx: &RequestContext<'_>, tenant: &Tenant, identifier: &Identifier, keyed: &Keyed) -> Result<(), Problem> {
+    let core = cx.core;
     let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-    if let Some(standing) = visit.known_address().and_then(|address| running.failures.peek(&address))
+    if let Some(standing) = cx.known_address().and_then(|address| core.limits.failures.peek(&address))
         && standing.remaining() == 0
     {
         return Err(too_many().retry_in(standing.wait()));
@@ -129,18 +128,18 @@ fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: 
     let name = crate::util::handle::Handle::of(&name).to_string();
     // never an error: base64url can name a tenant
     let Ok(name) = Tenant::parse(&name) else { return Ok(()) };
-    match running.starts.check(&name, 1) {
+    match core.limits.starts.check(&name, 1) {
         Decision::Admitted(_) => Ok(()),
         Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
     }
 }
 
 /// The cookies that make room for one more login: of those that are gone, and then of the oldest.
-async fn surplus<'c>(visit: &Visit<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
+async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
     let Some(too_many) = (carried.len() + 1).checked_sub(MOST_LOGINS).filter(|surplus| *surplus > 0) else {
         return Ok(Vec::new());
     };
-    let logins = &visit.inner.running().logins;
+    let logins = &cx.core.logins;
     let mut aged = Vec::with_capacity(carried.len());
     for cookie in carried {
         let began = logins.find(&cookie.digest).await?.filter(|login| !login.has_ended(logins.now()));

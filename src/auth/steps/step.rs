@@ -6,6 +6,7 @@ use http::{Response, StatusCode};
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             answer::{self, Counters},
             fields::Fields,
@@ -14,7 +15,6 @@ use crate::{
         },
         methods::{otp, password},
         state::logins::Moved,
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -34,18 +34,18 @@ pub(crate) struct Entered {
 }
 
 /// Finds the login of a call and holds the call to what the login began with. Whatever fails here changes nothing.
-pub(crate) async fn enter(visit: &mut Visit<'_>, mut fields: Fields) -> Result<Entered, Problem> {
+pub(crate) async fn enter(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Entered, Problem> {
     let sent = fields.client();
-    let (digest, login) = visit.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
-    let now = visit.inner.running().logins.now();
+    let (digest, login) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
+    let now = cx.core.logins.now();
     if login.has_ended(now) {
-        let keyed = visit.inner.keyed().await?;
-        visit.inner.journal().tally_login(EventKind::SessionUseAfterExpire, &login, None, keyed);
+        let keyed = cx.core.keyed().await?;
+        cx.core.journal.tally_login(EventKind::SessionUseAfterExpire, &login, None, keyed);
         return Err(Problem::denied(Denied::Expired).of(login.view(now)));
     }
     if let Some(name) = login.binding.mismatch(&sent) {
-        let keyed = visit.inner.keyed().await?;
-        visit.inner.journal().tally_login(EventKind::SequenceFailed, &login, None, keyed);
+        let keyed = cx.core.keyed().await?;
+        cx.core.journal.tally_login(EventKind::SequenceFailed, &login, None, keyed);
         return Err(Problem::invalid(mismatch(name)).of(login.view(now)));
     }
     Ok(Entered { digest, login, fields })
@@ -63,44 +63,42 @@ fn mismatch(name: &'static str) -> &'static str {
 }
 
 /// `POST /authentication/authenticate` and `/authentication/verify-otp`.
-pub(crate) async fn step(visit: &mut Visit<'_>, route: Route, fields: Fields) -> Result<Response<Body>, Problem> {
-    let entered = enter(visit, fields).await?;
+pub(crate) async fn step(cx: &mut RequestContext<'_>, route: Route, fields: Fields) -> Result<Response<Body>, Problem> {
+    let entered = enter(cx, fields).await?;
     if route == Route::VerifyOtp {
-        return otp::verify(visit, entered).await;
+        return otp::verify(cx, entered).await;
     }
-    let method = entered.method(visit)?;
-    match (entered.foresee(visit, &Call::Try(method)), method) {
+    let method = entered.method(cx)?;
+    match (entered.foresee(cx, &Call::Try(method)), method) {
         // whatever else is wrong with the login comes first
         (Err(problem), _) if problem.code != Code::MethodNotAllowed => Err(problem),
-        (_, Method::Sso | Method::Passkey) => Err(entered.unsupported(visit, "this method is not served here")),
+        (_, Method::Sso | Method::Passkey) => Err(entered.unsupported(cx, "this method is not served here")),
         (Err(problem), _) => Err(problem),
-        (Ok(()), Method::Password) if !visit.inner.config.without_passwords => {
-            password::authenticate(visit, entered).await
-        }
-        (Ok(()), method) => otp::send(visit, entered, method).await,
+        (Ok(()), Method::Password) if !cx.core.without_passwords => password::authenticate(cx, entered).await,
+        (Ok(()), method) => otp::send(cx, entered, method).await,
     }
 }
 
 impl Entered {
-    fn method(&self, visit: &Visit<'_>) -> Result<Method, Problem> {
+    fn method(&self, cx: &RequestContext<'_>) -> Result<Method, Problem> {
         let name = self.fields.method.as_deref().ok_or(Problem::invalid("method is missing"))?;
-        Method::from_name(name).ok_or_else(|| self.unsupported(visit, "there is no such method"))
+        Method::from_name(name).ok_or_else(|| self.unsupported(cx, "there is no such method"))
     }
 
-    fn unsupported(&self, visit: &Visit<'_>, detail: &'static str) -> Problem {
-        let now = visit.inner.running().logins.now();
+    fn unsupported(&self, cx: &RequestContext<'_>, detail: &'static str) -> Problem {
+        let now = cx.core.logins.now();
         Problem::new(Code::UnsupportedMethod, detail).of(self.login.view(now))
     }
 
     /// Moves the login on.
-    pub(crate) async fn step(&self, visit: &Visit<'_>, call: &Call<'_>) -> Result<Moved, Problem> {
-        let moved = visit.inner.running().logins.step(&self.digest, call).await?;
+    pub(crate) async fn step(&self, cx: &RequestContext<'_>, call: &Call<'_>) -> Result<Moved, Problem> {
+        let moved = cx.core.logins.step(&self.digest, call).await?;
         moved.ok_or_else(|| Problem::denied(Denied::Expired))
     }
 
     /// What the table would say of a call, with nothing counted and nothing changed.
-    pub(crate) fn foresee(&self, visit: &Visit<'_>, call: &Call<'_>) -> Result<(), Problem> {
-        let now = visit.inner.running().logins.now();
+    pub(crate) fn foresee(&self, cx: &RequestContext<'_>, call: &Call<'_>) -> Result<(), Problem> {
+        let now = cx.core.logins.now();
         match consult(&self.login, call, now) {
             Step { next: None, answer: Err(denied) } => Err(Problem::denied(denied).of(self.login.view(now))),
             _ => Ok(()),
@@ -108,41 +106,41 @@ impl Entered {
     }
 
     /// Refuses a try for the failures before it.
-    pub(crate) fn locked(&self, visit: &Visit<'_>, method: Method, wait: Duration, keyed: &Keyed) -> Problem {
-        visit.inner.journal().tally_login(EventKind::LoginLocked, &self.login, Some(method), keyed);
-        let now = visit.inner.running().logins.now();
+    pub(crate) fn locked(&self, cx: &RequestContext<'_>, method: Method, wait: Duration, keyed: &Keyed) -> Problem {
+        cx.core.journal.tally_login(EventKind::LoginLocked, &self.login, Some(method), keyed);
+        let now = cx.core.logins.now();
         let problem = Problem::new(Code::TooManyAttempts, "too many attempts; wait");
         problem.of(self.login.view(now)).retry_in(wait)
     }
 
     /// The account that the login was begun for, if there is one that may log in.
-    pub(crate) async fn account(&self, visit: &Visit<'_>) -> Result<Option<Account>, StoreError> {
-        let found = visit.inner.config.users.find(&self.login.tenant, &self.login.identifier).await?;
+    pub(crate) async fn account(&self, cx: &RequestContext<'_>) -> Result<Option<Account>, StoreError> {
+        let found = cx.core.users.find(&self.login.tenant, &self.login.identifier).await?;
         Ok(found.filter(|account| !account.is_disabled()))
     }
 
     /// Whether this name leads to that account too. It is asked for whether there is one or not.
     pub(crate) async fn leads_to(
         &self,
-        visit: &Visit<'_>,
+        cx: &RequestContext<'_>,
         name: &Identifier,
         account: Option<&UserId>,
     ) -> Result<bool, StoreError> {
         if *name == self.login.identifier {
             return Ok(account.is_some());
         }
-        let found = visit.inner.config.users.find(&self.login.tenant, name).await?;
+        let found = cx.core.users.find(&self.login.tenant, name).await?;
         Ok(found.is_some_and(|found| Some(found.id()) == account))
     }
 
     /// Answers a step that was tried, and notes how it ended.
     pub(crate) fn conclude(
-        visit: &Visit<'_>,
+        cx: &RequestContext<'_>,
         moved: &Moved,
         method: Method,
         keyed: &Keyed,
     ) -> Result<Response<Body>, Problem> {
-        let journal = visit.inner.journal();
+        let journal = &cx.core.journal;
         match moved.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, &moved.login, Some(method), keyed),
             Err(Denied::Wrong(_)) => journal.tally_login(EventKind::LoginFailed, &moved.login, Some(method), keyed),
@@ -151,7 +149,7 @@ impl Entered {
             }
             Err(_) => {}
         }
-        moved.told(visit.inner.running().logins.now()).map(shown)
+        moved.told(cx.core.logins.now()).map(shown)
     }
 }
 
