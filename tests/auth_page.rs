@@ -53,7 +53,7 @@ impl Page {
             .insecure_loopback()
             .sms(world.outbox.clone())
             .email(world.outbox.clone())
-            .passwords(Passwords::new().insecure_fast())
+            .passwords(Passwords::insecure_fast())
             .clock(world.clock.clone())
             .build()
             .unwrap();

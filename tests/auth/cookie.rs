@@ -33,7 +33,7 @@ async fn c103_on_loopback_alone_a_cookie_can_do_without_tls() {
             .clients(clients())
             .users(world.users.clone())
             .client_ip(ClientIp::peer())
-            .passwords(tollgate::Passwords::new().insecure_fast())
+            .passwords(tollgate::Passwords::insecure_fast())
             .insecure_loopback()
             .build()
     };

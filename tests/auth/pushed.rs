@@ -129,7 +129,7 @@ async fn a_client_can_have_its_requests_pushed_or_refused() {
         .clients(ClientTable::new([client]).unwrap())
         .users(world.users.clone())
         .client_ip(ClientIp::peer())
-        .passwords(tollgate::Passwords::new().insecure_fast())
+        .passwords(tollgate::Passwords::insecure_fast())
         .clock(world.clock.clone())
         .build()
         .unwrap();

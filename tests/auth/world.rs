@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tollgate::{
     AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog,
     Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers,
-    Tenant, Tokens, UnixTime, UserId,
+    Tenant, Tokens, UnixTime, UserId, Users,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -77,7 +77,7 @@ fn hash(password: &str) -> PasswordHash {
     known
         .entry(password.to_owned())
         .or_insert_with(|| {
-            let hashing = Passwords::new().insecure_fast();
+            let hashing = Passwords::insecure_fast();
             let password = Password::new(password.to_owned());
             std::thread::spawn(move || {
                 tokio::runtime::Builder::new_current_thread()
@@ -124,7 +124,7 @@ impl World {
         more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
     ) -> Self {
         let (outbox, log) = (Outbox::new(), EventLog::new());
-        let users = StoredUsers::new(store.clone()).clock(clock.clone());
+        let users = StoredUsers::with_clock(store.clone(), clock.clone());
         people(&users).await;
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
         let tokens = tokens.clock(clock.clone());
@@ -136,7 +136,7 @@ impl World {
             .sms(outbox.clone())
             .email(outbox.clone())
             .whatsapp(outbox.clone())
-            .passwords(Passwords::new().insecure_fast())
+            .passwords(Passwords::insecure_fast())
             .limiter(limiter)
             .events(log.clone())
             .clock(clock.clone());
@@ -185,7 +185,7 @@ async fn people(users: &StoredUsers) {
         [("u-ada", "ada", ADA, ADA_PHONE, ADA_PASSWORD), ("u-grace", "grace", GRACE, GRACE_PHONE, GRACE_PASSWORD)]
     {
         let id = UserId::parse(id).unwrap();
-        if users.get(&acme, &id).await.unwrap().is_some() {
+        if users.by_id(&acme, &id).await.unwrap().is_some() {
             continue;
         }
         let user = NewUser::new(id, Identifier::parse(name).unwrap())
