@@ -129,7 +129,7 @@ pub(super) struct SessionCookie {
 
 impl SessionCookie {
     /// Reads `<sid>.<secret>`.
-    fn parse(value: &str) -> Option<Self> {
+    pub(super) fn parse(value: &str) -> Option<Self> {
         let (sid, secret) = value.split_at_checked(HANDLE_TEXT_LEN)?;
         let secret = Secret::parse(secret.strip_prefix('.')?)?;
         Some(Self { sid: Handle::parse(sid)?, secret: secret.digest() })

@@ -139,6 +139,11 @@ impl Sessions {
         let began = self.rows().now();
         let expires = began + new.remember.unwrap_or(self.lifetimes().absolute);
         if is_full {
+            // what would fail below must not make the session the newest
+            let current = self.get(&session.sid()).await?;
+            if current.is_none_or(|current| !current.row().secret.matches(&session.row().secret)) {
+                return Ok(None);
+            }
             // first the list, because it must never name an earlier end than the row
             let listed = ListedSession::new(session.sid(), expires);
             if self.amend(tenant, user, |list| list.renewed(listed.clone())).await?.is_none() {

@@ -102,7 +102,7 @@ impl fmt::Debug for Digest {
 }
 
 /// For serde's `with`: stores a digest as base64url.
-#[cfg(feature = "login")]
+#[cfg(feature = "tokens")]
 pub(crate) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
