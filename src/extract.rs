@@ -13,7 +13,7 @@ use crate::bearer::{self, AccessToken};
 use crate::{
     limit::RateLimit,
     pkce::CodeChallenge,
-    session::{Session, Slot},
+    session::{Session, SessionExtension},
     tenant::Tenant,
 };
 
@@ -90,8 +90,8 @@ impl<S: Sync> FromRequestParts<S> for Session {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, SessionRejection> {
         match parts.extensions.get() {
-            Some(Slot::Taken(session)) => Ok(session.clone()),
-            Some(Slot::Empty(challenge)) => Err(SessionRejection::NoSession(challenge.clone())),
+            Some(SessionExtension::Present(session)) => Ok(session.clone()),
+            Some(SessionExtension::Absent(challenge)) => Err(SessionRejection::NoSession(challenge.clone())),
             None => Err(SessionRejection::MissingLayer(NO_SESSION_LAYER)),
         }
     }
@@ -103,8 +103,8 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, MissingLayer> {
         match parts.extensions.get() {
-            Some(Slot::Taken(session)) => Ok(Some(session.clone())),
-            Some(Slot::Empty(_)) => Ok(None),
+            Some(SessionExtension::Present(session)) => Ok(Some(session.clone())),
+            Some(SessionExtension::Absent(_)) => Ok(None),
             None => Err(NO_SESSION_LAYER),
         }
     }

@@ -27,6 +27,8 @@ pub enum EventKind {
     SessionRevoked,
     /// A cookie was presented whose session had ended before. Its owner's browser may have slept, or it was stolen.
     SessionUseAfterExpire,
+    /// A cookie named a live session but carried another secret. It may be older than the last rotation, or a guess.
+    SessionWrongSecret,
     /// A login began.
     LoginStarted,
     /// A step of a login was proved.
@@ -73,6 +75,7 @@ impl EventKind {
         Self::SessionRenewed,
         Self::SessionRevoked,
         Self::SessionUseAfterExpire,
+        Self::SessionWrongSecret,
         Self::LoginStarted,
         Self::LoginStepProved,
         Self::LoginSucceeded,
@@ -103,6 +106,7 @@ impl EventKind {
             Self::SessionRenewed => "session_renewed",
             Self::SessionRevoked => "session_revoked",
             Self::SessionUseAfterExpire => "session_use_after_expire",
+            Self::SessionWrongSecret => "session_wrong_secret",
             Self::LoginStarted => "authn_login_start",
             Self::LoginStepProved => "authn_login_step",
             Self::LoginSucceeded => "authn_login_success",

@@ -59,6 +59,13 @@ impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
     }
 }
 
+/// A fixed tenant, the same for every request.
+impl TenantSource for Tenant {
+    fn find(&self, _head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        Ok(Some(self.clone()))
+    }
+}
+
 /// Why a request has no usable tenant though it names one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantError {

@@ -89,7 +89,7 @@ impl Digest {
         &self.0
     }
 
-    /// Whether the two are one, in a time that tells nothing.
+    /// Compares two digests in constant time.
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -101,7 +101,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// For serde's `with`: a digest as base64url.
+/// For serde's `with`: stores a digest as base64url.
+#[cfg(feature = "tokens")]
 pub(crate) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
