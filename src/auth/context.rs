@@ -229,7 +229,10 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
         let mut response = match outcome {
             Ok(response) => response,
-            Err(problem) => problem.into_response(&self.parts.headers, &self.core.realm),
+            Err(problem) => {
+                problem.log();
+                problem.into_response(&self.parts.headers, &self.core.realm)
+            }
         };
         let status = response.status();
         let headers = response.headers_mut();
