@@ -102,7 +102,10 @@
 //! A CORS layer stands outside of all: a preflight carries no cookie, and a
 //! refusal needs its headers too.
 
+mod authentication;
 mod gate;
+#[cfg(feature = "login")]
+mod generations;
 mod index;
 mod journal;
 mod layer;
@@ -125,6 +128,11 @@ mod user;
 
 #[cfg(feature = "axum")]
 pub(crate) use self::session::Slot;
+#[cfg(feature = "login")]
+pub(crate) use self::{
+    authentication::{Authentication, Proof},
+    generations::Generations,
+};
 pub use self::{
     gate::{SessionGate, SessionPass},
     layer::SessionLayer,

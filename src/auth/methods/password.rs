@@ -4,108 +4,123 @@ use std::mem::take;
 
 use http::Response;
 
+use super::{LoginMethod, LoginStep, attempt::Attempt};
 use crate::{
     auth::{
         http::{fields::Typed, problem::Problem},
-        methods::attempt::Attempt,
-        state::guard::submitted,
-        steps::step::Entered,
-        visit::Visit,
+        inner::Config,
+        state::{
+            guard::submitted,
+            proofs::password_mark,
+        },
     },
     http::body::Body,
-    login::{Call, Denied, Keyed, Proof},
-    password::{Password, PasswordHash, Verdict},
+    login::{BoundUser, LoginCall, LoginError, Proved},
+    password::{Password, PasswordHash, PasswordMark},
     policy::Method,
-    session::UserId,
-    user::{Account, Identifier},
+    user::{Account, Identifier, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 
 const METHOD: Method = Method::Password;
 
-/// A password that was checked: whose it is, if it was right, and marks of the hashes that stood for it then.
-struct Checked {
-    user: Option<UserId>,
-    marks: Vec<[u8; 32]>,
-}
+pub(super) struct PasswordMethod;
 
-/// What a login remembers of a hash, to see whether the password was changed before the code is issued.
-pub(crate) fn mark(hash: &PasswordHash, keyed: &Keyed) -> [u8; 32] {
-    *keyed.hash("password mark", [hash.as_str().as_bytes()]).as_bytes()
-}
+/// The user whose password was right, and its version.
+type RightPassword = (BoundUser, Option<PasswordMark>);
 
-pub(crate) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
-    let (username, typed) = match (entered.fields.username.take(), entered.fields.password.take()) {
-        (Some(username), Some(typed)) if !typed.0.is_empty() => (username, typed),
-        (None, _) => return Err(Problem::invalid("username is missing")),
-        (Some(_), _) => return Err(Problem::invalid("password is missing")),
-    };
-    let username = Identifier::parse(&username).map_err(|_| Problem::invalid("username is malformed"))?;
-
-    let keyed = visit.inner.keyed().await?;
-    let submitted = submitted::name(&entered.login.tenant, &username, keyed);
-    let mut attempt = Attempt::begin(visit, &entered, METHOD, submitted, keyed).await?;
-    let checked = match check(visit, &entered, &mut attempt, &username, typed, keyed).await {
-        Ok(checked) => checked,
-        Err(problem) => {
-            attempt.take_back(visit).await;
-            return Err(problem);
-        }
-    };
-    let proof = checked.user.as_ref().map(|user| Proof { user, marks: &checked.marks });
-    let moved = entered.step(visit, &Call::Settle(METHOD, proof)).await?;
-    // right is right, also for who clicked twice and came second
-    let came_second = matches!(moved.answer, Err(Denied::NoStepRemaining | Denied::MethodNotAllowed));
-    if proof.is_some() && (moved.answer.is_ok() || came_second) {
-        attempt.succeeded(visit).await;
+impl LoginMethod for PasswordMethod {
+    fn is_available(&self, config: &Config) -> bool {
+        !config.without_passwords
     }
-    Entered::conclude(visit, &moved, METHOD, keyed)
-}
 
-/// One path for everybody: who is unknown, disabled, has no password, or is somebody else than the login was begun for is
-/// looked up as often, counted as often, and checked against a hash of the same cost that nothing matches.
-async fn check(
-    visit: &Visit<'_>,
-    entered: &Entered,
-    attempt: &mut Attempt<'_>,
-    username: &Identifier,
-    mut typed: Typed,
-    keyed: &Keyed,
-) -> Result<Checked, Problem> {
-    attempt.count_in_login(visit).await?;
-    let account = entered.account(visit).await?;
-    let is_theirs = entered.leads_to(visit, username, account.as_ref().map(Account::id)).await?;
-    let account = account.filter(|_| is_theirs);
-    let user = account.as_ref().map(|account| account.id().clone());
-    let below_ceiling = attempt.count_for(visit, user.as_ref()).await?;
-    let stored = account.as_ref().and_then(Account::password_hash).filter(|_| below_ceiling).cloned();
-    let password = Password::new(take(&mut *typed.0));
-    match (visit.inner.config.passwords.verify(password, stored.clone()).await, stored, user) {
-        (Ok(Verdict::Right { rehashed, .. }), Some(stored), Some(user)) => {
-            let mut marks = vec![mark(&stored, keyed)];
-            if let Some(better) = rehashed {
-                marks.extend(upgrade(visit, entered, &user, &stored, better, keyed).await);
+    async fn begin(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+        // a login that began with a session knows its user, and no name
+        let is_named = step.login.identifier.is_some() || step.login.subject.user().is_none();
+        let (username, typed) = match (step.fields.username.take(), step.fields.password.take()) {
+            (None, _) if is_named => return Err(Problem::invalid("username is missing")),
+            (username, Some(typed)) if !typed.0.is_empty() => (username, typed),
+            _ => return Err(Problem::invalid("password is missing")),
+        };
+        let username = username.map(Identifier::parse).transpose();
+        let username = username.map_err(|_| Problem::invalid("username is malformed"))?;
+
+        let (step, keyed) = (&step, step.keyed);
+        let submitted = match (&username, step.login.subject.user()) {
+            (Some(name), _) => submitted::name(name, keyed),
+            (None, Some(user)) => submitted::user(&user.id, keyed),
+            (None, None) => return Err(Problem::invalid("username is missing")),
+        };
+        let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
+        let right = match check(step, &mut attempt, username.as_ref(), typed).await {
+            Ok(right) => right,
+            Err(problem) => {
+                attempt.withdraw().await;
+                return Err(problem);
             }
-            Ok(Checked { user: Some(user), marks })
+        };
+        let proved = right.as_ref().map(|(user, mark)| {
+            let mark = mark.as_ref().map(|mark| password_mark(mark, keyed));
+            Proved { user, mark }
+        });
+        let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
+        // a right password is right, even if it came second because somebody clicked twice
+        let came_second = matches!(update.answer, Err(LoginError::NoStepRemaining | LoginError::MethodNotAllowed));
+        if proved.is_some() && (update.answer.is_ok() || came_second) {
+            attempt.succeeded().await;
         }
-        (Ok(_), ..) => Ok(Checked { user: None, marks: Vec::new() }),
-        (Err(_), ..) => Err(Problem::unavailable()),
+        step.conclude(&update, METHOD)
     }
 }
 
-/// Puts a hash of today in the place of a weak one, and marks what stands there then: of two logins at once one was first,
-/// and some `Users` keep what they have. That it fails harms nobody: the next login tries again.
-async fn upgrade(
-    visit: &Visit<'_>,
-    entered: &Entered,
-    user: &UserId,
-    old: &PasswordHash,
-    new: PasswordHash,
-    keyed: &Keyed,
-) -> Option<[u8; 32]> {
-    let users = &visit.inner.config.users;
-    if let Err(error) = users.upgrade_password(&entered.login.tenant, user, old, new).await {
-        crate::util::trace::warning!("a weak password hash could not be replaced: {error}");
+/// Checks a password with the same work for everybody. An unknown or disabled user, one without a password, and one for
+/// whom the login was not started get as many lookups, counts and hashes of the same cost as a right one.
+async fn check(
+    step: &LoginStep<'_>,
+    attempt: &mut Attempt<'_>,
+    username: Option<&Identifier>,
+    mut typed: Typed,
+) -> Result<Option<RightPassword>, Problem> {
+    attempt.count_in_login().await?;
+    let found = step.account(username).await?;
+    let is_theirs = match username {
+        Some(username) => step.is_named(username, &found).await?,
+        None => true,
+    };
+    let account = found.active().filter(|_| is_theirs);
+    let below_ceiling = attempt.count_for(account.map(Account::id)).await?;
+    let account = account.filter(|_| below_ceiling);
+    let config = &step.context.inner.config;
+    let password = Password::new(take(&mut *typed.0));
+    let checked = PasswordAttempt::new(&step.login.tenant, account, password, &config.passwords);
+    match (config.users.verify_password(checked).await?, account, found.user()) {
+        (PasswordCheck::Right { mark, upgrade: None }, Some(_), Some(user)) => Ok(Some((user, mark))),
+        (PasswordCheck::Right { mark, upgrade: Some(new) }, Some(account), Some(user)) => {
+            Ok(upgrade(step, account, mark, new).await.map(|mark| (user, mark)))
+        }
+        (PasswordCheck::Busy, ..) => Err(Problem::unavailable()),
+        _ => Ok(None),
     }
-    let account = entered.account(visit).await.ok()??;
-    account.password_hash().filter(|_| account.id() == user).map(|hash| mark(hash, keyed))
+}
+
+/// Replaces a weak hash and returns the version of the password after that, or `None` if the password was changed since it
+/// was checked. Other failures are harmless: the next login tries again.
+#[expect(clippy::option_option, reason = "the outer one is the outcome, and accounts need not have versions")]
+async fn upgrade(
+    step: &LoginStep<'_>,
+    account: &Account,
+    mark: Option<PasswordMark>,
+    new: PasswordHash,
+) -> Option<Option<PasswordMark>> {
+    let of_new = PasswordMark::of_hash(&new);
+    let users = &step.context.inner.config.users;
+    match users.upgrade_password(&step.login.tenant, account, new).await {
+        Ok(PasswordUpgrade::PasswordChanged) => None,
+        // without a mark of its own, an account is marked by its hash
+        Ok(PasswordUpgrade::Replaced) if account.password_mark().is_none() => Some(Some(of_new)),
+        Ok(_) => Some(mark),
+        Err(error) => {
+            crate::util::trace::warning!("a weak password hash could not be replaced: {error}");
+            Some(mark)
+        }
+    }
 }

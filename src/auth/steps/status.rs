@@ -1,4 +1,4 @@
-//! `GET /authentication/status`: how a login stands. It changes nothing.
+//! `GET /authentication/status`: the state of a login. It changes nothing.
 
 use http::{Response, StatusCode};
 
@@ -14,22 +14,22 @@ use crate::{
     http::body::Body,
 };
 
-pub(crate) async fn status(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = match Query::of(visit).and_then(|query| session_id(&query)) {
+pub(crate) async fn status(context: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
+    let session_id = match Query::of(context).and_then(|query| session_id(&query)) {
         Ok(session_id) => session_id,
         Err(problem) => {
-            visit.charge(None)?;
+            context.charge(None)?;
             return Err(problem);
         }
     };
-    let (_, login) = visit.own_login(None, session_id.as_deref()).await?;
-    let now = visit.inner.running().logins.now();
+    let (_, login) = context.own_login(None, session_id.as_deref()).await?;
+    let now = context.inner.running().logins.now();
     Ok(answer::json(StatusCode::OK, &Counters::from(login.view(now))))
 }
 
 fn session_id(query: &Query<'_>) -> Result<Option<String>, Problem> {
     if query.is_twice("session_id") {
-        return Err(Problem::invalid("session_id is given twice"));
+        return Err(Problem::invalid("session_id appears more than once"));
     }
     Ok(query.value("session_id").map(str::to_owned))
 }
