@@ -13,19 +13,19 @@ use crate::{
         authorize::pushed::PushedRequests,
         http::cookies::LoginCookies,
         state::{
-            challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal, key,
-            logins::Logins,
+            accounts::Accounts, challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard,
+            journal::LoginJournal, key, logins::Logins,
         },
     },
     client::AnyClients,
-    delivery::{Channel, Queue},
+    delivery::Queue,
     event::{EventKind, EventLog},
     http::{head::Head, issuer::Issuer},
     limit::{Limiter, Quota, Quotas, RateLimitGate},
-    login::Keyed,
+    login::{Keyed, LoginLimits},
     password::Passwords,
-    policy::{Method, MethodSet, Policies},
-    session::Sessions,
+    policy::Policies,
+    session::{Generations, Sessions},
     store::{AnyStore, StoreError},
     tenant::{ClientIp, Tenant, TenantError},
     user::AnyUsers,
@@ -54,6 +54,7 @@ pub(crate) struct Config {
     pub(crate) key: Option<Keyed>,
     pub(crate) login_url: Option<String>,
     pub(crate) cookies: LoginCookies,
+    pub(crate) limits: LoginLimits,
     #[cfg(feature = "tokens")]
     pub(crate) tokens: Option<super::endpoints::settings::TokenConfig>,
 }
@@ -67,6 +68,7 @@ pub(crate) struct Inner {
 /// What runs: made once, when nothing is set any more.
 pub(crate) struct Running {
     pub(crate) logins: Logins,
+    pub(crate) accounts: Accounts,
     pub(crate) codes: Codes,
     pub(crate) evidences: Evidences,
     pub(crate) challenges: Challenges,
@@ -87,7 +89,7 @@ pub(crate) struct Running {
     /// Proofs of keys that came with requests for tokens.
     #[cfg(feature = "tokens")]
     pub(crate) proofs: crate::dpop::Proofs,
-    journal: Journal,
+    journal: LoginJournal,
     keyed: OnceCell<Keyed>,
     no_address: Once,
 }
@@ -110,7 +112,7 @@ impl Inner {
         self.running.get_or_init(|| Running::of(&self.config))
     }
 
-    pub(crate) fn journal(&self) -> &Journal {
+    pub(crate) fn journal(&self) -> &LoginJournal {
         &self.running().journal
     }
 
@@ -121,15 +123,6 @@ impl Inner {
             None => key::of_store(self.config.store.clone(), Arc::clone(&self.config.clock)).await,
         };
         self.running().keyed.get_or_try_init(load).await
-    }
-
-    /// The methods that can be used here.
-    pub(crate) fn enabled(&self) -> MethodSet {
-        let by_code =
-            [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
-        let by_code =
-            by_code.into_iter().filter(|(_, channel)| self.config.queue.has(*channel)).map(|(method, _)| method);
-        by_code.chain((!self.config.without_passwords).then_some(Method::Password)).collect()
     }
 }
 
@@ -145,7 +138,7 @@ impl Running {
         let (store, clock) = (config.store.clone(), Arc::clone(&config.clock));
         let limiter =
             config.limiter.clone().unwrap_or_else(|| with_log(per_minute(REQUESTS_OF_A_TENANT, config), config));
-        let journal = Journal { log: config.log.clone(), clock: Arc::clone(&clock) };
+        let journal = LoginJournal { log: config.log.clone(), clock: Arc::clone(&clock) };
         let lost = journal.clone();
         let queue = config.queue.clone().clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
             lost.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
@@ -162,11 +155,12 @@ impl Running {
         let proofs = super::endpoints::settings::proofs(config);
         Self {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
+            accounts: Accounts::new(config.users.clone(), Generations::new(store.clone(), Arc::clone(&clock))),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             evidences: Evidences::new(store.clone(), Arc::clone(&clock), sessions.absolute_lifetime()),
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
-            guard: Guard::new(store, clock),
+            guard: Guard::new(store, clock, config.limits.clone()),
             sessions,
             gate: RateLimitGate::new(nobody, limiter),
             share: config.share.map(|quota| RateLimitGate::new(nobody, with_log(limiter_of(quota, config), config))),

@@ -390,3 +390,4 @@ mod service;
 mod openapi;
 
 pub use self::service::{AuthFuture, AuthService};
+pub use crate::login::LoginLimits;

@@ -23,8 +23,9 @@ use crate::{
             route::{Path, Route},
         },
         inner::{Config, Inner},
+        methods,
         pages::page,
-        steps::{complete, start, status, step},
+        steps::{authenticate, complete, start, status},
         visit::Visit,
     },
     client::{AnyClients, Client},
@@ -32,7 +33,7 @@ use crate::{
     event::EventLog,
     http::{body::Body, issuer::Issuer},
     limit::{Limiter, Quota},
-    login::Keyed,
+    login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{Explanation, Policies},
     session::Sessions,
@@ -88,6 +89,7 @@ impl AuthService {
             key: None,
             login_url: None,
             cookies: LoginCookies { loopback: false },
+            limits: LoginLimits::new(),
             #[cfg(feature = "tokens")]
             tokens: None,
         }))
@@ -140,6 +142,11 @@ impl AuthService {
     /// Checks passwords at this cost.
     pub fn passwords(self, passwords: Passwords) -> Self {
         self.set(|config| config.passwords = passwords)
+    }
+
+    /// Sets how long logins and one-time codes last, and how failures slow callers down.
+    pub fn login_limits(self, limits: LoginLimits) -> Self {
+        self.set(|config| config.limits = limits)
     }
 
     /// Takes no passwords.
@@ -226,8 +233,9 @@ impl AuthService {
     /// `access_denied`.
     pub fn check(self) -> Result<Self, ConfigError> {
         let config = &self.0.config;
-        let (policies, enabled) = (&config.policies, self.0.enabled());
+        let (policies, enabled) = (&config.policies, methods::available(&self.0.config));
         policies.check(enabled)?;
+        config.limits.validate()?;
         for client in config.clients.listed() {
             policies
                 .check_demands(client.tenant(), client.demands(), enabled)
@@ -256,7 +264,12 @@ impl AuthService {
 
     /// What a login of this client would ask for, and why, in words for the operator.
     pub fn explain(&self, client: &Client, acr_values: Option<&str>) -> Explanation {
-        self.0.config.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled())
+        self.0.config.policies.explain(
+            client.tenant(),
+            client.demands(),
+            acr_values,
+            methods::available(&self.0.config),
+        )
     }
 
     /// The description of all endpoints, as `GET /openapi.json` serves it.
@@ -331,7 +344,8 @@ where
             match route {
                 Route::Start => start::start(visit, fields).await,
                 Route::Complete => complete::complete(visit, fields).await,
-                _ => step::step(visit, route, fields).await,
+                Route::VerifyOtp => authenticate::verify_otp(visit, fields).await,
+                _ => authenticate::authenticate(visit, fields).await,
             }
         }
     }

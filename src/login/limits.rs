@@ -126,7 +126,8 @@ impl LoginLimits {
 
     /// Checks the bounds in the table above.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        let time = |setting, value: Duration, allowed: RangeInclusive<Duration>, reason| match allowed.contains(&value) {
+        let time = |setting, value: Duration, allowed: RangeInclusive<Duration>, reason| match allowed.contains(&value)
+        {
             true => Ok(()),
             false => Err(ConfigError::new(setting, format!("{value:?}"), reason)),
         };

@@ -238,14 +238,7 @@ impl Model {
         answer
     }
 
-    fn act(
-        &mut self,
-        action: Action,
-        settled: Method,
-        guess: &str,
-        sent: &str,
-        now: u64,
-    ) -> Result<(), LoginError> {
+    fn act(&mut self, action: Action, settled: Method, guess: &str, sent: &str, now: u64) -> Result<(), LoginError> {
         match action {
             Action::Wait(_) | Action::Raise(_) => {}
             Action::Attempt(method) => {

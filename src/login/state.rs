@@ -65,12 +65,12 @@ pub(crate) struct Login {
     pub(crate) sends: u8,
     pub(crate) began: u64,
     pub(crate) touched: u64,
-    timeouts: Timeouts,
+    pub(super) timeouts: Timeouts,
 }
 
 /// The timeouts that were set when a login began, in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Timeouts {
+pub(super) struct Timeouts {
     idle: u64,
     absolute: u64,
     completion: u64,

@@ -102,6 +102,7 @@
 //! A CORS layer stands outside of all: a preflight carries no cookie, and a
 //! refusal needs its headers too.
 
+#[cfg(feature = "login")]
 mod authentication;
 mod gate;
 #[cfg(feature = "login")]

@@ -16,7 +16,7 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    login::{Call, Login},
+    login::{Login, LoginCall},
     policy::Plan,
     store::StoreError,
     util::{handle::Handle, secret::Secret},
@@ -61,7 +61,7 @@ pub(crate) async fn of_login(
         return Ok(Ok(None));
     };
     // first the login is spent, then the code exists: what fails in between costs a login and never gives two codes
-    let spent = running.logins.step(&cookie.digest, &Call::Consume(&code.digest())).await?;
+    let spent = running.logins.apply(&cookie.digest, &LoginCall::Consume(&code.digest())).await?;
     if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(Ok(None));
     }
@@ -124,7 +124,7 @@ pub(crate) async fn of_session(
         return Ok(Err(ANSWERED));
     }
     running.codes.issue(&code.digest(), &grant).await?;
-    visit.inner.journal().record(EventKind::CodeIssued, evidence, None, visit.inner.keyed().await?);
+    visit.inner.journal().record(EventKind::CodeIssued, &evidence.authentication(), None, visit.inner.keyed().await?);
     Ok(Ok(Some(response)))
 }
 

@@ -108,7 +108,7 @@ async fn hand_out(
     }
     let signed_in = SignedIn::find(visit, client, &checked.wishes).await?;
     let outcome = match newest_completed(visit, asked, checked, plan, (carried, signed_in.as_ref())).await? {
-        Some((_, login)) if !login.user.as_ref().is_some_and(|user| meant.is(user)) => {
+        Some((_, login)) if !login.subject.user().is_some_and(|user| meant.is(&user.id)) => {
             Err(Wrong { code: Code::LoginRequired, detail: "somebody else is logged in" })
         }
         Some((cookie, login)) => code::of_login(visit, asked, checked, (cookie, &login), signed_in).await?,

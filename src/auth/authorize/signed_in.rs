@@ -7,9 +7,9 @@ use crate::{
         visit::Visit,
     },
     client::Client,
-    login::{Carried, Login},
+    login::{BoundUser, CarriedProofs, Login},
     policy::{Method, MethodSet, Plan},
-    session::Session,
+    session::{Proof, Session},
     store::StoreError,
     util::clock::UnixTime,
 };
@@ -40,31 +40,42 @@ impl SignedIn {
 
     /// Whether a login that was begun with steps of a session was begun with those of this one, and all still count.
     pub(crate) fn bears(&self, login: &Login) -> bool {
-        let counts = |proof: &(Method, u64)| self.evidence.proved.contains(proof);
-        login.session == Some(self.session.handle()) && login.proved.iter().take(login.carried).all(counts)
+        let counts = |proof: &Proof| self.evidence.proved.contains(proof);
+        login.session == Some(self.session.handle()) && login.carried_proofs().iter().all(counts)
     }
 
     /// Whether a code can rest on it alone.
     pub(crate) fn meets(&self, plan: &Plan, wishes: &Wishes, client: &Client, now: UnixTime) -> bool {
-        let proved = self.evidence.within(wishes.max_age, now).into_iter().map(|(method, _)| method).collect();
+        let proved = self
+            .evidence
+            .within(wishes.max_age, now)
+            .iter()
+            .filter_map(|proof| Method::from_name(&proof.method))
+            .collect();
         client.has_single_sign_on() && plan.is_met_by(proved)
     }
 
     /// The steps of a new login that are done by it. Where clients don't share sessions it is only the client of the
     /// session, and something must be left to do: else it would be a single sign-on.
-    pub(crate) fn carried(&self, plan: &Plan, wishes: &Wishes, client: &Client, now: UnixTime) -> Option<Carried> {
+    pub(crate) fn carried(
+        &self,
+        plan: &Plan,
+        wishes: &Wishes,
+        client: &Client,
+        now: UnixTime,
+    ) -> Option<CarriedProofs> {
         let mut proved = self.evidence.within(wishes.max_age, now);
-        let methods = plan.closest(proved.iter().map(|(method, _)| *method).collect::<MethodSet>());
+        let methods =
+            plan.closest(proved.iter().filter_map(|proof| Method::from_name(&proof.method)).collect::<MethodSet>());
         let is_step_up = self.evidence.client_id == client.id() && !plan.is_met_by(methods);
         if methods.is_empty() || !(client.has_single_sign_on() || is_step_up) {
             return None;
         }
-        proved.retain(|(method, _)| methods.contains(*method));
-        Some(Carried {
+        proved.retain(|proof| Method::from_name(&proof.method).is_some_and(|it| methods.contains(it)));
+        Some(CarriedProofs {
             session: self.session.handle(),
-            user: self.evidence.user.clone(),
-            proved,
-            marks: self.evidence.marks.clone(),
+            user: BoundUser { id: self.evidence.user.clone(), generation: self.evidence.generation },
+            proofs: proved,
         })
     }
 }

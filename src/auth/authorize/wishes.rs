@@ -7,6 +7,7 @@ use crate::{
     auth::{
         authorize::{claims::Claims, request::Wrong},
         http::problem::Code,
+        methods,
         visit::Visit,
     },
     client::Client,
@@ -100,7 +101,7 @@ impl Wishes {
 
     /// What the request demands; `None` if no method that is enabled meets it.
     pub(crate) fn plan(&self, visit: &Visit<'_>, client: &Client) -> Result<Option<Plan>, Wrong> {
-        let (policies, enabled) = (&visit.inner.config.policies, visit.inner.enabled());
+        let (policies, enabled) = (&visit.inner.config.policies, methods::available(&visit.inner.config));
         let plan = policies.plan(client.tenant(), client.demands(), self.acr_values.as_deref(), enabled).ok();
         if self.is_acr_essential && plan.as_ref().and_then(Plan::acr).is_none() {
             let detail = "no login here reaches a level that is demanded";

@@ -23,9 +23,9 @@ pub(crate) fn allowed(client: &Client, names: Vec<String>) -> Vec<String> {
 pub(crate) async fn account(
     visit: &Visit<'_>,
     (tenant, user): (&Tenant, &UserId),
-    identifier: &Identifier,
+    _: &Identifier,
 ) -> Result<Option<Account>, StoreError> {
-    let account = visit.inner.config.users.find(tenant, identifier).await?;
+    let account = visit.inner.config.users.by_id(tenant, user).await?;
     Ok(account.filter(|account| account.id() == user && !account.is_disabled()))
 }
 

@@ -21,9 +21,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     limit::{Decision, Spend},
-    login::{
-        BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject,
-    },
+    login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::Method,
     user::{Contact, EmailAddress, Identifier, PhoneNumber},
     util::{clock::ceil_seconds, secret::Digest},

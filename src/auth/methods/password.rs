@@ -9,10 +9,7 @@ use crate::{
     auth::{
         http::{fields::Typed, problem::Problem},
         inner::Config,
-        state::{
-            guard::submitted,
-            proofs::password_mark,
-        },
+        state::{guard::submitted, proofs::password_mark},
     },
     http::body::Body,
     login::{BoundUser, LoginCall, LoginError, Proved},
@@ -111,12 +108,12 @@ async fn upgrade(
     mark: Option<PasswordMark>,
     new: PasswordHash,
 ) -> Option<Option<PasswordMark>> {
-    let of_new = PasswordMark::of_hash(&new);
+    // without a mark of its own, an account is marked by its hash
+    let after = account.clone().password(new.clone()).current_password_mark();
     let users = &step.context.inner.config.users;
     match users.upgrade_password(&step.login.tenant, account, new).await {
         Ok(PasswordUpgrade::PasswordChanged) => None,
-        // without a mark of its own, an account is marked by its hash
-        Ok(PasswordUpgrade::Replaced) if account.password_mark().is_none() => Some(Some(of_new)),
+        Ok(PasswordUpgrade::Replaced) => Some(after),
         Ok(_) => Some(mark),
         Err(error) => {
             crate::util::trace::warning!("a weak password hash could not be replaced: {error}");

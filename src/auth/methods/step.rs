@@ -11,11 +11,7 @@ use crate::{
             fields::Fields,
             problem::{Code, Problem},
         },
-        state::{
-            accounts::FoundAccount,
-            guard::submitted,
-            logins::LoginUpdate,
-        },
+        state::{accounts::FoundAccount, guard::submitted, logins::LoginUpdate},
         visit::Visit,
     },
     event::EventKind,

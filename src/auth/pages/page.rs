@@ -95,7 +95,7 @@ pub(crate) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Probl
         required_steps: plan.steps(),
         scopes: checked.binding.scope.iter().collect(),
         redirect: Redirect::of(&asked.to.redirect),
-        signed_in: signed_in.as_ref().map(|it| it.evidence.identifier.as_str()),
+        signed_in: signed_in.as_ref().and_then(|it| it.evidence.identifier.as_ref().map(|it| it.as_str())),
         confirmation_required: signed_in.as_ref().map(|_| checked.wishes.asking || !asked.to.redirect.is_of_a_site()),
         parameters: asked.unseen(),
     };

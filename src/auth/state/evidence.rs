@@ -5,16 +5,16 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    auth::{methods::password, state::grant::amr, visit::Visit},
+    auth::{state::grant::amr, visit::Visit},
     login::{Login, LoginId},
     policy::{Method, MethodSet},
-    session::{NewSession, Session, UserId},
+    session::{Authentication, NewSession, Proof, Session, UserId},
     store::{
         AnyStore, StoreError,
         table::{Change, Table},
     },
     tenant::Tenant,
-    user::{Account, Identifier},
+    user::Identifier,
     util::{
         clock::{Clock, UnixTime},
         handle::Handle,
@@ -31,12 +31,12 @@ pub(crate) struct Evidence {
     pub(crate) tenant: Tenant,
     #[serde(with = "crate::util::text")]
     pub(crate) user: UserId,
-    pub(crate) identifier: Identifier,
+    pub(crate) identifier: Option<Identifier>,
+    pub(crate) generation: u64,
     #[serde(with = "crate::util::text")]
     pub(crate) login: LoginId,
     /// In the order of their times.
-    pub(crate) proved: Vec<(Method, u64)>,
-    pub(crate) marks: Vec<[u8; 32]>,
+    pub(crate) proved: Vec<Proof>,
     /// The sessions of the same user that this one took the place of, oldest first.
     #[serde(default, with = "crate::util::text::list")]
     pub(crate) replaced: Vec<Handle>,
@@ -45,15 +45,15 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// That of a login; `None` if nobody proved anything.
     pub(crate) fn of(login: &Login) -> Option<Self> {
-        login.proved.last()?;
+        let authentication = login.authentication(None)?;
         Some(Self {
             client_id: login.binding.client_id.clone(),
             tenant: login.tenant.clone(),
-            user: login.user.clone()?,
+            user: authentication.user,
+            generation: authentication.generation,
             identifier: login.identifier.clone(),
             login: login.id,
-            proved: login.proved.clone(),
-            marks: login.marks.clone(),
+            proved: authentication.proofs,
             replaced: Vec::new(),
         })
     }
@@ -61,27 +61,37 @@ impl Evidence {
     /// With what the session proved that it goes on from.
     pub(crate) fn and(mut self, before: &Self) -> Self {
         let own = self.methods();
-        let more = before.proved.iter().copied().filter(|(method, _)| !own.contains(*method));
+        let more = before.proved.iter().filter(|proof| !method_of(proof).is_some_and(|it| own.contains(it))).cloned();
         self.proved.extend(more.collect::<Vec<_>>());
-        self.proved.sort_by_key(|(_, at)| *at);
+        self.proved.sort_by_key(|proof| proof.at);
         self
     }
 
+    pub(crate) fn authentication(&self) -> Authentication {
+        Authentication {
+            tenant: self.tenant.clone(),
+            user: self.user.clone(),
+            generation: self.generation,
+            proofs: self.proved.clone(),
+            acr: None,
+        }
+    }
+
     pub(crate) fn methods(&self) -> MethodSet {
-        self.proved.iter().map(|(method, _)| *method).collect()
+        self.proved.iter().filter_map(method_of).collect()
     }
 
     /// Only the proofs that are no older than this.
-    pub(crate) fn within(&self, age: Option<Duration>, now: UnixTime) -> Vec<(Method, u64)> {
-        let is_young = |at: &u64| age.is_none_or(|age| UnixTime::from_nanos(*at) + age >= now);
-        self.proved.iter().copied().filter(|(_, at)| is_young(at)).collect()
+    pub(crate) fn within(&self, age: Option<Duration>, now: UnixTime) -> Vec<Proof> {
+        let is_young = |at: u64| age.is_none_or(|age| UnixTime::from_nanos(at) + age >= now);
+        self.proved.iter().filter(|proof| is_young(proof.at)).cloned().collect()
     }
 
     /// The signed-in session that rests on it.
     pub(crate) fn new_session(&self, acr: Option<&str>) -> Option<NewSession> {
-        let (_, last) = self.proved.last()?;
+        let last = self.proved.last()?.at;
         let session = NewSession::new(self.tenant.clone(), self.user.clone())
-            .auth_time(UnixTime::from_nanos(*last))
+            .auth_time(UnixTime::from_nanos(last))
             .amr(amr(self.methods()).iter().copied())
             .ok()?;
         match acr {
@@ -93,14 +103,14 @@ impl Evidence {
     /// Whether the account is as it was: it may have been closed since, or its password changed because somebody had it.
     pub(crate) async fn still_stands(&self, visit: &Visit<'_>) -> Result<bool, StoreError> {
         let keyed = visit.inner.keyed().await?;
-        let account = visit.inner.config.users.find(&self.tenant, &self.identifier).await?;
-        let unchanged = |account: &Account| {
-            let mark = account.current_password_mark().map(|mark| password::mark(&mark, keyed));
-            let stands = self.marks.is_empty() || mark.is_some_and(|mark| self.marks.contains(&mark));
-            *account.id() == self.user && stands
-        };
-        Ok(account.is_some_and(|account| !account.is_disabled() && unchanged(&account)))
+        let authentication = self.authentication();
+        let current = visit.inner.running().accounts.current(&authentication, keyed).await?;
+        Ok(current.is_some_and(|current| current.proofs.len() == self.proved.len()))
     }
+}
+
+fn method_of(proof: &Proof) -> Option<Method> {
+    Method::from_name(&proof.method)
 }
 
 /// The evidence of all sessions that began here, each under the digest of its session.

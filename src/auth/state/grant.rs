@@ -55,16 +55,16 @@ impl Grant {
         session: Handle,
         wanted: Wanted,
     ) -> Option<Self> {
-        let (_, last) = evidence.proved.last()?;
+        let last = evidence.proved.last()?.at;
         Some(Self {
             binding,
             tenant: evidence.tenant.clone(),
             user: evidence.user.clone(),
             login: evidence.login,
-            auth_time: UnixTime::from_nanos(*last).as_secs(),
+            auth_time: UnixTime::from_nanos(last).as_secs(),
             acr: acr.map(str::to_owned),
             methods: evidence.methods(),
-            identifier: evidence.identifier.clone(),
+            identifier: evidence.identifier.clone().or_else(|| Identifier::parse(evidence.user.as_str()).ok())?,
             session: Some(session),
             wanted,
         })

@@ -49,11 +49,7 @@ impl Logins {
     }
 
     /// Applies a call with one compare-and-swap, again if another call came first. Returns `None` if the login is gone.
-    pub(crate) async fn apply(
-        &self,
-        digest: &Digest,
-        call: &LoginCall<'_>,
-    ) -> Result<Option<LoginUpdate>, StoreError> {
+    pub(crate) async fn apply(&self, digest: &Digest, call: &LoginCall<'_>) -> Result<Option<LoginUpdate>, StoreError> {
         self.0
             .update(None, digest.as_bytes(), |login, now| {
                 let Some(login) = login else { return Change::Keep(None) };

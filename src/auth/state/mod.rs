@@ -1,5 +1,6 @@
 //! What the login service stores.
 
+pub(crate) mod accounts;
 pub(crate) mod challenges;
 pub(crate) mod evidence;
 pub(crate) mod grant;
@@ -7,3 +8,4 @@ pub(crate) mod guard;
 pub(crate) mod journal;
 pub(crate) mod key;
 pub(crate) mod logins;
+pub(crate) mod proofs;

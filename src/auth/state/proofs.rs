@@ -24,7 +24,9 @@ pub(crate) fn counting_proofs(account: &Account, proofs: &[Proof], keyed: &Keyed
     let counts = |proof: &&Proof| {
         let Some(mark) = proof.mark else { return true };
         match Method::from_name(&proof.method) {
-            Some(Method::Password) => account.current_password_mark().is_some_and(|now| password_mark(&now, keyed) == mark),
+            Some(Method::Password) => {
+                account.current_password_mark().is_some_and(|now| password_mark(&now, keyed) == mark)
+            }
             Some(Method::Sms | Method::Email | Method::Whatsapp) => {
                 let mut verified = account.contacts().filter(|(_, is_verified)| *is_verified);
                 verified.any(|(contact, _)| contact_mark(contact, keyed) == mark)
