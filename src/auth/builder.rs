@@ -16,7 +16,7 @@ use crate::{
         http::cookies::LoginCookies,
         service::AuthService,
         state::{
-            challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal, logins::Logins,
+            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, logins::Logins,
             pushed::PushedRequests,
         },
     },
@@ -25,7 +25,7 @@ use crate::{
     event::{EventKind, EventLog},
     http::{head::Head, issuer::Issuer},
     limit::{Limiter, Quota, Quotas, RateLimitGate},
-    login::Keyed,
+    login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{MethodSet, Policies},
     session::Sessions,
@@ -49,6 +49,9 @@ const STARTS_PER_IDENTIFIER: u32 = 600;
 const REQUESTS_PER_TENANT: u32 = 600;
 /// Identifiers and addresses are invented by anyone. Beyond this many they share buckets.
 const MOST_STRANGERS: usize = 100_000;
+/// Bounds of "remember me".
+const LONGEST_REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
+const SHORTEST_REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Assembles an [`AuthService`] from one issuer, one store, one clock and one event log.
 ///
@@ -67,6 +70,8 @@ pub struct AuthServiceBuilder {
     session_idle: Option<Duration>,
     session_lifetime: Option<Duration>,
     session_cookie: Option<String>,
+    remember: Option<Duration>,
+    login_limits: LoginLimits,
     limiter: Option<Limiter>,
     per_address: Option<Quota>,
     messages_per_address: Option<Quota>,
@@ -109,6 +114,8 @@ impl AuthServiceBuilder {
             session_idle: None,
             session_lifetime: None,
             session_cookie: None,
+            remember: None,
+            login_limits: LoginLimits::default(),
             limiter: None,
             per_address: None,
             messages_per_address: None,
@@ -205,6 +212,19 @@ impl AuthServiceBuilder {
     /// Names the session cookie, without its prefix. Defaults to `session`.
     pub fn session_cookie(mut self, name: &str) -> Self {
         self.session_cookie = Some(name.to_owned());
+        self
+    }
+
+    /// Lets users stay signed in for this long ("remember me"): the login page offers it, and `start` accepts `remember`.
+    /// Off by default. At most 30 days; after a login of several steps, 24 hours at most.
+    pub fn remember_me(mut self, lifetime: Duration) -> Self {
+        self.remember = Some(lifetime);
+        self
+    }
+
+    /// Sets the lifetimes of logins and one-time codes, and how failed attempts are slowed down.
+    pub fn login_limits(mut self, limits: LoginLimits) -> Self {
+        self.login_limits = limits;
         self
     }
 
@@ -310,10 +330,15 @@ impl AuthServiceBuilder {
         if let Some(url) = &self.login_url {
             check_login_url(url)?;
         }
+        self.login_limits.validate()?;
+        if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
+            let lifetime = format!("{:?}", self.remember.unwrap_or_default());
+            return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
+        }
         self.check_policies()?;
 
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
-        let journal = Journal { log: self.log.clone(), clock: Arc::clone(&clock) };
+        let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
         let undelivered = journal.clone();
         let queue = self.queue.clone().clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
             undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
@@ -334,10 +359,12 @@ impl AuthServiceBuilder {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
-            evidences: Evidences::new(store.clone(), Arc::clone(&clock), sessions.absolute_lifetime()),
+            accounts: Accounts::new(users.clone(), sessions.generations().clone()),
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
-            guard: Guard::new(store.clone(), Arc::clone(&clock)),
+            guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits),
+            login_limits: self.login_limits,
+            remember: self.remember,
             key: HashKey { given: self.key, loaded: OnceCell::new() },
             cookies: LoginCookies { loopback: self.insecure_loopback },
             clients: self.clients,
@@ -375,24 +402,23 @@ impl AuthServiceBuilder {
     }
 
     fn sessions(&self) -> Result<Sessions, ConfigError> {
-        let sessions = Sessions::new(self.store.clone()).clock(Arc::clone(&self.clock));
-        let sessions = match self.session_lifetime {
-            Some(lifetime) => sessions.absolute(lifetime)?,
-            None => sessions,
-        };
-        let sessions = match self.session_idle {
-            Some(idle) => sessions.idle(idle)?,
-            None => sessions,
-        };
-        let sessions = match &self.session_cookie {
-            Some(name) => sessions.cookie_name(name)?,
-            None => sessions,
-        };
-        let sessions = if self.insecure_loopback { sessions.insecure_loopback() } else { sessions };
-        Ok(match &self.log {
-            Some(log) => sessions.events(log.clone()),
-            None => sessions,
-        })
+        let mut sessions = Sessions::builder(self.store.clone()).clock(Arc::clone(&self.clock));
+        if let Some(lifetime) = self.session_lifetime {
+            sessions = sessions.absolute(lifetime);
+        }
+        if let Some(idle) = self.session_idle {
+            sessions = sessions.idle(idle);
+        }
+        if let Some(name) = &self.session_cookie {
+            sessions = sessions.cookie_name(name);
+        }
+        if self.insecure_loopback {
+            sessions = sessions.insecure_loopback();
+        }
+        if let Some(log) = &self.log {
+            sessions = sessions.events(log.clone());
+        }
+        sessions.build()
     }
 
     fn limits(&self) -> Result<Limits, ConfigError> {

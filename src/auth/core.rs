@@ -3,6 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, Once},
+    time::Duration,
 };
 
 use http::HeaderValue;
@@ -14,7 +15,7 @@ use crate::{
     auth::{
         http::cookies::LoginCookies,
         state::{
-            challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal, key,
+            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
             logins::Logins, pushed::PushedRequests,
         },
     },
@@ -22,10 +23,10 @@ use crate::{
     delivery::{Channel, Queue},
     http::issuer::Issuer,
     limit::{Limiter, RateLimitGate},
-    login::Keyed,
+    login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{Method, MethodSet, Policies},
-    session::Sessions,
+    session::{Proof, Session, Sessions},
     store::{AnyStore, StoreError},
     tenant::ClientIp,
     user::AnyUsers,
@@ -52,11 +53,14 @@ pub(crate) struct Core {
 
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,
-    pub(crate) evidences: Evidences,
+    pub(crate) accounts: Accounts,
+    pub(crate) login_limits: LoginLimits,
+    /// How long a user who chooses to stay signed in does.
+    pub(crate) remember: Option<Duration>,
     pub(crate) challenges: Challenges,
     pub(crate) pushed: PushedRequests,
     pub(crate) guard: Guard,
-    pub(crate) journal: Journal,
+    pub(crate) journal: LoginJournal,
     pub(crate) limits: Limits,
     pub(crate) key: HashKey,
 
@@ -105,6 +109,15 @@ impl Core {
             None => key::of_store(self.store.clone(), Arc::clone(&self.clock)).await,
         };
         self.key.loaded.get_or_try_init(load).await
+    }
+
+    /// Removes the other proofs from a session. Returns `None` if the session has ended, or ends because no proof is left.
+    pub(crate) async fn keep_proofs(&self, session: &Session, kept: &[Proof]) -> Result<Option<Session>, StoreError> {
+        let amr = |proofs: &[Proof]| {
+            let methods: MethodSet = proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
+            methods.amr().into_iter().map(Box::from).collect()
+        };
+        self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
     }
 
     /// Returns the methods that can be used here.

@@ -382,18 +382,18 @@ mod state;
 mod pages;
 mod core;
 mod context;
-mod sign_out;
-mod replaced;
 mod methods;
 mod authorize;
 mod steps;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
+mod ending;
 mod builder;
 #[cfg(test)]
 mod openapi;
 
+pub use crate::login::LoginLimits;
 pub use self::{
     builder::AuthServiceBuilder,
     service::{AuthFuture, AuthService},

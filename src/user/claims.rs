@@ -142,6 +142,11 @@ const RESERVED: &[&str] = &[
 ];
 
 impl Claims {
+    /// Returns whether the service fills in this claim itself, or the protocol does.
+    pub(crate) fn is_reserved(name: &str) -> bool {
+        RESERVED.contains(&name)
+    }
+
     /// The maximum size of all claims as a JSON object, in bytes.
     pub const MAX_BYTES: usize = 4096;
     /// The maximum length of a name, in bytes.
@@ -174,7 +179,7 @@ impl Claims {
         value: impl Serialize,
     ) -> Result<(), ClaimError> {
         let name = name.into();
-        if RESERVED.contains(&name.as_str()) {
+        if Self::is_reserved(&name) {
             return Err(ClaimError::Reserved);
         }
         if !(1..=Self::MAX_NAME).contains(&name.len()) || !name.bytes().all(|byte| byte.is_ascii_graphic()) {

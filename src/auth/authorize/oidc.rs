@@ -1,13 +1,12 @@
-//! [`Wishes`]: what a request says beyond the six parameters of a client: of OpenID Connect Core §3.1.2.1, and the key
-//! of RFC 9449 §10.
+//! The OpenID Connect parameters of a request (OpenID Connect Core §3.1.2.1), and the DPoP key of RFC 9449 §10.
 
 use std::time::Duration;
 
 use crate::{
     auth::{
-        authorize::{claims::Claims, request::Wrong},
+        authorize::claims::ClaimsParameter,
         context::RequestContext,
-        http::problem::Code,
+        http::problem::{Code, RequestError},
     },
     client::Client,
     login::Wanted,
@@ -16,131 +15,138 @@ use crate::{
     util::encoding::base64url_to_32,
 };
 
-/// The longest `nonce`.
+/// The maximum length of `nonce`.
 const LONGEST_NONCE: usize = 512;
-/// The longest `id_token_hint`.
+/// The maximum length of `id_token_hint`.
 const LONGEST_HINT: usize = 8192;
 
-/// What a client wishes of a login, and of the tokens after it.
+/// What a request asks of the login and of the tokens, beyond the six client parameters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wishes {
-    /// `prompt=none`: nobody is to be asked anything.
-    pub(crate) silent: bool,
-    /// `prompt=login`, or a `max_age` of 0: nothing counts that was proved before.
-    pub(crate) fresh: bool,
-    /// `prompt=consent` or `select_account`: nothing goes on without a person.
-    pub(crate) asking: bool,
-    /// How long ago what a session proved may be.
+pub(crate) struct OidcParameters {
+    /// `prompt=none`: the user must not see a page.
+    pub(crate) is_silent: bool,
+    /// `prompt=login` or `max_age=0`: earlier proofs do not count.
+    pub(crate) is_fresh: bool,
+    /// `prompt=consent` or `prompt=select_account`: the user must confirm on a page.
+    pub(crate) asks_user: bool,
+    /// The maximum age of proofs that come from a session.
     pub(crate) max_age: Option<Duration>,
-    /// A token of ours that says who should be logged in.
-    pub(crate) hint: Option<String>,
-    /// One of these it must be; anybody where there are none.
-    pub(crate) subjects: Vec<String>,
+    /// An id_token that names the expected user.
+    pub(crate) id_token_hint: Option<String>,
+    /// The accepted users. Empty means any user.
+    subjects: Vec<String>,
     pub(crate) wanted: Wanted,
-    /// Levels, with spaces between them, of which the first that is known applies.
-    acr_values: Option<String>,
-    /// One of them must be reached.
+    /// Requested levels, best first.
+    acr_values: Vec<String>,
+    /// Whether one of the levels must be reached.
     is_acr_essential: bool,
 }
 
-impl Wishes {
-    /// Reads them by their names.
-    pub(crate) fn read<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, Wrong> {
-        let mut wishes = Self { acr_values: value("acr_values").map(str::to_owned), ..Self::default() };
-        wishes.read_prompt(value("prompt").unwrap_or_default())?;
+impl OidcParameters {
+    /// Reads the parameters by name.
+    pub(crate) fn read<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, RequestError> {
+        let levels = |text: &str| text.split(' ').filter(|level| !level.is_empty()).map(str::to_owned).collect();
+        let mut oidc = Self { acr_values: value("acr_values").map(levels).unwrap_or_default(), ..Self::default() };
+        oidc.read_prompt(value("prompt").unwrap_or_default())?;
         if let Some(seconds) = value("max_age") {
             if !seconds.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(wrong("max_age is no number of seconds"));
+                return Err(RequestError::invalid("max_age is not a number of seconds"));
             }
-            // more than fits is as good as none
             match seconds.parse() {
-                Ok(0) => wishes.fresh = true,
-                Ok(seconds) => wishes.max_age = Some(Duration::from_secs(seconds)),
+                Ok(0) => oidc.is_fresh = true,
+                Ok(seconds) => oidc.max_age = Some(Duration::from_secs(seconds)),
+                // too large to matter
                 Err(_) => {}
             }
         }
         if let Some(hint) = value("id_token_hint") {
             if hint.len() > LONGEST_HINT {
-                return Err(wrong("id_token_hint is too long"));
+                return Err(RequestError::invalid("id_token_hint is too long"));
             }
-            wishes.hint = Some(hint.to_owned());
+            oidc.id_token_hint = Some(hint.to_owned());
         }
-        wishes.wanted.nonce = value("nonce").map(nonce).transpose()?;
-        wishes.wanted.dpop_jkt = value("dpop_jkt").map(thumbprint).transpose()?;
+        oidc.wanted.nonce = value("nonce").map(nonce).transpose()?;
+        oidc.wanted.dpop_jkt = value("dpop_jkt").map(thumbprint).transpose()?;
+        oidc.wanted.is_confirmed = oidc.asks_user;
         if let Some(claims) = value("claims") {
-            let Claims { id_token, userinfo, acr, subjects } = Claims::parse(claims)?;
-            (wishes.wanted.id_token, wishes.wanted.userinfo, wishes.subjects) = (id_token, userinfo, subjects);
+            let ClaimsParameter { id_token, userinfo, acr, is_acr_essential, subjects } = ClaimsParameter::parse(claims)?;
+            (oidc.wanted.id_token, oidc.wanted.userinfo, oidc.subjects) = (id_token, userinfo, subjects);
             if !acr.is_empty() {
-                (wishes.acr_values, wishes.is_acr_essential) = (Some(acr.join(" ")), true);
+                (oidc.acr_values, oidc.is_acr_essential) = (acr, is_acr_essential);
             }
         }
-        Ok(wishes)
+        Ok(oidc)
     }
 
-    /// Whether the request may be about this user, as far as it says without a token.
-    pub(crate) fn may_mean(&self, user: &UserId) -> bool {
+    /// Returns whether the claim `sub` of the request accepts this user.
+    pub(crate) fn accepts_subject(&self, user: &UserId) -> bool {
         self.subjects.is_empty() || self.subjects.iter().any(|subject| subject == user.as_str())
     }
 
-    fn read_prompt(&mut self, prompt: &str) -> Result<(), Wrong> {
+    fn read_prompt(&mut self, prompt: &str) -> Result<(), RequestError> {
         let prompts: Vec<&str> = prompt.split(' ').filter(|one| !one.is_empty()).collect();
         for one in &prompts {
             match *one {
-                "none" => self.silent = true,
-                "login" => self.fresh = true,
-                "consent" | "select_account" => self.asking = true,
-                _ => return Err(wrong("prompt has a value that is not served here")),
+                "none" => self.is_silent = true,
+                "login" => self.is_fresh = true,
+                "consent" | "select_account" => self.asks_user = true,
+                _ => return Err(RequestError::invalid("prompt has an unsupported value")),
             }
         }
-        if self.silent && prompts.len() > 1 {
-            return Err(wrong("prompt has none beside others"));
+        if self.is_silent && prompts.len() > 1 {
+            return Err(RequestError::invalid("prompt combines none with another value"));
         }
         Ok(())
     }
 
-    /// What the request demands; `None` if no method that is enabled meets it.
-    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<Plan>, Wrong> {
+    /// Returns the steps that the request needs, or `None` if the enabled methods cannot provide them.
+    ///
+    /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
+    /// is essential and none can be reached, the request fails.
+    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<Plan>, RequestError> {
         let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
-        let plan = policies.plan(client.tenant(), client.demands(), self.acr_values.as_deref(), enabled).ok();
-        if self.is_acr_essential && plan.as_ref().and_then(Plan::acr).is_none() {
-            let detail = "no login here reaches a level that is demanded";
-            return Err(Wrong { code: Code::UnmetAuthenticationRequirements, detail });
+        let plan = |level: Option<&str>| policies.plan(client.tenant(), client.demands(), level, enabled).ok();
+        let reached = self.acr_values.iter().find_map(|level| {
+            plan(Some(level)).filter(|plan| plan.acr() == Some(level))
+        });
+        match reached {
+            Some(plan) => Ok(Some(plan)),
+            None if self.is_acr_essential => Err(RequestError::new(
+                Code::UnmetAuthenticationRequirements,
+                "no login here reaches a required level",
+            )),
+            None => Ok(plan(None)),
         }
-        Ok(plan)
     }
 }
 
-fn nonce(nonce: &str) -> Result<String, Wrong> {
+fn nonce(nonce: &str) -> Result<String, RequestError> {
     let is_plain = nonce.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     if nonce.len() > LONGEST_NONCE || !is_plain {
-        return Err(wrong("nonce must be up to 512 printable ASCII characters"));
+        return Err(RequestError::invalid("nonce must be at most 512 printable ASCII characters"));
     }
     Ok(nonce.to_owned())
 }
 
-/// The SHA-256 of a key, as RFC 7638 writes it.
-fn thumbprint(text: &str) -> Result<String, Wrong> {
+/// Checks the SHA-256 thumbprint of a key (RFC 7638).
+fn thumbprint(text: &str) -> Result<String, RequestError> {
     match base64url_to_32(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(wrong("dpop_jkt is no thumbprint of a key")),
+        None => Err(RequestError::invalid("dpop_jkt is not the thumbprint of a key")),
     }
-}
-
-const fn wrong(detail: &'static str) -> Wrong {
-    Wrong { code: Code::InvalidRequest, detail }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(name: &str, value: &str) -> Result<Wishes, Wrong> {
-        Wishes::read(|asked| (asked == name).then_some(value))
+    fn read(name: &str, value: &str) -> Result<OidcParameters, RequestError> {
+        OidcParameters::read(|asked| (asked == name).then_some(value))
     }
 
     #[test]
     fn c025_prompts_are_known_or_refused() {
-        let prompt = |text: &str| read("prompt", text).map(|wishes| (wishes.silent, wishes.fresh, wishes.asking)).ok();
+        let prompt = |text: &str| read("prompt", text).map(|oidc| (oidc.is_silent, oidc.is_fresh, oidc.asks_user)).ok();
         for (text, meant) in [
             ("none", Some((true, false, false))),
             ("login", Some((false, true, false))),
@@ -160,7 +166,7 @@ mod tests {
 
     #[test]
     fn c025_max_age_is_seconds_and_0_is_a_login_anew() {
-        let max_age = |text: &str| read("max_age", text).map(|wishes| (wishes.fresh, wishes.max_age)).ok();
+        let max_age = |text: &str| read("max_age", text).map(|oidc| (oidc.is_fresh, oidc.max_age)).ok();
         assert_eq!(max_age("0"), Some((true, None)));
         assert_eq!(max_age("60"), Some((false, Some(Duration::from_secs(60)))));
         assert_eq!(max_age(&"9".repeat(40)), Some((false, None)));

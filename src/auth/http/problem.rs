@@ -10,7 +10,7 @@ use crate::{
         http::answer::{self, Counters},
     },
     http::{accept, body::Body},
-    login::{Denied, View},
+    login::{LoginError, LoginView},
     policy::Method,
     reject::{Kind, Rejection},
     store::StoreError,
@@ -217,7 +217,7 @@ pub(crate) struct Problem {
     pub(crate) code: Code,
     pub(crate) detail: &'static str,
     /// The login, where the caller has proved that it is theirs.
-    view: Option<View>,
+    view: Option<LoginView>,
     retry_after: Option<Duration>,
     headers: HeaderMap,
     status: StatusCode,
@@ -244,7 +244,7 @@ impl Problem {
     }
 
     /// Shows how the login stands.
-    pub(crate) fn of(mut self, view: View) -> Self {
+    pub(crate) fn of(mut self, view: LoginView) -> Self {
         self.view = Some(view);
         self
     }
@@ -254,23 +254,27 @@ impl Problem {
         self
     }
 
-    /// What the table of the login refused.
-    pub(crate) fn denied(denied: Denied) -> Self {
-        match denied {
-            Denied::Expired => Self::new(Code::SessionExpired, "the login has ended; start again"),
-            Denied::SessionFailed => Self::new(Code::SessionFailed, "too many failures; start again"),
-            Denied::NoStepRemaining => Self::new(Code::NoStepRemaining, "all steps are done"),
-            Denied::StepsRemaining | Denied::NotCompleted => Self::new(Code::StepsRemaining, "there are steps to do"),
-            Denied::MethodNotAllowed => Self::new(Code::MethodNotAllowed, "this method is not asked for now"),
-            Denied::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "no code is waited for"),
-            Denied::LastTries => {
+    /// Creates the answer to a call that the login refused.
+    pub(crate) fn denied(error: LoginError) -> Self {
+        match error {
+            LoginError::Expired => Self::new(Code::SessionExpired, "the login has ended; start again"),
+            LoginError::TooManyFailures => Self::new(Code::SessionFailed, "too many failures; start again"),
+            LoginError::NoStepRemaining => Self::new(Code::NoStepRemaining, "all steps are done"),
+            LoginError::StepsRemaining | LoginError::NotCompleted => {
+                Self::new(Code::StepsRemaining, "there are steps to do")
+            }
+            LoginError::MethodNotAllowed => Self::new(Code::MethodNotAllowed, "this method is not asked for now"),
+            LoginError::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "no code is waited for"),
+            LoginError::AttemptsUnderWay => {
                 Self::new(Code::SlowDown, "other tries are under way").retry_in(Duration::from_secs(1))
             }
-            Denied::SendsSpent(wait) => {
+            LoginError::NoSendsLeft(wait) => {
                 Self::new(Code::TooManyAttempts, "no more codes are sent in this login").retry_in(wait)
             }
-            Denied::Wrong(Method::Password) => Self::new(Code::InvalidCredentials, "the credentials are wrong"),
-            Denied::Wrong(_) => Self::new(Code::InvalidOtp, "the code is wrong or too old"),
+            LoginError::WrongSecret(Method::Password) => {
+                Self::new(Code::InvalidCredentials, "the credentials are wrong")
+            }
+            LoginError::WrongSecret(_) => Self::new(Code::InvalidOtp, "the code is wrong or too old"),
         }
     }
 
@@ -312,6 +316,10 @@ impl Problem {
             headers.insert(header::WWW_AUTHENTICATE, realm.clone());
         }
         response
+    }
+
+    pub(crate) fn is_method_not_allowed(&self) -> bool {
+        self.code == Code::MethodNotAllowed
     }
 
     /// With another status than that of its code.

@@ -7,9 +7,9 @@ use crate::{
     auth::{
         authorize::{
             query,
-            request::{self, Addressed},
+            oidc::OidcParameters,
+            request::{self, Recipient},
             signed_in::SignedIn,
-            wishes::Wishes,
         },
         context::RequestContext,
         http::{
@@ -22,12 +22,12 @@ use crate::{
     event::EventKind,
     http::body::Body,
     limit::Decision,
-    login::{Carried as Done, Keyed, Login},
+    login::{CarriedProofs, Keyed, Login, Subject},
     policy::{Method, Plan},
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
-    util::secret::Secret,
+    util::{handle::Handle, secret::Secret},
 };
 
 #[derive(Serialize)]
@@ -42,40 +42,42 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     let parameters = fields.client();
     let client = cx.calling_client(parameters.client_id.as_deref()).await?;
 
-    let to = request::address(&parameters, client)?;
+    let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
-    let wishes = Wishes::read(|name| fields.wish(name))?;
+    let oidc = OidcParameters::read(|name| fields.wish(name))?;
     if cx.core.challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
-    let plan = wishes.plan(cx, &to.client)?;
-    let done = match &plan {
-        Some(plan) => done(cx, &to, &wishes, plan, identifier.as_ref()).await?,
+    let plan = oidc.plan(cx, &to.client)?;
+    let carried = match &plan {
+        Some(plan) => carried(cx, &to, &oidc, plan).await?,
         None => None,
     };
-    let (identifier, done) = match (identifier, done) {
-        (_, Some((identifier, done))) => (identifier, Some(done)),
-        (Some(identifier), None) => (identifier, None),
-        (None, None) => return Err(Problem::invalid("identifier is missing")),
-    };
 
-    let keyed = cx.core.keyed().await?;
-    let tenant = to.client.tenant().clone();
-    throttle(cx, &tenant, &identifier, keyed)?;
+    let (keyed, tenant) = (cx.core.keyed().await?, to.client.tenant().clone());
+    throttle(cx, &tenant, identifier.as_ref(), keyed)?;
+    let core = cx.core;
     let plan = plan.ok_or_else(Problem::unmet)?;
 
-    let logins = &cx.core.logins;
     let secret = Secret::generate();
-    let login = Login::begin(&secret, tenant, binding, identifier, plan, logins.now()).wanting(wishes.wanted);
-    let login = match done {
-        Some(done) => login.carrying(done),
+    let times = (&core.login_limits, core.logins.now());
+    let login = Login::begin(&secret, tenant, (binding, oidc.wanted), plan, times);
+    let login = match identifier {
+        Some(identifier) => {
+            let found = core.accounts.named(&login.tenant, &identifier).await?;
+            login.identified(identifier, found.user().map_or(Subject::Unknown, Subject::User))
+        }
         None => login,
     };
-    let carried = cx.core.cookies.carried(&cx.parts.headers);
-    let surplus = surplus(cx, &carried).await?;
-    logins.begin(&secret.digest(), &login).await?;
+    let login = match carried {
+        Some(carried) if login.may_carry(&carried) => login.carrying(carried),
+        _ => login,
+    };
+    let cookies = core.cookies.carried(&cx.parts.headers);
+    let surplus = surplus(cx, &cookies).await?;
+    core.logins.begin(&secret.digest(), &login).await?;
     cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
 
     let mut response = answer::json(
@@ -84,39 +86,42 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
             session_id: login.id.to_string(),
             available_methods: login.plan.next(login.proved()).iter().map(Method::as_str).collect(),
             required_steps: login.required(),
-            next_step: login.view(logins.now()).next(),
+            next_step: login.view(core.logins.now()).next(),
         },
     );
-    cx.core.cookies.set(&secret).append_to(response.headers_mut());
-    for removal in surplus.iter().filter_map(|cookie| cx.core.cookies.removal(cookie.name)) {
+    core.cookies.set(&secret).append_to(response.headers_mut());
+    for removal in surplus.iter().filter_map(|cookie| core.cookies.removal(cookie.name)) {
         removal.append_to(response.headers_mut());
     }
     Ok(response)
 }
 
-/// The steps that are done already, where who is signed in goes on as themselves.
-async fn done(
+/// Returns the steps that the browser's signed-in session has proved already.
+async fn carried(
     cx: &RequestContext<'_>,
-    to: &Addressed,
-    wishes: &Wishes,
+    to: &Recipient,
+    oidc: &OidcParameters,
     plan: &Plan,
-    identifier: Option<&Identifier>,
-) -> Result<Option<(Identifier, Done)>, StoreError> {
-    // what a person has to confirm is confirmed on our own pages
-    if cx.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
+) -> Result<Option<CarriedProofs>, StoreError> {
+    // users confirm on our own pages, not on those of another origin
+    if cx.reader.is_some() && (oidc.asks_user || !to.redirect.is_of_a_site()) {
         return Ok(None);
     }
-    let Some(signed_in) = SignedIn::find(cx, &to.client, wishes).await? else { return Ok(None) };
-    let own = signed_in.evidence.identifier.clone();
-    if !wishes.may_mean(signed_in.session.user()) || identifier.is_some_and(|typed| *typed != own) {
+    let Some(signed_in) = SignedIn::find(cx, &to.client, oidc).await? else { return Ok(None) };
+    if !oidc.accepts_subject(signed_in.session.user()) {
         return Ok(None);
     }
     let now = cx.core.logins.now();
-    Ok(signed_in.carried(plan, wishes, &to.client, now).map(|done| (own, done)))
+    Ok(signed_in.carried(plan, oidc, &to.client, now))
 }
 
-/// From an address that was wrong too often nothing begins, and for one name not without end.
-fn throttle(cx: &RequestContext<'_>, tenant: &Tenant, identifier: &Identifier, keyed: &Keyed) -> Result<(), Problem> {
+/// Refuses addresses with too many failures, and too many logins for one name.
+fn throttle(
+    cx: &RequestContext<'_>,
+    tenant: &Tenant,
+    identifier: Option<&Identifier>,
+    keyed: &Keyed,
+) -> Result<(), Problem> {
     let core = cx.core;
     let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; wait");
     if let Some(standing) = cx.known_address().and_then(|address| core.limits.failures.peek(&address))
@@ -124,17 +129,17 @@ fn throttle(cx: &RequestContext<'_>, tenant: &Tenant, identifier: &Identifier, k
     {
         return Err(too_many().retry_in(standing.wait()));
     }
+    let Some(identifier) = identifier else { return Ok(()) };
     let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
-    let name = crate::util::handle::Handle::of(&name).to_string();
-    // never an error: base64url can name a tenant
-    let Ok(name) = Tenant::parse(&name) else { return Ok(()) };
+    // never an error: base64url is a valid tenant name
+    let Ok(name) = Tenant::parse(Handle::of(&name).to_string()) else { return Ok(()) };
     match core.limits.starts.check(&name, 1) {
         Decision::Admitted(_) => Ok(()),
         Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
     }
 }
 
-/// The cookies that make room for one more login: of those that are gone, and then of the oldest.
+/// Returns the cookies to remove so that there is room for one more login: first those without a login, then the oldest.
 async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
     let Some(too_many) = (carried.len() + 1).checked_sub(MOST_LOGINS).filter(|surplus| *surplus > 0) else {
         return Ok(Vec::new());
@@ -145,7 +150,7 @@ async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Res
         let began = logins.find(&cookie.digest).await?.filter(|login| !login.has_ended(logins.now()));
         aged.push((began.map(|login| login.began), cookie));
     }
-    // nothing comes before every time
+    // `None` sorts first
     aged.sort_by_key(|(began, _)| *began);
     Ok(aged.into_iter().take(too_many).map(|(_, cookie)| cookie).collect())
 }

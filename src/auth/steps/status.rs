@@ -1,4 +1,4 @@
-//! `GET /authentication/status`: how a login stands. It changes nothing.
+//! `GET /authentication/status`: the state of a login. It changes nothing.
 
 use http::{Response, StatusCode};
 
@@ -29,7 +29,7 @@ pub(crate) async fn status(cx: &mut RequestContext<'_>) -> Result<Response<Body>
 
 fn session_id(query: &Query<'_>) -> Result<Option<String>, Problem> {
     if query.is_twice("session_id") {
-        return Err(Problem::invalid("session_id is given twice"));
+        return Err(Problem::invalid("session_id appears more than once"));
     }
     Ok(query.value("session_id").map(str::to_owned))
 }
