@@ -52,7 +52,7 @@ impl Page {
             .unwrap()
             .sms(world.outbox.clone())
             .email(world.outbox.clone())
-            .passwords(Passwords::new().insecure_fast())
+            .passwords(Passwords::insecure_fast())
             .clock(world.clock.clone());
         let (tell, back) = mpsc::unbounded_channel();
         let callback = async move |RawQuery(query): RawQuery| drop(tell.send(query.unwrap_or_default()));

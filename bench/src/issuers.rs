@@ -108,7 +108,7 @@ pub fn peer_version() -> Result<String, &'static str> {
 /// In the child: ours, on a free port of the loopback, which it prints, until it is ended.
 pub fn serve(users: u64) {
     login::serve(async move {
-        let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::new().insecure_fast() };
+        let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::insecure_fast() };
         setup.with_tokens(Algorithm::Es256).await.0
     });
 }

@@ -35,7 +35,7 @@ impl World {
             .sms(Outbox::new())
             .email(Outbox::new())
             .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
-            .passwords(Passwords::new().insecure_fast());
+            .passwords(Passwords::insecure_fast());
         let body = format!(r#"{{"identifier":"ada",{PARAMETERS}}}"#);
         let request = Request::post("/authentication/start").header("content-type", "application/json");
         let (cookie, text) = runtime.block_on(async {

@@ -77,7 +77,7 @@ impl World {
         let store = AnyStore::from(Memory::new());
         let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid offline_access").unwrap();
         let client = client.redirect_uri("https://app.example/cb").unwrap();
-        let passwords = Passwords::new().insecure_fast();
+        let passwords = Passwords::insecure_fast();
         let users = StoredUsers::new(store.clone());
         runtime.block_on(async {
             let hash = passwords.hash(Password::new("ada's password".to_owned())).await.unwrap();

@@ -1,12 +1,16 @@
-//! The work itself, on whatever thread it is done.
+//! The work of hashing and checking, on whichever thread it runs.
 
-use std::sync::Arc;
+use std::{hint::black_box, sync::Arc};
 
 use argon2::{Argon2, Params};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::{Password, PasswordHash, Verdict, cost::Cost, hash::Recipe};
+use super::{
+    hash::{PasswordHash, StoredPassword},
+    password::Password,
+    recipe::{Cost, Recipe},
+};
 
 const SALT: usize = 16;
 const OUTPUT: usize = 32;
@@ -14,15 +18,29 @@ const OUTPUT: usize = 32;
 /// A salt and an output.
 pub(super) type Decoy = ([u8; SALT], [u8; OUTPUT]);
 
-/// Works out the output for a password and a salt; `None` without memory.
+/// Computes the output for a password and a salt. Returns `None` if there is no memory for it.
 pub(super) type Run = dyn Fn(&Recipe, &[u8], &[u8], &mut [u8]) -> Option<()> + Send + Sync;
 
-/// What works hashes out, at the cost of today.
+/// The outcome of checking a password.
+#[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The password matches the hash.
+    #[non_exhaustive]
+    Right {
+        /// A new hash of the same password, if the stored one is weaker than today's parameters. Store it instead.
+        rehashed: Option<PasswordHash>,
+    },
+    /// The password does not match, or there is no hash.
+    Wrong,
+}
+
+/// Computes hashes at the configured cost.
 #[derive(Clone)]
 pub(super) struct Engine {
     pub(super) cost: Cost,
-    /// Stands in for the hash of an account that has none: a salt and an output
-    /// that are random, so that nobody knows a password for it.
+    /// Takes the place of a missing hash. Salt and output are random, so no password for it is known.
     pub(super) decoy: Arc<Decoy>,
     pub(super) run: Arc<Run>,
 }
@@ -32,26 +50,26 @@ impl Engine {
         Self { cost: Cost::DEFAULT, decoy: Arc::new((random(), random())), run: Arc::new(run) }
     }
 
-    /// Hashes a password, with a new salt.
-    pub(super) fn hash(&self, password: &[u8]) -> Option<PasswordHash> {
+    /// Hashes a password with a new salt.
+    pub(super) fn hash(&self, password: &str) -> Option<PasswordHash> {
         let (recipe, salt) = (Recipe::new(self.cost), random::<SALT>());
         let mut output = [0; OUTPUT];
-        (self.run)(&recipe, password, &salt, &mut output)?;
+        (self.run)(&recipe, password.as_bytes(), &salt, &mut output)?;
         Some(PasswordHash::new(recipe, &salt, &output))
     }
 
-    /// Checks a password: one run of argon2 whoever asks, and after a wrong one
-    /// under an outdated hash as much more as makes it one of today's.
+    /// Checks a password with one run of argon2, whether there is a hash or not. A wrong password under a weaker hash
+    /// costs a second run that makes up for the difference.
     pub(super) fn verify(&self, password: &Password, stored: Option<&PasswordHash>) -> Option<Verdict> {
         let (recipe, salt, expected) = match stored {
             Some(stored) => (stored.recipe, &*stored.salt, &*stored.output),
             None => (Recipe::new(self.cost), &self.decoy.0[..], &self.decoy.1[..]),
         };
         let mut output = Zeroizing::new(vec![0; expected.len()]);
-        // what is no password costs as much as one
-        (self.run)(&recipe, password.usable().unwrap_or_default(), salt, &mut output)?;
+        // an unusable password costs as much as any other
+        (self.run)(&recipe, password.usable().unwrap_or_default().as_bytes(), salt, &mut output)?;
         let equal = bool::from(output.ct_eq(expected));
-        // no other place says `Right`: without a stored hash there is no way to it
+        // `Right` needs a stored hash: the decoy never matches
         if let (true, Some(stored), Some(password)) = (equal, stored, password.usable()) {
             let rehashed = stored.is_outdated(self.cost).then(|| self.hash(password)).flatten();
             return Some(Verdict::Right { rehashed });
@@ -61,9 +79,38 @@ impl Engine {
         }
         Some(Verdict::Wrong)
     }
+
+    /// Checks a password against an argon2 hash or a foreign one. A wrong password always costs one call of `check` and
+    /// one check by argon2, so the time shows neither which kind of hash is stored nor whether there is one.
+    pub(super) fn verify_either(
+        &self,
+        password: &Password,
+        stored: Option<&StoredPassword>,
+        foreign_decoy: &str,
+        check: impl FnOnce(&str, &str) -> bool,
+    ) -> Option<Verdict> {
+        let typed = password.usable();
+        let argon2 = match stored {
+            Some(StoredPassword::Foreign(hash)) => {
+                let matches = check(&hash.0, typed.unwrap_or_default());
+                return match typed.filter(|_| matches) {
+                    Some(typed) => Some(Verdict::Right { rehashed: self.hash(typed) }),
+                    None => self.verify(password, None),
+                };
+            }
+            Some(StoredPassword::Argon2(hash)) => Some(hash),
+            None => None,
+        };
+        let verdict = self.verify(password, argon2)?;
+        if matches!(verdict, Verdict::Wrong) {
+            // a decoy is never right
+            let _ = black_box(check(foreign_decoy, typed.unwrap_or_default()));
+        }
+        Some(verdict)
+    }
 }
 
-/// argon2.
+/// Runs argon2.
 fn run(recipe: &Recipe, password: &[u8], salt: &[u8], output: &mut [u8]) -> Option<()> {
     let Cost { memory_kib, iterations, parallelism } = recipe.cost;
     let params = Params::new(memory_kib, iterations, parallelism, Some(output.len())).ok()?;

@@ -4,18 +4,16 @@ use argon2::{Algorithm, Version};
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{PasswordHashError, cost::Cost};
+use super::recipe::{Cost, Recipe};
 
-/// The hash of a password, as a PHC string: what is stored in its place.
+/// An argon2 hash of a password, as a PHC string.
 ///
-/// It exists only when it can be checked here: argon2id, argon2i or argon2d in
-/// version 19 or 16, a salt of 8 to 64 bytes, an output of 16 to 64, and
-/// parameters within bounds (at most 256 MiB, 16 iterations, 8 lanes), which is
-/// decided before any of them is acted on. [`Passwords`](super::Passwords) makes
-/// argon2id in version 19, with a salt of 16 random bytes and an output of 32.
+/// [`parse`](Self::parse) accepts argon2id, argon2i and argon2d in version 19 or 16, with a salt of 8 to 64 bytes, an
+/// output of 16 to 64 bytes, and at most 256 MiB, 16 iterations and 8 lanes. Hashes beyond these bounds are refused
+/// before any work is done. [`Passwords`](super::Passwords) creates argon2id hashes in version 19, with a random salt of
+/// 16 bytes and an output of 32 bytes.
 ///
-/// Its `Debug` shows nothing and it can't be compared, for whoever has it can
-/// guess at the password.
+/// `Debug` shows nothing, and hashes can't be compared, because a leaked hash lets an attacker guess the password.
 ///
 /// ```
 /// use tollgate::PasswordHash;
@@ -34,30 +32,18 @@ pub struct PasswordHash {
     pub(super) output: Box<[u8]>,
 }
 
-/// How an output is worked out of a password and a salt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Recipe {
-    pub(super) algorithm: Algorithm,
-    pub(super) version: Version,
-    pub(super) cost: Cost,
-}
-
-impl Recipe {
-    /// What is made today.
-    pub(super) fn new(cost: Cost) -> Self {
-        Self { algorithm: Algorithm::Argon2id, version: Version::V0x13, cost }
-    }
-}
-
 impl PasswordHash {
-    /// The most bytes that the text may have.
+    /// The maximum length of the text, in bytes.
     pub const MAX_LEN: usize = 256;
 
-    /// Reads a hash that was stored, here or by another program.
+    /// Reads a stored hash, made by this crate or by another program.
     ///
-    /// There is one text for each hash: parameters stand in the order `m`, `t`,
-    /// `p`, numbers have no leading zeros, base64 has no padding. `v` is left
-    /// out only where it is 16, as older programs did.
+    /// Each hash has exactly one text: the parameters are in the order `m`, `t`, `p`, numbers have no leading zeros, and
+    /// base64 has no padding. `v` may be missing only in version 16, because older programs left it out.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not an argon2 hash within the bounds above.
     pub fn parse(text: impl AsRef<str>) -> Result<Self, PasswordHashError> {
         let text = text.as_ref();
         if text.len() > Self::MAX_LEN {
@@ -101,12 +87,12 @@ impl PasswordHash {
         Self { text: text.into(), recipe, salt: salt.into(), output: output.into() }
     }
 
-    /// The hash as text, to be stored.
+    /// Returns the hash as text, for storing it.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether what [`Passwords`](super::Passwords) makes at this cost is better.
+    /// Returns whether a new hash at this cost would be stronger.
     pub(super) fn is_outdated(&self, cost: Cost) -> bool {
         let current = Recipe::new(cost);
         let other_kind = self.recipe.algorithm != current.algorithm || self.recipe.version != current.version;
@@ -125,7 +111,7 @@ fn cost(text: &str) -> Option<Cost> {
     parameters.next().is_none().then_some(cost)
 }
 
-/// A number in its one writing.
+/// Reads a number without leading zeros.
 fn number(text: &str) -> Option<u32> {
     let canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     text.parse().ok().filter(|_| canonical)
@@ -146,6 +132,36 @@ impl Serialize for PasswordHash {
 impl<'de> Deserialize<'de> for PasswordHash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::parse(String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// The reason why a text is not a usable [`PasswordHash`]. It contains nothing of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordHashError(&'static str);
+
+impl fmt::Display for PasswordHashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for PasswordHashError {}
+
+/// The stored password of an account.
+#[derive(Clone, Debug)]
+pub(crate) enum StoredPassword {
+    Argon2(PasswordHash),
+    /// A hash that only the application can check.
+    Foreign(ForeignHash),
+}
+
+/// The text of a hash that is not argon2. `Debug` shows nothing.
+#[derive(Clone)]
+pub(crate) struct ForeignHash(pub(crate) Box<str>);
+
+impl fmt::Debug for ForeignHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ForeignHash(..)")
     }
 }
 

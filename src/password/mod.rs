@@ -1,12 +1,11 @@
-//! Passwords: hashed with argon2id, off the async threads, and checked at the
-//! same cost whoever asks.
+//! Passwords: hashing them with argon2id and checking them in constant work, away from the async threads.
 //!
 //! ```
 //! use tollgate::{Password, Passwords, password::Verdict};
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! let passwords = Passwords::new();
-//! # let passwords = passwords.insecure_fast();
+//! # let passwords = Passwords::insecure_fast();
 //! let stored = passwords.hash(Password::new("correct horse battery staple")).await?;
 //! assert!(stored.as_str().starts_with("$argon2id$v=19$"));
 //!
@@ -14,34 +13,38 @@
 //! assert!(matches!(right, Verdict::Right { rehashed: None, .. }));
 //! let wrong = passwords.verify(Password::new("Correct Horse Battery Staple"), Some(stored)).await?;
 //! assert!(matches!(wrong, Verdict::Wrong));
-//! // nobody is known by this name: the same work, and the answer is no
-//! let nobody = passwords.verify(Password::new("correct horse battery staple"), None).await?;
-//! assert!(matches!(nobody, Verdict::Wrong));
+//! // unknown user: the same work, and the password is wrong
+//! let unknown = passwords.verify(Password::new("correct horse battery staple"), None).await?;
+//! assert!(matches!(unknown, Verdict::Wrong));
 //! # Ok::<_, tollgate::password::PasswordError>(()) }).unwrap();
 //! ```
 //!
-//! # What an answer tells by its time
+//! The login service checks passwords through [`Users::verify_password`](crate::Users::verify_password), which also
+//! supports other kinds of hashes.
 //!
-//! A check is one run of argon2. Where there is no hash it is one of a decoy, at
-//! the cost of today. Where the hash is of weaker parameters, a wrong password
-//! costs as much more as is missing; a right one is hashed anew, which may take
-//! longer, but by then the caller knows that it is right. Only a hash of
-//! *stronger* parameters than those set takes longer than the decoy: don't lower
-//! them while such are stored.
+//! # Timing
+//!
+//! A check is one run of argon2. Without a hash, a decoy is checked at today's cost. Under a hash with weaker parameters,
+//! a wrong password costs a second run that makes up for the difference. A right one is hashed again, which may take
+//! longer, but by then the caller learns anyway that it is right. Only a hash with *stronger* parameters than today's
+//! takes longer than the decoy, so don't lower the parameters while such hashes are stored.
 
-mod cost;
-mod engine;
-mod error;
+// Each module uses only modules listed above it.
+mod recipe;
 mod hash;
-#[expect(clippy::module_inception, reason = "it is what the module is about")]
+mod mark;
+#[expect(clippy::module_inception, reason = "it is the subject of the module")]
 mod password;
+mod engine;
 mod passwords;
 #[cfg(test)]
-mod proofs;
+mod tests;
 
+pub(crate) use self::hash::{ForeignHash, StoredPassword};
 pub use self::{
-    error::{PasswordError, PasswordErrorKind, PasswordHashError},
-    hash::PasswordHash,
+    engine::Verdict,
+    hash::{PasswordHash, PasswordHashError},
+    mark::PasswordMark,
     password::Password,
-    passwords::{Passwords, Verdict},
+    passwords::{PasswordError, PasswordErrorKind, Passwords, PasswordsBuilder},
 };

@@ -2,11 +2,10 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// What a person typed as their password.
+/// A password as the user typed it.
 ///
-/// Its `Debug` shows nothing, it can't be compared, and its memory is wiped when
-/// it is dropped. It is taken exactly and whole: nothing is trimmed, cut off or
-/// normalised, so `é` as one character and as two are two passwords.
+/// It is used exactly as typed: not trimmed, truncated or normalized, so `é` as one character and as two are different
+/// passwords. `Debug` shows nothing, passwords can't be compared, and the memory is wiped on drop.
 ///
 /// ```
 /// use tollgate::Password;
@@ -17,23 +16,31 @@ use zeroize::Zeroizing;
 pub struct Password(Zeroizing<String>);
 
 impl Password {
-    /// The most bytes that a password may have. A longer one is never right.
+    /// The maximum length in bytes. A longer password is always wrong.
     pub const MAX_LEN: usize = 1024;
 
-    /// Takes what was typed, whatever it is. A `String` is taken as it is,
-    /// without a copy, so that none is left behind.
+    /// Creates a password from what was typed. A `String` is moved, not copied, so no second copy stays in memory.
     pub fn new(typed: impl Into<String>) -> Self {
         Self(Zeroizing::new(typed.into()))
     }
 
-    #[cfg(test)]
-    pub(super) fn inner(&self) -> &Zeroizing<String> {
+    /// Returns the password as text, for a check that this crate does not make, such as an LDAP bind.
+    ///
+    /// The text may be empty. Many LDAP servers accept an empty password for any user, so don't send one.
+    pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The password, unless it is empty or too long to be one.
-    pub(super) fn usable(&self) -> Option<&[u8]> {
-        (1..=Self::MAX_LEN).contains(&self.0.len()).then_some(self.0.as_bytes())
+    /// Returns the password, unless it is empty or too long.
+    pub(crate) fn usable(&self) -> Option<&str> {
+        (1..=Self::MAX_LEN).contains(&self.0.len()).then_some(self.0.as_str())
+    }
+}
+
+#[cfg(test)]
+impl Password {
+    pub(super) fn inner(&self) -> &Zeroizing<String> {
+        &self.0
     }
 }
 

@@ -2,131 +2,62 @@ use std::{fmt, sync::Arc, thread};
 
 use tokio::{runtime::Handle, sync::Semaphore};
 
-#[cfg(test)]
-use super::engine::{Decoy, Run};
-use super::{Password, PasswordError, PasswordErrorKind, PasswordHash, cost::Cost, engine::Engine};
+use super::{
+    engine::{Engine, Verdict},
+    hash::{PasswordHash, StoredPassword},
+    password::Password,
+    recipe::Cost,
+};
 use crate::util::error::ConfigError;
 
-/// Hashes passwords and checks them, on threads where that holds up nobody.
+/// The number of waiting callers for each running check, by default.
+const WAITING_EACH: usize = 64;
+/// Far below the limit of a tokio semaphore, even for both settings together.
+const MOST: usize = 1 << 20;
+
+/// Hashes and checks passwords, away from the async threads.
 ///
-/// argon2id with 19456 KiB, two iterations and one lane, which is what OWASP
-/// asks for at least; so many at once as the machine has threads, and 64 times
-/// as many callers that wait for their turn. Clones share the turns.
+/// Uses argon2id with 19456 KiB, two iterations and one lane by default, the minimum that OWASP recommends. As many run
+/// at once as the machine has threads, and 64 times as many callers may wait. Clones share these limits. [`builder`](
+/// Self::builder) changes the settings.
 ///
-/// It needs a tokio runtime to be called in.
+/// Its methods must be called within a tokio runtime.
 #[derive(Clone)]
-#[must_use]
 pub struct Passwords {
     engine: Engine,
-    /// One permit for each job that runs.
+    /// One permit for each running job.
     turns: Arc<Semaphore>,
     /// One permit for each job that runs or waits.
     room: Arc<Semaphore>,
-    concurrency: usize,
-    waiting: usize,
 }
-
-/// What the check of a password says.
-#[derive(Clone, Debug)]
-#[must_use]
-#[non_exhaustive]
-pub enum Verdict {
-    /// It is the one that was hashed.
-    #[non_exhaustive]
-    Right {
-        /// The same password under the parameters of today, where the stored
-        /// hash has weaker ones: store it in place of that.
-        rehashed: Option<PasswordHash>,
-    },
-    /// It is not, or there is none.
-    Wrong,
-}
-
-/// How many wait for each that runs, if nothing else is said.
-const WAITING_EACH: usize = 64;
-/// Far below what a semaphore of tokio can count, also for both together.
-const MOST: usize = 1 << 20;
 
 impl Passwords {
-    /// At the default cost.
+    /// Creates a pool with the default settings.
     pub fn new() -> Self {
-        let concurrency = thread::available_parallelism().map_or(1, usize::from).min(MOST / WAITING_EACH);
-        Self::assemble(Engine::new(), concurrency, concurrency * WAITING_EACH)
+        Self::of(PasswordsBuilder::new())
     }
 
-    fn assemble(engine: Engine, concurrency: usize, waiting: usize) -> Self {
+    /// Creates a pool that makes the cheapest hashes argon2 supports. They are easy to guess: use them only in tests.
+    pub fn insecure_fast() -> Self {
+        Self::of(Self::builder().insecure_fast())
+    }
+
+    /// Starts building a pool with other settings.
+    pub fn builder() -> PasswordsBuilder {
+        PasswordsBuilder::new()
+    }
+
+    fn of(settings: PasswordsBuilder) -> Self {
+        let PasswordsBuilder { cost, concurrency, waiting, .. } = settings;
         let (turns, room) = (Semaphore::new(concurrency), Semaphore::new(concurrency + waiting));
-        Self { engine, turns: Arc::new(turns), room: Arc::new(room), concurrency, waiting }
+        Self { engine: Engine { cost, ..Engine::new() }, turns: Arc::new(turns), room: Arc::new(room) }
     }
 
-    /// The memory that a hash takes: 19456 KiB to 256 MiB.
-    pub fn memory_kib(self, memory: u32) -> Result<Self, ConfigError> {
-        let cost = Cost { memory_kib: memory, ..self.engine.cost };
-        self.cost(cost, "password memory_kib", memory, "must be 19456 to 262144")
-    }
-
-    /// How often the memory is gone over: 2 to 16 times.
-    pub fn iterations(self, iterations: u32) -> Result<Self, ConfigError> {
-        let cost = Cost { iterations, ..self.engine.cost };
-        self.cost(cost, "password iterations", iterations, "must be 2 to 16")
-    }
-
-    /// In how many lanes the memory is filled: 1 to 8.
+    /// Hashes a password with a new salt. The caller decides on a minimum length and refuses common passwords.
     ///
-    /// They are worked out one after the other, so this is only for hashes that
-    /// another program shares which asks for it.
-    pub fn parallelism(self, lanes: u32) -> Result<Self, ConfigError> {
-        let cost = Cost { parallelism: lanes, ..self.engine.cost };
-        self.cost(cost, "password parallelism", lanes, "must be 1 to 8")
-    }
-
-    fn cost(
-        mut self,
-        cost: Cost,
-        setting: &'static str,
-        value: u32,
-        reason: &'static str,
-    ) -> Result<Self, ConfigError> {
-        let was = self.engine.cost;
-        // what was made cheap for tests may stay so in the other parameters
-        let floor = |now: u32, was: u32, least: u32| now == was || now >= least;
-        let strong = floor(cost.memory_kib, was.memory_kib, Cost::DEFAULT.memory_kib)
-            && floor(cost.iterations, was.iterations, Cost::DEFAULT.iterations);
-        if !strong || !cost.is_usable() {
-            return Err(ConfigError::new(setting, value, reason));
-        }
-        self.engine.cost = cost;
-        Ok(self)
-    }
-
-    /// The cheapest hashes that argon2 can make, which anybody can guess at
-    /// fast: for tests, never for the passwords of people.
-    pub fn insecure_fast(mut self) -> Self {
-        self.engine.cost = Cost::LEAST;
-        self
-    }
-
-    /// How many run at once, each with its memory. From here on, turns are no
-    /// longer shared with older clones.
-    pub fn concurrency(self, most: usize) -> Result<Self, ConfigError> {
-        if !(1..=MOST).contains(&most) {
-            return Err(ConfigError::new("password concurrency", most, "must be 1 to 1048576"));
-        }
-        Ok(Self::assemble(self.engine, most, self.waiting))
-    }
-
-    /// How many callers may wait for a turn; one more is told at once that
-    /// there are too many. From here on, turns are no longer shared with older
-    /// clones.
-    pub fn waiting(self, most: usize) -> Result<Self, ConfigError> {
-        if most > MOST {
-            return Err(ConfigError::new("password waiting", most, "must be at most 1048576"));
-        }
-        Ok(Self::assemble(self.engine, self.concurrency, most))
-    }
-
-    /// Hashes a password, with a new salt. How long it should be at least, and
-    /// which ones everybody knows, is for the caller to say.
+    /// # Errors
+    ///
+    /// Returns an error if the password is empty or longer than 1024 bytes, or if it can't be hashed now.
     pub async fn hash(&self, password: Password) -> Result<PasswordHash, PasswordError> {
         if password.usable().is_none() {
             return Err(PasswordErrorKind::Unusable.into());
@@ -134,19 +65,31 @@ impl Passwords {
         self.run(move |engine| engine.hash(password.usable()?)).await
     }
 
-    /// Checks a password against the hash of the account, or against none where
-    /// there is no account, it is disabled, or it has no password.
+    /// Checks a password against the hash of an account. Pass `None` if there is no account, if it is disabled, or if it
+    /// has no password.
     ///
-    /// Both are the same work by the same code: without a hash a decoy of
-    /// today's parameters is checked, and whatever comes out of that the answer
-    /// is [`Verdict::Wrong`]. The same holds for what is no password: nothing,
-    /// or more than 1024 bytes.
+    /// Both cases cost the same: without a hash, a decoy is checked and the answer is [`Verdict::Wrong`]. An empty
+    /// password, or one of more than 1024 bytes, is wrong at the same cost too.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the password can't be checked now.
     pub async fn verify(&self, password: Password, stored: Option<PasswordHash>) -> Result<Verdict, PasswordError> {
         self.run(move |engine| engine.verify(&password, stored.as_ref())).await
     }
 
-    /// Does a job when its turn comes. The permits go with the job, so that one
-    /// whose caller is gone counts until it is over.
+    /// Checks a password of an account whose hash may be foreign. See [`Engine::verify_either`].
+    pub(crate) async fn verify_either(
+        &self,
+        password: Password,
+        stored: Option<StoredPassword>,
+        foreign_decoy: String,
+        check: impl FnOnce(&str, &str) -> bool + Send + 'static,
+    ) -> Result<Verdict, PasswordError> {
+        self.run(move |engine| engine.verify_either(&password, stored.as_ref(), &foreign_decoy, check)).await
+    }
+
+    /// Runs a job when its turn comes. The job owns its permits, so it counts until it ends, even if the caller is gone.
     async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Engine) -> Option<T> + Send + 'static,
@@ -165,28 +108,6 @@ impl Passwords {
     }
 }
 
-#[cfg(test)]
-impl Passwords {
-    /// Runs this in place of argon2.
-    pub(super) fn with_run(mut self, run: Arc<Run>) -> Self {
-        self.engine.run = run;
-        self
-    }
-
-    pub(super) fn with_decoy(mut self, decoy: Decoy) -> Self {
-        self.engine.decoy = Arc::new(decoy);
-        self
-    }
-
-    pub(super) fn decoy(&self) -> Decoy {
-        *self.engine.decoy
-    }
-
-    pub(super) fn hash_of_nothing(&self) -> PasswordHash {
-        self.engine.hash(&[]).unwrap()
-    }
-}
-
 impl Default for Passwords {
     fn default() -> Self {
         Self::new()
@@ -195,10 +116,162 @@ impl Default for Passwords {
 
 impl fmt::Debug for Passwords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Passwords")
-            .field("cost", &self.engine.cost)
-            .field("concurrency", &self.concurrency)
-            .field("waiting", &self.waiting)
-            .finish_non_exhaustive()
+        f.debug_struct("Passwords").field("cost", &self.engine.cost).finish_non_exhaustive()
+    }
+}
+
+/// Settings of [`Passwords`].
+///
+/// ```
+/// use tollgate::Passwords;
+///
+/// let passwords = Passwords::builder().memory_kib(65_536).iterations(3).concurrency(4).build()?;
+/// assert!(Passwords::builder().memory_kib(1024).build().is_err());
+/// # let _ = passwords;
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct PasswordsBuilder {
+    cost: Cost,
+    /// The least memory and iterations that are allowed.
+    floor: Cost,
+    concurrency: usize,
+    waiting: usize,
+}
+
+impl PasswordsBuilder {
+    fn new() -> Self {
+        let concurrency = thread::available_parallelism().map_or(1, usize::from).min(MOST / WAITING_EACH);
+        Self { cost: Cost::DEFAULT, floor: Cost::DEFAULT, concurrency, waiting: concurrency * WAITING_EACH }
+    }
+
+    /// Sets the memory of a hash: 19456 KiB to 256 MiB. Defaults to 19456 KiB.
+    ///
+    /// Don't lower it while hashes with more memory are stored: they take longer to check than the decoy of an unknown
+    /// user, and the time would show which users exist.
+    pub fn memory_kib(mut self, memory: u32) -> Self {
+        self.cost.memory_kib = memory;
+        self
+    }
+
+    /// Sets how many times the memory is passed over: 2 to 16. Defaults to 2. Don't lower it, as for the memory.
+    pub fn iterations(mut self, iterations: u32) -> Self {
+        self.cost.iterations = iterations;
+        self
+    }
+
+    /// Sets the number of lanes: 1 to 8. Defaults to 1.
+    ///
+    /// One thread computes all lanes, so more of them are only useful to match the hashes of another program.
+    pub fn parallelism(mut self, lanes: u32) -> Self {
+        self.cost.parallelism = lanes;
+        self
+    }
+
+    /// Sets how many checks run at once, each with its own memory. Defaults to the number of threads of the machine.
+    pub fn concurrency(self, most: usize) -> Self {
+        Self { concurrency: most, ..self }
+    }
+
+    /// Sets how many callers may wait for a turn. Any further caller fails at once with [`PasswordErrorKind::Busy`].
+    /// Defaults to 64 for each thread of the machine.
+    pub fn waiting(self, most: usize) -> Self {
+        Self { waiting: most, ..self }
+    }
+
+    /// Makes the cheapest hashes argon2 supports. They are easy to guess: use them only in tests.
+    pub fn insecure_fast(self) -> Self {
+        Self { cost: Cost::LEAST, floor: Cost::LEAST, ..self }
+    }
+
+    /// Creates the pool.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a setting is out of bounds.
+    pub fn build(self) -> Result<Passwords, ConfigError> {
+        let Self { cost, floor, concurrency, waiting } = self;
+        let within = |value: u32, least: u32, most: u32| (least..=most).contains(&value);
+        let refuse = |setting, value: &dyn fmt::Display, reason| Err(ConfigError::new(setting, value, reason));
+        if !within(cost.memory_kib, floor.memory_kib, Cost::MOST.memory_kib) {
+            return refuse("password memory_kib", &cost.memory_kib, "must be 19456 to 262144");
+        }
+        if !within(cost.iterations, floor.iterations, Cost::MOST.iterations) {
+            return refuse("password iterations", &cost.iterations, "must be 2 to 16");
+        }
+        if !cost.is_usable() {
+            return refuse("password parallelism", &cost.parallelism, "must be 1 to 8");
+        }
+        if !(1..=MOST).contains(&concurrency) {
+            return refuse("password concurrency", &concurrency, "must be 1 to 1048576");
+        }
+        if waiting > MOST {
+            return refuse("password waiting", &waiting, "must be at most 1048576");
+        }
+        Ok(Passwords::of(self))
+    }
+}
+
+/// The reason why a password could not be hashed or checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PasswordErrorKind {
+    /// Too many callers are waiting already. See [`PasswordsBuilder::waiting`].
+    Busy,
+    /// The password to hash is empty or has more than 1024 bytes. Checking a password never fails with this.
+    Unusable,
+    /// There is not enough memory, there is no tokio runtime, or the job panicked.
+    Failed,
+}
+
+/// A password could not be hashed or checked. The error does not reveal whether it is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordError(PasswordErrorKind);
+
+impl PasswordError {
+    /// Returns the reason.
+    pub fn kind(&self) -> PasswordErrorKind {
+        self.0
+    }
+}
+
+impl From<PasswordErrorKind> for PasswordError {
+    fn from(kind: PasswordErrorKind) -> Self {
+        Self(kind)
+    }
+}
+
+impl fmt::Display for PasswordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            PasswordErrorKind::Busy => "too many passwords are being checked at once",
+            PasswordErrorKind::Unusable => "a password must have 1 to 1024 bytes",
+            PasswordErrorKind::Failed => "the password could not be checked",
+        })
+    }
+}
+
+impl std::error::Error for PasswordError {}
+
+#[cfg(test)]
+impl Passwords {
+    /// Replaces argon2.
+    pub(super) fn with_run(mut self, run: Arc<super::engine::Run>) -> Self {
+        self.engine.run = run;
+        self
+    }
+
+    pub(super) fn with_decoy(mut self, decoy: super::engine::Decoy) -> Self {
+        self.engine.decoy = Arc::new(decoy);
+        self
+    }
+
+    pub(super) fn decoy(&self) -> super::engine::Decoy {
+        *self.engine.decoy
+    }
+
+    pub(super) fn hash_of_nothing(&self) -> PasswordHash {
+        self.engine.hash("").unwrap()
     }
 }

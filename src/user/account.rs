@@ -2,46 +2,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EmailAddress, PhoneNumber};
-use crate::{password::PasswordHash, session::UserId};
+use super::{
+    contact::{Contact, EmailAddress, PhoneNumber},
+    identifier::Identifier,
+};
+use crate::{
+    password::{ForeignHash, PasswordHash, PasswordMark, StoredPassword},
+    session::UserId,
+};
 
-/// Where a person can be written to.
-///
-/// Its `Debug` shows only of which kind it is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Contact {
-    /// A mailbox.
-    Email(EmailAddress),
-    /// A phone, for SMS and WhatsApp.
-    Phone(PhoneNumber),
-}
-
-impl Contact {
-    /// The address or the number.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Email(address) => address.as_str(),
-            Self::Phone(number) => number.as_str(),
-        }
-    }
-}
-
-impl From<EmailAddress> for Contact {
-    fn from(address: EmailAddress) -> Self {
-        Self::Email(address)
-    }
-}
-
-impl From<PhoneNumber> for Contact {
-    fn from(number: PhoneNumber) -> Self {
-        Self::Phone(number)
-    }
-}
-
-/// What a login needs to know of a user: what [`Users::find`](super::Users::find)
-/// answers with.
+/// A user account, with everything that a login needs to know about it.
 ///
 /// ```
 /// use tollgate::{Account, UserId, user::{Contact, EmailAddress}};
@@ -52,19 +22,20 @@ impl From<PhoneNumber> for Contact {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Its `Debug` does not show how the user is called.
+/// `Debug` does not show the user's names.
 #[derive(Clone)]
 #[must_use]
 pub struct Account {
-    id: UserId,
-    password: Option<PasswordHash>,
-    contacts: Vec<OwnContact>,
-    disabled: bool,
-    name: Option<String>,
-    username: Option<String>,
+    pub(super) id: UserId,
+    pub(super) password: Option<StoredPassword>,
+    pub(super) password_mark: Option<PasswordMark>,
+    pub(super) contacts: Vec<OwnContact>,
+    pub(super) disabled: bool,
+    pub(super) name: Option<String>,
+    pub(super) username: Option<String>,
 }
 
-/// A contact, and whether the user proved that it is theirs.
+/// A contact, and whether the user proved to own it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OwnContact {
     pub(super) contact: Contact,
@@ -72,87 +43,124 @@ pub(super) struct OwnContact {
 }
 
 impl Account {
-    /// The account with this id, with no password and no contacts.
+    /// Creates an account without a password and without contacts.
     pub fn new(id: UserId) -> Self {
-        Self { id, password: None, contacts: Vec::new(), disabled: false, name: None, username: None }
+        Self {
+            id,
+            password: None,
+            password_mark: None,
+            contacts: Vec::new(),
+            disabled: false,
+            name: None,
+            username: None,
+        }
     }
 
-    /// The hash of its password.
+    /// Sets the hash of the password. Replaces a [`foreign_hash`](Self::foreign_hash).
     pub fn password(self, hash: PasswordHash) -> Self {
-        Self { password: Some(hash), ..self }
+        Self { password: Some(StoredPassword::Argon2(hash)), ..self }
     }
 
-    /// One more contact, which the user proved to be theirs. One-time codes are
-    /// sent to such only.
+    /// Sets a hash of another kind, such as bcrypt. Replaces the [`password`](Self::password).
+    ///
+    /// It counts only if [`Users::verify_password`](super::Users::verify_password) checks it, for example through
+    /// [`PasswordAttempt::blocking`](super::PasswordAttempt::blocking). By default, an account with such a hash is treated
+    /// like one without a password.
+    pub fn foreign_hash(self, hash: impl Into<String>) -> Self {
+        let hash = ForeignHash(hash.into().into_boxed_str());
+        Self { password: Some(StoredPassword::Foreign(hash)), ..self }
+    }
+
+    /// Sets the mark of the password, which changes with the password and not with its hash. See [`PasswordMark`].
+    ///
+    /// Defaults to a mark derived from the hash. Hashing the same password again then counts as a change of the password,
+    /// which ends what it proved.
+    pub fn password_mark(self, mark: PasswordMark) -> Self {
+        Self { password_mark: Some(mark), ..self }
+    }
+
+    /// Adds a contact that the user proved to own. One-time codes are sent only to such contacts.
     pub fn contact(mut self, contact: impl Into<Contact>) -> Self {
         self.contacts.push(OwnContact { contact: contact.into(), verified: true });
         self
     }
 
-    /// One more contact, which the user only claims.
+    /// Adds a contact that the user has not proved to own.
     pub fn unverified_contact(mut self, contact: impl Into<Contact>) -> Self {
         self.contacts.push(OwnContact { contact: contact.into(), verified: false });
         self
     }
 
-    /// Whether nobody can sign in to it.
+    /// Sets whether the account is disabled. Nobody can sign in to a disabled account.
     pub fn disabled(self, disabled: bool) -> Self {
         Self { disabled, ..self }
     }
 
-    /// How the user is called, as applications may show it: the claim `name` of OpenID Connect.
+    /// Sets the full name of the user, which applications may display: the OpenID Connect claim `name`.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// The short name by which the user likes to be known: the claim `preferred_username`. It need not be one that they can
-    /// log in by.
+    /// Sets the short name of the user: the OpenID Connect claim `preferred_username`. The user need not be able to sign in
+    /// with it.
     pub fn username(self, username: impl Into<String>) -> Self {
         Self { username: Some(username.into()), ..self }
     }
 
-    /// Whose account it is.
+    /// Returns the id of the account.
     pub fn id(&self) -> &UserId {
         &self.id
     }
 
-    /// The hash of its password, if it has one.
+    /// Returns the argon2 hash of the password, if there is one.
     pub fn password_hash(&self) -> Option<&PasswordHash> {
-        self.password.as_ref()
+        match &self.password {
+            Some(StoredPassword::Argon2(hash)) => Some(hash),
+            _ => None,
+        }
     }
 
-    /// Whether nobody can sign in to it.
+    /// Returns the hash of another kind, if there is one.
+    pub fn foreign_password_hash(&self) -> Option<&str> {
+        match &self.password {
+            Some(StoredPassword::Foreign(hash)) => Some(&hash.0),
+            _ => None,
+        }
+    }
+
+    /// Returns the mark of the password: the one that was set, or one derived from the hash. Returns `None` for an account
+    /// without either.
+    pub fn current_password_mark(&self) -> Option<PasswordMark> {
+        let derived = || match self.password.as_ref()? {
+            StoredPassword::Argon2(hash) => Some(PasswordMark::of_hash(hash)),
+            StoredPassword::Foreign(hash) => Some(PasswordMark::of(&*hash.0)),
+        };
+        self.password_mark.or_else(derived)
+    }
+
+    /// Returns whether the account is disabled.
     pub fn is_disabled(&self) -> bool {
         self.disabled
     }
 
-    /// Whether this is a contact of the user, proved to be theirs.
+    /// Returns whether the user proved to own this contact.
     pub fn has_verified(&self, contact: &Contact) -> bool {
         self.contacts.iter().any(|own| own.verified && own.contact == *contact)
     }
 
-    /// Its contacts, and whether each is proved.
+    /// Returns the contacts, and whether the user proved to own each.
     pub fn contacts(&self) -> impl Iterator<Item = (&Contact, bool)> {
         self.contacts.iter().map(|own| (&own.contact, own.verified))
     }
 
-    /// How the user is called.
+    /// Returns the full name of the user.
     pub fn display_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The short name by which the user likes to be known.
+    /// Returns the short name of the user.
     pub fn preferred_username(&self) -> Option<&str> {
         self.username.as_deref()
-    }
-
-    pub(super) fn restore(
-        id: UserId,
-        password: Option<PasswordHash>,
-        contacts: Vec<OwnContact>,
-        disabled: bool,
-    ) -> Self {
-        Self { id, password, contacts, disabled, name: None, username: None }
     }
 }
 
@@ -164,5 +172,108 @@ impl fmt::Debug for Account {
             .field("contacts", &self.contacts)
             .field("disabled", &self.disabled)
             .finish_non_exhaustive()
+    }
+}
+
+/// An account to create in [`StoredUsers`](super::StoredUsers), and the identifiers that find it.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct NewUser {
+    pub(super) account: Account,
+    pub(super) identifiers: Vec<Identifier>,
+}
+
+impl NewUser {
+    /// Creates an account that is found by `identifier`.
+    ///
+    /// The identifier also becomes the [`username`](Self::username), which applications with the scope `profile` see. An
+    /// e-mail address or a phone number does not, because those have scopes of their own.
+    pub fn new(id: UserId, identifier: Identifier) -> Self {
+        let account = Account::new(id);
+        let is_address =
+            EmailAddress::parse(identifier.as_str()).is_ok() || PhoneNumber::parse(identifier.as_str()).is_ok();
+        let account = if is_address { account } else { account.username(identifier.as_str()) };
+        Self { account, identifiers: vec![identifier] }
+    }
+
+    /// Adds an identifier. At most 16 in all.
+    pub fn identifier(mut self, identifier: Identifier) -> Self {
+        self.identifiers.push(identifier);
+        self
+    }
+
+    /// Sets the full name of the user, the OpenID Connect claim `name`: 1 to 320 bytes.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { account: self.account.name(name), ..self }
+    }
+
+    /// Sets the short name of the user, the OpenID Connect claim `preferred_username`: 1 to 320 bytes. It is only
+    /// displayed: it finds no account, and several users may have the same.
+    pub fn username(self, username: impl Into<String>) -> Self {
+        Self { account: self.account.username(username), ..self }
+    }
+
+    /// Sets the hash of the password.
+    pub fn password(self, hash: PasswordHash) -> Self {
+        Self { account: self.account.password(hash), ..self }
+    }
+
+    /// Adds a contact that the user proved to own. At most 16 contacts in all.
+    pub fn contact(self, contact: impl Into<Contact>) -> Self {
+        Self { account: self.account.contact(contact), ..self }
+    }
+
+    /// Adds a contact that the user has not proved to own. At most 16 contacts in all.
+    pub fn unverified_contact(self, contact: impl Into<Contact>) -> Self {
+        Self { account: self.account.unverified_contact(contact), ..self }
+    }
+
+    /// Sets whether the account is disabled.
+    pub fn disabled(self, disabled: bool) -> Self {
+        Self { account: self.account.disabled(disabled), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account() -> Account {
+        Account::new(UserId::parse("u-1").unwrap())
+    }
+
+    fn hash(salt: &str) -> PasswordHash {
+        PasswordHash::parse(format!("$argon2id$v=19$m=8,t=1,p=1${salt}$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0"))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_mark_that_is_set_outlives_the_hash_and_a_derived_one_does_not() {
+        let (old, new) = (hash("MDEyMzQ1Njc4OWFiY2RlZg"), hash("AAAAQ1Njc4OWFiY2RlZg"));
+        assert_eq!(account().current_password_mark(), None);
+        let derived = account().password(old.clone());
+        assert_eq!(derived.current_password_mark(), derived.clone().current_password_mark());
+        assert_ne!(derived.current_password_mark(), derived.clone().password(new.clone()).current_password_mark());
+        let foreign = account().foreign_hash("$2b$12$a").current_password_mark();
+        assert!(foreign.is_some() && foreign != account().foreign_hash("$2b$12$b").current_password_mark());
+        let mark = PasswordMark::of("7");
+        for account in [derived.password_mark(mark).password(new), account().foreign_hash("x").password_mark(mark)] {
+            assert_eq!(account.current_password_mark(), Some(mark));
+        }
+    }
+
+    #[test]
+    fn an_account_has_one_hash() {
+        let argon2 = account().foreign_hash("$2b$12$a").password(hash("MDEyMzQ1Njc4OWFiY2RlZg"));
+        assert!(argon2.password_hash().is_some() && argon2.foreign_password_hash().is_none());
+        let foreign = argon2.foreign_hash("$2b$12$a");
+        assert_eq!((foreign.password_hash().is_some(), foreign.foreign_password_hash()), (false, Some("$2b$12$a")));
+    }
+
+    #[test]
+    fn debug_shows_no_hash_and_no_name() {
+        let account = account().foreign_hash("$2b$12$abc").name("Ada").password_mark(PasswordMark::of("7"));
+        let shown = format!("{account:?}");
+        assert!(shown.contains("u-1") && !shown.contains("2b") && !shown.contains("Ada"), "{shown}");
     }
 }

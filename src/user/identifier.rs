@@ -2,23 +2,19 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{IdentifierError, PhoneNumber};
+use super::contact::{IdentifierError, PhoneNumber};
 use crate::util::scan::is_unseen;
 
-/// What a person typed to say who they are: a username, an e-mail address, a
-/// phone number.
+/// A name typed by a user to sign in: a username, an e-mail address or a phone number.
 ///
-/// It exists only normalised: white space around it is gone, capital letters are
-/// small, and a phone number in international form is written as
-/// [`PhoneNumber`] writes it. So whatever counts tries by identifier counts all
-/// writings of one together. It has 1 to 320 bytes then, and no character that
-/// can't be seen: controls, line breaks, and the invisible ones that make two
-/// names look like one.
+/// It is normalized: trimmed, in lower case, and a phone number in international form becomes a [`PhoneNumber`]. All
+/// spellings of one name are therefore equal, and limits count them together. It has 1 to 320 bytes and no invisible
+/// characters, such as control characters, line breaks and zero-width spaces.
 ///
-/// Letters that look alike, and `é` as one character and as two, stay apart:
-/// make names of them only where that is wanted.
+/// Letters that look alike remain different, and so does `é` as one character and as two. Refuse such names at sign-up if
+/// you don't want them.
 ///
-/// Its `Debug` shows nothing, for it says who somebody is.
+/// `Debug` shows nothing, because the name identifies a person.
 ///
 /// ```
 /// use tollgate::Identifier;
@@ -32,18 +28,22 @@ use crate::util::scan::is_unseen;
 pub struct Identifier(Arc<str>);
 
 impl Identifier {
-    /// The most bytes that an identifier may have.
+    /// The maximum length in bytes.
     pub const MAX_LEN: usize = 320;
 
-    /// Reads what was typed.
+    /// Reads an identifier as typed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is empty, too long, or contains an invisible character.
     pub fn parse(typed: impl AsRef<str>) -> Result<Self, IdentifierError> {
         let typed = typed.as_ref().trim();
-        // no letter is shorter than a third of its capital
+        // lower case needs at least a third of the bytes
         if typed.len() > 3 * Self::MAX_LEN {
             return Err(IdentifierError("an identifier must have 1 to 320 bytes"));
         }
         if typed.chars().any(is_unseen) {
-            return Err(IdentifierError("an identifier must not have characters that can't be seen"));
+            return Err(IdentifierError("an identifier must not contain invisible characters"));
         }
         if let Ok(phone) = PhoneNumber::parse(typed) {
             return Ok(Self(phone.as_str().into()));
@@ -55,7 +55,7 @@ impl Identifier {
         Ok(Self(name.into()))
     }
 
-    /// The identifier, normalised.
+    /// Returns the normalized identifier.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn all_writings_of_a_name_are_one() {
+    fn all_spellings_of_a_name_are_equal() {
         for (typed, name) in [
             ("ada", "ada"),
             ("  ADA\t", "ada"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_seen_is_refused() {
+    fn invisible_characters_are_refused() {
         for typed in [
             "",
             " ",
@@ -141,19 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_as_it_is_kept() {
+    fn the_normalized_length_is_bounded() {
         assert!(parse(&"x".repeat(320)).is_some());
         assert!(parse(&"x".repeat(321)).is_none());
         assert!(parse(&format!("{}x{}", " ".repeat(2000), " ".repeat(2000))).is_some());
-        // three bytes as it is typed, one as it is kept
+        // three bytes as typed, one when normalized
         assert_eq!(parse(&"\u{212a}".repeat(320)), Some("k".repeat(320)));
         assert!(parse(&"\u{212a}".repeat(321)).is_none());
-        // two bytes as it is typed, three as it is kept
+        // two bytes as typed, three when normalized
         assert!(parse(&"İ".repeat(106)).is_some() && parse(&"İ".repeat(107)).is_none());
     }
 
     #[test]
-    fn each_letter_stays_as_it_is_kept() {
+    fn normalizing_a_letter_twice_changes_nothing() {
         for letter in '\0'..=char::MAX {
             if let Some(name) = parse(&letter.to_string()) {
                 assert_eq!(parse(&name).as_deref(), Some(&*name), "{letter:?}");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_it_nor_an_error_of_it_shows_anything() {
+    fn debug_and_errors_show_nothing_of_the_name() {
         let ada = Identifier::parse("ada@example.com").unwrap();
         assert_eq!(format!("{ada:?}"), "Identifier(..)");
         assert_eq!(serde_json::from_str::<Identifier>(&serde_json::to_string(&ada).unwrap()).unwrap(), ada);
@@ -173,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_is_read_as_it_stands(typed in prop_oneof![any::<String>(), "\\PC{0,400}", "[ +0-9.()-]{0,70}"]) {
+        fn a_parsed_identifier_parses_to_itself(typed in prop_oneof![any::<String>(), "\\PC{0,400}", "[ +0-9.()-]{0,70}"]) {
             if let Some(name) = parse(&typed) {
                 prop_assert!((1..=320).contains(&name.len()));
                 prop_assert!(!name.chars().any(|c| c.is_control() || c.is_uppercase() && c.to_lowercase().next() != Some(c)));

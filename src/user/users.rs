@@ -1,172 +1,114 @@
-use std::{any::type_name, fmt, future::Future, sync::Arc};
+use std::{error::Error, future::Future, sync::Arc};
 
-use super::{Account, Identifier};
-use crate::{
-    password::PasswordHash,
-    session::UserId,
-    store::{BoxFuture, StoreError},
-    tenant::Tenant,
+use super::{
+    account::Account,
+    attempt::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
+    claims::{Claims, ClaimsRequest},
+    identifier::Identifier,
 };
+use crate::{password::PasswordHash, session::UserId, tenant::Tenant};
 
-/// The accounts of the app. The module docs show one in full.
+/// The accounts of your application. The [module docs](super) show an implementation.
 ///
-/// What the login relies on:
+/// The login service relies on the following:
 ///
-/// - An identifier is any name that the person may type: a username, an e-mail
-///   address, a phone number. All that belong to one person find one account;
-///   none finds two.
-/// - The id of an account is that of no other, in no tenant of the issuer: it is
+/// - An identifier is any name that the user may type: a username, an e-mail address or a phone number. It finds at most
+///   one account, and all identifiers of a user find the same account.
+/// - The id of an account never changes. No other account has the same id, in any tenant of the issuer, because it becomes
 ///   the `sub` of tokens.
-/// - A name that is known and one that is not cost the same: what is asked of a
-///   database first (an index, say) decides whether strangers can tell by the
-///   time who has an account. Ask the same questions in both cases. Hashing is
-///   not done here, and is the same already.
-/// - An account that is disabled is found, and says so. Its answer is then that
-///   of a wrong password.
-/// - An error is for what failed; nobody of that name is `Ok(None)`.
+/// - Known and unknown identifiers and ids cost the same. Ask the database the same questions in both cases, so that the
+///   time does not show who has an account. Passwords are hashed in either case; see [`PasswordAttempt`].
+/// - A disabled account is returned as [disabled](Account::disabled). The caller then gets the answer for a wrong password.
+/// - An unknown user is `Ok(None)`. An error means that the accounts can't be read now: the caller gets a 503, and the
+///   attempt is not counted. Its text goes to the log only. A call that takes longer than 10 seconds fails too.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not know the users",
+    message = "`{Self}` does not hold user accounts",
     note = "implement `tollgate::Users` for it, or use `tollgate::StoredUsers`"
 )]
 pub trait Users: Send + Sync + 'static {
-    /// The account that this name belongs to.
+    /// The error of a failed call.
+    type Error: Into<Box<dyn Error + Send + Sync>>;
+
+    /// Finds the account behind a username, e-mail address or phone number.
     fn find(
         &self,
         tenant: &Tenant,
         identifier: &Identifier,
-    ) -> impl Future<Output = Result<Option<Account>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Option<Account>, Self::Error>> + Send;
 
-    /// Replaces a hash by a better one of the same password, which its user has
-    /// just proved to know: only while `old` is still what stands there, for
-    /// the user may be changing the password at this moment.
+    /// Finds an account by its id.
+    fn by_id(&self, tenant: &Tenant, id: &UserId) -> impl Future<Output = Result<Option<Account>, Self::Error>> + Send;
+
+    /// Checks a password.
     ///
-    /// If this does nothing, hashes stay as weak as they are.
+    /// Defaults to [`PasswordAttempt::argon2`]. Override it for other hashes with [`PasswordAttempt::blocking`], or to ask
+    /// another system, such as LDAP. In that case you must take care that unknown users cost the same time.
+    ///
+    /// An empty password, or one of more than 1024 bytes, is wrong whatever this returns, and so is any password without
+    /// an account.
+    fn verify_password(
+        &self,
+        attempt: PasswordAttempt<'_>,
+    ) -> impl Future<Output = Result<PasswordCheck, Self::Error>> + Send {
+        async move { Ok(attempt.argon2().await) }
+    }
+
+    /// Replaces the hash of a password with a stronger one, after the user proved to know the password.
+    ///
+    /// `account` is the account as it was when the password was checked. Replace the hash only if it is still the same:
+    /// `UPDATE users SET hash = $new WHERE id = $id AND hash = $old`. If it is not, the password was changed in the
+    /// meantime, the answer is [`PasswordUpgrade::PasswordChanged`], and the login fails. Accounts with a
+    /// [mark](Account::password_mark) compare the mark instead and keep it.
+    ///
+    /// Defaults to [`PasswordUpgrade::NotSupported`], which leaves weak hashes as they are. An error does not fail the
+    /// login: the next one tries again.
     fn upgrade_password(
         &self,
         tenant: &Tenant,
-        user: &UserId,
-        old: &PasswordHash,
+        account: &Account,
         new: PasswordHash,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let _ = (tenant, user, old, new);
-        async { Ok(()) }
+    ) -> impl Future<Output = Result<PasswordUpgrade, Self::Error>> + Send {
+        let _ = (tenant, account, new);
+        async { Ok(PasswordUpgrade::NotSupported) }
+    }
+
+    /// Returns extra claims for tokens and `/userinfo`. Defaults to none. A call that takes longer than 2 seconds fails.
+    fn claims(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        request: &ClaimsRequest,
+    ) -> impl Future<Output = Result<Claims, Self::Error>> + Send {
+        let _ = (tenant, account, request);
+        async { Ok(Claims::new()) }
     }
 }
 
 impl<U: Users> Users for Arc<U> {
-    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+    type Error = U::Error;
+
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, U::Error> {
         (**self).find(tenant, identifier).await
+    }
+
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, U::Error> {
+        (**self).by_id(tenant, id).await
+    }
+
+    async fn verify_password(&self, attempt: PasswordAttempt<'_>) -> Result<PasswordCheck, U::Error> {
+        (**self).verify_password(attempt).await
     }
 
     async fn upgrade_password(
         &self,
         tenant: &Tenant,
-        user: &UserId,
-        old: &PasswordHash,
+        account: &Account,
         new: PasswordHash,
-    ) -> Result<(), StoreError> {
-        (**self).upgrade_password(tenant, user, old, new).await
-    }
-}
-
-/// Any [`Users`], its type forgotten; clones are the same.
-#[derive(Clone)]
-pub struct AnyUsers(Arc<dyn DynUsers>);
-
-impl AnyUsers {
-    /// See [`Users::find`].
-    pub async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
-        self.0.find(tenant, identifier).await
+    ) -> Result<PasswordUpgrade, U::Error> {
+        (**self).upgrade_password(tenant, account, new).await
     }
 
-    /// See [`Users::upgrade_password`].
-    pub async fn upgrade_password(
-        &self,
-        tenant: &Tenant,
-        user: &UserId,
-        old: &PasswordHash,
-        new: PasswordHash,
-    ) -> Result<(), StoreError> {
-        self.0.upgrade_password(tenant, user, old, new).await
-    }
-}
-
-impl<U: Users> From<U> for AnyUsers {
-    fn from(users: U) -> Self {
-        Self(Arc::new(users))
-    }
-}
-
-impl fmt::Debug for AnyUsers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyUsers").field(&self.0.name()).finish()
-    }
-}
-
-/// [`Users`] as an object.
-trait DynUsers: Send + Sync {
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        identifier: &'a Identifier,
-    ) -> BoxFuture<'a, Result<Option<Account>, StoreError>>;
-    fn upgrade_password<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        user: &'a UserId,
-        old: &'a PasswordHash,
-        new: PasswordHash,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
-    fn name(&self) -> &'static str;
-}
-
-impl<U: Users> DynUsers for U {
-    fn find<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        identifier: &'a Identifier,
-    ) -> BoxFuture<'a, Result<Option<Account>, StoreError>> {
-        Box::pin(Users::find(self, tenant, identifier))
-    }
-
-    fn upgrade_password<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        user: &'a UserId,
-        old: &'a PasswordHash,
-        new: PasswordHash,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Users::upgrade_password(self, tenant, user, old, new))
-    }
-
-    fn name(&self) -> &'static str {
-        type_name::<U>()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::block_on;
-
-    struct OnlyAda;
-
-    impl Users for OnlyAda {
-        async fn find(&self, _: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
-            let ada = identifier.as_str() == "ada";
-            Ok(ada.then(|| Account::new(UserId::parse("u-1").unwrap())))
-        }
-    }
-
-    #[test]
-    fn users_whose_type_is_forgotten_are_the_same_and_need_not_upgrade() {
-        let users = AnyUsers::from(Arc::new(OnlyAda)).clone();
-        let acme = Tenant::parse("acme").unwrap();
-        let ada = block_on(users.find(&acme, &Identifier::parse("Ada").unwrap())).unwrap().unwrap();
-        assert!(block_on(users.find(&acme, &Identifier::parse("eve").unwrap())).unwrap().is_none());
-        let hash = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
-        let hash = PasswordHash::parse(hash).unwrap();
-        block_on(users.upgrade_password(&acme, ada.id(), &hash, hash.clone())).unwrap();
-        assert!(format!("{users:?}").contains("OnlyAda"));
+    async fn claims(&self, tenant: &Tenant, account: &Account, request: &ClaimsRequest) -> Result<Claims, U::Error> {
+        (**self).claims(tenant, account, request).await
     }
 }

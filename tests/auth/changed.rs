@@ -23,7 +23,7 @@ async fn a_login_by_a_password_that_was_changed_since_gives_no_code() {
     assert_eq!(thief.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
     assert_eq!(thief.complete("web", &id).await.status, 200);
     let (acme, ada) = ada();
-    let new = Passwords::new().insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
+    let new = Passwords::insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
     world.users.set_password(&acme, &ada, Some(new)).await.unwrap();
     let answer = thief.authorize("web").await;
     assert_eq!(answer.redirected("error").as_deref(), Some("access_denied"), "{answer:?}");

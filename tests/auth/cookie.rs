@@ -34,7 +34,7 @@ async fn c103_on_loopback_alone_a_cookie_can_do_without_tls() {
     };
     assert!(on("https://auth.example").is_err());
     let mut browser = world.browser();
-    browser.service = on("http://127.0.0.1:8080").unwrap().passwords(tollgate::Passwords::new().insecure_fast());
+    browser.service = on("http://127.0.0.1:8080").unwrap().passwords(tollgate::Passwords::insecure_fast());
     let id = browser.start("web", ADA).await;
     assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), [&format!("auth_session_{}", &id[..8])]);
     assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);

@@ -128,7 +128,7 @@ async fn a_client_can_have_its_requests_pushed_or_refused() {
     let service =
         AuthService::new(ISSUER, world.store.clone(), ClientTable::new([client]).unwrap(), world.users.clone())
             .unwrap()
-            .passwords(tollgate::Passwords::new().insecure_fast())
+            .passwords(tollgate::Passwords::insecure_fast())
             .sessions(world.sessions.clone())
             .clock(world.clock.clone());
     let mut browser = World { service, ..world }.browser();

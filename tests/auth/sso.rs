@@ -41,7 +41,7 @@ impl World {
             .unwrap()
             .sms(self.outbox.clone())
             .email(self.outbox.clone())
-            .passwords(tollgate::Passwords::new().insecure_fast())
+            .passwords(tollgate::Passwords::insecure_fast())
             .policies(Policies::default().acr("two", two()).unwrap())
             .sessions(self.sessions.clone())
             .events(self.log.clone())
@@ -170,7 +170,7 @@ async fn c109_a_session_that_ended_or_whose_account_changed_gives_nothing() {
             0 => drop(world.sessions.revoke_user(&acme, &ada).await.unwrap()),
             1 => world.users.disable(&acme, &ada).await.unwrap(),
             2 => {
-                let hashing = tollgate::Passwords::new().insecure_fast();
+                let hashing = tollgate::Passwords::insecure_fast();
                 let hash = hashing.hash(tollgate::Password::new("another".to_owned())).await.unwrap();
                 world.users.set_password(&acme, &ada, Some(hash)).await.unwrap();
             }

@@ -17,7 +17,7 @@ impl Stage {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build().unwrap();
-        let passwords = Passwords::new().insecure_fast().concurrency(1).unwrap().waiting(0).unwrap();
+        let passwords = Passwords::builder().insecure_fast().concurrency(1).waiting(0).build().unwrap();
         Self { runtime, passwords }
     }
 

@@ -76,7 +76,7 @@ fn hash(password: &str) -> PasswordHash {
     known
         .entry(password.to_owned())
         .or_insert_with(|| {
-            let hashing = Passwords::new().insecure_fast();
+            let hashing = Passwords::insecure_fast();
             let password = Password::new(password.to_owned());
             std::thread::spawn(move || {
                 tokio::runtime::Builder::new_current_thread()
@@ -128,7 +128,7 @@ impl World {
             .sms(outbox.clone())
             .email(outbox.clone())
             .whatsapp(outbox.clone())
-            .passwords(Passwords::new().insecure_fast())
+            .passwords(Passwords::insecure_fast())
             .sessions(sessions.clone())
             .limiter(limiter)
             .events(log.clone())

@@ -41,7 +41,7 @@ impl Running {
 /// The service of this issuer: `ada` and others of these names may log in through `web`.
 pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = String>) -> AuthService {
     let (acme, store) = (Tenant::parse("acme").unwrap(), AnyStore::from(Memory::new()));
-    let (people, passwords) = (StoredUsers::new(store.clone()), Passwords::new().insecure_fast());
+    let (people, passwords) = (StoredUsers::new(store.clone()), Passwords::insecure_fast());
     let hash = passwords.hash(Password::new(PASSWORD)).await.unwrap();
     for (number, name) in ["ada".to_owned()].into_iter().chain(others).enumerate() {
         let (id, mailbox) = (UserId::parse(format!("u-{name}")).unwrap(), format!("{name}@example.com"));

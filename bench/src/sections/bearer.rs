@@ -95,7 +95,7 @@ struct App {
 
 impl App {
     fn new(runtime: &Runtime, algorithm: Algorithm, name: &'static str) -> Self {
-        let setup = Setup { store: Memory::new().into(), users: 1, passwords: Passwords::new().insecure_fast() };
+        let setup = Setup { store: Memory::new().into(), users: 1, passwords: Passwords::insecure_fast() };
         let (service, tokens) = runtime.block_on(setup.with_tokens(algorithm));
         let mut local = Local::new(address(0));
         local.browser.scope = "openid+email";

@@ -68,7 +68,7 @@ pub fn run() {
         "t 95 %",
         "told apart",
     ]);
-    let fast = || Passwords::new().insecure_fast();
+    let fast = || Passwords::insecure_fast();
     for (what, left, right, passwords, name) in [
         (What::Start, Who::Known, Who::Known, fast(), "start"),
         (What::Start, Who::Known, Who::Unknown, fast(), "start"),

@@ -57,7 +57,7 @@ pub fn run(one: &Path) {
     let counts = by_instructions(one);
     let runtime = runtime();
     let mut table = Table::new(["call", "µs", "store, µs", "store calls", "allocations", "instructions"]);
-    let by_code = measure(&runtime, &BY_CODE, LOGINS, Passwords::new().insecure_fast());
+    let by_code = measure(&runtime, &BY_CODE, LOGINS, Passwords::insecure_fast());
     let by_password = measure(&runtime, &BY_PASSWORD, LOGINS_BY_PASSWORD, Passwords::new());
     for (place, (call, figures)) in BY_CODE.iter().zip(&by_code).enumerate() {
         let instructions = counts
@@ -212,7 +212,7 @@ fn argon2(runtime: &Runtime) -> f64 {
 /// So many logins by code, each of the first so many calls: what a profiler likes.
 pub fn logins(calls: usize, logins: u64) {
     let (runtime, outbox) = (login::runtime(), Outbox::with_capacity(1).expect("one is enough"));
-    let setup = Setup { store: Memory::new().into(), users: logins, passwords: Passwords::new().insecure_fast() };
+    let setup = Setup { store: Memory::new().into(), users: logins, passwords: Passwords::insecure_fast() };
     let service = runtime.block_on(setup.service(outbox.clone()));
     let calls = BY_CODE.get(..calls).unwrap_or(&BY_CODE);
     for user in 0..logins {

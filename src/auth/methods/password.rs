@@ -14,23 +14,25 @@ use crate::{
     },
     http::body::Body,
     login::{Call, Denied, Keyed, Proof},
-    password::{Password, PasswordHash, Verdict},
+    password::{Password, PasswordHash, PasswordMark},
     policy::Method,
     session::UserId,
-    user::{Account, Identifier},
+    tenant::Tenant,
+    user::{Account, AnyUsers, Identifier, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 
 const METHOD: Method = Method::Password;
 
-/// A password that was checked: whose it is, if it was right, and marks of the hashes that stood for it then.
+/// The outcome of a check: the user, if the password was right, and the keyed marks of the password.
+#[derive(Default)]
 struct Checked {
     user: Option<UserId>,
     marks: Vec<[u8; 32]>,
 }
 
-/// What a login remembers of a hash, to see whether the password was changed before the code is issued.
-pub(crate) fn mark(hash: &PasswordHash, keyed: &Keyed) -> [u8; 32] {
-    *keyed.hash("password mark", [hash.as_str().as_bytes()]).as_bytes()
+/// Returns what a login remembers of a password, to notice a change before the code is issued.
+pub(crate) fn mark(mark: &PasswordMark, keyed: &Keyed) -> [u8; 32] {
+    *keyed.hash("password mark", [mark.as_bytes()]).as_bytes()
 }
 
 pub(crate) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
@@ -53,7 +55,7 @@ pub(crate) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
     };
     let proof = checked.user.as_ref().map(|user| Proof { user, marks: &checked.marks });
     let moved = entered.step(visit, &Call::Settle(METHOD, proof)).await?;
-    // right is right, also for who clicked twice and came second
+    // a right password is no failure, even if a second click of the same user came first
     let came_second = matches!(moved.answer, Err(Denied::NoStepRemaining | Denied::MethodNotAllowed));
     if proof.is_some() && (moved.answer.is_ok() || came_second) {
         attempt.succeeded(visit).await;
@@ -61,8 +63,8 @@ pub(crate) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
     Entered::conclude(visit, &moved, METHOD, keyed)
 }
 
-/// One path for everybody: who is unknown, disabled, has no password, or is somebody else than the login was begun for is
-/// looked up as often, counted as often, and checked against a hash of the same cost that nothing matches.
+/// Checks the password with the same work in every case. An unknown or disabled user, one without a password, and one whom
+/// the login was not started for, cost as many look-ups, count as often, and run the same check.
 async fn check(
     visit: &Visit<'_>,
     entered: &Entered,
@@ -75,37 +77,36 @@ async fn check(
     let account = entered.account(visit).await?;
     let is_theirs = entered.leads_to(visit, username, account.as_ref().map(Account::id)).await?;
     let account = account.filter(|_| is_theirs);
-    let user = account.as_ref().map(|account| account.id().clone());
-    let below_ceiling = attempt.count_for(visit, user.as_ref()).await?;
-    let stored = account.as_ref().and_then(Account::password_hash).filter(|_| below_ceiling).cloned();
+    let below_ceiling = attempt.count_for(visit, account.as_ref().map(Account::id)).await?;
+    let account = account.filter(|_| below_ceiling);
+    let (users, tenant) = (&visit.inner.config.users, &entered.login.tenant);
     let password = Password::new(take(&mut *typed.0));
-    match (visit.inner.config.passwords.verify(password, stored.clone()).await, stored, user) {
-        (Ok(Verdict::Right { rehashed, .. }), Some(stored), Some(user)) => {
-            let mut marks = vec![mark(&stored, keyed)];
-            if let Some(better) = rehashed {
-                marks.extend(upgrade(visit, entered, &user, &stored, better, keyed).await);
+    let attempt = PasswordAttempt::new(tenant, account.as_ref(), password, &visit.inner.config.passwords);
+    let (mark, upgraded) = match (users.verify_password(attempt).await?, &account) {
+        (PasswordCheck::Right { mark, upgrade: None }, Some(_)) => (mark, None),
+        (PasswordCheck::Right { mark, upgrade: Some(better) }, Some(account)) => {
+            match upgrade(users, tenant, account, better).await {
+                Some(upgraded) => (mark, upgraded.current_password_mark()),
+                None => return Ok(Checked::default()),
             }
-            Ok(Checked { user: Some(user), marks })
         }
-        (Ok(_), ..) => Ok(Checked { user: None, marks: Vec::new() }),
-        (Err(_), ..) => Err(Problem::unavailable()),
-    }
+        (PasswordCheck::Right { .. } | PasswordCheck::Wrong, _) => return Ok(Checked::default()),
+        (PasswordCheck::Busy, _) => return Err(Problem::unavailable()),
+    };
+    let mut marks: Vec<_> = mark.into_iter().chain(upgraded).map(|mark| self::mark(&mark, keyed)).collect();
+    marks.dedup();
+    Ok(Checked { user: account.map(|account| account.id().clone()), marks })
 }
 
-/// Puts a hash of today in the place of a weak one, and marks what stands there then: of two logins at once one was first,
-/// and some `Users` keep what they have. That it fails harms nobody: the next login tries again.
-async fn upgrade(
-    visit: &Visit<'_>,
-    entered: &Entered,
-    user: &UserId,
-    old: &PasswordHash,
-    new: PasswordHash,
-    keyed: &Keyed,
-) -> Option<[u8; 32]> {
-    let users = &visit.inner.config.users;
-    if let Err(error) = users.upgrade_password(&entered.login.tenant, user, old, new).await {
-        crate::util::trace::warning!("a weak password hash could not be replaced: {error}");
+/// Replaces a weak hash with a new one of the same password, and returns the account as it is then. Returns `None` if the
+/// password was changed in the meantime. If the upgrade fails, the next login tries again.
+async fn upgrade(users: &AnyUsers, tenant: &Tenant, account: &Account, better: PasswordHash) -> Option<Account> {
+    match users.upgrade_password(tenant, account, better.clone()).await {
+        Ok(PasswordUpgrade::PasswordChanged) => return None,
+        Ok(PasswordUpgrade::NotSupported) => return Some(account.clone()),
+        Ok(PasswordUpgrade::Replaced) => {}
+        Err(error) => crate::util::trace::warning!("a weak password hash could not be replaced: {error}"),
     }
-    let account = entered.account(visit).await.ok()??;
-    account.password_hash().filter(|_| account.id() == user).map(|hash| mark(hash, keyed))
+    // after an error the new hash may be in place, or not: both marks are of this password
+    Some(account.clone().password(better))
 }

@@ -95,7 +95,7 @@ impl Evidence {
         let keyed = visit.inner.keyed().await?;
         let account = visit.inner.config.users.find(&self.tenant, &self.identifier).await?;
         let unchanged = |account: &Account| {
-            let mark = account.password_hash().map(|hash| password::mark(hash, keyed));
+            let mark = account.current_password_mark().map(|mark| password::mark(&mark, keyed));
             let stands = self.marks.is_empty() || mark.is_some_and(|mark| self.marks.contains(&mark));
             *account.id() == self.user && stands
         };

@@ -2,31 +2,17 @@ use std::fmt;
 
 use crate::store::StoreError;
 
-/// Why a text names nobody and nothing that can be written to. It repeats
-/// nothing of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdentifierError(pub(super) &'static str);
-
-impl fmt::Display for IdentifierError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for IdentifierError {}
-
-/// Why a change of an account in [`StoredUsers`](super::StoredUsers) was not
-/// made.
+/// The reason why an account in [`StoredUsers`](super::StoredUsers) was not changed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum UserError {
-    /// Another account has one of the names.
+    /// Another account has one of the identifiers.
     Taken,
-    /// There is an account with this id already.
+    /// An account with this id exists already, in this tenant or in another one.
     Exists,
     /// There is no account with this id.
     Unknown,
-    /// An account has 1 to 16 identifiers and at most 16 contacts; what its user is called has 1 to 320 bytes.
+    /// An account has 1 to 16 identifiers and at most 16 contacts. The names of a user have 1 to 320 bytes.
     OutOfBounds,
     /// The store failed.
     Store(StoreError),
@@ -41,9 +27,9 @@ impl From<StoreError> for UserError {
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Taken => "another account has this name",
-            Self::Exists => "there is an account with this id already",
-            Self::Unknown => "there is no account with this id",
+            Self::Taken => "another account has this identifier",
+            Self::Exists => "an account with this id exists already",
+            Self::Unknown => "no account has this id",
             Self::OutOfBounds => "an account has 1 to 16 identifiers, at most 16 contacts, and names of 1 to 320 bytes",
             Self::Store(_) => "the accounts could not be read or written",
         })

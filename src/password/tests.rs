@@ -1,4 +1,4 @@
-//! What checks of passwords promise, with the runs of argon2 counted.
+//! The cost and the outcome of checks, with the runs of argon2 counted.
 
 use std::{
     future::Future,
@@ -10,7 +10,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use super::{Password, PasswordErrorKind, PasswordHash, Passwords, Verdict, cost::Cost, hash::Recipe};
+use super::{
+    ForeignHash, Password, PasswordErrorKind, PasswordHash, Passwords, PasswordsBuilder, StoredPassword, Verdict,
+    recipe::{Cost, Recipe},
+};
 
 /// Of another implementation: argon2-cffi 25.1.0, which is the C code of the
 /// authors of argon2. The password is `correct horse battery staple`, the salt
@@ -118,29 +121,31 @@ async fn c049_a_hash_is_argon2id_at_the_cost_that_owasp_asks_for_with_a_salt_of_
 }
 
 #[tokio::test]
-async fn c049_what_is_weaker_than_that_is_no_setting() {
-    let passwords = Passwords::new;
-    for (memory, fine) in [(19_455, false), (19_456, true), (262_144, true), (262_145, false), (u32::MAX, false)] {
-        assert_eq!(passwords().memory_kib(memory).is_ok(), fine, "{memory}");
+async fn c049_weaker_settings_are_refused() {
+    let fine =
+        |set: fn(PasswordsBuilder, u32) -> PasswordsBuilder, value| set(Passwords::builder(), value).build().is_ok();
+    for (memory, expected) in [(19_455, false), (19_456, true), (262_144, true), (262_145, false), (u32::MAX, false)] {
+        assert_eq!(fine(PasswordsBuilder::memory_kib, memory), expected, "{memory}");
     }
-    for (iterations, fine) in [(0, false), (1, false), (2, true), (16, true), (17, false)] {
-        assert_eq!(passwords().iterations(iterations).is_ok(), fine, "{iterations}");
+    for (iterations, expected) in [(0, false), (1, false), (2, true), (16, true), (17, false)] {
+        assert_eq!(fine(PasswordsBuilder::iterations, iterations), expected, "{iterations}");
     }
-    for (lanes, fine) in [(0, false), (1, true), (8, true), (9, false)] {
-        assert_eq!(passwords().parallelism(lanes).is_ok(), fine, "{lanes}");
+    for (lanes, expected) in [(0, false), (1, true), (8, true), (9, false)] {
+        assert_eq!(fine(PasswordsBuilder::parallelism, lanes), expected, "{lanes}");
     }
-    for (most, fine) in [(0, false), (1, true), (1 << 20, true), (usize::MAX, false)] {
-        assert_eq!(passwords().concurrency(most).is_ok(), fine, "{most}");
+    for (most, expected) in [(0, false), (1, true), (1 << 20, true), (usize::MAX, false)] {
+        assert_eq!(Passwords::builder().concurrency(most).build().is_ok(), expected, "{most}");
     }
-    assert!(passwords().waiting(0).is_ok() && passwords().waiting(usize::MAX).is_err());
-    assert!(passwords().concurrency(1 << 20).unwrap().waiting(1 << 20).is_ok());
-    let error = passwords().memory_kib(1).unwrap_err().to_string();
+    let waiting = |most| Passwords::builder().waiting(most).build().is_ok();
+    assert!(waiting(0) && !waiting(usize::MAX));
+    assert!(Passwords::builder().concurrency(1 << 20).waiting(1 << 20).build().is_ok());
+    let error = Passwords::builder().memory_kib(1).build().unwrap_err().to_string();
     assert_eq!(error, "password memory_kib: 1 is not usable: must be 19456 to 262144");
 }
 
 #[tokio::test]
 async fn hashes_of_another_implementation_are_checked() {
-    let passwords = Passwords::new().insecure_fast();
+    let passwords = Passwords::insecure_fast();
     for stored in OTHERS {
         assert!(is_right(&verify(&passwords, HORSE, Some(stored)).await), "{stored}");
         for wrong in
@@ -166,19 +171,21 @@ async fn c050_a_right_password_under_a_weaker_or_older_hash_is_hashed_anew() {
         assert!(!is_right(&verify(&passwords, "wrong", Some(new.as_str())).await));
     }
     // one of today is weaker than what is asked for tomorrow, but not than what was yesterday
-    for stronger in
-        [Passwords::new().memory_kib(19_457), Passwords::new().iterations(3), Passwords::new().parallelism(2)]
-    {
-        let verdict = verify(&stronger.unwrap(), HORSE, Some(CURRENT)).await;
+    for stronger in [
+        Passwords::builder().memory_kib(19_457),
+        Passwords::builder().iterations(3),
+        Passwords::builder().parallelism(2),
+    ] {
+        let verdict = verify(&stronger.build().unwrap(), HORSE, Some(CURRENT)).await;
         assert!(matches!(verdict, Verdict::Right { rehashed: Some(_) }));
     }
-    let weaker = Passwords::new().insecure_fast();
+    let weaker = Passwords::insecure_fast();
     assert!(matches!(verify(&weaker, HORSE, Some(CURRENT)).await, Verdict::Right { rehashed: None }));
 }
 
 #[tokio::test]
 async fn c051_a_password_is_compared_exactly_and_whole() {
-    let passwords = Passwords::new().insecure_fast();
+    let passwords = Passwords::insecure_fast();
     let longest = "x".repeat(Password::MAX_LEN);
     for password in [&longest, " a ", "\0", "a\0b", "é", "e\u{301}", "ß", &"a".repeat(72), &"a".repeat(64), "🦀"] {
         let stored = passwords.hash(Password::new(password)).await.unwrap();
@@ -194,7 +201,7 @@ async fn c051_a_password_is_compared_exactly_and_whole() {
 
 #[tokio::test]
 async fn c051_what_is_no_password_is_neither_hashed_nor_right() {
-    let passwords = Passwords::new().insecure_fast();
+    let passwords = Passwords::insecure_fast();
     for no_password in [String::new(), "x".repeat(Password::MAX_LEN + 1), "x".repeat(1 << 20)] {
         let error = passwords.hash(Password::new(no_password.clone())).await.unwrap_err();
         assert_eq!(error.kind(), PasswordErrorKind::Unusable);
@@ -207,7 +214,7 @@ async fn c051_what_is_no_password_is_neither_hashed_nor_right() {
 #[tokio::test]
 async fn c052_a_password_is_never_shown() {
     let password = Password::new("hunter2");
-    let passwords = Passwords::new().insecure_fast();
+    let passwords = Passwords::insecure_fast();
     let verdict = passwords.verify(Password::new("hunter2"), None).await;
     let errors = [PasswordErrorKind::Busy, PasswordErrorKind::Unusable, PasswordErrorKind::Failed];
     let shown = format!("{password:?} {passwords:?} {verdict:?} {errors:?}");
@@ -274,7 +281,7 @@ impl Door {
 async fn c049_only_so_many_run_at_once_off_the_async_threads_and_only_so_many_wait() {
     let door = Arc::new(Door::default());
     let _opened = door.at_last();
-    let passwords = door.behind(Passwords::new().concurrency(2).unwrap().waiting(3).unwrap());
+    let passwords = door.behind(Passwords::builder().concurrency(2).waiting(3).build().unwrap());
     let check = || {
         let passwords = passwords.clone();
         tokio::spawn(async move { passwords.verify(Password::new("a"), None).await })
@@ -297,7 +304,7 @@ async fn c049_only_so_many_run_at_once_off_the_async_threads_and_only_so_many_wa
 async fn c049_a_caller_that_is_gone_neither_frees_the_turn_of_its_job_nor_keeps_it() {
     let door = Arc::new(Door::default());
     let _opened = door.at_last();
-    let passwords = door.behind(Passwords::new().concurrency(1).unwrap().waiting(1).unwrap());
+    let passwords = door.behind(Passwords::builder().concurrency(1).waiting(1).build().unwrap());
     let other = passwords.clone();
     let begun = tokio::spawn(async move { other.verify(Password::new("a"), None).await });
     door.until(&door.running, 1).await;
@@ -325,7 +332,7 @@ async fn c049_a_caller_that_is_gone_neither_frees_the_turn_of_its_job_nor_keeps_
 #[tokio::test]
 async fn a_job_that_is_torn_down_is_an_error_and_frees_its_turn() {
     let first = AtomicUsize::new(0);
-    let passwords = Passwords::new().concurrency(1).unwrap().waiting(0).unwrap();
+    let passwords = Passwords::builder().concurrency(1).waiting(0).build().unwrap();
     let passwords = passwords.with_run(Arc::new(move |_, _, _, _| match first.fetch_add(1, SeqCst) {
         0 => panic!("torn down"),
         1 => None,

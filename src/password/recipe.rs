@@ -1,4 +1,21 @@
-//! What a hash costs to work out.
+//! The algorithm and the parameters that turn a password and a salt into an output.
+
+use argon2::{Algorithm, Version};
+
+/// Everything an output depends on, apart from the password and the salt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recipe {
+    pub(super) algorithm: Algorithm,
+    pub(super) version: Version,
+    pub(super) cost: Cost,
+}
+
+impl Recipe {
+    /// The recipe of new hashes: argon2id, version 19.
+    pub(super) fn new(cost: Cost) -> Self {
+        Self { algorithm: Algorithm::Argon2id, version: Version::V0x13, cost }
+    }
+}
 
 /// The three parameters of argon2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,33 +26,32 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// What OWASP asks for at least.
+    /// The minimum that OWASP recommends.
     pub(super) const DEFAULT: Self = Self { memory_kib: 19_456, iterations: 2, parallelism: 1 };
-    /// The least that argon2 can do.
+    /// The minimum that argon2 supports.
     pub(super) const LEAST: Self = Self { memory_kib: 8, iterations: 1, parallelism: 1 };
-    /// The most that is worked out, whoever asks for it: 256 MiB, 16 times, 8
-    /// lanes. So a hash that somebody planted can't exhaust the machine.
+    /// The maximum that is ever run: 256 MiB, 16 iterations, 8 lanes. A planted hash can't exhaust the machine.
     pub(super) const MOST: Self = Self { memory_kib: 256 * 1024, iterations: 16, parallelism: 8 };
 
-    /// Whether argon2 can do it, within bounds.
+    /// Returns whether argon2 supports these parameters and they are within bounds.
     pub(super) fn is_usable(self) -> bool {
         !self.is_below(Self::LEAST) && !Self::MOST.is_below(self) && self.memory_kib >= 8 * self.parallelism
     }
 
-    /// Whether any parameter is lower than in `other`.
+    /// Returns whether any parameter is lower than in `other`.
     pub(super) fn is_below(self, other: Self) -> bool {
         self.memory_kib < other.memory_kib || self.iterations < other.iterations || self.parallelism < other.parallelism
     }
 
-    /// What is to be worked out beside `spent`, so that both are as much work as
-    /// this; `None` if nothing is.
+    /// Returns the cost of a second run that, added to `spent`, is as much work as one run at this cost. Returns `None`
+    /// if nothing is left to do.
     pub(super) fn rest(self, spent: Self) -> Option<Self> {
         let rest = self.work().checked_sub(spent.work())?.checked_div(u64::from(self.iterations))?;
         let rest = Self { memory_kib: u32::try_from(rest).ok()?, parallelism: 1, ..self };
         rest.is_usable().then_some(rest)
     }
 
-    /// KiB that are written.
+    /// Returns the number of KiB that one run writes.
     pub(super) fn work(self) -> u64 {
         u64::from(self.memory_kib) * u64::from(self.iterations)
     }
@@ -57,7 +73,7 @@ mod tests {
         #[test]
         fn what_was_spent_and_the_rest_are_the_whole_work(whole in costs(), spent in costs()) {
             let both = spent.work() + whole.rest(spent).map_or(0, Cost::work);
-            // the least that argon2 can do, that many times
+            // the minimum that argon2 supports, for each iteration
             let least = 9 * u64::from(whole.iterations);
             prop_assert!(both >= spent.work().max(whole.work().saturating_sub(least)));
             prop_assert!(both <= spent.work().max(whole.work()));

@@ -1,0 +1,81 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::hash::PasswordHash;
+use crate::util::secret::{Digest, Secret};
+
+/// A version of an account's password.
+///
+/// It changes with the password and stays the same when the password is only hashed again, for example with stronger
+/// parameters. Logins, sessions and codes remember the mark of the password that proved them, and stop counting when the
+/// account has another one.
+///
+/// [`StoredUsers`](crate::StoredUsers) keeps a mark for each password. Applications with their own accounts create one from
+/// anything that changes with the password: a counter, or the time of the last change.
+///
+/// The value is a digest of 32 bytes. Comparisons take constant time, and `Debug` shows nothing.
+///
+/// ```
+/// use tollgate::password::PasswordMark;
+///
+/// let changed_at = "2024-02-29T12:00:00.000001Z";
+/// assert_eq!(PasswordMark::of(changed_at), PasswordMark::of(changed_at));
+/// assert_ne!(PasswordMark::of(changed_at), PasswordMark::of("2024-03-01T09:30:00.000002Z"));
+/// ```
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct PasswordMark(#[serde(with = "crate::util::secret::text")] Digest);
+
+impl PasswordMark {
+    /// Creates the mark for a version of the password. Equal bytes give equal marks.
+    pub fn of(version: impl AsRef<[u8]>) -> Self {
+        Self(Digest::of(version))
+    }
+
+    /// Creates the mark of a password for which only the hash is known. It changes when the password is hashed again.
+    pub(crate) fn of_hash(hash: &PasswordHash) -> Self {
+        Self::of(hash.as_str())
+    }
+
+    /// Creates a random mark.
+    pub(crate) fn generate() -> Self {
+        Self(Secret::generate().digest())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
+}
+
+impl PartialEq for PasswordMark {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.matches(&other.0)
+    }
+}
+
+impl Eq for PasswordMark {}
+
+impl fmt::Debug for PasswordMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordMark(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_equals_only_itself_and_survives_a_store() {
+        let (one, other) = (PasswordMark::generate(), PasswordMark::generate());
+        assert!(one == one && one != other);
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!((text.len(), serde_json::from_str::<PasswordMark>(&text).unwrap()), (45, one));
+        assert!(serde_json::from_str::<PasswordMark>("\"short\"").is_err());
+    }
+
+    #[test]
+    fn debug_shows_nothing_of_a_mark() {
+        assert_eq!(format!("{:?}", PasswordMark::of("7")), "PasswordMark(..)");
+    }
+}

@@ -1,0 +1,354 @@
+// Each module uses only modules listed above it.
+mod error;
+mod row;
+mod index;
+mod decoy;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod races;
+
+use std::sync::Arc;
+
+pub use self::error::UserError;
+use self::{
+    index::{AccountKey, FOREVER, Index, Unique},
+    row::{Name, Row},
+};
+use crate::{
+    password::PasswordHash,
+    session::UserId,
+    store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Change},
+    tenant::Tenant,
+    user::{
+        account::{Account, NewUser, OwnContact},
+        attempt::PasswordUpgrade,
+        contact::Contact,
+        identifier::Identifier,
+        users::Users,
+    },
+    util::clock::{Clock, SystemClock},
+};
+
+/// User accounts in a [`Store`](crate::store::Store), for applications that have none of their own.
+///
+/// Accounts belong to a tenant, and so do their identifiers. The id of an account exists in one tenant only, because it
+/// becomes the `sub` of tokens. Identifiers are stored as SHA-256 digests, contacts in plain text. Accounts never expire.
+/// Clones share the accounts.
+///
+/// # Failures
+///
+/// If the store fails or a call is dropped, a change may be incomplete. An identifier still never finds an account that it
+/// does not belong to, and no other account loses one. The account may lack some of its new identifiers: add them again, or
+/// [`remove`](Self::remove) the account.
+#[derive(Clone, Debug)]
+pub struct StoredUsers {
+    index: Index,
+}
+
+impl StoredUsers {
+    /// Keeps the accounts in `store`.
+    pub fn new(store: impl Into<AnyStore>) -> Self {
+        Self::with_clock(store, SystemClock::new())
+    }
+
+    /// Keeps the accounts in `store`, and tells the time by `clock`.
+    pub fn with_clock(store: impl Into<AnyStore>, clock: impl Clock) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        Self { index: Index::new(&store.into(), &clock) }
+    }
+
+    /// Creates an account.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UserError::Exists`] if an account of any tenant has the id, and [`UserError::Taken`] if another account of
+    /// this tenant has one of the identifiers.
+    pub async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<UserId, UserError> {
+        let (row, user) = (Row::new(&new)?, new.account.id().clone());
+        let account = AccountKey { tenant, user: &user };
+        // checked first, so that an identifier that is taken leaves no trace
+        for name in &row.names {
+            if self.index.is_taken(account, Unique::Name(*name)).await? {
+                return Err(UserError::Taken);
+            }
+        }
+        // claimed before the account is written, so that a crash leaves no account whose id another tenant can take
+        if self.index.claim(account, Unique::Id).await?.is_none() {
+            return Err(UserError::Exists);
+        }
+        match self.index.rows.insert(Some(tenant), user.as_str().as_bytes(), &row, FOREVER).await? {
+            Outcome::Done(_) => {}
+            Outcome::Lost(_) => return Err(UserError::Exists),
+        }
+        // and claimed again: until now, another tenant could take the id over
+        let Some(id) = self.index.claim(account, Unique::Id).await? else {
+            self.delete(account, row.instance).await?;
+            return Err(UserError::Exists);
+        };
+        let mut claimed = vec![id];
+        for name in &row.names {
+            match self.index.claim(account, Unique::Name(*name)).await? {
+                Some(name) => claimed.push(name),
+                None => {
+                    self.delete(account, row.instance).await?;
+                    self.index.release(account, &claimed).await;
+                    return Err(UserError::Taken);
+                }
+            }
+        }
+        Ok(user)
+    }
+
+    /// Deletes this account, and not another one that has its id by now.
+    async fn delete(&self, account: AccountKey<'_>, instance: u64) -> Result<(), StoreError> {
+        let end = |row: Option<&Row>, now| match row {
+            Some(row) if row.instance == instance => Change::Put(row.clone(), now, ()),
+            _ => Change::Keep(()),
+        };
+        self.index.rows.update(Some(account.tenant), account.user.as_str().as_bytes(), end).await
+    }
+
+    /// Sets the displayed names of the user, each 1 to 320 bytes: the OpenID Connect claims `name` and
+    /// `preferred_username`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist, or if a name is empty or too long.
+    pub async fn set_names(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        name: Option<&str>,
+        username: Option<&str>,
+    ) -> Result<(), UserError> {
+        self.change(tenant, user, |row| row.set_names(name, username)).await
+    }
+
+    /// Sets or removes the password, and gives it a new [mark](crate::password::PasswordMark).
+    ///
+    /// Logins that were proved with the old password get no code. Sessions and tokens continue:
+    /// [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends the sessions, and `Tokens::revoke_user` (feature
+    /// `tokens`) the tokens.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist.
+    pub async fn set_password(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        hash: Option<PasswordHash>,
+    ) -> Result<(), UserError> {
+        self.change(tenant, user, |row| {
+            row.set_password(hash.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Adds an identifier. It also repairs an account whose creation was interrupted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UserError::Taken`] if another account has the identifier. Returns an error if the account does not exist,
+    /// or has 16 identifiers already.
+    pub async fn add_identifier(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        identifier: &Identifier,
+    ) -> Result<(), UserError> {
+        let (account, name) = (AccountKey { tenant, user }, Name::of(identifier));
+        if self.index.is_taken(account, Unique::Name(name)).await? {
+            return Err(UserError::Taken);
+        }
+        self.change(tenant, user, |row| row.list(name)).await?;
+        let refused = if self.index.claim(account, Unique::Id).await?.is_none() {
+            UserError::Exists
+        } else if self.index.claim(account, Unique::Name(name)).await?.is_none() {
+            UserError::Taken
+        } else {
+            return Ok(());
+        };
+        self.change(tenant, user, |row| {
+            row.names.retain(|listed| *listed != name);
+            Ok(())
+        })
+        .await?;
+        Err(refused)
+    }
+
+    /// Removes an identifier, if the account has it, also as its username.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist.
+    pub async fn remove_identifier(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        identifier: &Identifier,
+    ) -> Result<(), UserError> {
+        let (account, name) = (AccountKey { tenant, user }, Name::of(identifier));
+        let held = self.index.held(account, Unique::Name(name)).await?;
+        self.change(tenant, user, |row| {
+            row.unlist(&name);
+            Ok(())
+        })
+        .await?;
+        self.index.release(account, held.as_slice()).await;
+        Ok(())
+    }
+
+    /// Adds a contact that the user has not proved to own.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist, or has 16 contacts already.
+    pub async fn add_contact(&self, tenant: &Tenant, user: &UserId, contact: Contact) -> Result<(), UserError> {
+        let new = OwnContact { contact, verified: false };
+        self.change(tenant, user, |row| row.put(&new)).await
+    }
+
+    /// Marks a contact as proved, and adds it if the account does not have it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist, or has 16 contacts already.
+    pub async fn verify_contact(&self, tenant: &Tenant, user: &UserId, contact: Contact) -> Result<(), UserError> {
+        let new = OwnContact { contact, verified: true };
+        self.change(tenant, user, |row| row.put(&new)).await
+    }
+
+    /// Removes a contact, if the account has it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist.
+    pub async fn remove_contact(&self, tenant: &Tenant, user: &UserId, contact: &Contact) -> Result<(), UserError> {
+        self.change(tenant, user, |row| {
+            row.contacts.retain(|own| own.contact != *contact);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Disables the account: nobody can sign in to it or use a refresh token of it.
+    ///
+    /// Sessions continue, and access tokens until they expire: [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends
+    /// the sessions, and `Tokens::revoke_user` (feature `tokens`) the tokens.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist.
+    pub async fn disable(&self, tenant: &Tenant, user: &UserId) -> Result<(), UserError> {
+        self.set_disabled(tenant, user, true).await
+    }
+
+    /// Enables a disabled account.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist.
+    pub async fn enable(&self, tenant: &Tenant, user: &UserId) -> Result<(), UserError> {
+        self.set_disabled(tenant, user, false).await
+    }
+
+    async fn set_disabled(&self, tenant: &Tenant, user: &UserId, disabled: bool) -> Result<(), UserError> {
+        self.change(tenant, user, |row| {
+            row.disabled = disabled;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes the account. Others can then have its identifiers and its id.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the account does not exist.
+    pub async fn remove(&self, tenant: &Tenant, user: &UserId) -> Result<(), UserError> {
+        let account = AccountKey { tenant, user };
+        let Some(row) = self.index.row(account).await? else { return Err(UserError::Unknown) };
+        let mut held = Vec::new();
+        for unique in row.names.iter().copied().map(Unique::Name).chain([Unique::Id]) {
+            held.extend(self.index.held(account, unique).await?);
+        }
+        self.delete(account, row.instance).await?;
+        self.index.release(account, &held).await;
+        Ok(())
+    }
+
+    async fn change(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        change: impl Fn(&mut Row) -> Result<(), UserError> + Send,
+    ) -> Result<(), UserError> {
+        let change = move |row: Option<&Row>, _| {
+            let Some(mut row) = row.cloned() else { return Change::Keep(Err(UserError::Unknown)) };
+            match change(&mut row) {
+                Ok(()) => Change::Put(row, FOREVER, Ok(())),
+                Err(error) => Change::Keep(Err(error)),
+            }
+        };
+        self.index.rows.update(Some(tenant), user.as_str().as_bytes(), change).await?
+    }
+}
+
+impl Users for StoredUsers {
+    type Error = StoreError;
+
+    /// Makes two reads and the same work, whether the identifier is known or not.
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        let name = Name::of(identifier);
+        let found = self.index.names.get(Some(tenant), name.as_bytes()).wait().await?;
+        let owner = match found {
+            Some(stored) => Some(UserId::parse(stored.value.0).map_err(|_| StoreErrorKind::Corrupt)?),
+            None => {
+                decoy::owner();
+                None
+            }
+        };
+        // for an unknown name, the second read is of a row that can't exist
+        let id = owner.as_ref().map_or(&name.as_bytes()[..], |user| user.as_str().as_bytes());
+        let row = self.index.rows.get(Some(tenant), id).wait().await?.map(|stored| stored.value);
+        if row.is_none() {
+            decoy::account(Some(&name));
+        }
+        Ok(owner.zip(row.filter(|row| row.lists(&name))).map(|(user, row)| row.into_account(user)))
+    }
+
+    /// Makes one read and the same work, whether the id is known or not.
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
+        let row = self.index.row(AccountKey { tenant, user: id }).await?;
+        if row.is_none() {
+            decoy::account(None);
+        }
+        Ok(row.map(|row| row.into_account(id.clone())))
+    }
+
+    async fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<PasswordUpgrade, StoreError> {
+        let (mark, old) = (account.current_password_mark(), account.password_hash());
+        let upgrade = |row: Option<&Row>, _| {
+            let Some(row) = row.filter(|row| row.password.is_some() && row.mark() == mark) else {
+                return Change::Keep(PasswordUpgrade::PasswordChanged);
+            };
+            let is_old = row.password.as_ref().zip(old).is_some_and(|(stored, old)| stored.as_str() == old.as_str());
+            if !is_old {
+                // another login has replaced it since
+                return Change::Keep(PasswordUpgrade::Replaced);
+            }
+            let mut row = row.clone();
+            row.rehash(new.clone());
+            Change::Put(row, FOREVER, PasswordUpgrade::Replaced)
+        };
+        self.index.rows.update(Some(tenant), account.id().as_str().as_bytes(), upgrade).await
+    }
+}
