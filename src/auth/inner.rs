@@ -13,7 +13,7 @@ use crate::{
         authorize::pushed::PushedRequests,
         http::cookies::LoginCookies,
         state::{
-            challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard, journal::Journal, key,
+            challenges::Challenges, evidence::Evidences, codes::Codes, guard::Guard, journal::Journal, key,
             logins::Logins,
         },
     },
@@ -25,7 +25,7 @@ use crate::{
     login::Keyed,
     password::Passwords,
     policy::{Method, MethodSet, Policies},
-    session::Sessions,
+    session::{EndedSessions, Generations, Sessions},
     store::{AnyStore, StoreError},
     tenant::{ClientIp, Tenant, TenantError},
     user::AnyUsers,
@@ -55,7 +55,7 @@ pub(crate) struct Config {
     pub(crate) login_url: Option<String>,
     pub(crate) cookies: LoginCookies,
     #[cfg(feature = "tokens")]
-    pub(crate) tokens: Option<super::endpoints::settings::TokenConfig>,
+    pub(crate) tokens: Option<super::endpoints::settings::TokenSettings>,
 }
 
 /// A login service: what was set and, from the first request on, what runs on it.
@@ -84,9 +84,10 @@ pub(crate) struct Running {
     /// How often one may begin as the same identifier.
     pub(crate) starts: Limiter,
     pub(crate) queue: Queue,
-    /// Proofs of keys that came with requests for tokens.
     #[cfg(feature = "tokens")]
-    pub(crate) proofs: crate::dpop::Proofs,
+    pub(crate) tokens: Option<super::endpoints::settings::TokenEndpoints>,
+    pub(crate) generations: Generations,
+    pub(crate) ended_sessions: EndedSessions,
     journal: Journal,
     keyed: OnceCell<Keyed>,
     no_address: Once,
@@ -159,7 +160,10 @@ impl Running {
             }
         });
         #[cfg(feature = "tokens")]
-        let proofs = super::endpoints::settings::proofs(config);
+        let tokens = config.tokens.clone();
+        // the settings were checked when they were given
+        #[cfg(feature = "tokens")]
+        let tokens = tokens.and_then(|it| it.build(&config.issuer, store.clone(), Arc::clone(&clock)).ok());
         Self {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
@@ -177,7 +181,9 @@ impl Running {
             starts: strangers(STARTS_OF_AN_IDENTIFIER, config),
             queue,
             #[cfg(feature = "tokens")]
-            proofs,
+            tokens,
+            generations: Generations::new(config.store.clone(), Arc::clone(&config.clock)),
+            ended_sessions: EndedSessions::new(config.store.clone(), Arc::clone(&config.clock)),
             journal,
             keyed: OnceCell::new(),
             no_address: Once::new(),

@@ -386,6 +386,10 @@ mod steps;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
+#[cfg(feature = "tokens")]
+mod signing_keys;
+#[cfg(feature = "tokens")]
+mod interim_tokens;
 #[cfg(test)]
 mod openapi;
 

@@ -233,7 +233,7 @@ impl AuthService {
                 .check_demands(client.tenant(), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;
             #[cfg(feature = "tokens")]
-            if let Some(tokens) = &config.tokens {
+            if let Some(tokens) = &self.0.running().tokens {
                 tokens.check(&client)?;
             }
         }

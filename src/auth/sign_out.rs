@@ -86,12 +86,8 @@ pub(crate) async fn end(inner: &Inner, ended: &Ended) -> Result<(), StoreError> 
 
 /// Ends the tokens that came of these sessions.
 pub(crate) async fn end_tokens(inner: &Inner, sessions: &[Handle]) -> Result<(), StoreError> {
-    #[cfg(feature = "tokens")]
-    if let Some(config) = &inner.config.tokens {
-        for session in sessions {
-            config.tokens.revoke_session(session).await?;
-        }
+    for session in sessions {
+        inner.running().ended_sessions.mark(session).await?;
     }
-    let _ = (inner, sessions);
     Ok(())
 }

@@ -120,11 +120,16 @@ mod refusal;
 #[expect(clippy::module_inception, reason = "it is what the module is about")]
 mod session;
 mod sessions;
+#[cfg(feature = "login")]
+mod stand_in;
 mod tenant;
 mod user;
 
 #[cfg(feature = "axum")]
 pub(crate) use self::session::Slot;
+#[cfg(feature = "login")]
+#[allow(unused_imports, reason = "replaced at the merge")]
+pub(crate) use self::stand_in::{Authentication, EndedSessions, GenerationCheck, Generations, Proof, SessionEndCheck};
 pub use self::{
     gate::{SessionGate, SessionPass},
     layer::SessionLayer,

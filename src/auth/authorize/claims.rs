@@ -6,13 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::{
     auth::{authorize::request::Wrong, http::problem::Code},
+    user,
     util::json::{self, JsonError},
 };
 
 /// The longest text that is read.
 const LONGEST: usize = 4096;
-/// Every claim about a user that can be asked for, and the scope that stands for it (OpenID Connect Core §5.4). Others are
-/// passed over.
+/// How many claims can be requested that do not come from the account. The rest is ignored.
+const MOST_OTHERS: usize = 32;
+/// Every claim that comes from the account, and the scope that stands for it (OpenID Connect Core §5.4).
 pub(crate) const OF_SCOPES: &[(&str, &[&str])] = &[
     ("profile", &["name", "preferred_username"]),
     ("email", &["email", "email_verified"]),
@@ -71,12 +73,19 @@ impl Claims {
     }
 }
 
-/// The known names, each of which is `null` or says how it is wanted.
+/// The names of claims about the user, each of which is `null` or says how it is wanted. First those of the account, then
+/// others, about which the [`Users`](crate::Users) decide.
 fn named(wanted: &Map<String, Value>) -> Result<Vec<String>, Wrong> {
     for how in wanted.values() {
         member(Some(how))?;
     }
-    Ok(all().filter(|name| wanted.contains_key(*name)).map(str::to_owned).collect())
+    let known = all().filter(|name| wanted.contains_key(*name)).map(str::to_owned);
+    let is_other = |name: &&String| {
+        let is_name = (1..=user::Claims::MAX_NAME).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_graphic());
+        is_name && !user::Claims::is_reserved(name)
+    };
+    let others = wanted.keys().filter(is_other).take(MOST_OTHERS).cloned();
+    Ok(known.chain(others).collect())
 }
 
 fn member(written: Option<&Value>) -> Result<Member, Wrong> {
@@ -110,13 +119,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_names_are_collected_and_others_passed_over() {
+    fn names_are_collected_unless_they_are_reserved_or_too_many() {
         let text = r#"{"id_token":{"email":null,"auth_time":{"essential":true},"x":null,"name":{"value":"Ada"}},
             "userinfo":{"phone_number":{"values":["+1"]},"https://example.com/y":{"z":[1]}},"other":7}"#;
         let claims = Claims::parse(text).unwrap();
-        assert_eq!(claims.id_token, ["name", "email"]);
-        assert_eq!(claims.userinfo, ["phone_number"]);
+        assert_eq!(claims.id_token, ["name", "email", "x"]);
+        assert_eq!(claims.userinfo, ["phone_number", "https://example.com/y"]);
         assert_eq!((claims.acr.len(), claims.subjects.len()), (0, 0));
+        let many: Vec<_> = (100..200).map(|n| format!(r#""c{n}":null"#)).collect();
+        let claims = Claims::parse(&format!(r#"{{"userinfo":{{"sub":null,"a b":null,{}}}}}"#, many.join(","))).unwrap();
+        assert_eq!((claims.userinfo.len(), &*claims.userinfo[0]), (MOST_OTHERS, "c100"));
         for empty in ["{}", r#"{"id_token":null}"#, r#"{"userinfo":{}}"#] {
             assert_eq!(Claims::parse(empty), Ok(Claims::default()), "{empty}");
         }

@@ -11,7 +11,7 @@ use crate::{
         },
         http::{cookies::Carried, problem::Code},
         replaced::Replaced,
-        state::{evidence::Evidence, grant::Grant},
+        state::{codes::AuthorizationCode, evidence::Evidence},
         visit::Visit,
     },
     event::EventKind,
@@ -48,7 +48,8 @@ pub(crate) async fn of_login(
     let kept = before.as_ref().filter(|_| login.is_all_carried()).map(|before| before.session.handle());
     let handle = kept.unwrap_or_else(|| Handle::of(&secret.digest()));
     let wanted = checked.wishes.wanted.clone().or(&login.wanted);
-    let grant = Grant::of(login.binding.clone(), &evidence, acr, handle, wanted);
+    let who = evidence.authentication(visit, acr).await?;
+    let grant = AuthorizationCode { who, session: handle, login: login.id, binding: login.binding.clone(), wanted };
     let acr = acr.or(before.as_ref().and_then(SignedIn::acr));
     let mut evidence = match &before {
         Some(before) => evidence.and(&before.evidence),
@@ -57,7 +58,7 @@ pub(crate) async fn of_login(
     let replaced = Replaced::by(visit, &evidence).await?;
     evidence.replaced.clone_from(&replaced.own);
     let answer = asked.back(visit, &[("code", code.expose())]);
-    let (Some(grant), Some(session), Ok(mut response)) = (grant, evidence.new_session(acr), answer) else {
+    let (Some(session), Ok(mut response)) = (evidence.new_session(acr), answer) else {
         return Ok(Ok(None));
     };
     // first the login is spent, then the code exists: what fails in between costs a login and never gives two codes
@@ -115,10 +116,10 @@ pub(crate) async fn of_session(
     }
     let (code, evidence) = (Secret::generate(), &signed_in.evidence);
     let handle = signed_in.session.handle();
-    let grant = Grant::of(checked.binding.clone(), evidence, plan.acr(), handle, wishes.wanted.clone());
-    let (Some(grant), Ok(response)) = (grant, asked.back(visit, &[("code", code.expose())])) else {
-        return Ok(Ok(None));
-    };
+    let who = evidence.authentication(visit, plan.acr()).await?;
+    let (binding, wanted) = (checked.binding.clone(), wishes.wanted.clone());
+    let grant = AuthorizationCode { who, session: handle, login: evidence.login, binding, wanted };
+    let Ok(response) = asked.back(visit, &[("code", code.expose())]) else { return Ok(Ok(None)) };
     // without a login that is spent, it is the request that is
     if !is_open(visit, asked).await? {
         return Ok(Err(ANSWERED));

@@ -34,8 +34,8 @@ impl<'w> Meant<'w> {
 async fn hinted_subject(visit: &Visit<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, Wrong> {
     use crate::auth::http::problem::{Code, Problem};
 
-    let Some(config) = &visit.inner.config.tokens else { return Ok(None) };
-    let claims = config.tokens.hint(hint).await.map_err(|error| {
+    let Some(endpoints) = &visit.inner.running().tokens else { return Ok(None) };
+    let claims = endpoints.service.hint(hint).await.map_err(|error| {
         let Problem { code, detail, .. } = Problem::from(error);
         Wrong { code, detail }
     })?;

@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "tokens")]
-use crate::auth::endpoints;
+use crate::auth::endpoints::proof::proved_key;
 #[cfg(feature = "tokens")]
 use crate::util::form;
 use crate::{
@@ -129,10 +129,8 @@ async fn bound(
     parameters: String,
     named: Option<&str>,
 ) -> Result<String, Problem> {
-    if visit.inner.config.tokens.is_none() {
-        return Ok(parameters);
-    }
-    match (endpoints::client::proved_key(visit, "/par", None).await?, named) {
+    let Some(endpoints) = &visit.inner.running().tokens else { return Ok(parameters) };
+    match (proved_key(visit, endpoints, "/par", None).await?, named) {
         (None, _) => Ok(parameters),
         (Some(proved), Some(named)) if proved == named => Ok(parameters),
         (Some(_), Some(_)) => {

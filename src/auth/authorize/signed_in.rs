@@ -3,7 +3,7 @@
 use crate::{
     auth::{
         authorize::wishes::Wishes,
-        state::{evidence::Evidence, grant::amr},
+        state::evidence::Evidence,
         visit::Visit,
     },
     client::Client,
@@ -35,7 +35,7 @@ impl SignedIn {
 
     /// The level of the session, if all that it was reached by still counts.
     pub(crate) fn acr(&self) -> Option<&str> {
-        self.session.acr().filter(|_| self.session.amr().eq(amr(self.evidence.methods())))
+        self.session.acr().filter(|_| self.session.amr().eq(self.evidence.methods().amr()))
     }
 
     /// Whether a login that was begun with steps of a session was begun with those of this one, and all still count.

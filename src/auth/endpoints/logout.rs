@@ -6,7 +6,7 @@ use http::{Method, Response};
 use crate::{
     auth::{
         authorize::query::LONGEST_STATE,
-        endpoints::client::Posted,
+        endpoints::form::Posted,
         http::{answer, fields, problem::Problem},
         pages::{logout as logout_pages, page},
         sign_out::{self, Ended},
@@ -18,7 +18,7 @@ use crate::{
     session::UserId,
     store::StoreError,
     tenant::Tenant,
-    tokens::Tokens,
+    tokens::TokenService,
     util::{form::Form, handle::Handle},
 };
 
@@ -62,7 +62,7 @@ impl Hinted<'_> {
 
 /// Ends a session at once where the request comes from somebody who has an id_token of it, for no stranger's link has
 /// that. About any other that the browser shows a person is asked.
-pub(crate) async fn logout<B>(visit: &mut Visit<'_>, tokens: &Tokens, body: B) -> Result<Response<Body>, Problem>
+pub(crate) async fn logout<B>(visit: &mut Visit<'_>, tokens: &TokenService, body: B) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {

@@ -1,17 +1,14 @@
-//! What this service can do, for clients that set themselves up by it (RFC 8414, OpenID Connect Discovery).
+//! The metadata of the service (RFC 8414, OpenID Connect Discovery).
 
 use serde::Serialize;
 
 use crate::{
-    auth::{
-        endpoints::{claims, settings::TokenConfig},
-        inner::Inner,
-    },
+    auth::{authorize::claims, inner::Inner},
     jose::Algorithm,
     tokens::OFFLINE_ACCESS,
 };
 
-/// Both documents are one.
+/// The document of both specifications.
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     issuer: String,
@@ -43,12 +40,12 @@ pub(crate) struct Document<'a> {
     request_uri_parameter_supported: bool,
 }
 
-pub(crate) fn document<'a>(inner: &'a Inner, config: &TokenConfig) -> Document<'a> {
+pub(crate) fn document<'a>(inner: &'a Inner, algorithm: Algorithm) -> Document<'a> {
     let issuer = inner.config.issuer.as_str();
     let below = |path: &str| format!("{issuer}{path}");
     let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
-    // RS256 stands there in any case, for clients that know nothing else
-    let mut signs = vec![config.tokens.algorithm_in_use()];
+    // OpenID Connect Discovery requires RS256
+    let mut signs = vec![algorithm];
     signs.extend((!signs.contains(&Algorithm::Rs256)).then_some(Algorithm::Rs256));
     Document {
         issuer: issuer.to_owned(),

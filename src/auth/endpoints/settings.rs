@@ -1,94 +1,95 @@
-//! What of an [`AuthService`] is about tokens.
+//! What is set for the token endpoints, and what they run on.
 
 use std::sync::Arc;
 
 use crate::{
-    auth::{http::problem::Problem, inner::Config, service::AuthService},
+    auth::http::problem::Problem,
     client::Client,
     dpop::{Nonces, Proofs},
+    http::issuer::Issuer,
     jose::Algorithm,
-    tokens::Tokens,
+    store::AnyStore,
+    tokens::{TokenService, Tokens},
     util::{
+        clock::Clock,
         error::ConfigError,
         secret::{Digest, Secret},
     },
 };
 
+/// The settings of the token endpoints.
 #[derive(Clone)]
-pub(crate) struct TokenConfig {
+pub(crate) struct TokenSettings {
     pub(crate) tokens: Tokens,
-    /// Who may ask about any token.
-    pub(crate) introspectors: Vec<Digest>,
-    /// The nonces of proofs, where they are demanded.
+    /// The digests of the secrets that may introspect any token.
+    introspectors: Vec<Digest>,
+    /// The nonces of proofs, if they are required.
     nonces: Option<Arc<Nonces>>,
 }
 
-impl TokenConfig {
-    /// Whether there is a key for the id_tokens of this client.
+impl TokenSettings {
+    pub(crate) fn new(tokens: Tokens) -> Self {
+        Self { tokens, introspectors: Vec::new(), nonces: None }
+    }
+
+    /// Lets callers with this secret introspect any token.
+    pub(crate) fn introspector(&mut self, secret: &Secret) {
+        self.introspectors.push(secret.digest());
+    }
+
+    /// Requires nonces, which are made with this secret, in DPoP proofs.
+    pub(crate) fn dpop_nonces(&mut self, secret: &Secret) {
+        self.nonces = Some(Arc::new(Nonces::new(secret)));
+    }
+
+    /// Checks the settings, and creates what runs with them.
+    pub(crate) fn build(
+        self,
+        issuer: &Issuer,
+        store: AnyStore,
+        clock: Arc<dyn Clock>,
+    ) -> Result<TokenEndpoints, ConfigError> {
+        let proofs = Proofs::in_store(store.clone(), Arc::clone(&clock));
+        let proofs = match self.nonces {
+            Some(nonces) => proofs.with_nonces(nonces),
+            None => proofs,
+        };
+        let service = self.tokens.build(issuer, store, clock)?;
+        Ok(TokenEndpoints { service, introspectors: self.introspectors, proofs })
+    }
+}
+
+/// What the token endpoints run on.
+pub(crate) struct TokenEndpoints {
+    pub(crate) service: TokenService,
+    introspectors: Vec<Digest>,
+    /// The DPoP proofs that were seen.
+    pub(crate) proofs: Proofs,
+}
+
+impl TokenEndpoints {
+    /// Checks that there is a key for the id_tokens of this client.
     pub(crate) fn check(&self, client: &Client) -> Result<(), ConfigError> {
         match client.tokens.id_token_algorithm {
-            Some(algorithm) if ![self.tokens.algorithm_in_use(), Algorithm::Rs256].contains(&algorithm) => {
-                let reason = "has its id_tokens signed by an algorithm that is neither RS256 nor that of the tokens";
+            Some(algorithm) if ![self.service.algorithm(), Algorithm::Rs256].contains(&algorithm) => {
+                let reason = "has an id_token algorithm that is neither RS256 nor that of the tokens";
                 Err(ConfigError::new("client", client.id(), reason))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether tokens of this client can be signed right now.
+    /// Checks that tokens of this client can be signed now.
     pub(crate) async fn ready(&self, client: &Client) -> Result<(), Problem> {
         if let Err(error) = self.check(client) {
-            crate::util::trace::warning!("tokens can't be signed: {error}");
+            crate::util::trace::warning!("tokens cannot be signed: {error}");
             return Err(Problem::unavailable());
         }
-        Ok(self.tokens.prepare().await?)
-    }
-}
-
-pub(crate) fn proofs(config: &Config) -> Proofs {
-    let proofs = Proofs::in_store(config.store.clone(), Arc::clone(&config.clock));
-    match config.tokens.as_ref().and_then(|tokens| tokens.nonces.as_ref()) {
-        Some(nonces) => proofs.with_nonces(Arc::clone(nonces)),
-        None => proofs,
-    }
-}
-
-impl AuthService {
-    /// Exchanges codes for these tokens: serves `/token`, `/jwks`, `/userinfo`, `/revoke`, `/introspect`, `/logout` and both
-    /// documents below `/.well-known/`. Their issuer is this service's.
-    pub fn tokens(self, tokens: Tokens) -> Result<Self, ConfigError> {
-        if tokens.issuer() != self.0.config.issuer.as_str() {
-            let reason = "must be the issuer of the login service";
-            return Err(ConfigError::new("issuer of tokens", tokens.issuer(), reason));
-        }
-        Ok(self.set(|config| match &mut config.tokens {
-            Some(config) => config.tokens = tokens,
-            none => *none = Some(TokenConfig { tokens, introspectors: Vec::new(), nonces: None }),
-        }))
+        Ok(self.service.prepare().await?)
     }
 
-    /// Lets whoever shows this secret, as a bearer token, ask at `/introspect` about any token: an API that can't check them
-    /// itself. To be called after [`tokens`](Self::tokens). Clients may always ask about their own.
-    pub fn introspector(self, secret: &Secret) -> Result<Self, ConfigError> {
-        let digest = secret.digest();
-        self.set_tokens("introspector", |config| config.introspectors.push(digest))
-    }
-
-    /// Demands in proofs of keys (DPoP) a nonce made under this secret, which all nodes must share: so no proof can be made
-    /// ahead. It costs clients a second request at first. To be called after [`tokens`](Self::tokens).
-    pub fn dpop_nonces(self, secret: &Secret) -> Result<Self, ConfigError> {
-        let nonces = Arc::new(Nonces::new(secret));
-        self.set_tokens("DPoP nonces", |config| config.nonces = Some(nonces))
-    }
-
-    fn set_tokens(self, setting: &'static str, change: impl FnOnce(&mut TokenConfig)) -> Result<Self, ConfigError> {
-        if self.0.config.tokens.is_none() {
-            return Err(ConfigError::new(setting, "", "is about tokens: call tokens first"));
-        }
-        Ok(self.set(|config| {
-            if let Some(tokens) = &mut config.tokens {
-                change(tokens);
-            }
-        }))
+    /// Returns whether this is the digest of an introspector's secret. Takes the same time for each.
+    pub(crate) fn is_introspector(&self, digest: &Digest) -> bool {
+        self.introspectors.iter().fold(false, |found, own| found | own.matches(digest))
     }
 }

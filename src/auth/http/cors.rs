@@ -105,6 +105,10 @@ impl<'a> Visit<'a> {
 
 /// Lets the pages of this origin read the answer.
 pub(crate) fn write(reader: Option<HeaderValue>, has_origin: bool, headers: &mut HeaderMap) {
+    // pages of every origin may read it, so it does not depend on the origin
+    if headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        return;
+    }
     let varies = headers.get_all(header::VARY).iter().any(|value| value == "origin");
     if has_origin && !varies {
         headers.append(header::VARY, HeaderValue::from_static("origin"));

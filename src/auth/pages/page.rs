@@ -135,7 +135,7 @@ pub(crate) fn asset(route: Route) -> Response<Body> {
     match route {
         Route::Script => answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js")),
         Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
-        _ => answer::whole(StatusCode::OK, answer::JSON, OPENAPI),
+        _ => answer::for_every_origin(answer::whole(StatusCode::OK, answer::JSON, OPENAPI)),
     }
 }
 

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    auth::{methods::password, state::grant::amr, visit::Visit},
+    auth::{methods::password, visit::Visit},
     login::{Login, LoginId},
     policy::{Method, MethodSet},
-    session::{NewSession, Session, UserId},
+    session::{Authentication, NewSession, Proof, Session, UserId},
     store::{
         AnyStore, StoreError,
         table::{Change, Table},
@@ -77,12 +77,22 @@ impl Evidence {
         self.proved.iter().copied().filter(|(_, at)| is_young(at)).collect()
     }
 
+    /// Stands in until logins carry an authentication themselves.
+    pub(crate) async fn authentication(&self, visit: &Visit<'_>, acr: Option<&str>) -> Result<Authentication, StoreError> {
+        let generation = visit.inner.running().generations.current(&self.tenant, &self.user).wait().await?;
+        let mark = |method| self.marks.last().copied().filter(|_| method == Method::Password);
+        let proof = |&(method, at): &(Method, u64)| Proof { method: method.as_str().into(), at, mark: mark(method) };
+        let proofs = self.proved.iter().map(proof).collect();
+        let (tenant, user) = (self.tenant.clone(), self.user.clone());
+        Ok(Authentication { tenant, user, generation, proofs, acr: acr.map(Into::into) })
+    }
+
     /// The signed-in session that rests on it.
     pub(crate) fn new_session(&self, acr: Option<&str>) -> Option<NewSession> {
         let (_, last) = self.proved.last()?;
         let session = NewSession::new(self.tenant.clone(), self.user.clone())
             .auth_time(UnixTime::from_nanos(*last))
-            .amr(amr(self.methods()).iter().copied())
+            .amr(self.methods().amr())
             .ok()?;
         match acr {
             Some(acr) => session.acr(acr).ok(),

@@ -1,0 +1,53 @@
+//! [`Posted`]: the form that a client posts, and the client that posts it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{
+    auth::{
+        http::{
+            credentials,
+            problem::{Code, Problem},
+        },
+        visit::Visit,
+    },
+    client::Client,
+    util::form::Form,
+};
+
+/// The fields of a form, or the reason why it can't be used.
+pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
+
+impl<'b> Posted<'b> {
+    pub(crate) fn of(body: &'b Bytes) -> Self {
+        Self(match Form::parse(body) {
+            Ok(form) if form.has_duplicates() => Err("a parameter is given twice"),
+            Ok(form) => Ok(form),
+            Err(error) => Err(error.detail()),
+        })
+    }
+
+    /// Returns a field that is present and not empty.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.0.as_ref().ok()?.value(name)
+    }
+
+    /// Finds the client that posts, and charges the request to its tenant.
+    pub(crate) async fn client(&self, visit: &mut Visit<'_>) -> Result<Arc<Client>, Problem> {
+        let client = visit.calling_client(self.value("client_id")).await?;
+        self.check()?;
+        credentials::refuse(&visit.parts.headers, |name| self.value(name))?;
+        self.required("client_id", "client_id is missing")?;
+        client.ok_or(Problem::new(Code::InvalidClient, "there is no client with this client_id"))
+    }
+
+    /// Checks that the body is a form with each parameter once.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.0.as_ref().map(|_| ()).map_err(|detail| Problem::invalid(detail))
+    }
+
+    pub(crate) fn required(&self, name: &str, missing: &'static str) -> Result<&str, Problem> {
+        self.value(name).ok_or(Problem::invalid(missing))
+    }
+}
