@@ -9,15 +9,18 @@ use http::HeaderValue;
 use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
-use crate::{auth::state::token_config::TokenConfig, tokens::Tokens};
+use crate::{
+    auth::state::token_endpoints::{TokenEndpoints, TokenSettings},
+    tokens::Tokens,
+};
 use crate::{
     auth::{
         core::{self, Core, HashKey, Limits},
         http::cookies::LoginCookies,
         service::AuthService,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, logins::Logins,
-            pushed::PushedRequests,
+            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal,
+            logins::Logins, pushed::PushedRequests,
         },
     },
     client::{AnyClients, ClientTable},
@@ -346,15 +349,8 @@ impl AuthServiceBuilder {
         let sessions = self.sessions()?;
         let limits = self.limits()?;
         #[cfg(feature = "tokens")]
-        let tokens = self.token_config(&issuer)?;
-        #[cfg(feature = "tokens")]
-        let proofs = {
-            let proofs = crate::dpop::Proofs::in_store(store.clone(), Arc::clone(&clock));
-            match self.nonces {
-                Some(nonces) => proofs.with_nonces(Arc::new(nonces)),
-                None => proofs,
-            }
-        };
+        let tokens =
+            token_endpoints(&self.clients, &issuer, &store, &clock, (self.tokens, self.introspectors, self.nonces))?;
         Ok(AuthService(Arc::new(Core {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
@@ -362,7 +358,7 @@ impl AuthServiceBuilder {
             accounts: Accounts::new(users.clone(), sessions.generations().clone()),
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
-            guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits),
+            guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
             login_limits: self.login_limits,
             remember: self.remember,
             key: HashKey { given: self.key, loaded: OnceCell::new() },
@@ -383,8 +379,6 @@ impl AuthServiceBuilder {
             limits,
             #[cfg(feature = "tokens")]
             tokens,
-            #[cfg(feature = "tokens")]
-            proofs,
         })))
     }
 
@@ -448,25 +442,28 @@ impl AuthServiceBuilder {
             no_address: Once::new(),
         })
     }
+}
 
-    #[cfg(feature = "tokens")]
-    fn token_config(&self, issuer: &Issuer) -> Result<Option<TokenConfig>, ConfigError> {
-        let Some(tokens) = &self.tokens else {
-            if !self.introspectors.is_empty() || self.nonces.is_some() {
-                return Err(ConfigError::new("tokens", "", "must be set for introspectors and DPoP nonces"));
-            }
-            return Ok(None);
-        };
-        if tokens.issuer() != issuer.as_str() {
-            let reason = "must be the issuer of the login service";
-            return Err(ConfigError::new("issuer of tokens", tokens.issuer(), reason));
+#[cfg(feature = "tokens")]
+fn token_endpoints(
+    clients: &AnyClients,
+    issuer: &Issuer,
+    store: &AnyStore,
+    clock: &Arc<dyn Clock>,
+    (tokens, introspectors, nonces): (Option<Tokens>, Vec<crate::util::secret::Digest>, Option<crate::dpop::Nonces>),
+) -> Result<Option<TokenEndpoints>, ConfigError> {
+    let Some(tokens) = tokens else {
+        if !introspectors.is_empty() || nonces.is_some() {
+            return Err(ConfigError::new("tokens", "", "must be set for introspectors and DPoP nonces"));
         }
-        let config = TokenConfig { tokens: tokens.clone(), introspectors: self.introspectors.clone() };
-        for client in self.clients.listed() {
-            config.check(&client)?;
-        }
-        Ok(Some(config))
+        return Ok(None);
+    };
+    let settings = TokenSettings { tokens, introspectors, nonces };
+    let endpoints = settings.build(issuer, store.clone(), Arc::clone(clock))?;
+    for client in clients.listed() {
+        endpoints.check(&client)?;
     }
+    Ok(Some(endpoints))
 }
 
 /// The login service determines the tenant itself, from the client and the login.

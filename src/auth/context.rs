@@ -211,7 +211,8 @@ impl<'a> RequestContext<'a> {
     pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
         let url = format!("{}{path}", self.core.issuer.as_str());
         let (method, headers) = (&self.parts.method, &self.parts.headers);
-        match self.core.proofs.check(headers, method, &url, access_token).wait().await {
+        let Some(endpoints) = &self.core.tokens else { return Ok(None) };
+        match endpoints.proofs.check(headers, method, &url, access_token).wait().await {
             Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
             Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
             Err(DpopError::UseNonce(nonce)) => {

@@ -10,7 +10,7 @@ use http::HeaderValue;
 use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
-use crate::auth::state::token_config::TokenConfig;
+use crate::auth::state::token_endpoints::TokenEndpoints;
 use crate::{
     auth::{
         http::cookies::LoginCookies,
@@ -65,10 +65,7 @@ pub(crate) struct Core {
     pub(crate) key: HashKey,
 
     #[cfg(feature = "tokens")]
-    pub(crate) tokens: Option<TokenConfig>,
-    /// DPoP proofs that came with requests for tokens.
-    #[cfg(feature = "tokens")]
-    pub(crate) proofs: crate::dpop::Proofs,
+    pub(crate) tokens: Option<TokenEndpoints>,
 }
 
 /// The budgets that requests spend.

@@ -50,9 +50,7 @@ impl AuthService {
         }
         match self.0.accounts.current(session.authentication(), keyed).await? {
             None => self.0.sessions.revoke_sid(&session.sid()).await,
-            Some(current) => {
-                Ok(self.0.keep_proofs(session, &current.proofs).await?.is_none())
-            }
+            Some(current) => Ok(self.0.keep_proofs(session, &current.proofs).await?.is_none()),
         }
     }
 }

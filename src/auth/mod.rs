@@ -389,12 +389,14 @@ mod steps;
 mod endpoints;
 mod service;
 mod ending;
+#[cfg(feature = "tokens")]
+mod signing;
 mod builder;
 #[cfg(test)]
 mod openapi;
 
-pub use crate::login::LoginLimits;
 pub use self::{
     builder::AuthServiceBuilder,
     service::{AuthFuture, AuthService},
 };
+pub use crate::login::LoginLimits;

@@ -73,6 +73,9 @@ impl Wanted {
             dpop_jkt: self.dpop_jkt.or_else(|| other.dpop_jkt.clone()),
             id_token: either(self.id_token, &other.id_token),
             userinfo: either(self.userinfo, &other.userinfo),
+            is_confirmed: self.is_confirmed || other.is_confirmed,
+            remember: self.remember || other.remember,
+            return_to: self.return_to.or_else(|| other.return_to.clone()),
         }
     }
 }

@@ -73,6 +73,23 @@ impl Sessions {
         Ok(sessions)
     }
 
+    /// Finds the sessions whose secret the browser holds, including idle and expired ones that were not revoked: tokens
+    /// issued from those can still be live.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn held(&self, headers: &HeaderMap) -> Result<Vec<Session>, StoreError> {
+        let mut sessions: Vec<Session> = Vec::new();
+        for cookie in self.cookies().first_of_all_tenants(headers) {
+            let Some(stored) = self.rows().get(None, cookie.sid.as_bytes()).wait().await? else { continue };
+            if let SessionRow::Live(row) = stored.value
+                && row.secret.matches(&cookie.secret)
+                && sessions.iter().all(|known| known.sid() != cookie.sid)
+            {
+                sessions.push(Session::new(cookie.sid, row));
+            }
+        }
+        Ok(sessions)
+    }
+
     /// Finds a live session by its id, without recording that it was used.
     pub async fn get(&self, sid: &Handle) -> Result<Option<Session>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };

@@ -142,11 +142,6 @@ const RESERVED: &[&str] = &[
 ];
 
 impl Claims {
-    /// Returns whether the service fills in this claim itself, or the protocol does.
-    pub(crate) fn is_reserved(name: &str) -> bool {
-        RESERVED.contains(&name)
-    }
-
     /// The maximum size of all claims as a JSON object, in bytes.
     pub const MAX_BYTES: usize = 4096;
     /// The maximum length of a name, in bytes.
@@ -205,6 +200,11 @@ impl Claims {
     pub fn get<T: DeserializeOwned>(&self, target: ClaimTarget, name: &str) -> Option<T> {
         let (_, value) = self.iter(target).find(|(own, _)| *own == name)?;
         serde_json::from_value(value.clone()).ok()
+    }
+
+    /// Returns whether the login service sets this claim itself.
+    pub(crate) fn is_reserved(name: &str) -> bool {
+        RESERVED.contains(&name)
     }
 
     /// Returns the claims that appear at `target`.

@@ -33,8 +33,8 @@ impl<'p> ExpectedUser<'p> {
 /// Returns the user of an id_token that was issued here for this client, even if it has expired.
 #[cfg(feature = "tokens")]
 async fn hinted_user(cx: &RequestContext<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, RequestError> {
-    let Some(config) = &cx.core.tokens else { return Ok(None) };
-    let claims = config.tokens.hint(hint).await?.filter(|claims| claims.aud == client.id());
+    let Some(endpoints) = &cx.core.tokens else { return Ok(None) };
+    let claims = endpoints.service.hint(hint).await?.filter(|claims| claims.aud == client.id());
     let user = claims.and_then(|claims| UserId::parse(&claims.sub).ok());
     user.map(Some).ok_or(RequestError::invalid("id_token_hint is not an id_token of this client"))
 }

@@ -69,7 +69,8 @@ impl OidcParameters {
         oidc.wanted.dpop_jkt = value("dpop_jkt").map(thumbprint).transpose()?;
         oidc.wanted.is_confirmed = oidc.asks_user;
         if let Some(claims) = value("claims") {
-            let ClaimsParameter { id_token, userinfo, acr, is_acr_essential, subjects } = ClaimsParameter::parse(claims)?;
+            let ClaimsParameter { id_token, userinfo, acr, is_acr_essential, subjects } =
+                ClaimsParameter::parse(claims)?;
             (oidc.wanted.id_token, oidc.wanted.userinfo, oidc.subjects) = (id_token, userinfo, subjects);
             if !acr.is_empty() {
                 (oidc.acr_values, oidc.is_acr_essential) = (acr, is_acr_essential);
@@ -106,15 +107,13 @@ impl OidcParameters {
     pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<Plan>, RequestError> {
         let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
         let plan = |level: Option<&str>| policies.plan(client.tenant(), client.demands(), level, enabled).ok();
-        let reached = self.acr_values.iter().find_map(|level| {
-            plan(Some(level)).filter(|plan| plan.acr() == Some(level))
-        });
+        let reached =
+            self.acr_values.iter().find_map(|level| plan(Some(level)).filter(|plan| plan.acr() == Some(level)));
         match reached {
             Some(plan) => Ok(Some(plan)),
-            None if self.is_acr_essential => Err(RequestError::new(
-                Code::UnmetAuthenticationRequirements,
-                "no login here reaches a required level",
-            )),
+            None if self.is_acr_essential => {
+                Err(RequestError::new(Code::UnmetAuthenticationRequirements, "no login here reaches a required level"))
+            }
             None => Ok(plan(None)),
         }
     }

@@ -16,18 +16,14 @@ pub(crate) struct Recipient {
 }
 
 /// Determines who gets the answer. Errors here are shown and never sent anywhere.
-pub(crate) fn recipient(
-    parameters: &ClientParameters,
-    client: Option<Arc<Client>>,
-) -> Result<Recipient, RequestError> {
+pub(crate) fn recipient(parameters: &ClientParameters, client: Option<Arc<Client>>) -> Result<Recipient, RequestError> {
     if parameters.client_id.is_none() {
         return Err(RequestError::invalid("client_id is missing"));
     }
     let client = client.ok_or(RequestError::new(Code::InvalidClient, "client_id is unknown"))?;
     let requested = parameters.redirect_uri.as_deref().ok_or(RequestError::invalid("redirect_uri is missing"))?;
-    let redirect = client
-        .redirect(requested)
-        .ok_or(RequestError::invalid("redirect_uri is not registered for this client"))?;
+    let redirect =
+        client.redirect(requested).ok_or(RequestError::invalid("redirect_uri is not registered for this client"))?;
     Ok(Recipient { client, redirect })
 }
 

@@ -83,9 +83,11 @@ fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> New
         Some(time) => new.auth_time(time),
         None => new,
     };
-    let remember = cx.core.remember.filter(|_| login.wanted.remember).map(|lifetime| {
-        if login.required() > 1 { lifetime.min(LONGEST_REMEMBERED_STEPS) } else { lifetime }
-    });
+    let remember = cx
+        .core
+        .remember
+        .filter(|_| login.wanted.remember)
+        .map(|lifetime| if login.required() > 1 { lifetime.min(LONGEST_REMEMBERED_STEPS) } else { lifetime });
     match remember.map(|lifetime| new.clone().remember(lifetime)) {
         Some(Ok(remembered)) => remembered,
         _ => new,

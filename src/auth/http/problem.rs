@@ -6,9 +6,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    auth::{
-        http::answer::{self, Counters},
-    },
+    auth::http::answer::{self, Counters},
     http::{accept, body::Body},
     login::{LoginError, LoginView},
     policy::Method,
@@ -227,7 +225,15 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: &'static str) -> Self {
-        Self { code, detail, view: None, retry_after: None, headers: HeaderMap::new(), status: code.status(), source: None }
+        Self {
+            code,
+            detail,
+            view: None,
+            retry_after: None,
+            headers: HeaderMap::new(),
+            status: code.status(),
+            source: None,
+        }
     }
 
     pub(crate) fn invalid(detail: &'static str) -> Self {

@@ -25,7 +25,9 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     problem.log();
     let status = problem.code.status();
     let advice = match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "Please wait a moment, then reload this page.",
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            "Please wait a moment, then reload this page."
+        }
         _ => "The link that led here does not work. Please go back to the application and start again.",
     };
     // relative, because the service can be mounted below any path
@@ -48,7 +50,7 @@ pub(crate) fn asset(route: Route) -> Response<Body> {
     match route {
         Route::Script => answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js")),
         Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
-        _ => answer::whole(StatusCode::OK, answer::JSON, OPENAPI),
+        _ => answer::for_every_origin(answer::whole(StatusCode::OK, answer::JSON, OPENAPI)),
     }
 }
 

@@ -10,4 +10,4 @@ pub(crate) mod key;
 pub(crate) mod logins;
 pub(crate) mod pushed;
 #[cfg(feature = "tokens")]
-pub(crate) mod token_config;
+pub(crate) mod token_endpoints;

@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{
-            query,
             oidc::OidcParameters,
+            query,
             request::{self, Recipient},
             signed_in::SignedIn,
         },
