@@ -212,7 +212,7 @@ mod tests {
         for bad in
             ["//evil.example/a", "/\\evil.example", &format!("/{}", "a".repeat(2048)), "/%2F/evil.example", "/a%0d%0a"]
         {
-            let Ok(uri) = bad.parse::<http::Uri>() else { continue };
+            let Ok(uri) = bad.parse::<Uri>() else { continue };
             let request = Request::get(uri).header("sec-fetch-mode", "navigate");
             assert_eq!(location(&sign_in, request), "/login?from=app", "{bad}");
         }
