@@ -27,8 +27,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let here = listener.local_addr()?;
     print_what_to_try(here);
 
-    // plain http, on loopback: without this the cookie is `__Host-session` and Secure
-    let sessions = Sessions::new(Memory::new()).insecure_loopback();
+    // for plain HTTP on loopback; without it the cookie is `__Host-session_…` and Secure
+    let sessions = Sessions::builder(Memory::new()).insecure_loopback().build()?;
 
     // One limit for all: 30 a minute for each address. It sees every request and no session, so what floods is refused
     // before a store is asked.

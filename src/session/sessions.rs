@@ -103,7 +103,7 @@ impl Sessions {
     }
 
     /// Returns the lifetime of sessions that are not remembered.
-    #[cfg(any(feature = "login", test))]
+    #[cfg(feature = "login")]
     pub(crate) fn absolute(&self) -> Duration {
         self.0.lifetimes.absolute
     }
