@@ -79,7 +79,7 @@ impl Store for Shaky {
 }
 
 /// A server with its sessions. It serves `/` to those who have one and `/open`
-/// to everyone, and says who they are.
+/// to everyone, and answers with the name of the user.
 struct Site {
     address: SocketAddr,
     sessions: Sessions,
@@ -460,7 +460,7 @@ async fn c113_in_tonic_a_session_comes_through_and_all_else_is_unauthenticated()
     refused(&[("cookie", &pair(&second))]).await;
     sessions.revoke(&session).await.unwrap();
     refused(&[("cookie", &cookie)]).await;
-    assert_eq!(seen.lock().unwrap().len(), 2, "nobody else came through");
+    assert_eq!(seen.lock().unwrap().len(), 2, "no other request came through");
 }
 
 #[tokio::test]
@@ -523,7 +523,7 @@ async fn c121_a_layer_without_a_tenant_never_picks_one_of_several_sessions() {
         assert_eq!(ask(of("globex"), &cookies).await, "ada of globex");
         assert_eq!(ask(of("initech"), &cookies).await, "nobody");
     }
-    // a session that has ended is not one of several
+    // a session that has ended does not count
     sessions.revoke(&second).await.unwrap();
     assert_eq!(ask(any(), &[&acme, &globex]).await, "ada of acme");
     // the sign-in at the second tenant has left the first session alone

@@ -35,7 +35,7 @@ const LIST_ROUNDS: usize = 64;
 #[cfg(any(feature = "login", test))]
 const MOST_TENANTS: usize = 4;
 
-/// What a sign-in of a user who already has a session in this browser changes.
+/// A new sign-in of a user who already has a session in this browser.
 #[cfg(any(feature = "login", test))]
 #[derive(Debug)]
 pub(crate) enum Renewal {
@@ -48,7 +48,7 @@ pub(crate) enum Renewal {
 
 impl Sessions {
     /// Begins a session and returns the cookie that carries it. The id and the secret are
-    /// new, so nobody can plant them beforehand.
+    /// always new, so an attacker cannot plant them beforehand.
     ///
     /// A user has up to 100 sessions. Beyond that, the oldest is revoked.
     ///
@@ -101,7 +101,7 @@ impl Sessions {
         Ok(Some((self.cookie(&session, &secret), session)))
     }
 
-    /// Gives a session a new secret and invalidates the old one at once. Call this when the
+    /// Replaces the secret of a session and invalidates the old one at once. Call this when the
     /// rights of the session change. Its id, its user and its absolute end stay.
     ///
     /// Returns `None` if the session has ended or got another secret in the meantime: of
@@ -332,7 +332,7 @@ impl Sessions {
         if matches!(current, Ok(current) if current <= session.authentication().generation) {
             return Ok(true);
         }
-        // nobody has its secret yet, so a failure here does no harm
+        // its secret was not sent to anyone yet, so a failure here does no harm
         let ended = self.revoke(session).await;
         current?;
         ended?;
@@ -459,7 +459,7 @@ fn lifetime_of(row: &LiveSession) -> (UnixTime, UnixTime, bool) {
     (row.created, row.expires, row.remembered)
 }
 
-/// What is left to do before a list can be replaced.
+/// The next step towards a new list.
 enum AmendStep {
     NoChange,
     EndFirst(Vec<ListedSession>),
@@ -731,7 +731,7 @@ mod tests {
         let sids: Vec<_> = (0..3).map(|_| world.create(login("acme", "ada")).1).collect();
         let ended = |session: &Session| block_on(world.sessions.ended().contains(&session.sid()).wait()).unwrap();
         block_on(world.sessions.revoke(&sids[0])).unwrap();
-        // idle for hours, and yet it can be ended, for the sake of its tokens
+        // a session that expired hours ago can still be ended, because its tokens may live
         world.clock.advance(Duration::from_secs(23 * 3600));
         assert!(!block_on(world.sessions.revoke_sid(&sids[1].sid())).unwrap());
         world.clock.advance(Duration::from_secs(26 * 3600) - Duration::from_nanos(1));

@@ -139,8 +139,8 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Returns whether a person opens a page. Browsers say so; in old ones a preference for HTML
-/// has to do.
+/// Returns whether a person opens a page: by the header of current browsers, or by a
+/// preference for HTML.
 fn is_navigation(head: Head<'_>) -> bool {
     match head.headers().get(SEC_FETCH_MODE) {
         Some(mode) => mode == "navigate",
