@@ -1,4 +1,4 @@
-//! What layers leave in a request, as extractors of axum (feature `axum`).
+//! axum extractors for the results of layers (feature `axum`).
 
 use std::{convert::Infallible, fmt};
 
@@ -17,8 +17,8 @@ use crate::{
     tenant::Tenant,
 };
 
-/// A handler asks for what only a layer can give, and that layer is not before
-/// it: the server's bug, so 500.
+/// The rejection of an extractor whose layer does not protect the route. Answers 500, because
+/// this is a bug of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingLayer {
     detail: &'static str,
@@ -38,7 +38,7 @@ impl IntoResponse for MissingLayer {
     }
 }
 
-/// A value that a layer has left in the extensions of the request.
+/// Implements extractors for a value that a layer puts into the extensions of the request.
 macro_rules! left_by_a_layer {
     ($value:ty, $missing:literal) => {
         impl<S: Sync> FromRequestParts<S> for $value {
@@ -63,12 +63,12 @@ left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer guards this route
 left_by_a_layer!(Tenant, "no RateLimitLayer is before this route, or it was told to leave no extensions");
 left_by_a_layer!(RateLimit, "no RateLimitLayer is before this route, or it was told to leave no extensions");
 
-/// Why a handler gets no [`Session`].
+/// The rejection of the extractor [`Session`].
 #[derive(Clone, Debug)]
 pub enum SessionRejection {
-    /// No `SessionLayer` is before the route: 500.
+    /// No `SessionLayer` protects the route: 500.
     MissingLayer(MissingLayer),
-    /// The request has no session: 401, with what its `WWW-Authenticate` asks for.
+    /// The request has no session: 401 with this `WWW-Authenticate`.
     NoSession(HeaderValue),
 }
 
@@ -97,7 +97,7 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
-/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because a forgotten layer would make everyone anonymous.
 impl<S: Sync> OptionalFromRequestParts<S> for Session {
     type Rejection = MissingLayer;
 
@@ -110,14 +110,14 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
     }
 }
 
-/// Why a handler gets no [`AccessToken`].
+/// The rejection of the extractor [`AccessToken`].
 #[cfg(feature = "bearer")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AccessTokenRejection {
-    /// No `BearerLayer` is before the route: 500.
+    /// No `BearerLayer` protects the route: 500.
     MissingLayer(MissingLayer),
-    /// The request has no token: 401, with what its `WWW-Authenticate` asks for.
+    /// The request has no token: 401 with this `WWW-Authenticate`.
     NoToken(HeaderValue),
 }
 
@@ -149,7 +149,7 @@ impl<S: Sync> FromRequestParts<S> for AccessToken {
     }
 }
 
-/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because a forgotten layer would make everyone anonymous.
 #[cfg(feature = "bearer")]
 impl<S: Sync> OptionalFromRequestParts<S> for AccessToken {
     type Rejection = MissingLayer;

@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// What is left after a browser has removed tabs and line ends and has read `\` as `/`.
+    /// Reads an address as browsers do: without tabs and line ends, and `\` as `/`.
     fn as_a_browser_reads(text: &str) -> String {
         text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect::<String>().trim().replace('\\', "/")
     }

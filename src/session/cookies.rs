@@ -119,7 +119,7 @@ impl CookieFormat {
     }
 }
 
-/// What a session cookie contains.
+/// The content of a session cookie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionCookie {
     pub(super) sid: Handle,

@@ -84,7 +84,7 @@ pub(super) fn is_visible(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Who a user is and how they proved it. Logins, sessions, authorization codes and
+/// The identity of a user and how it was proved. Logins, sessions, authorization codes and
 /// refresh families all carry this one type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Authentication {

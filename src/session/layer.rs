@@ -133,8 +133,8 @@ impl<R> SessionLayer<R> {
     }
 
     /// Accepts only sessions of the tenant that `source` finds in the request, such as
-    /// [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant) is a source
-    /// too, for a service with only one.
+    /// [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant) is also a source:
+    /// pass it if the service has only one tenant.
     ///
     /// Other sessions are ignored. All sessions are ignored if the request names no tenant.
     pub fn tenant(mut self, source: impl TenantSource) -> Self {
@@ -281,7 +281,7 @@ impl fmt::Debug for SessionGate {
     }
 }
 
-/// What an admitted request carries: its session, if it has one.
+/// The session of an admitted request, if it has one.
 #[derive(Debug)]
 pub struct SessionPass(Option<SessionExtension>);
 

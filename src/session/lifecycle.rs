@@ -35,7 +35,7 @@ const LIST_ROUNDS: usize = 64;
 #[cfg(any(feature = "login", test))]
 const MOST_TENANTS: usize = 4;
 
-/// What a sign-in of a user who already has a session in this browser changes.
+/// A new sign-in of a user who already has a session in this browser.
 #[cfg(any(feature = "login", test))]
 #[derive(Debug)]
 pub(crate) enum Renewal {
@@ -48,7 +48,7 @@ pub(crate) enum Renewal {
 
 impl Sessions {
     /// Begins a session and returns the cookie that carries it. The id and the secret are
-    /// new, so nobody can plant them beforehand.
+    /// always new, so an attacker cannot plant them beforehand.
     ///
     /// A user has up to 100 sessions. Beyond that, the oldest is revoked.
     ///
@@ -101,7 +101,7 @@ impl Sessions {
         Ok(Some((self.cookie(&session, &secret), session)))
     }
 
-    /// Gives a session a new secret and invalidates the old one at once. Call this when the
+    /// Replaces the secret of a session and invalidates the old one at once. Call this when the
     /// rights of the session change. Its id, its user and its absolute end stay.
     ///
     /// Returns `None` if the session has ended or got another secret in the meantime: of
@@ -332,7 +332,7 @@ impl Sessions {
         if matches!(current, Ok(current) if current <= session.authentication().generation) {
             return Ok(true);
         }
-        // nobody has its secret yet, so a failure here does no harm
+        // its secret was not sent to anyone yet, so a failure here does no harm
         let ended = self.revoke(session).await;
         current?;
         ended?;
@@ -459,9 +459,294 @@ fn lifetime_of(row: &LiveSession) -> (UnixTime, UnixTime, bool) {
     (row.created, row.expires, row.remembered)
 }
 
-/// What is left to do before a list can be replaced.
+/// The next step towards a new list.
 enum AmendStep {
     NoChange,
     EndFirst(Vec<ListedSession>),
     Done,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::COOKIE};
+
+    use super::*;
+    use crate::{
+        event::{EventLog, Query},
+        session::{
+            cookies::SessionCookie,
+            model::{amr, cookie_of, present, proved},
+        },
+        store::Memory,
+        testing::{ManualClock, block_on},
+    };
+
+    struct World {
+        sessions: Sessions,
+        clock: ManualClock,
+        log: EventLog,
+    }
+
+    /// A browser with its cookies.
+    #[derive(Default)]
+    struct Browser(Vec<(String, String)>);
+
+    impl Browser {
+        fn take(&mut self, cookie: &SetCookie) {
+            let header = cookie.header_value();
+            let text = header.to_str().unwrap();
+            let (name, value) = text.split(';').next().unwrap().split_once('=').unwrap();
+            self.0.retain(|(other, _)| other != name);
+            if !text.contains("Max-Age=0") {
+                self.0.push((name.to_owned(), value.to_owned()));
+            }
+        }
+
+        fn headers(&self) -> HeaderMap {
+            let pairs: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            HeaderMap::from_iter([(COOKIE, HeaderValue::from_str(&pairs.join("; ")).unwrap())])
+        }
+    }
+
+    impl World {
+        fn new() -> Self {
+            let (clock, log) = (ManualClock::new(), EventLog::new());
+            let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).events(log.clone()).build().unwrap();
+            Self { sessions, clock, log }
+        }
+
+        fn create(&self, new: NewSession) -> (SetCookie, Session) {
+            block_on(self.sessions.create(new)).unwrap()
+        }
+
+        fn lives(&self, session: &Session) -> bool {
+            block_on(self.sessions.get(&session.sid())).unwrap().is_some()
+        }
+
+        /// Signs in as the login service does, and returns the session.
+        fn sign_in(&self, browser: &mut Browser, tenant: &str, user: &str) -> Session {
+            let (cookie, session) = self.create(login(tenant, user));
+            let removals = block_on(self.sessions.end_replaced(&browser.headers(), &session)).unwrap();
+            for cookie in [cookie].iter().chain(&removals) {
+                browser.take(cookie);
+            }
+            self.clock.advance(Duration::from_secs(1));
+            session
+        }
+
+        fn signed_in(&self, browser: &Browser) -> Vec<String> {
+            let sessions = block_on(self.sessions.signed_in(&browser.headers())).unwrap();
+            let mut names: Vec<_> = sessions.iter().map(|it| format!("{} of {}", it.user(), it.tenant())).collect();
+            names.sort();
+            names
+        }
+    }
+
+    fn login(tenant: &str, user: &str) -> NewSession {
+        NewSession::authenticated(proved(tenant, user, 0, &["password", "email"]))
+    }
+
+    #[test]
+    fn c118_a_right_sid_with_a_wrong_secret_changes_nothing_and_is_counted() {
+        let world = World::new();
+        let (cookie, session) = world.create(login("acme", "ada"));
+        let right = cookie_of(&cookie);
+        // so that a use would be recorded
+        world.clock.advance(Duration::from_secs(61));
+        let row = || {
+            let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+            (row.version, row.expires_at)
+        };
+        let before = row();
+        for bit in [0, 1, 100, 255] {
+            let mut secret = *right.secret.as_bytes();
+            secret[bit / 8] ^= 1 << (bit % 8);
+            let wrong = SessionCookie { secret: crate::util::secret::Digest::from_bytes(secret), ..right };
+            assert!(present(&world.sessions, wrong).unwrap().is_none());
+        }
+        assert_eq!(row(), before, "nothing was written");
+        let count = |kind| {
+            let page = world.log.read(&Query::new().kind(kind));
+            assert!(page.events.iter().all(|event| event.session == Some(session.sid())));
+            page.events.iter().map(|event| event.count).sum::<u64>()
+        };
+        assert_eq!((count(EventKind::SessionWrongSecret), count(EventKind::SessionUseAfterExpire)), (4, 0));
+        assert!(present(&world.sessions, right).unwrap().is_some(), "nothing was ended");
+        assert_ne!(row(), before);
+        // another user's secret does not help
+        let (other, _) = world.create(login("acme", "grace"));
+        let mixed = SessionCookie { sid: session.sid(), ..cookie_of(&other) };
+        assert!(present(&world.sessions, mixed).unwrap().is_none());
+    }
+
+    #[test]
+    fn c118_the_secret_before_a_rotation_opens_nothing() {
+        let world = World::new();
+        let (old, session) = world.create(login("acme", "ada"));
+        let (new, rotated) = block_on(world.sessions.rotate(&session)).unwrap().unwrap();
+        assert_eq!((rotated.sid(), rotated.expires()), (session.sid(), session.expires()));
+        assert!(present(&world.sessions, cookie_of(&old)).unwrap().is_none());
+        assert!(present(&world.sessions, cookie_of(&new)).unwrap().is_some());
+        assert!(block_on(world.sessions.rotate(&session)).unwrap().is_none());
+        // signing out with the old snapshot ends the session all the same: the sid is the same
+        block_on(world.sessions.revoke(&session)).unwrap();
+        assert!(!world.lives(&rotated));
+    }
+
+    #[test]
+    fn a_step_up_keeps_the_absolute_end_and_a_full_sign_in_restarts_it() {
+        let world = World::new();
+        let (_, session) =
+            world.create(NewSession::authenticated(proved("acme", "ada", 0, &["password"])).client("web"));
+        assert_eq!(session.client(), Some("web"));
+        world.clock.advance(Duration::from_secs(1800));
+        let again = || login("acme", "ada").client("shop").amr(["pwd", "otp"]).unwrap();
+        let renew = |session: &Session, renewal| block_on(world.sessions.renew(session, renewal)).unwrap();
+        let (cookie, stepped) = renew(&session, Renewal::StepUp(again())).unwrap();
+        assert!(!cookie.header_value().to_str().unwrap().contains("Max-Age"));
+        assert_eq!(
+            (stepped.sid(), stepped.created(), stepped.expires()),
+            (session.sid(), session.created(), session.expires())
+        );
+        assert!(stepped.authentication().methods().eq(["password", "email"]));
+        assert_eq!((stepped.client(), stepped.acr()), (Some("shop"), Some("mfa")));
+        assert!(stepped.amr().eq(["pwd", "otp"]));
+        assert!(renew(&session, Renewal::StepUp(again())).is_none(), "the secret is not the one that was passed");
+
+        let month = Duration::from_secs(30 * 86400);
+        let full = Renewal::FullSignIn(again().remember(month).unwrap());
+        let (cookie, renewed) = renew(&stepped, full).unwrap();
+        assert!(cookie.header_value().to_str().unwrap().contains("; Max-Age=2592000;"));
+        assert_eq!(renewed.created(), session.created() + Duration::from_secs(1800));
+        assert_eq!(renewed.expires(), renewed.created() + month);
+        // a step-up later, and a rotation, leave the end and give the cookie the remaining time
+        world.clock.advance(Duration::from_secs(86400));
+        let (_, stepped) = renew(&renewed, Renewal::StepUp(again())).unwrap();
+        let (cookie, rotated) = block_on(world.sessions.rotate(&stepped)).unwrap().unwrap();
+        assert!(cookie.header_value().to_str().unwrap().contains("; Max-Age=2505600;"));
+        assert_eq!(rotated.expires(), renewed.expires());
+        // remembered sessions do not end by idle time
+        world.clock.advance(month - Duration::from_secs(86401));
+        assert!(world.lives(&rotated));
+        world.clock.advance(Duration::from_secs(1));
+        assert!(!world.lives(&rotated));
+        // another user, another tenant
+        let (_, other) = world.create(login("acme", "grace"));
+        assert!(renew(&other, Renewal::FullSignIn(again())).is_none());
+        assert!(renew(&other, Renewal::StepUp(login("globex", "grace"))).is_none());
+        assert!(world.lives(&other));
+    }
+
+    #[test]
+    fn c119_a_sign_in_that_began_before_end_user_gets_no_session() {
+        let world = World::new();
+        let (_, session) = world.create(login("acme", "ada"));
+        let (_, other) = world.create(login("acme", "grace"));
+        let (_, elsewhere) = world.create(login("globex", "ada"));
+        let (tenant, user) = (session.tenant(), session.user());
+        // clocks do not matter
+        world.clock.set_wall(UnixTime::from_secs(5));
+        assert_eq!(block_on(world.sessions.end_user(tenant, user)).unwrap(), 1);
+        assert!(!world.lives(&session) && world.lives(&other) && world.lives(&elsewhere));
+        assert!(block_on(world.sessions.create_unless_ended(login("acme", "ada"))).unwrap().is_none());
+        let busy = block_on(world.sessions.create(login("acme", "ada"))).unwrap_err();
+        assert_eq!(busy.kind(), StoreErrorKind::Busy);
+        assert!(block_on(world.sessions.list(tenant, user)).unwrap().is_empty());
+        // a session of an application, and a login that begins now
+        let new = NewSession::new(tenant.clone(), user.clone());
+        let (_, begun) = world.create(new);
+        assert_eq!(begun.authentication().generation, 1);
+        let (_, session) = world.create(NewSession::authenticated(proved("acme", "ada", 1, &["password"])));
+        // a step-up that began before is refused too, and ends the session that it was written to
+        assert!(block_on(world.sessions.renew(&session, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
+        assert!(!world.lives(&session) && world.lives(&begun));
+    }
+
+    #[test]
+    fn proofs_that_no_longer_count_are_dropped_and_the_session_ends_with_the_last() {
+        let world = World::new();
+        let keep = |session: &Session, method: &'static str| {
+            block_on(world.sessions.keep_proofs(session, move |proof| &*proof.method == method, amr)).unwrap()
+        };
+        let (cookie, session) = world.create(login("acme", "ada").amr(["pwd", "otp"]).unwrap());
+        let kept = keep(&session, "password").unwrap();
+        assert!(kept.authentication().methods().eq(["password"]));
+        assert!(kept.amr().eq(["password"]) && kept.acr().is_none());
+        let found = present(&world.sessions, cookie_of(&cookie)).unwrap().unwrap();
+        assert_eq!(found.authentication(), kept.authentication(), "the cookie stays");
+        // a snapshot from before a rotation is still good for this, and for nothing else
+        let (_, rotated) = block_on(world.sessions.rotate(&kept)).unwrap().unwrap();
+        let again = keep(&session, "password").unwrap();
+        assert!(block_on(world.sessions.rotate(&again)).unwrap().is_none());
+        // what was proved since then counts
+        let renewal = Renewal::StepUp(login("acme", "ada"));
+        let (_, renewed) = block_on(world.sessions.renew(&rotated, renewal)).unwrap().unwrap();
+        let old = Session::new(rotated.sid(), rotated.row().clone());
+        assert!(keep(&old, "email").unwrap().authentication().methods().eq(["email"]));
+        assert!(world.lives(&renewed));
+        assert!(keep(&old, "none").is_none());
+        assert!(!world.lives(&renewed));
+        assert!(block_on(world.sessions.ended().contains(&session.sid()).wait()).unwrap());
+        assert!(keep(&old, "none").is_none(), "it has ended");
+        // a session that an application has made has no proofs to lose
+        let (_, own) =
+            world.create(NewSession::new(session.tenant().clone(), session.user().clone()).acr("own").unwrap());
+        assert_eq!(keep(&own, "none").unwrap().acr(), Some("own"));
+        assert!(world.lives(&own));
+    }
+
+    #[test]
+    fn c121_a_browser_is_signed_in_at_four_tenants_and_a_fifth_ends_the_oldest() {
+        let world = World::new();
+        let mut browser = Browser::default();
+        let first: Vec<_> =
+            ["one", "two", "three", "four"].iter().map(|tenant| world.sign_in(&mut browser, tenant, "ada")).collect();
+        assert_eq!(world.signed_in(&browser), ["ada of four", "ada of one", "ada of three", "ada of two"]);
+        for session in &first {
+            let found = block_on(world.sessions.presented(&browser.headers(), session.tenant())).unwrap().unwrap();
+            assert_eq!(found.sid(), session.sid());
+            assert!(browser.0.iter().any(|(name, _)| *name == world.sessions.cookie_name(session.tenant())));
+        }
+        world.sign_in(&mut browser, "five", "ada");
+        assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of three", "ada of two"]);
+        assert!(!world.lives(&first[0]));
+        assert_eq!(browser.0.len(), 4, "the cookie of the oldest is removed");
+        // somebody else at the same tenant replaces that session and no other
+        world.sign_in(&mut browser, "three", "grace");
+        assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of two", "grace of three"]);
+        assert!(!world.lives(&first[2]) && world.lives(&first[1]));
+        // another browser's sessions stay
+        let mut other = Browser::default();
+        world.sign_in(&mut other, "two", "ada");
+        assert_eq!(world.signed_in(&browser).len(), 4);
+        // a session that ended takes no place
+        block_on(world.sessions.revoke(&first[1])).unwrap();
+        world.sign_in(&mut browser, "six", "ada");
+        assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of six", "grace of three"]);
+    }
+
+    #[test]
+    fn c106_a_tombstone_outlives_the_tokens_of_its_session() {
+        let world = World::new();
+        let sids: Vec<_> = (0..3).map(|_| world.create(login("acme", "ada")).1).collect();
+        let ended = |session: &Session| block_on(world.sessions.ended().contains(&session.sid()).wait()).unwrap();
+        block_on(world.sessions.revoke(&sids[0])).unwrap();
+        // a session that expired hours ago can still be ended, because its tokens may live
+        world.clock.advance(Duration::from_secs(23 * 3600));
+        assert!(!block_on(world.sessions.revoke_sid(&sids[1].sid())).unwrap());
+        world.clock.advance(Duration::from_secs(26 * 3600) - Duration::from_nanos(1));
+        assert_eq!((ended(&sids[0]), ended(&sids[1]), ended(&sids[2])), (true, true, false));
+        world.clock.advance(Duration::from_nanos(1));
+        assert!(!ended(&sids[0]));
+        assert!(!block_on(world.sessions.revoke_sid(&Handle::random())).unwrap());
+    }
+
+    #[test]
+    fn a_session_is_remembered_for_two_minutes_to_400_days() {
+        let remember = |seconds| login("acme", "ada").remember(Duration::from_secs(seconds));
+        assert!(remember(120).is_ok() && remember(400 * 86400).is_ok());
+        for seconds in [0, 119, 400 * 86400 + 1, u64::MAX] {
+            assert_eq!(remember(seconds).unwrap_err().setting(), "remembered session lifetime");
+        }
+    }
 }

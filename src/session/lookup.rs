@@ -22,7 +22,7 @@ const USE_RECORDED_EVERY: u64 = 60;
 
 pub(super) type LookupResult = Result<Option<Session>, StoreError>;
 
-/// What the row of a session means for a cookie.
+/// The result of comparing a cookie with the row of its session.
 enum CookieCheck {
     Refused,
     Accepted(Session),

@@ -39,7 +39,7 @@
 //! A session records who signed in, when and how. Its random id, the [`sid`](Session::sid),
 //! never changes and is not a secret. The cookie contains the `sid` and a secret of 256
 //! bits, and the store keeps only the digest of the secret. A new sign-in always gets a new
-//! secret, so nobody can plant one beforehand. A right `sid` with a wrong secret is no
+//! secret, so an attacker cannot plant one beforehand. A right `sid` with a wrong secret is no
 //! session: it changes nothing and is only counted in the event log.
 //!
 //! By default a session ends after an hour without use, and 24 hours after the sign-in
@@ -89,8 +89,8 @@
 //! ## Several cookies
 //!
 //! If a request carries several cookies of one tenant, the one with a live session counts. If two
-//! sessions are live, there is no session, because nobody should act in a session that an
-//! attacker has planted. The same holds for more than four cookies of one tenant and more
+//! sessions are live, the request counts as one without a session, because a user must not act in a
+//! session that an attacker has planted. The same holds for more than four cookies of one tenant and more
 //! than 16 in total.
 //!
 //! ## Stale cookies

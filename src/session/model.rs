@@ -100,7 +100,7 @@ const IDLE: u64 = 3_600;
 const ABSOLUTE: u64 = 3 * 3_600;
 const REMEMBERED: u64 = 9 * 3_600;
 
-/// What the model expects of one session.
+/// The expected state of one session.
 struct Known {
     sid: Handle,
     user: usize,

@@ -1,5 +1,5 @@
-//! Calls that overlap in every order, step by step. What holds after each step also holds
-//! after a crash at that point.
+//! Calls that overlap in every order, step by step. A property that holds after each step
+//! also holds after a crash at that point.
 
 use std::{
     collections::HashMap,

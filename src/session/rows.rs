@@ -1,4 +1,4 @@
-//! What is stored: one row per session, under its `sid`, and one per user, which lists
+//! The stored rows: one per session, under its `sid`, and one per user, which lists
 //! the user's sessions.
 
 use std::{sync::Arc, time::Duration};
@@ -47,7 +47,7 @@ pub(super) struct LiveSession {
     /// The client at which the session began.
     pub(super) client: Option<Box<str>>,
     pub(super) amr: Box<[Box<str>]>,
-    /// When the user authenticated, if no proof says it.
+    /// When the user authenticated, for sessions without proofs.
     pub(super) declared_auth_time: UnixTime,
     pub(super) created: UnixTime,
     /// The absolute end.

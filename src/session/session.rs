@@ -146,8 +146,8 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What the layer puts into the extensions of every request. A request without a session can
-/// so be distinguished from a route without a layer.
+/// The entry that the layer adds to the extensions of every request. It distinguishes a
+/// request without a session from a route without a layer.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionExtension {
     Present(Session),

@@ -84,8 +84,9 @@ impl Sessions {
         }
     }
 
-    /// Returns the cookie that removes the session cookie of this tenant, for the response to
-    /// a sign-out. It does not end the session: see [`revoke`](Self::revoke).
+    /// Creates a cookie that removes the session cookie of this tenant, for the response to a
+    /// sign-out.
+    /// It does not end the session: see [`revoke`](Self::revoke).
     pub fn removal(&self, tenant: &Tenant) -> SetCookie {
         self.0.cookies.removal(tenant)
     }
@@ -103,7 +104,7 @@ impl Sessions {
     }
 
     /// Returns the lifetime of sessions that are not remembered.
-    #[cfg(any(feature = "login", test))]
+    #[cfg(feature = "login")]
     pub(crate) fn absolute(&self) -> Duration {
         self.0.lifetimes.absolute
     }

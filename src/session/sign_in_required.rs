@@ -139,8 +139,8 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Returns whether a person opens a page. Browsers say so; in old ones a preference for HTML
-/// has to do.
+/// Returns whether a person opens a page: by the header of current browsers, or by a
+/// preference for HTML.
 fn is_navigation(head: Head<'_>) -> bool {
     match head.headers().get(SEC_FETCH_MODE) {
         Some(mode) => mode == "navigate",
@@ -212,7 +212,7 @@ mod tests {
         for bad in
             ["//evil.example/a", "/\\evil.example", &format!("/{}", "a".repeat(2048)), "/%2F/evil.example", "/a%0d%0a"]
         {
-            let Ok(uri) = bad.parse::<http::Uri>() else { continue };
+            let Ok(uri) = bad.parse::<Uri>() else { continue };
             let request = Request::get(uri).header("sec-fetch-mode", "navigate");
             assert_eq!(location(&sign_in, request), "/login?from=app", "{bad}");
         }
