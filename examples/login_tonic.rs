@@ -47,12 +47,14 @@ async fn auth(issuer: &str, store: AnyStore, tokens: Tokens) -> Result<AuthServi
     let hash = Passwords::new().hash(Password::new("correct horse battery staple")).await?;
     users.create(&acme, NewUser::new(UserId::parse("u-1")?, Identifier::parse("ada")?).password(hash)).await?;
     let native = Client::new("native", acme)?.redirect_uri("http://127.0.0.1/callback")?.scopes("openid")?;
-    Ok(AuthService::new(issuer, store, ClientTable::new([native])?, users)?
-        .tokens(tokens)?
+    Ok(AuthService::builder(issuer, store)
+        .clients(ClientTable::new([native])?)
+        .users(users)
+        .tokens(tokens)
         .client_ip(ClientIp::peer().peer_by(peer))
         // plain http, on loopback: leave it out where there is TLS
-        .insecure_loopback()?
-        .check()?)
+        .insecure_loopback()
+        .build()?)
 }
 
 /// Where axum keeps the other end of the connection: whoever is wrong too often is told by it.

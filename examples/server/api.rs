@@ -6,7 +6,7 @@ use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
     AccessToken, BearerLayer, EventLog, EventService, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimit,
-    RateLimitLayer, SessionLayer, Sessions, Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator,
+    RateLimitLayer, SessionLayer, Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator,
     store::AnyStore,
 };
 
@@ -54,11 +54,6 @@ pub(crate) async fn router(
     let hello = Router::new().route("/hello", get(hello)).fallback(not_found);
     let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address);
 
-    // a login begins a session, and the layer lets only those who have one through
-    let sessions = Sessions::new(store.clone()).events(log.clone());
-    let sessions = if auth::is_plain(issuer) { sessions.insecure_loopback() } else { sessions };
-    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(site)?;
-
     // a tenant reads its own events with its key, an operator all
     let access = TenantsAndOperator::new(keys);
     let access = match &facts.operator_key {
@@ -67,9 +62,12 @@ pub(crate) async fn router(
     };
     let events = EventService::new(log.clone(), access).base_path("/events")?;
 
-    let shared = Shared { issuer, store, sessions: &sessions, limiter: &limiter, tokens: &tokens, log };
+    let shared = Shared { issuer, store, limiter: &limiter, tokens: &tokens, log };
     let outbox = Outbox::new();
     let auth = auth::service(&shared, facts, &outbox).await?;
+    // a login begins a session; the layer lets only requests with a session through
+    let sessions = auth.sessions().clone();
+    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(site)?;
 
     let app = Router::new()
         .nest_service("/api", api)

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use serde::Deserialize;
 use tollgate::{
-    Algorithm, AuthService, ConfigError, Secret, Tokens, Verifier,
+    Algorithm, AuthServiceBuilder, ConfigError, Secret, Tokens, Verifier,
     store::{AnyStore, StoreErrorKind},
 };
 
@@ -69,9 +69,9 @@ impl TokenSettings {
     }
 
     /// The login service, with what it asks beyond its tokens.
-    pub(crate) fn set_on(&self, auth: AuthService) -> Result<AuthService, ConfigError> {
-        let auth = self.introspectors.iter().try_fold(auth, AuthService::introspector)?;
-        self.dpop_nonces.iter().try_fold(auth, AuthService::dpop_nonces)
+    pub(crate) fn set_on(&self, auth: AuthServiceBuilder) -> AuthServiceBuilder {
+        let auth = self.introspectors.iter().fold(auth, AuthServiceBuilder::introspector);
+        self.dpop_nonces.iter().fold(auth, AuthServiceBuilder::dpop_nonces)
     }
 
     /// What checks them at an API that is reached under this URL: the proof of a key names the URL of its request.

@@ -7,9 +7,9 @@
 
 use crate::{
     auth::{
+        context::RequestContext,
         sign_out::{self, Ended},
         state::evidence::Evidence,
-        visit::Visit,
     },
     store::StoreError,
     util::handle::Handle,
@@ -29,11 +29,11 @@ pub(crate) struct Replaced {
 
 impl Replaced {
     /// What the browser shows where this is to begin, and what that had replaced; be it that it ended by itself.
-    pub(crate) async fn by(visit: &Visit<'_>, evidence: &Evidence) -> Result<Self, StoreError> {
-        let running = visit.inner.running();
+    pub(crate) async fn by(cx: &RequestContext<'_>, evidence: &Evidence) -> Result<Self, StoreError> {
+        let core = cx.core;
         let mut replaced = Self::default();
-        for digest in running.sessions.shown(&visit.parts.headers) {
-            let Some(before) = running.evidences.of(&digest).await? else { continue };
+        for digest in core.sessions.shown(&cx.parts.headers) {
+            let Some(before) = core.evidences.of(&digest).await? else { continue };
             let handle = Handle::of(&digest);
             if before.tenant == evidence.tenant && before.user == evidence.user {
                 replaced.own.extend(before.replaced);
@@ -48,10 +48,10 @@ impl Replaced {
     }
 
     /// Ends what this user can't end later: the sessions of others, and what came of those that are remembered no longer.
-    pub(crate) async fn end_rest(&self, visit: &Visit<'_>) -> Result<(), StoreError> {
-        sign_out::end_tokens(visit.inner, &self.forgotten).await?;
+    pub(crate) async fn end_rest(&self, cx: &RequestContext<'_>) -> Result<(), StoreError> {
+        sign_out::end_tokens(cx.core, &self.forgotten).await?;
         for session in &self.others {
-            sign_out::end(visit.inner, session).await?;
+            sign_out::end(cx.core, session).await?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! How a signed-in session ends or gets a new secret, with what came of it.
 
 use crate::{
-    auth::{inner::Inner, replaced, service::AuthService},
+    auth::{core::Core, replaced, service::AuthService},
     http::cookie::SetCookie,
     session::{Session, UserId},
     store::StoreError,
@@ -25,16 +25,16 @@ impl AuthService {
     /// Gives a signed-in session a new secret, as [`Sessions::rotate`](crate::Sessions::rotate) does, and lets it count for
     /// what the one before did: for single sign-on, and as what its tokens end with.
     pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let (running, secret) = (self.0.running(), Secret::generate());
+        let (core, secret) = (&*self.0, Secret::generate());
         // a session that lives has its evidence
-        if let Some(mut evidence) = running.evidences.of(&session.digest()).await? {
+        if let Some(mut evidence) = core.evidences.of(&session.digest()).await? {
             evidence.replaced.push(session.handle());
             end_tokens(&self.0, &replaced::bound(&mut evidence.replaced)).await?;
-            running.evidences.keep(&secret.digest(), session.expires(), &evidence).await?;
+            core.evidences.keep(&secret.digest(), session.expires(), &evidence).await?;
         }
-        let rotated = running.sessions.rotate_with(&secret, session).await?;
+        let rotated = core.sessions.rotate_with(&secret, session).await?;
         let useless = if rotated.is_some() { session.digest() } else { secret.digest() };
-        running.evidences.forget(&useless).await;
+        core.evidences.forget(&useless).await;
         Ok(rotated)
     }
 }
@@ -59,39 +59,39 @@ impl Ended {
 }
 
 /// Ends a session, if it still lives, and what came of it.
-pub(crate) async fn end(inner: &Inner, ended: &Ended) -> Result<(), StoreError> {
+pub(crate) async fn end(core: &Core, ended: &Ended) -> Result<(), StoreError> {
     let Ended { tenant, user, handle, digest } = ended;
-    let (running, mut digest) = (inner.running(), *digest);
+    let mut digest = *digest;
     if digest.is_none() {
-        digest = running.sessions.listed(tenant, user, handle).await?;
+        digest = core.sessions.listed(tenant, user, handle).await?;
     }
-    end_tokens(inner, &[*handle]).await?;
+    end_tokens(core, &[*handle]).await?;
     // nobody can show the sessions any more that it took the place of
     if let Some(digest) = &digest
-        && let Some(evidence) = running.evidences.of(digest).await?
+        && let Some(evidence) = core.evidences.of(digest).await?
     {
-        end_tokens(inner, &evidence.replaced).await?;
+        end_tokens(core, &evidence.replaced).await?;
     }
     // last, so that what fails before can be asked for again
-    running.sessions.revoke_one(tenant, user, handle).await?;
+    core.sessions.revoke_one(tenant, user, handle).await?;
     if let Some(digest) = digest {
-        running.evidences.forget(&digest).await;
+        core.evidences.forget(&digest).await;
     }
     #[cfg(feature = "tokens")]
-    if inner.config.tokens.is_some() {
-        inner.journal().tally(crate::event::EventKind::TokenRevoked, Some(tenant), None);
+    if core.tokens.is_some() {
+        core.journal.tally(crate::event::EventKind::TokenRevoked, Some(tenant), None);
     }
     Ok(())
 }
 
 /// Ends the tokens that came of these sessions.
-pub(crate) async fn end_tokens(inner: &Inner, sessions: &[Handle]) -> Result<(), StoreError> {
+pub(crate) async fn end_tokens(core: &Core, sessions: &[Handle]) -> Result<(), StoreError> {
     #[cfg(feature = "tokens")]
-    if let Some(config) = &inner.config.tokens {
+    if let Some(config) = &core.tokens {
         for session in sessions {
             config.tokens.revoke_session(session).await?;
         }
     }
-    let _ = (inner, sessions);
+    let _ = (core, sessions);
     Ok(())
 }

@@ -23,7 +23,7 @@ use crate::{
 /// The tokens of one issuer: their keys, how long they live, and what was taken back.
 ///
 /// Clones are one, until something is set on one of them. The app gives one to
-/// [`AuthService::tokens`](crate::AuthService::tokens), which issues them, and makes of another the
+/// [`AuthServiceBuilder::tokens`](crate::AuthServiceBuilder::tokens), which issues them, and makes of another the
 /// [`verifier`](Self::verifier) of its APIs. The [module docs](super) show both.
 #[derive(Clone)]
 #[must_use]

@@ -99,7 +99,7 @@ async fn c041_fields_of_a_method_are_named_when_they_are_missing() {
 
 #[tokio::test]
 async fn c042_a_method_is_known_available_and_used_once() {
-    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthService::without_passwords).await;
+    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthServiceBuilder::without_passwords).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     // what nobody knows, and what is not served yet

@@ -2,10 +2,12 @@
 
 use http::Request;
 use tollgate::{
-    Account, AuthService, Client, ClientTable, Identifier, Method, Password, PasswordHash, Passwords, Policies, Policy,
-    StoredUsers, Tenant, UserId, Users,
+    Account, AuthService, Client, ClientIp, ClientTable, Identifier, Method, Password, PasswordHash, Passwords,
+    Policies, Policy, StoredUsers, Tenant, UserId, Users,
     body::Body,
+    password::Verdict,
     store::{AnyStore, Memory, StoreError, StoreErrorKind},
+    user::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 use tower::ServiceExt;
 
@@ -39,7 +41,7 @@ async fn a_weak_hash_that_was_replaced_is_no_change() {
     assert_eq!(browser.sign_in("web").await.code.len(), 43);
 }
 
-/// The same accounts, whose hashes nobody replaces: it is not written, or it fails.
+/// The same accounts, but hashes are not replaced, or replacing them fails.
 #[derive(Clone)]
 struct Keeps {
     users: StoredUsers,
@@ -47,18 +49,18 @@ struct Keeps {
 }
 
 impl Users for Keeps {
+    type Error = StoreError;
+
     async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
         self.users.find(tenant, identifier).await
     }
 
-    async fn upgrade_password(
-        &self,
-        _: &Tenant,
-        _: &UserId,
-        _: &PasswordHash,
-        _: PasswordHash,
-    ) -> Result<(), StoreError> {
-        if self.fails { Err(StoreErrorKind::Unavailable.into()) } else { Ok(()) }
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
+        self.users.by_id(tenant, id).await
+    }
+
+    async fn upgrade_password(&self, _: &Tenant, _: &Account, _: PasswordHash) -> Result<PasswordUpgrade, StoreError> {
+        if self.fails { Err(StoreErrorKind::Unavailable.into()) } else { Ok(PasswordUpgrade::NotSupported) }
     }
 }
 
@@ -67,11 +69,69 @@ async fn a_weak_hash_that_stays_keeps_nobody_out() {
     for fails in [false, true] {
         let world = World::new().await;
         let users = Keeps { users: world.users.clone(), fails };
-        let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
-        let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+        let service = AuthService::builder(ISSUER, world.store.clone())
+            .clients(clients())
+            .users(users)
+            .client_ip(ClientIp::peer())
+            .clock(world.clock.clone())
+            .build()
+            .unwrap();
         let world = World { service, ..world };
         assert_eq!(world.browser().sign_in("web").await.code.len(), 43, "{fails}");
     }
+}
+
+/// The same accounts, whose password is changed after it was checked and before its hash is replaced.
+struct ChangesMeanwhile(StoredUsers);
+
+impl Users for ChangesMeanwhile {
+    type Error = StoreError;
+
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        self.0.find(tenant, identifier).await
+    }
+
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
+        self.0.by_id(tenant, id).await
+    }
+
+    async fn verify_password(&self, attempt: PasswordAttempt<'_>) -> Result<PasswordCheck, StoreError> {
+        let (tenant, account) = (attempt.tenant(), attempt.account());
+        let check = attempt.argon2().await;
+        if let (PasswordCheck::Right { upgrade, .. }, Some(account)) = (&check, account) {
+            assert!(upgrade.is_some(), "the stored hash is weak");
+            let new = Passwords::insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
+            self.0.set_password(tenant, account.id(), Some(new)).await.unwrap();
+        }
+        Ok(check)
+    }
+
+    async fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<PasswordUpgrade, StoreError> {
+        self.0.upgrade_password(tenant, account, new).await
+    }
+}
+
+#[tokio::test]
+async fn c120_a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
+    let world = World::new().await;
+    let users = ChangesMeanwhile(world.users.clone());
+    let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
+    let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+    let world = World { service, ..world };
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    let answer = browser.password("web", &id, ADA, ADA_PASSWORD).await;
+    assert_eq!((answer.status.as_u16(), answer.error().as_str()), (401, "invalid_credentials"));
+    // the new password stays as it is
+    let (acme, ada) = ada();
+    let stored = world.users.by_id(&acme, &ada).await.unwrap().unwrap().password_hash().cloned();
+    let right = Passwords::insecure_fast().verify(Password::new("another one entirely"), stored).await.unwrap();
+    assert!(matches!(right, Verdict::Right { .. }));
 }
 
 #[tokio::test]
@@ -103,7 +163,12 @@ async fn a_path_of_the_issuer_that_is_one_of_ours_is_found_with_and_without_it()
     let users = StoredUsers::new(Memory::new());
     for base in ["/authentication", "/authorize", "/a/b"] {
         let issuer = format!("https://auth.example{base}");
-        let service = AuthService::new(&issuer, store.clone(), clients.clone(), users.clone()).unwrap();
+        let service = AuthService::builder(&issuer, store.clone())
+            .clients(clients.clone())
+            .users(users.clone())
+            .client_ip(ClientIp::peer())
+            .build()
+            .unwrap();
         for path in ["/authentication/status", "/authorize", "/openapi.json"] {
             for target in [path.to_owned(), format!("{base}{path}")] {
                 let request = Request::get(&target).body(Body::empty()).unwrap();
@@ -120,10 +185,15 @@ async fn a_client_and_a_level_that_nothing_meets_together_are_found_at_the_start
     let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
     let service = |policies: Policies| {
         let users = StoredUsers::new(Memory::new());
-        AuthService::new("https://auth.example", Memory::new(), clients.clone(), users).unwrap().policies(policies)
+        AuthService::builder("https://auth.example", Memory::new())
+            .clients(clients.clone())
+            .users(users)
+            .client_ip(ClientIp::peer())
+            .policies(policies)
+            .build()
     };
-    assert!(service(Policies::default()).check().is_ok());
+    assert!(service(Policies::default()).is_ok());
     let strict = Policies::default().acr("urn:example:2fa", Policy::any(2).unwrap()).unwrap();
-    let why = service(strict).check().unwrap_err().to_string();
+    let why = service(strict).unwrap_err().to_string();
     assert!(why.contains("2"), "{why}");
 }

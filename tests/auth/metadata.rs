@@ -3,7 +3,7 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tollgate::{
-    Algorithm, AuthService, ClientTable, Tokens,
+    Algorithm, AuthService, ClientIp, ClientTable, Tokens,
     body::Body,
     store::{AnyStore, Memory},
     testing::ManualClock,
@@ -129,7 +129,12 @@ async fn c101_the_path_of_an_issuer_comes_after_the_well_known_one() {
 #[tokio::test]
 async fn c101_without_tokens_nothing_of_them_is_there() {
     let world = World::new().await;
-    let service = AuthService::new(ISSUER, Memory::new(), clients(), world.users.clone()).unwrap();
+    let service = AuthService::builder(ISSUER, Memory::new())
+        .clients(clients())
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .build()
+        .unwrap();
     for path in ["/token", "/revoke", "/introspect", "/userinfo", "/jwks", "/logout", OPENID, SERVER] {
         for method in [Method::GET, Method::POST, Method::OPTIONS] {
             let (status, text) = answered(&service, method, path).await;
@@ -150,21 +155,29 @@ async fn clients_whose_id_tokens_nothing_signs_are_found_ahead() {
     ] {
         let table = ClientTable::new([client("special").id_token_algorithm(own)]).unwrap();
         let tokens = Tokens::new(ISSUER, Memory::new()).unwrap().algorithm(usual);
-        let service = AuthService::new(ISSUER, Memory::new(), table, world.users.clone()).unwrap();
-        assert_eq!(service.tokens(tokens).unwrap().check().is_ok(), is_good, "{usual:?} {own:?}");
+        let service = AuthService::builder(ISSUER, Memory::new())
+            .clients(table)
+            .tokens(tokens)
+            .users(world.users.clone())
+            .client_ip(ClientIp::peer())
+            .build();
+        assert_eq!(service.is_ok(), is_good, "{usual:?} {own:?}");
     }
 }
 
 #[tokio::test]
 async fn the_issuer_of_the_tokens_is_that_of_the_service() {
     let world = World::new().await;
-    let service = AuthService::new(ISSUER, Memory::new(), clients(), world.users.clone()).unwrap();
+    let service = || {
+        let service = AuthService::builder(ISSUER, Memory::new()).clients(clients()).users(world.users.clone());
+        service.client_ip(ClientIp::peer())
+    };
     for other in ["https://auth.example/path", "https://other.example"] {
         let tokens = Tokens::new(other, Memory::new()).unwrap();
-        assert!(service.clone().tokens(tokens).is_err(), "{other}");
+        assert!(service().tokens(tokens).build().is_err(), "{other}");
     }
-    assert!(service.clone().dpop_nonces(&tollgate::Secret::generate()).is_err());
-    assert!(service.introspector(&tollgate::Secret::generate()).is_err());
+    assert!(service().dpop_nonces(&tollgate::Secret::generate()).build().is_err());
+    assert!(service().introspector(&tollgate::Secret::generate()).build().is_err());
 }
 
 #[tokio::test]

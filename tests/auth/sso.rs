@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Request;
 use serde_json::{Value, json};
-use tollgate::{AuthService, Client, ClientTable, Policies, Policy, Tenant, UserId, store::Memory};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Policies, Policy, Tenant, UserId, store::Memory};
 
 use crate::world::{
     ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, GRACE, GRACE_PASSWORD, NOBODY, World, encode, parameters,
@@ -37,15 +37,18 @@ impl World {
             site("other", "globex").single_sign_on(),
         ])
         .unwrap();
-        let service = AuthService::new(crate::world::ISSUER, self.store.clone(), clients, self.users.clone())
-            .unwrap()
+        let service = AuthService::builder(crate::world::ISSUER, self.store.clone())
+            .clients(clients)
+            .users(self.users.clone())
+            .client_ip(ClientIp::peer())
             .sms(self.outbox.clone())
             .email(self.outbox.clone())
             .passwords(tollgate::Passwords::insecure_fast())
             .policies(Policies::default().acr("two", two()).unwrap())
-            .sessions(self.sessions.clone())
             .events(self.log.clone())
-            .clock(self.clock.clone());
+            .clock(self.clock.clone())
+            .build()
+            .unwrap();
         Self { service, ..self }
     }
 

@@ -10,8 +10,9 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthService, Client, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog, Identifier, Limiter, Password,
-    PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, Tokens, UnixTime, UserId,
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog,
+    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers,
+    Tenant, Tokens, UnixTime, UserId, Users,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -98,11 +99,18 @@ impl World {
     }
 
     /// On this store, with these settings more.
-    pub(crate) async fn with(store: impl Into<AnyStore>, more: impl FnOnce(AuthService) -> AuthService) -> Self {
+    pub(crate) async fn with(
+        store: impl Into<AnyStore>,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
+    ) -> Self {
         Self::on(store.into(), ManualClock::new(), more).await
     }
 
-    pub(crate) async fn on(store: AnyStore, clock: ManualClock, more: impl FnOnce(AuthService) -> AuthService) -> Self {
+    pub(crate) async fn on(
+        store: AnyStore,
+        clock: ManualClock,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
+    ) -> Self {
         let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
         Self::made(store, clock, clients(), tokens, more).await
     }
@@ -113,27 +121,28 @@ impl World {
         clock: ManualClock,
         clients: ClientTable,
         tokens: Tokens,
-        more: impl FnOnce(AuthService) -> AuthService,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
     ) -> Self {
         let (outbox, log) = (Outbox::new(), EventLog::new());
-        let users = StoredUsers::new(store.clone()).clock(clock.clone());
+        let users = StoredUsers::with_clock(store.clone(), clock.clone());
         people(&users).await;
-        let sessions = Sessions::new(store.clone()).clock(clock.clone());
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
         let tokens = tokens.clock(clock.clone());
-        let service = AuthService::new(tokens.issuer(), store.clone(), clients, users.clone())
-            .unwrap()
+        let service = AuthService::builder(tokens.issuer(), store.clone())
+            .clients(clients)
+            .users(users.clone())
+            .client_ip(ClientIp::peer())
             .tokens(tokens.clone())
-            .unwrap()
             .sms(outbox.clone())
             .email(outbox.clone())
             .whatsapp(outbox.clone())
             .passwords(Passwords::insecure_fast())
-            .sessions(sessions.clone())
             .limiter(limiter)
             .events(log.clone())
             .clock(clock.clone());
-        Self { service: more(service), clock, outbox, log, users, sessions, store, tokens }
+        let service = more(service).build().unwrap();
+        let sessions = service.sessions().clone();
+        Self { service, clock, outbox, log, users, sessions, store, tokens }
     }
 
     pub(crate) fn browser(&self) -> Browser {
@@ -176,7 +185,7 @@ async fn people(users: &StoredUsers) {
         [("u-ada", "ada", ADA, ADA_PHONE, ADA_PASSWORD), ("u-grace", "grace", GRACE, GRACE_PHONE, GRACE_PASSWORD)]
     {
         let id = UserId::parse(id).unwrap();
-        if users.get(&acme, &id).await.unwrap().is_some() {
+        if users.by_id(&acme, &id).await.unwrap().is_some() {
             continue;
         }
         let user = NewUser::new(id, Identifier::parse(name).unwrap())

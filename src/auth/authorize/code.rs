@@ -9,10 +9,10 @@ use crate::{
             request::Wrong,
             signed_in::SignedIn,
         },
+        context::RequestContext,
         http::{cookies::Carried, problem::Code},
         replaced::Replaced,
         state::{evidence::Evidence, grant::Grant},
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -29,15 +29,15 @@ const ANSWERED: Wrong = Wrong { code: Code::InvalidRequest, detail: "the request
 
 /// For a login, which is spent by it; what it proved begins a signed-in session, in place of the one before.
 pub(crate) async fn of_login(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
     (cookie, login): (&Carried<'_>, &Login),
     before: Option<SignedIn>,
 ) -> Issued {
-    let (running, journal, keyed) = (visit.inner.running(), visit.inner.journal(), visit.inner.keyed().await?);
+    let (core, journal, keyed) = (cx.core, &cx.core.journal, cx.core.keyed().await?);
     let Some(evidence) = Evidence::of(login) else { return Ok(Ok(None)) };
-    if !evidence.still_stands(visit).await? {
+    if !evidence.still_stands(cx).await? {
         journal.tally_login(EventKind::LoginFailed, login, None, keyed);
         return Ok(Err(Wrong { code: Code::AccessDenied, detail: "the account may not log in" }));
     }
@@ -54,35 +54,35 @@ pub(crate) async fn of_login(
         Some(before) => evidence.and(&before.evidence),
         None => evidence,
     };
-    let replaced = Replaced::by(visit, &evidence).await?;
+    let replaced = Replaced::by(cx, &evidence).await?;
     evidence.replaced.clone_from(&replaced.own);
-    let answer = asked.back(visit, &[("code", code.expose())]);
+    let answer = asked.back(cx, &[("code", code.expose())]);
     let (Some(grant), Some(session), Ok(mut response)) = (grant, evidence.new_session(acr), answer) else {
         return Ok(Ok(None));
     };
     // first the login is spent, then the code exists: what fails in between costs a login and never gives two codes
-    let spent = running.logins.apply(&cookie.digest, &LoginCall::Consume(&code.digest())).await?;
+    let spent = core.logins.apply(&cookie.digest, &LoginCall::Consume(&code.digest())).await?;
     if spent.is_none_or(|moved| moved.answer.is_err()) {
         return Ok(Ok(None));
     }
-    if !is_open(visit, asked).await? {
+    if !is_open(cx, asked).await? {
         return Ok(Err(ANSWERED));
     }
     // as long as the browser has the session of somebody else, another login can find what came of it
     if kept.is_none() {
-        replaced.end_rest(visit).await?;
+        replaced.end_rest(cx).await?;
     }
-    running.codes.issue(&code.digest(), &grant).await?;
+    core.codes.issue(&code.digest(), &grant).await?;
     // who proved nothing new stays signed in as before
     if kept.is_none() {
         // a session that lives has its evidence
-        running.evidences.keep(&secret.digest(), running.sessions.ends_if_begun_now(), &evidence).await?;
-        let (session_cookie, _) = running.sessions.create_with(&secret, session).await?;
+        core.evidences.keep(&secret.digest(), core.sessions.ends_if_begun_now(), &evidence).await?;
+        let (session_cookie, _) = core.sessions.create_with(&secret, session).await?;
         // the cookie takes the place of the one before, and so nobody could end that session any more
-        match running.sessions.end_presented(&visit.parts.headers).await {
+        match core.sessions.end_presented(&cx.parts.headers).await {
             Ok(ended) => {
                 for digest in &ended {
-                    running.evidences.forget(digest).await;
+                    core.evidences.forget(digest).await;
                 }
             }
             Err(error) => crate::util::trace::warning!("the session before could not be ended: {error}"),
@@ -91,7 +91,7 @@ pub(crate) async fn of_login(
     }
     journal.record(EventKind::LoginSucceeded, login, None, keyed);
     journal.record(EventKind::CodeIssued, login, None, keyed);
-    if let Some(removal) = visit.inner.config.cookies.removal(cookie.name) {
+    if let Some(removal) = cx.core.cookies.removal(cookie.name) {
         removal.append_to(response.headers_mut());
     }
     Ok(Ok(Some(response)))
@@ -99,14 +99,14 @@ pub(crate) async fn of_login(
 
 /// For who is signed in, without a login and without a word, where the client shares sessions and a site gets the code.
 pub(crate) async fn of_session(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
     plan: &Plan,
     signed_in: &SignedIn,
 ) -> Issued {
-    let (running, wishes) = (visit.inner.running(), &checked.wishes);
-    if wishes.asking || !signed_in.meets(plan, wishes, &asked.to.client, running.evidences.now()) {
+    let (core, wishes) = (cx.core, &checked.wishes);
+    if wishes.asking || !signed_in.meets(plan, wishes, &asked.to.client, core.evidences.now()) {
         return Ok(Ok(None));
     }
     if !asked.to.redirect.is_of_a_site() {
@@ -116,22 +116,22 @@ pub(crate) async fn of_session(
     let (code, evidence) = (Secret::generate(), &signed_in.evidence);
     let handle = signed_in.session.handle();
     let grant = Grant::of(checked.binding.clone(), evidence, plan.acr(), handle, wishes.wanted.clone());
-    let (Some(grant), Ok(response)) = (grant, asked.back(visit, &[("code", code.expose())])) else {
+    let (Some(grant), Ok(response)) = (grant, asked.back(cx, &[("code", code.expose())])) else {
         return Ok(Ok(None));
     };
     // without a login that is spent, it is the request that is
-    if !is_open(visit, asked).await? {
+    if !is_open(cx, asked).await? {
         return Ok(Err(ANSWERED));
     }
-    running.codes.issue(&code.digest(), &grant).await?;
-    visit.inner.journal().record(EventKind::CodeIssued, &evidence.authentication(), None, visit.inner.keyed().await?);
+    core.codes.issue(&code.digest(), &grant).await?;
+    cx.core.journal.record(EventKind::CodeIssued, &evidence.authentication(), None, cx.core.keyed().await?);
     Ok(Ok(Some(response)))
 }
 
 /// Whether a request may have a code: one that was pushed is spent by that.
-async fn is_open(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
+async fn is_open(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
     match asked.pushed() {
-        Some(pushed) => visit.inner.running().pushed.take(pushed).await,
+        Some(pushed) => cx.core.pushed.take(pushed).await,
         None => Ok(true),
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     auth::{
         authorize::{request::Wrong, wishes::Wishes},
-        visit::Visit,
+        context::RequestContext,
     },
     client::Client,
     session::UserId,
@@ -16,9 +16,9 @@ pub(crate) struct Meant<'w> {
 }
 
 impl<'w> Meant<'w> {
-    pub(crate) async fn by(visit: &Visit<'_>, wishes: &'w Wishes, client: &Client) -> Result<Self, Wrong> {
+    pub(crate) async fn by(cx: &RequestContext<'_>, wishes: &'w Wishes, client: &Client) -> Result<Self, Wrong> {
         let hinted = match &wishes.hint {
-            Some(hint) => hinted_subject(visit, hint, client).await?,
+            Some(hint) => hinted_subject(cx, hint, client).await?,
             None => None,
         };
         Ok(Self { hinted, wishes })
@@ -31,10 +31,10 @@ impl<'w> Meant<'w> {
 
 /// The user of an `id_token` that was issued here for this client, be it that it has expired.
 #[cfg(feature = "tokens")]
-async fn hinted_subject(visit: &Visit<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, Wrong> {
+async fn hinted_subject(cx: &RequestContext<'_>, hint: &str, client: &Client) -> Result<Option<UserId>, Wrong> {
     use crate::auth::http::problem::{Code, Problem};
 
-    let Some(config) = &visit.inner.config.tokens else { return Ok(None) };
+    let Some(config) = &cx.core.tokens else { return Ok(None) };
     let claims = config.tokens.hint(hint).await.map_err(|error| {
         let Problem { code, detail, .. } = Problem::from(error);
         Wrong { code, detail }
@@ -48,6 +48,6 @@ async fn hinted_subject(visit: &Visit<'_>, hint: &str, client: &Client) -> Resul
 /// Where no tokens are issued, none says anything.
 #[cfg(not(feature = "tokens"))]
 #[expect(clippy::unused_async, reason = "with tokens it asks the store")]
-async fn hinted_subject(_: &Visit<'_>, _: &str, _: &Client) -> Result<Option<UserId>, Wrong> {
+async fn hinted_subject(_: &RequestContext<'_>, _: &str, _: &Client) -> Result<Option<UserId>, Wrong> {
     Ok(None)
 }

@@ -4,7 +4,7 @@ pub(crate) mod claims;
 pub(crate) mod code;
 pub(crate) mod endpoint;
 pub(crate) mod hint;
-pub(crate) mod pushed;
+pub(crate) mod par;
 pub(crate) mod query;
 pub(crate) mod request;
 pub(crate) mod signed_in;

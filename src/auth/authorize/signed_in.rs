@@ -3,8 +3,8 @@
 use crate::{
     auth::{
         authorize::wishes::Wishes,
+        context::RequestContext,
         state::{evidence::Evidence, grant::amr},
-        visit::Visit,
     },
     client::Client,
     login::{BoundUser, CarriedProofs, Login},
@@ -22,15 +22,19 @@ pub(crate) struct SignedIn {
 
 impl SignedIn {
     /// That of the browser, where it has one of this client's tenant, and the request does not ask for a login anew.
-    pub(crate) async fn find(visit: &Visit<'_>, client: &Client, wishes: &Wishes) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn find(
+        cx: &RequestContext<'_>,
+        client: &Client,
+        wishes: &Wishes,
+    ) -> Result<Option<Self>, StoreError> {
         if wishes.fresh {
             return Ok(None);
         }
-        let running = visit.inner.running();
-        let headers = &visit.parts.headers;
-        let Some(session) = running.sessions.presented(headers, Some(client.tenant())).await? else { return Ok(None) };
-        let Some(evidence) = running.evidences.find(&session).await? else { return Ok(None) };
-        Ok(evidence.still_stands(visit).await?.then_some(Self { session, evidence }))
+        let core = cx.core;
+        let headers = &cx.parts.headers;
+        let Some(session) = core.sessions.presented(headers, Some(client.tenant())).await? else { return Ok(None) };
+        let Some(evidence) = core.evidences.find(&session).await? else { return Ok(None) };
+        Ok(evidence.still_stands(cx).await?.then_some(Self { session, evidence }))
     }
 
     /// The level of the session, if all that it was reached by still counts.

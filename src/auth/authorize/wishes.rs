@@ -6,9 +6,8 @@ use std::time::Duration;
 use crate::{
     auth::{
         authorize::{claims::Claims, request::Wrong},
+        context::RequestContext,
         http::problem::Code,
-        methods,
-        visit::Visit,
     },
     client::Client,
     login::Wanted,
@@ -100,8 +99,8 @@ impl Wishes {
     }
 
     /// What the request demands; `None` if no method that is enabled meets it.
-    pub(crate) fn plan(&self, visit: &Visit<'_>, client: &Client) -> Result<Option<Plan>, Wrong> {
-        let (policies, enabled) = (&visit.inner.config.policies, methods::available(&visit.inner.config));
+    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<Plan>, Wrong> {
+        let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
         let plan = policies.plan(client.tenant(), client.demands(), self.acr_values.as_deref(), enabled).ok();
         if self.is_acr_essential && plan.as_ref().and_then(Plan::acr).is_none() {
             let detail = "no login here reaches a level that is demanded";

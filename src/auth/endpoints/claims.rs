@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use crate::auth::authorize::claims::all;
 use crate::{
-    auth::{authorize::claims::OF_SCOPES, visit::Visit},
+    auth::{authorize::claims::OF_SCOPES, context::RequestContext},
     client::{Client, Scopes},
     session::UserId,
     store::StoreError,
@@ -21,11 +21,11 @@ pub(crate) fn allowed(client: &Client, names: Vec<String>) -> Vec<String> {
 
 /// The account that something was given for, if it may still log in.
 pub(crate) async fn account(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     (tenant, user): (&Tenant, &UserId),
     _: &Identifier,
 ) -> Result<Option<Account>, StoreError> {
-    let account = visit.inner.config.users.by_id(tenant, user).await?;
+    let account = cx.core.users.by_id(tenant, user).await?;
     Ok(account.filter(|account| account.id() == user && !account.is_disabled()))
 }
 

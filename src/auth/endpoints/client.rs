@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderValue;
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             credentials,
             problem::{Code, Problem},
         },
-        visit::Visit,
     },
     client::Client,
-    dpop::{self, DpopError},
     util::form::Form,
 };
 
@@ -36,10 +34,10 @@ impl<'b> Posted<'b> {
     }
 
     /// The client that posts, with the request charged to its tenant.
-    pub(crate) async fn client(&self, visit: &mut Visit<'_>) -> Result<Arc<Client>, Problem> {
-        let client = visit.calling_client(self.value("client_id")).await?;
+    pub(crate) async fn client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
+        let client = cx.calling_client(self.value("client_id")).await?;
         self.check()?;
-        credentials::refuse(&visit.parts.headers, |name| self.value(name))?;
+        credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
         client.ok_or(Problem::new(Code::InvalidClient, "there is no client of this client_id"))
     }
@@ -51,27 +49,5 @@ impl<'b> Posted<'b> {
 
     pub(crate) fn required(&self, name: &str, missing: &'static str) -> Result<&str, Problem> {
         self.value(name).ok_or(Problem::invalid(missing))
-    }
-}
-
-/// The thumbprint of the key that the caller of this path proves to have; `None` if it proves none. Each proof counts once.
-pub(crate) async fn proved_key(
-    visit: &Visit<'_>,
-    path: &str,
-    access_token: Option<&str>,
-) -> Result<Option<String>, Problem> {
-    let url = format!("{}{path}", visit.inner.config.issuer.as_str());
-    let (method, headers) = (&visit.parts.method, &visit.parts.headers);
-    match visit.inner.running().proofs.check(headers, method, &url, access_token).wait().await {
-        Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
-        Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
-        Err(DpopError::UseNonce(nonce)) => {
-            let problem = Problem::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
-            Err(match HeaderValue::try_from(nonce) {
-                Ok(nonce) => problem.header(dpop::NONCE, nonce),
-                Err(_) => problem,
-            })
-        }
-        Err(DpopError::Unavailable) => Err(Problem::unavailable()),
     }
 }

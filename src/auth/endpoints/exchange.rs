@@ -5,19 +5,14 @@ use serde::Serialize;
 
 use crate::{
     auth::{
-        endpoints::{
-            claims,
-            client::{Posted, proved_key},
-            refresh,
-            settings::TokenConfig,
-            with_nonce,
-        },
+        context::RequestContext,
+        endpoints::{claims, client::Posted, refresh, with_nonce},
         http::{
             answer,
             problem::{Code, Problem},
         },
         state::grant::{self, Code as Row, Codes, Grant},
-        visit::Visit,
+        state::token_config::TokenConfig,
     },
     client::Client,
     event::EventKind,
@@ -42,20 +37,20 @@ struct Answer {
 }
 
 pub(crate) async fn exchange(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     config: &TokenConfig,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let client = posted.client(visit).await?;
+    let client = posted.client(cx).await?;
     let (issued, is_bound) = match posted.required("grant_type", "grant_type is missing")? {
-        "authorization_code" => redeem(visit, config, &client, &posted).await?,
-        "refresh_token" => refresh::refresh(visit, config, &client, &posted).await?,
+        "authorization_code" => redeem(cx, config, &client, &posted).await?,
+        "refresh_token" => refresh::refresh(cx, config, &client, &posted).await?,
         _ => {
             let detail = "grant_type is neither authorization_code nor refresh_token";
             return Err(Problem::new(Code::UnsupportedGrantType, detail));
         }
     };
-    visit.inner.journal().tally(EventKind::TokenIssued, Some(client.tenant()), None);
+    cx.core.journal.tally(EventKind::TokenIssued, Some(client.tenant()), None);
     let answer = Answer {
         access_token: issued.access_token,
         token_type: if is_bound { "DPoP" } else { "Bearer" },
@@ -64,7 +59,7 @@ pub(crate) async fn exchange(
         id_token: issued.id_token,
         scope: issued.scope,
     };
-    Ok(with_nonce(visit, answer::json(StatusCode::OK, &answer)))
+    Ok(with_nonce(cx, answer::json(StatusCode::OK, &answer)))
 }
 
 /// One answer for every code that gives nothing.
@@ -74,7 +69,7 @@ fn invalid_grant() -> Problem {
 
 /// Tokens for a code, and whether they are bound to a key.
 async fn redeem(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     config: &TokenConfig,
     client: &Client,
     posted: &Posted<'_>,
@@ -85,7 +80,7 @@ async fn redeem(
     let verifier = CodeVerifier::parse(verifier).map_err(|_| Problem::invalid("code_verifier is malformed"))?;
     let digest = Secret::parse(code).ok_or_else(invalid_grant)?.digest();
 
-    let codes = &visit.inner.running().codes;
+    let codes = &cx.core.codes;
     let Row { grant, spent } = codes.find(&digest).await?.ok_or_else(invalid_grant)?;
     let binding = &grant.binding;
     let is_for_this = binding.client_id == client.id()
@@ -99,18 +94,18 @@ async fn redeem(
         // whoever has both code and verifier got them from the client: so may somebody else have what the code gave
         if spent.is_long_ago(codes.now()) {
             tokens.revoke_family(&spent.family).await?;
-            visit.inner.journal().tally(EventKind::TokenReused, Some(client.tenant()), None);
+            cx.core.journal.tally(EventKind::TokenReused, Some(client.tenant()), None);
         }
         return Err(invalid_grant());
     }
-    let jkt = proved_key(visit, "/token", None).await?;
+    let jkt = cx.proved_key("/token", None).await?;
     if grant.wanted.dpop_jkt.as_ref().is_some_and(|wanted| jkt.as_ref() != Some(wanted)) {
         return Err(Problem::new(Code::InvalidDpopProof, "the code is bound to another key"));
     }
     check_bound(client, jkt.as_deref())?;
-    let account = claims::account(visit, (&grant.tenant, &grant.user), &grant.identifier).await?;
+    let account = claims::account(cx, (&grant.tenant, &grant.user), &grant.identifier).await?;
     let account = account.ok_or_else(invalid_grant)?;
-    let keyed = visit.inner.keyed().await?;
+    let keyed = cx.core.keyed().await?;
     // what can fail without the store does so before the code is spent
     config.ready(client).await?;
     let is_bound = jkt.is_some();
@@ -120,7 +115,7 @@ async fn redeem(
         return Err(invalid_grant());
     }
 
-    visit.inner.running().challenges.note_redeemed(binding).await?;
+    cx.core.challenges.note_redeemed(binding).await?;
     let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
     let new = Listed::new(birth.family, digest, &who, birth.ends);
     let spent = spend(codes.clone(), tokens.clone(), who.clone(), new);

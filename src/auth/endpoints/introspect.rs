@@ -5,12 +5,13 @@ use serde::Serialize;
 
 use crate::{
     auth::{
-        endpoints::{claims, client::Posted, settings::TokenConfig},
+        context::RequestContext,
+        endpoints::{claims, client::Posted},
         http::{
             answer,
             problem::{Code, Problem},
         },
-        visit::Visit,
+        state::token_config::TokenConfig,
     },
     bearer::{Audience, Confirmation},
     http::body::Body,
@@ -59,17 +60,17 @@ enum Asker {
 }
 
 pub(crate) async fn introspect(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     config: &TokenConfig,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let asker = asker(visit, config, &posted).await?;
+    let asker = asker(cx, config, &posted).await?;
     let token = posted.required("token", "token is missing")?;
-    let known = known(visit, config, token).await?;
+    let known = known(cx, config, token).await?;
     // an API spends of the budget of whose token it asks about, and asks about nobody's for nothing
     if let (Asker::Introspector, Some(tenant)) = (&asker, known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()))
     {
-        visit.charge(Some(&tenant))?;
+        cx.charge(Some(&tenant))?;
     }
     let known = known.filter(|known| match &asker {
         Asker::Introspector => true,
@@ -78,11 +79,11 @@ pub(crate) async fn introspect(
     Ok(answer::json(StatusCode::OK, &Answer { active: known.is_some(), known }))
 }
 
-async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>) -> Result<Asker, Problem> {
-    let Some(shown) = visit.parts.headers.get(header::AUTHORIZATION) else {
-        let client = posted.client(visit).await;
+async fn asker(cx: &mut RequestContext<'_>, config: &TokenConfig, posted: &Posted<'_>) -> Result<Asker, Problem> {
+    let Some(shown) = cx.parts.headers.get(header::AUTHORIZATION) else {
+        let client = posted.client(cx).await;
         // this is for programs: no page reads it
-        visit.reader = None;
+        cx.reader = None;
         return Ok(Asker::Client(client?.id().to_owned()));
     };
     let secret = shown.as_bytes().split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
@@ -93,16 +94,16 @@ async fn asker(visit: &mut Visit<'_>, config: &TokenConfig, posted: &Posted<'_>)
         posted.check()?;
         return Ok(Asker::Introspector);
     }
-    visit.charge(None)?;
+    cx.charge(None)?;
     let challenge = HeaderValue::from_static(r#"Bearer realm="introspect", error="invalid_token""#);
     Err(Problem::new(Code::InvalidToken, "this may not ask about tokens").header(header::WWW_AUTHENTICATE, challenge))
 }
 
-async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<Option<Known>, Problem> {
+async fn known(cx: &RequestContext<'_>, config: &TokenConfig, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &config.tokens;
-    if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
+    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
         let ended = !presented.counts() || tokens.has_ended(presented.authorized()).await?;
-        if ended || !stands(visit, presented.authorized()).await? {
+        if ended || !stands(cx, presented.authorized()).await? {
             return Ok(None);
         }
         let (exp, who) = (presented.ends().as_secs(), presented.authorized().clone());
@@ -123,7 +124,7 @@ async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<O
         }));
     }
     let Some(access) = tokens.access(token).await? else { return Ok(None) };
-    if !stands(visit, &access.authorized).await? {
+    if !stands(cx, &access.authorized).await? {
         return Ok(None);
     }
     let (claims, who) = (access.claims, access.authorized);
@@ -145,6 +146,6 @@ async fn known(visit: &Visit<'_>, config: &TokenConfig, token: &str) -> Result<O
 }
 
 /// Whether the account that it was given for may still log in.
-async fn stands(visit: &Visit<'_>, who: &Authorized) -> Result<bool, Problem> {
-    Ok(claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?.is_some())
+async fn stands(cx: &RequestContext<'_>, who: &Authorized) -> Result<bool, Problem> {
+    Ok(claims::account(cx, (&who.tenant, &who.user), &who.identifier).await?.is_some())
 }

@@ -6,12 +6,12 @@ use http::{Method, Response};
 use crate::{
     auth::{
         authorize::query::LONGEST_STATE,
+        context::RequestContext,
         endpoints::client::Posted,
         http::{answer, fields, problem::Problem},
         pages::{logout as logout_pages, page},
         sign_out::{self, Ended},
         state::evidence::Evidence,
-        visit::Visit,
     },
     client::Client,
     http::body::Body,
@@ -62,15 +62,15 @@ impl Hinted<'_> {
 
 /// Ends a session at once where the request comes from somebody who has an id_token of it, for no stranger's link has
 /// that. About any other that the browser shows a person is asked.
-pub(crate) async fn logout<B>(visit: &mut Visit<'_>, tokens: &Tokens, body: B) -> Result<Response<Body>, Problem>
+pub(crate) async fn logout<B>(cx: &mut RequestContext<'_>, tokens: &Tokens, body: B) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let asked = match asked(visit, body).await {
+    let asked = match asked(cx, body).await {
         Ok(asked) => asked,
         Err(problem) => {
-            visit.charge(None)?;
-            return page::shown(visit, problem);
+            cx.charge(None)?;
+            return page::shown(cx, problem);
         }
     };
     let hint = match &asked.hint {
@@ -78,17 +78,17 @@ where
         None => None,
     };
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
-    let client = visit.charged_client(client_id.as_deref()).await?;
+    let client = cx.charged_client(client_id.as_deref()).await?;
     if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
-        return page::shown(visit, Problem::invalid("id_token_hint is of another client than client_id"));
+        return page::shown(cx, Problem::invalid("id_token_hint is of another client than client_id"));
     }
     let after = match after(&asked, client.as_deref()) {
         Ok(after) => after,
-        Err(problem) => return page::shown(visit, problem),
+        Err(problem) => return page::shown(cx, problem),
     };
-    visit.refuse_ahead()?;
+    cx.refuse_prefetch()?;
     // who only looks ends nothing
-    let hinted = hint.zip(client.as_ref()).filter(|_| visit.parts.method != Method::HEAD).and_then(|(hint, client)| {
+    let hinted = hint.zip(client.as_ref()).filter(|_| cx.parts.method != Method::HEAD).and_then(|(hint, client)| {
         let session = match hint.sid {
             Some(sid) => Some(Handle::parse(sid)?),
             None => None,
@@ -98,10 +98,10 @@ where
     // whether or not it is shown: a client may post the hint, which then comes alone
     if let Some(Hinted { tenant, user, session: Some(handle) }) = &hinted {
         let (tenant, user) = ((*tenant).clone(), user.clone());
-        sign_out::end(visit.inner, &Ended { tenant, user, handle: *handle, digest: None }).await?;
+        sign_out::end(cx.core, &Ended { tenant, user, handle: *handle, digest: None }).await?;
     }
-    let shown = shown(visit).await?;
-    let own_page = asked.confirmed && visit.parts.method == Method::POST && visit.is_of_own_page();
+    let shown = shown(cx).await?;
+    let own_page = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
     let is_hinted = |session: &Ended| hinted.as_ref().is_some_and(|hinted| hinted.is_of(session));
     if !own_page && !shown.iter().all(is_hinted) {
         return Ok(logout_pages::ask(&[
@@ -111,9 +111,9 @@ where
         ]));
     }
     for session in &shown {
-        sign_out::end(visit.inner, session).await?;
+        sign_out::end(cx.core, session).await?;
     }
-    let sessions = &visit.inner.running().sessions;
+    let sessions = &cx.core.sessions;
     let mut response = match after {
         // a form may lead nowhere else, so a person goes on by a link
         Some(location) if asked.confirmed => logout_pages::done(Some(&location)),
@@ -121,7 +121,7 @@ where
         None => logout_pages::done(None),
     };
     // a browser keeps its cookie from other sites: what one of them sends must not take it away unseen
-    if sessions.presents(&visit.parts.headers) || visit.is_of_own_page() {
+    if sessions.presents(&cx.parts.headers) || cx.is_of_own_page() {
         sessions.removal().append_to(response.headers_mut());
     }
     Ok(response)
@@ -129,31 +129,31 @@ where
 
 /// The sessions that a browser shows: the one that lives; where that is not one, all that it shows, be it that they were
 /// idle for too long, for their tokens may live, and somebody may have pressed "Log out".
-async fn shown(visit: &Visit<'_>) -> Result<Vec<Ended>, StoreError> {
-    let (running, headers) = (visit.inner.running(), &visit.parts.headers);
-    if let Some(session) = running.sessions.presented(headers, None).await? {
+async fn shown(cx: &RequestContext<'_>) -> Result<Vec<Ended>, StoreError> {
+    let (core, headers) = (cx.core, &cx.parts.headers);
+    if let Some(session) = core.sessions.presented(headers, None).await? {
         return Ok(vec![Ended::of(&session)]);
     }
     let mut idle = Vec::new();
-    for digest in running.sessions.shown(headers) {
-        if let Some(Evidence { tenant, user, .. }) = running.evidences.of(&digest).await? {
+    for digest in core.sessions.shown(headers) {
+        if let Some(Evidence { tenant, user, .. }) = core.evidences.of(&digest).await? {
             idle.push(Ended { tenant, user, handle: Handle::of(&digest), digest: Some(digest) });
         }
     }
     Ok(idle)
 }
 
-async fn asked<B>(visit: &Visit<'_>, body: B) -> Result<Asked, Problem>
+async fn asked<B>(cx: &RequestContext<'_>, body: B) -> Result<Asked, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    if visit.parts.method == Method::POST {
-        let body = fields::form(visit.parts, body).await?;
+    if cx.parts.method == Method::POST {
+        let body = fields::form(cx.parts, body).await?;
         let posted = Posted::of(&body);
         posted.check()?;
         return Ok(Asked::of(|name| posted.value(name)));
     }
-    let query = visit.parts.uri.query().unwrap_or_default();
+    let query = cx.parts.uri.query().unwrap_or_default();
     let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
     if form.has_duplicates() {
         return Err(Problem::invalid("a parameter is given twice"));

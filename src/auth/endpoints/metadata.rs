@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    auth::{
-        endpoints::{claims, settings::TokenConfig},
-        inner::Inner,
-    },
+    auth::{core::Core, endpoints::claims, state::token_config::TokenConfig},
     jose::Algorithm,
     tokens::OFFLINE_ACCESS,
 };
@@ -43,8 +40,8 @@ pub(crate) struct Document<'a> {
     request_uri_parameter_supported: bool,
 }
 
-pub(crate) fn document<'a>(inner: &'a Inner, config: &TokenConfig) -> Document<'a> {
-    let issuer = inner.config.issuer.as_str();
+pub(crate) fn document<'a>(core: &'a Core, config: &TokenConfig) -> Document<'a> {
+    let issuer = core.issuer.as_str();
     let below = |path: &str| format!("{issuer}{path}");
     let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
     // RS256 stands there in any case, for clients that know nothing else
@@ -74,7 +71,7 @@ pub(crate) fn document<'a>(inner: &'a Inner, config: &TokenConfig) -> Document<'
         claims_supported: own.into_iter().chain(claims::all()).collect(),
         claims_parameter_supported: true,
         prompt_values_supported: ["none", "login", "consent", "select_account"],
-        acr_values_supported: inner.config.policies.levels().collect(),
+        acr_values_supported: core.policies.levels().collect(),
         request_parameter_supported: false,
         request_uri_parameter_supported: false,
     }

@@ -8,22 +8,21 @@ pub(crate) mod logout;
 pub(crate) mod metadata;
 pub(crate) mod refresh;
 pub(crate) mod revoke;
-pub(crate) mod settings;
 pub(crate) mod userinfo;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use self::client::Posted;
-pub(crate) use self::settings::TokenConfig;
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             answer, fields,
             problem::{Code, Problem},
             route::TokenRoute,
         },
-        visit::Visit,
+        state::token_config::TokenConfig,
     },
     dpop,
     http::body::Body,
@@ -34,40 +33,40 @@ use crate::{
 /// it signs.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-pub(crate) async fn serve<B>(visit: &mut Visit<'_>, route: TokenRoute, body: B) -> Result<Response<Body>, Problem>
+pub(crate) async fn serve<B>(cx: &mut RequestContext<'_>, route: TokenRoute, body: B) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let Some(config) = &visit.inner.config.tokens else {
+    let Some(config) = &cx.core.tokens else {
         return Err(Problem::new(Code::NotFound, "nothing is here"));
     };
     let tokens = &config.tokens;
     match route {
         TokenRoute::Keys => {
-            visit.charge_asset()?;
+            cx.charge_asset()?;
             keys(tokens).await
         }
         TokenRoute::Metadata => {
-            visit.charge_asset()?;
-            Ok(kept(answer::json(StatusCode::OK, &metadata::document(visit.inner, config))))
+            cx.charge_asset()?;
+            Ok(kept(answer::json(StatusCode::OK, &metadata::document(cx.core, config))))
         }
-        TokenRoute::UserInfo => userinfo::userinfo(visit, tokens).await,
-        TokenRoute::Logout => logout::logout(visit, tokens, body).await,
+        TokenRoute::UserInfo => userinfo::userinfo(cx, tokens).await,
+        TokenRoute::Logout => logout::logout(cx, tokens, body).await,
         TokenRoute::Exchange => {
             // RFC 6749 §5.1 and §5.2 show it beside `Cache-Control`
             const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
             let mut response =
-                posted(visit, config, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
+                posted(cx, config, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
             response.headers_mut().insert(header::PRAGMA, NO_CACHE);
             Ok(response)
         }
-        TokenRoute::Revoke | TokenRoute::Introspect => posted(visit, config, route, body).await,
+        TokenRoute::Revoke | TokenRoute::Introspect => posted(cx, config, route, body).await,
     }
 }
 
 /// What a client posts as a form.
 async fn posted<B>(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     config: &TokenConfig,
     route: TokenRoute,
     body: B,
@@ -75,18 +74,18 @@ async fn posted<B>(
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let body = match fields::form(visit.parts, body).await {
+    let body = match fields::form(cx.parts, body).await {
         Ok(body) => body,
         Err(problem) => {
-            visit.charge(None)?;
+            cx.charge(None)?;
             return Err(problem);
         }
     };
     let (tokens, posted) = (&config.tokens, Posted::of(&body));
     match route {
-        TokenRoute::Exchange => exchange::exchange(visit, config, posted).await,
-        TokenRoute::Revoke => revoke::revoke(visit, tokens, posted).await,
-        _ => introspect::introspect(visit, config, posted).await,
+        TokenRoute::Exchange => exchange::exchange(cx, config, posted).await,
+        TokenRoute::Revoke => revoke::revoke(cx, tokens, posted).await,
+        _ => introspect::introspect(cx, config, posted).await,
     }
 }
 
@@ -96,8 +95,8 @@ async fn keys(tokens: &Tokens) -> Result<Response<Body>, Problem> {
 }
 
 /// With the value that the next proof has to hold, where one is demanded.
-fn with_nonce(visit: &Visit<'_>, mut response: Response<Body>) -> Response<Body> {
-    let nonce = visit.inner.running().proofs.nonce();
+fn with_nonce(cx: &RequestContext<'_>, mut response: Response<Body>) -> Response<Body> {
+    let nonce = cx.core.proofs.nonce();
     if let Some(nonce) = nonce.and_then(|nonce| HeaderValue::try_from(nonce).ok()) {
         response.headers_mut().insert(dpop::NONCE, nonce);
     }

@@ -2,14 +2,10 @@
 
 use crate::{
     auth::{
-        endpoints::{
-            claims,
-            client::{Posted, proved_key},
-            exchange::check_bound,
-            settings::TokenConfig,
-        },
+        context::RequestContext,
+        endpoints::{claims, client::Posted, exchange::check_bound},
         http::problem::{Code, Problem},
-        visit::Visit,
+        state::token_config::TokenConfig,
     },
     client::{Client, Scopes},
     event::EventKind,
@@ -21,7 +17,7 @@ fn invalid_grant() -> Problem {
 }
 
 pub(crate) async fn refresh(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     config: &TokenConfig,
     client: &Client,
     posted: &Posted<'_>,
@@ -34,7 +30,7 @@ pub(crate) async fn refresh(
     let wrong_scope = |detail| Problem::new(Code::InvalidScope, detail);
     let scope = posted.value("scope").map(Scopes::parse).transpose();
     let scope = scope.map_err(|_| wrong_scope("scope is malformed"))?;
-    let keyed = visit.inner.keyed().await?;
+    let keyed = cx.core.keyed().await?;
     let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
     let who = presented.authorized();
     // what was made up learns nothing; and a scope may have been taken from the client since
@@ -42,14 +38,14 @@ pub(crate) async fn refresh(
     if !is_own || !presented.is_known() || !client.allows_scopes(&who.scope) {
         return Err(invalid_grant());
     }
-    let jkt = proved_key(visit, "/token", None).await?;
+    let jkt = cx.proved_key("/token", None).await?;
     check_bound(client, jkt.as_deref())?;
     // from before the client had to bind its tokens
     if client.tokens.require_dpop && who.jkt.is_none() {
         return Err(invalid_grant());
     }
     // an account that was closed gets nothing more
-    let account = claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?.ok_or_else(invalid_grant)?;
+    let account = claims::account(cx, (&who.tenant, &who.user), &who.identifier).await?.ok_or_else(invalid_grant)?;
     config.ready(client).await?;
     let wish = Wish {
         audience: client.tokens.audience.as_deref(),
@@ -64,7 +60,7 @@ pub(crate) async fn refresh(
         Ok(issued) => Ok((issued, is_bound)),
         Err(denied) => {
             if denied == Denied::Reused {
-                visit.inner.journal().tally(EventKind::TokenReused, Some(client.tenant()), None);
+                cx.core.journal.tally(EventKind::TokenReused, Some(client.tenant()), None);
             }
             Err(match denied {
                 Denied::ScopeGrows => wrong_scope("scope has a name that was not granted"),

@@ -4,9 +4,9 @@ use http::{Response, StatusCode};
 
 use crate::{
     auth::{
+        context::RequestContext,
         endpoints::client::Posted,
         http::{answer, problem::Problem},
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -18,21 +18,26 @@ use crate::{
 ///
 /// A refresh token and an access token alike end all that came of their code.
 pub(crate) async fn revoke(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     tokens: &Tokens,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let client = posted.client(visit).await?;
+    let client = posted.client(cx).await?;
     let token = posted.required("token", "token is missing")?;
-    if let Some(family) = family_of(visit, tokens, client.id(), token).await? {
+    if let Some(family) = family_of(cx, tokens, client.id(), token).await? {
         tokens.revoke_family(&family).await?;
-        visit.inner.journal().tally(EventKind::TokenRevoked, Some(client.tenant()), None);
+        cx.core.journal.tally(EventKind::TokenRevoked, Some(client.tenant()), None);
     }
     Ok(answer::json(StatusCode::OK, &serde_json::Map::new()))
 }
 
-async fn family_of(visit: &Visit<'_>, tokens: &Tokens, client: &str, token: &str) -> Result<Option<Handle>, Problem> {
-    if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
+async fn family_of(
+    cx: &RequestContext<'_>,
+    tokens: &Tokens,
+    client: &str,
+    token: &str,
+) -> Result<Option<Handle>, Problem> {
+    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
         // by a token that was made up nobody's tokens are ended
         let own = presented.authorized().client_id == client && presented.is_known();
         return Ok(own.then(|| presented.family()));

@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use crate::{
     auth::{
-        endpoints::{claims, client::proved_key, with_nonce},
+        context::RequestContext,
+        endpoints::{claims, with_nonce},
         http::{
             answer,
             problem::{Code, Problem},
         },
-        visit::Visit,
     },
     bearer::{self, Authorization, Scheme},
     client::Scopes,
@@ -18,33 +18,33 @@ use crate::{
     tokens::{Access, Authorized, Tokens},
 };
 
-pub(crate) async fn userinfo(visit: &mut Visit<'_>, tokens: &Tokens) -> Result<Response<Body>, Problem> {
-    let found = find(visit, tokens).await;
+pub(crate) async fn userinfo(cx: &mut RequestContext<'_>, tokens: &Tokens) -> Result<Response<Body>, Problem> {
+    let found = find(cx, tokens).await;
     let who = found.as_ref().ok().map(|access| &access.authorized);
-    if let Some(who) = who.filter(|_| visit.reader.is_some()) {
+    if let Some(who) = who.filter(|_| cx.reader.is_some()) {
         // a page of another client has no business with this token
-        let client = visit.client(Some(&who.client_id)).await?;
-        visit.let_read(client.as_deref());
+        let client = cx.client(Some(&who.client_id)).await?;
+        cx.let_read(client.as_deref());
     }
-    visit.charge(who.map(|who| &who.tenant))?;
+    cx.charge(who.map(|who| &who.tenant))?;
     let Access { claims: token, authorized: who, .. } = found?;
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token does not allow this");
         return Err(challenge(problem, scheme_of(&who), r#", error="insufficient_scope", scope="openid""#));
     };
-    let account = claims::account(visit, (&who.tenant, &who.user), &who.identifier).await?;
+    let account = claims::account(cx, (&who.tenant, &who.user), &who.identifier).await?;
     let account = account.ok_or_else(|| invalid(scheme_of(&who)))?;
     let mut answer = claims::named(&account, claims::of_scopes(&granted));
     answer.extend(claims::named(&account, who.userinfo.iter().map(String::as_str)));
     answer.insert("sub".to_owned(), Value::from(token.sub));
     answer.insert("tenant".to_owned(), Value::from(who.tenant.as_str()));
-    Ok(with_nonce(visit, answer::json(StatusCode::OK, &answer)))
+    Ok(with_nonce(cx, answer::json(StatusCode::OK, &answer)))
 }
 
 /// The token that comes with a request, if it is good.
-async fn find(visit: &Visit<'_>, tokens: &Tokens) -> Result<Access, Problem> {
-    let (scheme, token) = match Authorization::read(&visit.parts.headers) {
+async fn find(cx: &RequestContext<'_>, tokens: &Tokens) -> Result<Access, Problem> {
+    let (scheme, token) = match Authorization::read(&cx.parts.headers) {
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is needed");
@@ -61,7 +61,7 @@ async fn find(visit: &Visit<'_>, tokens: &Tokens) -> Result<Access, Problem> {
         Scheme::Bearer if bound.is_none() => Ok(access),
         Scheme::DPoP if bound.is_some() => {
             let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
-            let proved = proved_key(visit, "/userinfo", Some(token)).await.map_err(unproved)?.ok_or_else(missing)?;
+            let proved = cx.proved_key("/userinfo", Some(token)).await.map_err(unproved)?.ok_or_else(missing)?;
             if Some(&*proved) == bound { Ok(access) } else { Err(invalid(scheme)) }
         }
         Scheme::Bearer | Scheme::DPoP => Err(invalid(scheme)),

@@ -31,15 +31,15 @@ impl<'a> Attempt<'a> {
     ///
     /// Returns a problem with the time to wait after too many failures.
     pub(crate) async fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
-        let running = step.context.inner.running();
-        let spend = match step.context.known_address().map(|address| running.failures.check(&address, 1)) {
+        let core = step.cx.core;
+        let spend = match step.cx.known_address().map(|address| core.limits.failures.check(&address, 1)) {
             None => None,
             Some(Decision::Admitted(admission)) => Some(admission.spend),
             Some(Decision::Refused(refusal)) => return Err(step.locked(method, refusal.wait())),
         };
         let (account, in_login, counted_for_account) = (None, false, false);
         let attempt = Self { step, method, submitted, account, spend, in_login, counted_for_account };
-        match running.guard.count(attempt.key(), step.keyed).await {
+        match core.guard.count(attempt.key(), step.keyed).await {
             Ok(Ok(())) => Ok(attempt),
             Ok(Err(wait)) => {
                 attempt.refund();
@@ -63,7 +63,7 @@ impl<'a> Attempt<'a> {
     /// Counts the attempt for the account, or with the same work for none. Returns whether it may still be right.
     pub(crate) async fn count_for(&mut self, account: Option<&UserId>) -> Result<bool, Problem> {
         self.account = account.cloned();
-        let guard = &self.step.context.inner.running().guard;
+        let guard = &self.step.cx.core.guard;
         let below_ceiling = guard.count_hidden(self.key(), self.step.keyed).await?;
         self.counted_for_account = below_ceiling;
         if !below_ceiling {
@@ -74,18 +74,18 @@ impl<'a> Attempt<'a> {
 
     /// Removes the failures in a row after a right secret.
     pub(crate) async fn succeeded(self) {
-        self.step.context.inner.running().guard.clear(self.key(), self.step.keyed).await;
+        self.step.cx.core.guard.clear(self.key(), self.step.keyed).await;
         self.refund();
     }
 
     /// Uncounts an attempt that could not be checked. If this fails too, the attempt stays counted.
     pub(crate) async fn withdraw(self) {
-        let running = self.step.context.inner.running();
-        if let Err(error) = running.guard.uncount(self.key(), self.counted_for_account, self.step.keyed).await {
+        let core = self.step.cx.core;
+        if let Err(error) = core.guard.uncount(self.key(), self.counted_for_account, self.step.keyed).await {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
         }
         if self.in_login
-            && let Err(error) = running.logins.apply(&self.step.digest, &LoginCall::Withdraw).await
+            && let Err(error) = core.logins.apply(&self.step.digest, &LoginCall::Withdraw).await
         {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
         }
@@ -94,7 +94,7 @@ impl<'a> Attempt<'a> {
 
     fn refund(self) {
         if let Some(spend) = self.spend {
-            self.step.context.inner.running().failures.refund(spend);
+            self.step.cx.core.limits.failures.refund(spend);
         }
     }
 

@@ -10,18 +10,17 @@ use http::Response;
 pub(crate) use self::step::LoginStep;
 use self::{otp::OtpMethod, password::PasswordMethod};
 use crate::{
-    auth::{http::problem::Problem, inner::Config},
+    auth::http::problem::Problem,
     delivery::Channel,
     http::body::Body,
     login::{Challenge, LoginCall, LoginError},
-    policy::{Method, MethodSet},
+    policy::Method,
 };
 
-/// One way to prove a login step. `state::proofs` defines the marks of its proofs.
+/// One way to prove a login step.
+///
+/// `Core::enabled` decides whether a service offers it, and `state::proofs` what its proofs are marked with.
 trait LoginMethod {
-    /// Returns whether the service is set up for this method.
-    fn is_available(&self, config: &Config) -> bool;
-
     /// Handles `authenticate`: checks the secret in the request, or opens a challenge.
     async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem>;
 
@@ -29,15 +28,6 @@ trait LoginMethod {
     async fn verify(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
         Err(step.problem(Problem::denied(LoginError::NoPendingChallenge)))
     }
-}
-
-/// Returns the methods that the service is set up for.
-pub(crate) fn available(config: &Config) -> MethodSet {
-    let is_available = |method: &Method| match otp(*method) {
-        Some(otp) => otp.is_available(config),
-        None => *method == Method::Password && PasswordMethod.is_available(config),
-    };
-    Method::ALL.iter().copied().filter(is_available).collect()
 }
 
 /// Handles a step by this method.
@@ -53,7 +43,7 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
-    if !available(&step.context.inner.config).contains(method) {
+    if !step.cx.core.enabled().contains(method) {
         // it was available when the login began
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }

@@ -8,14 +8,13 @@ use serde::Serialize;
 use super::{LoginMethod, LoginStep, attempt::Attempt};
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             answer::{self, Counters},
             fields::Fields,
             problem::{Code, Problem},
         },
-        inner::Config,
         state::guard::{AttemptKey, submitted},
-        visit::Visit,
     },
     delivery::{Channel, Message},
     event::EventKind,
@@ -51,24 +50,20 @@ struct ChallengeShown {
 }
 
 impl LoginMethod for OtpMethod {
-    fn is_available(&self, config: &Config) -> bool {
-        config.queue.has(self.channel)
-    }
-
     /// Sends a code if the address is a verified contact of the account. Otherwise it does the same and sends nothing.
     async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
         let contact = contact(&step.fields, self.method)?;
-        let (running, limits) = (step.context.inner.running(), &step.context.inner.config.limits);
+        let (core, limits) = (step.cx.core, &step.cx.core.login_limits);
         let (login, keyed, now) = (&step.login, step.keyed, step.now());
         let address = submitted::address(&contact, keyed);
         let code = OneTimeCode::generate();
         step.preview(&LoginCall::MayOpen(self.method))?;
 
         let key = AttemptKey { tenant: &login.tenant, method: self.method, submitted: &address, account: None };
-        let spend = spend(step.context).map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
-        if let Err(error) = running.guard.count_request(key, &step.pair(&address)).await? {
+        let spend = spend(step.cx).map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
+        if let Err(error) = core.guard.count_request(key, &step.pair(&address)).await? {
             if let Some(spend) = spend {
-                running.messages.refund(spend);
+                core.limits.messages.refund(spend);
             }
             return Err(step.problem(refused(error)));
         }
@@ -76,7 +71,7 @@ impl LoginMethod for OtpMethod {
         let found = step.account(name.as_ref()).await?;
         let user = found.active().filter(|account| account.has_verified(&contact)).and(found.user());
         let key = AttemptKey { account: user.as_ref().map(|user| &user.id), ..key };
-        let below_limit = running.guard.count_message(key, keyed).await?;
+        let below_limit = core.guard.count_message(key, keyed).await?;
         if !below_limit {
             step.tally(EventKind::LoginCeiling, Some(self.method));
         }
@@ -89,11 +84,11 @@ impl LoginMethod for OtpMethod {
         // the same work without an owner: a message is created, and dropped by the queue
         let expires = now + limits.code_lifetime;
         let message = Message::new(self.channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
-        let sent = step.context.inner.journal().event(EventKind::OtpSent, login, Some(self.method), keyed);
+        let sent = step.cx.core.journal.event(EventKind::OtpSent, login, Some(self.method), keyed);
         // the queue reports a message that it has no room for; the caller sees no difference
-        let taken = running.queue.push(self.channel, owner.is_some().then_some(message));
+        let taken = core.queue.push(self.channel, owner.is_some().then_some(message));
         if owner.is_some() && taken {
-            step.context.inner.journal().tally_event(&sent);
+            step.cx.core.journal.tally_event(&sent);
         }
         let challenge = ChallengeShown {
             r#type: "otp",
@@ -140,7 +135,7 @@ impl LoginMethod for OtpMethod {
 async fn owner(step: &LoginStep<'_>, open: &OpenCode, attempt: &mut Attempt<'_>) -> Result<Option<BoundUser>, Problem> {
     let found = match step.login.subject {
         Subject::Unbound => {
-            let accounts = &step.context.inner.running().accounts;
+            let accounts = &step.cx.core.accounts;
             accounts.of_user(&step.login.tenant, open.owner.as_ref().map(|owner| &owner.id)).await?
         }
         _ => step.account(None).await?,
@@ -152,9 +147,9 @@ async fn owner(step: &LoginStep<'_>, open: &OpenCode, attempt: &mut Attempt<'_>)
 }
 
 /// Charges a message to the caller's address, or returns how long to wait.
-fn spend(context: &Visit<'_>) -> Result<Option<Spend>, Duration> {
-    let Some(address) = context.known_address() else { return Ok(None) };
-    match context.inner.running().messages.check(&address, 1) {
+fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
+    let Some(address) = cx.known_address() else { return Ok(None) };
+    match cx.core.limits.messages.check(&address, 1) {
         Decision::Admitted(admission) => Ok(Some(admission.spend)),
         Decision::Refused(refusal) => Err(refusal.wait()),
     }

@@ -8,7 +8,6 @@ use super::{LoginMethod, LoginStep, attempt::Attempt};
 use crate::{
     auth::{
         http::{fields::Typed, problem::Problem},
-        inner::Config,
         state::{guard::submitted, proofs::password_mark},
     },
     http::body::Body,
@@ -26,10 +25,6 @@ pub(super) struct PasswordMethod;
 type RightPassword = (BoundUser, Option<PasswordMark>);
 
 impl LoginMethod for PasswordMethod {
-    fn is_available(&self, config: &Config) -> bool {
-        !config.without_passwords
-    }
-
     async fn begin(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
         // a login that began with a session knows its user, and no name
         let is_named = step.login.identifier.is_some() || step.login.subject.user().is_none();
@@ -86,10 +81,10 @@ async fn check(
     let account = found.active().filter(|_| is_theirs);
     let below_ceiling = attempt.count_for(account.map(Account::id)).await?;
     let account = account.filter(|_| below_ceiling);
-    let config = &step.context.inner.config;
+    let core = step.cx.core;
     let password = Password::new(take(&mut *typed.0));
-    let checked = PasswordAttempt::new(&step.login.tenant, account, password, &config.passwords);
-    match (config.users.verify_password(checked).await?, account, found.user()) {
+    let checked = PasswordAttempt::new(&step.login.tenant, account, password, &core.passwords);
+    match (core.users.verify_password(checked).await?, account, found.user()) {
         (PasswordCheck::Right { mark, upgrade: None }, Some(_), Some(user)) => Ok(Some((user, mark))),
         (PasswordCheck::Right { mark, upgrade: Some(new) }, Some(account), Some(user)) => {
             Ok(upgrade(step, account, mark, new).await.map(|mark| (user, mark)))
@@ -110,7 +105,7 @@ async fn upgrade(
 ) -> Option<Option<PasswordMark>> {
     // without a mark of its own, an account is marked by its hash
     let after = account.clone().password(new.clone()).current_password_mark();
-    let users = &step.context.inner.config.users;
+    let users = &step.cx.core.users;
     match users.upgrade_password(&step.login.tenant, account, new).await {
         Ok(PasswordUpgrade::PasswordChanged) => None,
         Ok(PasswordUpgrade::Replaced) => Some(after),

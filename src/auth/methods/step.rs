@@ -6,13 +6,13 @@ use http::{Response, StatusCode};
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             answer::{self, Counters},
             fields::Fields,
             problem::{Code, Problem},
         },
         state::{accounts::FoundAccount, guard::submitted, logins::LoginUpdate},
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -25,7 +25,7 @@ use crate::{
 
 /// A call for a login that was started in the same browser and with the same parameters.
 pub(crate) struct LoginStep<'a> {
-    pub(crate) context: &'a Visit<'a>,
+    pub(crate) cx: &'a RequestContext<'a>,
     pub(crate) keyed: &'a Keyed,
     /// The digest of the login's secret.
     pub(crate) digest: Digest,
@@ -36,12 +36,12 @@ pub(crate) struct LoginStep<'a> {
 
 impl LoginStep<'_> {
     pub(crate) fn now(&self) -> UnixTime {
-        self.context.inner.running().logins.now()
+        self.cx.core.logins.now()
     }
 
     /// Applies a call to the stored login.
     pub(crate) async fn apply(&self, call: &LoginCall<'_>) -> Result<LoginUpdate, Problem> {
-        let update = self.context.inner.running().logins.apply(&self.digest, call).await?;
+        let update = self.cx.core.logins.apply(&self.digest, call).await?;
         update.ok_or_else(|| Problem::denied(LoginError::Expired))
     }
 
@@ -69,7 +69,7 @@ impl LoginStep<'_> {
     }
 
     pub(crate) fn tally(&self, kind: EventKind, method: Option<Method>) {
-        self.context.inner.journal().tally_login(kind, &self.login, method, self.keyed);
+        self.cx.core.journal.tally_login(kind, &self.login, method, self.keyed);
     }
 
     /// Finds the account of the login. In a login without a user it is the one behind `typed`.
@@ -79,7 +79,7 @@ impl LoginStep<'_> {
     /// Ends a login in which the user proved a step before their generation was raised. Before the first proof, only a
     /// right secret reveals that the login has ended: strangers must not see it.
     pub(crate) async fn account(&self, typed: Option<&Identifier>) -> Result<FoundAccount, Problem> {
-        let (tenant, accounts) = (&self.login.tenant, &self.context.inner.running().accounts);
+        let (tenant, accounts) = (&self.login.tenant, &self.cx.core.accounts);
         let found = match (&self.login.subject, typed) {
             (Subject::Unbound, Some(typed)) => accounts.named(tenant, typed).await?,
             (subject, _) => accounts.of_user(tenant, subject.user().map(|user| &user.id)).await?,
@@ -103,7 +103,7 @@ impl LoginStep<'_> {
         if is_bound_by_name {
             return Ok(found.active().is_some());
         }
-        let accounts = &self.context.inner.running().accounts;
+        let accounts = &self.cx.core.accounts;
         accounts.is_named(&self.login.tenant, typed, found.active()).await
     }
 
@@ -120,7 +120,7 @@ impl LoginStep<'_> {
 
     /// Records how an attempt ended, and returns the response.
     pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> Result<Response<Body>, Problem> {
-        let (journal, login) = (self.context.inner.journal(), &update.login);
+        let (journal, login) = (&self.cx.core.journal, &update.login);
         match update.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),
             Err(LoginError::WrongSecret(_)) => {

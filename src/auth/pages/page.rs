@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{hint::Meant, query, signed_in::SignedIn},
+        context::RequestContext,
         http::{answer, problem::Problem, route::Route},
-        visit::Visit,
     },
     client::RequestedRedirect,
     http::{accept, body::Body},
@@ -59,32 +59,32 @@ impl<'a> Redirect<'a> {
 }
 
 /// `GET /authentication/start`: the page, or what it shows for a page of your own.
-pub(crate) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match query::asked(visit).await {
+pub(crate) async fn start(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    let asked = match query::asked(cx).await {
         Ok(asked) => asked,
-        Err(problem) => return shown(visit, problem),
+        Err(problem) => return shown(cx, problem),
     };
-    let checked = match asked.checked(visit) {
+    let checked = match asked.checked(cx) {
         Ok(checked) => checked,
-        Err(wrong) => return asked.error(visit, wrong),
+        Err(wrong) => return asked.error(cx, wrong),
     };
     let client = &asked.to.client;
-    if accept::favourite(&visit.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
+    if accept::favourite(&cx.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
         return Ok(by_accept(html(StatusCode::OK, include_str!("page.html"))));
     }
     let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
-    let signed_in = match visit.reader {
-        None => SignedIn::find(visit, client, &checked.wishes).await?,
+    let signed_in = match cx.reader {
+        None => SignedIn::find(cx, client, &checked.wishes).await?,
         // scripts of other origins need not know who is signed in
         Some(_) => None,
     };
-    let now = visit.inner.running().evidences.now();
+    let now = cx.core.evidences.now();
     let signed_in = signed_in.filter(|it| it.carried(plan, &checked.wishes, client, now).is_some());
     // nobody goes on as another than whom the request means; what is wrong with its hint is told at the end
     let signed_in = match signed_in {
         None => None,
         Some(it) => {
-            let meant = Meant::by(visit, &checked.wishes, client).await;
+            let meant = Meant::by(cx, &checked.wishes, client).await;
             Some(it).filter(|it| meant.is_ok_and(|meant| meant.is(it.session.user())))
         }
     };
@@ -103,8 +103,8 @@ pub(crate) async fn start(visit: &mut Visit<'_>) -> Result<Response<Body>, Probl
 }
 
 /// An error that goes nowhere else: as a page for a person, as JSON for a program.
-pub(crate) fn shown(visit: &Visit<'_>, problem: Problem) -> Result<Response<Body>, Problem> {
-    if !accept::prefers_html(&visit.parts.headers) {
+pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Response<Body>, Problem> {
+    if !accept::prefers_html(&cx.parts.headers) {
         return Err(problem);
     }
     let status = problem.code.status();
@@ -115,7 +115,7 @@ pub(crate) fn shown(visit: &Visit<'_>, problem: Problem) -> Result<Response<Body
         _ => "The link that led here does not work. Go back to the application and start again from there.",
     };
     // relative, for whoever mounts this knows best under which path
-    let is_start = visit.parts.uri.path().ends_with("/authentication/start");
+    let is_start = cx.parts.uri.path().ends_with("/authentication/start");
     let text = include_str!("error.html")
         .replace("{style}", if is_start { "page.css" } else { "authentication/page.css" })
         .replace("{advice}", advice)
@@ -123,7 +123,7 @@ pub(crate) fn shown(visit: &Visit<'_>, problem: Problem) -> Result<Response<Body
         .replace("{detail}", problem.detail);
     let mut response = html(status, text);
     // its other headers are those of any answer to this problem
-    let plain = problem.into_response(&visit.parts.headers, &visit.inner.config.realm);
+    let plain = problem.into_response(&cx.parts.headers, &cx.core.realm);
     for (name, value) in plain.headers().iter().filter(|(name, _)| **name != header::CONTENT_TYPE) {
         response.headers_mut().append(name, value.clone());
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    auth::{state::grant::amr, visit::Visit},
+    auth::{context::RequestContext, state::grant::amr},
     login::{Login, LoginId},
     policy::{Method, MethodSet},
     session::{Authentication, NewSession, Proof, Session, UserId},
@@ -101,10 +101,9 @@ impl Evidence {
     }
 
     /// Whether the account is as it was: it may have been closed since, or its password changed because somebody had it.
-    pub(crate) async fn still_stands(&self, visit: &Visit<'_>) -> Result<bool, StoreError> {
-        let keyed = visit.inner.keyed().await?;
-        let authentication = self.authentication();
-        let current = visit.inner.running().accounts.current(&authentication, keyed).await?;
+    pub(crate) async fn still_stands(&self, cx: &RequestContext<'_>) -> Result<bool, StoreError> {
+        let keyed = cx.core.keyed().await?;
+        let current = cx.core.accounts.current(&self.authentication(), keyed).await?;
         Ok(current.is_some_and(|current| current.proofs.len() == self.proved.len()))
     }
 }

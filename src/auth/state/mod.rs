@@ -9,3 +9,6 @@ pub(crate) mod journal;
 pub(crate) mod key;
 pub(crate) mod logins;
 pub(crate) mod proofs;
+pub(crate) mod pushed;
+#[cfg(feature = "tokens")]
+pub(crate) mod token_config;

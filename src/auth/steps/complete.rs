@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::enter::enter;
 use crate::{
     auth::{
+        context::RequestContext,
         http::{answer, fields::Fields, problem::Problem},
         methods::LoginStep,
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -22,8 +22,8 @@ struct Completed {
     status: &'static str,
 }
 
-pub(crate) async fn complete(context: &mut Visit<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let step = enter(context, fields).await?;
+pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = enter(cx, fields).await?;
     if step.login.remaining() == 0 && !still_counts(&step).await? {
         return Err(step.end().await?);
     }
@@ -39,6 +39,6 @@ pub(crate) async fn complete(context: &mut Visit<'_>, fields: Fields) -> Result<
 /// Returns whether the user may still sign in and all proofs still count.
 async fn still_counts(step: &LoginStep<'_>) -> Result<bool, StoreError> {
     let Some(authentication) = step.login.authentication(None) else { return Ok(false) };
-    let current = step.context.inner.running().accounts.current(&authentication, step.keyed).await?;
+    let current = step.cx.core.accounts.current(&authentication, step.keyed).await?;
     Ok(current.is_some_and(|current| current.proofs.len() == authentication.proofs.len()))
 }

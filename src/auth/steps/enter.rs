@@ -2,20 +2,20 @@
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::{fields::Fields, problem::Problem},
         methods::LoginStep,
-        visit::Visit,
     },
     event::EventKind,
     login::LoginError,
 };
 
 /// Finds the login of a call and compares the client parameters with its start. Errors change nothing.
-pub(super) async fn enter<'a>(context: &'a mut Visit<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
+pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
     let sent = fields.client();
-    let (digest, login) = context.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
-    let keyed = context.inner.keyed().await?;
-    let step = LoginStep { context, keyed, digest, login, fields };
+    let (digest, login) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
+    let keyed = cx.core.keyed().await?;
+    let step = LoginStep { cx, keyed, digest, login, fields };
     if step.login.has_ended(step.now()) {
         step.tally(EventKind::SessionUseAfterExpire, None);
         return Err(step.problem(Problem::denied(LoginError::Expired)));

@@ -11,13 +11,13 @@ use crate::{
             signed_in::SignedIn,
             wishes::Wishes,
         },
+        context::RequestContext,
         http::{
             answer,
             cookies::{Carried, MOST_LOGINS},
             fields::Fields,
             problem::{Code, Problem},
         },
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
@@ -38,35 +38,35 @@ struct Started {
     next_step: Option<usize>,
 }
 
-pub(crate) async fn start(context: &mut Visit<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = context.calling_client(parameters.client_id.as_deref()).await?;
+    let client = cx.calling_client(parameters.client_id.as_deref()).await?;
 
     let to = request::address(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
     let wishes = Wishes::read(|name| fields.wish(name))?;
-    if context.inner.running().challenges.is_redeemed(&binding).await? {
+    if cx.core.challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
-    let plan = wishes.plan(context, &to.client)?;
+    let plan = wishes.plan(cx, &to.client)?;
     let carried = match &plan {
-        Some(plan) => carried(context, &to, &wishes, plan).await?,
+        Some(plan) => carried(cx, &to, &wishes, plan).await?,
         None => None,
     };
 
-    let (keyed, tenant) = (context.inner.keyed().await?, to.client.tenant().clone());
-    throttle(context, &tenant, identifier.as_ref(), keyed)?;
-    let (config, running) = (&context.inner.config, context.inner.running());
+    let (keyed, tenant) = (cx.core.keyed().await?, to.client.tenant().clone());
+    throttle(cx, &tenant, identifier.as_ref(), keyed)?;
+    let core = cx.core;
     let plan = plan.ok_or_else(Problem::unmet)?;
 
     let secret = Secret::generate();
-    let times = (&config.limits, running.logins.now());
+    let times = (&core.login_limits, core.logins.now());
     let login = Login::begin(&secret, tenant, (binding, wishes.wanted), plan, times);
     let login = match identifier {
         Some(identifier) => {
-            let found = running.accounts.named(&login.tenant, &identifier).await?;
+            let found = core.accounts.named(&login.tenant, &identifier).await?;
             login.identified(identifier, found.user().map_or(Subject::Unknown, Subject::User))
         }
         None => login,
@@ -75,10 +75,10 @@ pub(crate) async fn start(context: &mut Visit<'_>, mut fields: Fields) -> Result
         Some(carried) if login.may_carry(&carried) => login.carrying(carried),
         _ => login,
     };
-    let cookies = config.cookies.carried(&context.parts.headers);
-    let surplus = surplus(context, &cookies).await?;
-    running.logins.begin(&secret.digest(), &login).await?;
-    context.inner.journal().tally_login(EventKind::LoginStarted, &login, None, keyed);
+    let cookies = core.cookies.carried(&cx.parts.headers);
+    let surplus = surplus(cx, &cookies).await?;
+    core.logins.begin(&secret.digest(), &login).await?;
+    cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
 
     let mut response = answer::json(
         StatusCode::OK,
@@ -86,11 +86,11 @@ pub(crate) async fn start(context: &mut Visit<'_>, mut fields: Fields) -> Result
             session_id: login.id.to_string(),
             available_methods: login.plan.next(login.proved()).iter().map(Method::as_str).collect(),
             required_steps: login.required(),
-            next_step: login.view(running.logins.now()).next(),
+            next_step: login.view(core.logins.now()).next(),
         },
     );
-    config.cookies.set(&secret).append_to(response.headers_mut());
-    for removal in surplus.iter().filter_map(|cookie| config.cookies.removal(cookie.name)) {
+    core.cookies.set(&secret).append_to(response.headers_mut());
+    for removal in surplus.iter().filter_map(|cookie| core.cookies.removal(cookie.name)) {
         removal.append_to(response.headers_mut());
     }
     Ok(response)
@@ -98,33 +98,33 @@ pub(crate) async fn start(context: &mut Visit<'_>, mut fields: Fields) -> Result
 
 /// Returns the steps that the browser's signed-in session has proved already.
 async fn carried(
-    context: &Visit<'_>,
+    cx: &RequestContext<'_>,
     to: &Addressed,
     wishes: &Wishes,
     plan: &Plan,
 ) -> Result<Option<CarriedProofs>, StoreError> {
     // users confirm on our own pages, not on those of another origin
-    if context.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
+    if cx.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
         return Ok(None);
     }
-    let Some(signed_in) = SignedIn::find(context, &to.client, wishes).await? else { return Ok(None) };
+    let Some(signed_in) = SignedIn::find(cx, &to.client, wishes).await? else { return Ok(None) };
     if !wishes.may_mean(signed_in.session.user()) {
         return Ok(None);
     }
-    let now = context.inner.running().logins.now();
+    let now = cx.core.logins.now();
     Ok(signed_in.carried(plan, wishes, &to.client, now))
 }
 
 /// Refuses addresses with too many failures, and too many logins for one name.
 fn throttle(
-    context: &Visit<'_>,
+    cx: &RequestContext<'_>,
     tenant: &Tenant,
     identifier: Option<&Identifier>,
     keyed: &Keyed,
 ) -> Result<(), Problem> {
-    let running = context.inner.running();
+    let core = cx.core;
     let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-    if let Some(standing) = context.known_address().and_then(|address| running.failures.peek(&address))
+    if let Some(standing) = cx.known_address().and_then(|address| core.limits.failures.peek(&address))
         && standing.remaining() == 0
     {
         return Err(too_many().retry_in(standing.wait()));
@@ -133,18 +133,18 @@ fn throttle(
     let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
     // never an error: base64url is a valid tenant name
     let Ok(name) = Tenant::parse(Handle::of(&name).to_string()) else { return Ok(()) };
-    match running.starts.check(&name, 1) {
+    match core.limits.starts.check(&name, 1) {
         Decision::Admitted(_) => Ok(()),
         Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
     }
 }
 
 /// Returns the cookies to remove so that there is room for one more login: first those without a login, then the oldest.
-async fn surplus<'c>(context: &Visit<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
+async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
     let Some(too_many) = (carried.len() + 1).checked_sub(MOST_LOGINS).filter(|surplus| *surplus > 0) else {
         return Ok(Vec::new());
     };
-    let logins = &context.inner.running().logins;
+    let logins = &cx.core.logins;
     let mut aged = Vec::with_capacity(carried.len());
     for cookie in carried {
         let began = logins.find(&cookie.digest).await?.filter(|login| !login.has_ended(logins.now()));

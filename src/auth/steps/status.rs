@@ -5,25 +5,25 @@ use http::{Response, StatusCode};
 use crate::{
     auth::{
         authorize::query::Query,
+        context::RequestContext,
         http::{
             answer::{self, Counters},
             problem::Problem,
         },
-        visit::Visit,
     },
     http::body::Body,
 };
 
-pub(crate) async fn status(context: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = match Query::of(context).and_then(|query| session_id(&query)) {
+pub(crate) async fn status(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    let session_id = match Query::of(cx).and_then(|query| session_id(&query)) {
         Ok(session_id) => session_id,
         Err(problem) => {
-            context.charge(None)?;
+            cx.charge(None)?;
             return Err(problem);
         }
     };
-    let (_, login) = context.own_login(None, session_id.as_deref()).await?;
-    let now = context.inner.running().logins.now();
+    let (_, login) = cx.own_login(None, session_id.as_deref()).await?;
+    let now = cx.core.logins.now();
     Ok(answer::json(StatusCode::OK, &Counters::from(login.view(now))))
 }
 
