@@ -81,6 +81,28 @@ async fn a_weak_hash_that_stays_keeps_nobody_out() {
     }
 }
 
+#[tokio::test]
+async fn c120_a_hash_that_another_login_replaces_ends_nothing() {
+    let world = World::new().await;
+    let mut first = world.browser();
+    let id = first.start("web", ADA).await;
+    assert_eq!(first.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(first.complete("web", &id).await.status, 200);
+    let (acme, ada) = ada();
+    let stored = async || world.users.by_id(&acme, &ada).await.unwrap().unwrap();
+    let before = stored().await;
+    // another service on the same store, with the default cost
+    let mut second = world.browser();
+    let strong = AuthService::new(ISSUER, world.store.clone(), clients(), world.users.clone()).unwrap();
+    second.service = strong.sessions(world.sessions.clone()).clock(world.clock.clone());
+    assert_eq!(second.sign_in("web").await.code.len(), 43);
+    let after = stored().await;
+    assert_ne!(before.password_hash().unwrap().as_str(), after.password_hash().unwrap().as_str());
+    assert_eq!(before.current_password_mark(), after.current_password_mark());
+    let answer = first.authorize("web").await;
+    assert_eq!(answer.redirected("code").map_or(0, |code| code.len()), 43, "{answer:?}");
+}
+
 /// The same accounts, whose password is changed after it was checked and before its hash is replaced.
 struct ChangesMeanwhile(StoredUsers);
 

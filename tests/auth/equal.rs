@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use tollgate::{
-    Identifier, UserId,
+    Identifier, UserId, Users,
     event::{EventKind, Query},
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
 };
