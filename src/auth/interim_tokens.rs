@@ -20,7 +20,10 @@ impl AuthService {
         let settings = TokenSettings::new(tokens);
         let config = &self.0.config;
         settings.clone().build(&config.issuer, config.store.clone(), std::sync::Arc::clone(&config.clock))?;
-        Ok(self.set(|config| config.tokens = Some(settings)))
+        Ok(self.set(|config| match &mut config.tokens {
+            Some(old) => old.tokens = settings.tokens,
+            none => *none = Some(settings),
+        }))
     }
 
     /// Lets callers that present this secret as a bearer token introspect any token. Clients may always introspect

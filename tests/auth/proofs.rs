@@ -217,7 +217,7 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
 async fn c100_nonces_are_demanded_of_tokens_that_are_set_anew_too() {
     let world = World::with(Memory::new(), |service| service.dpop_nonces(&Secret::generate()).unwrap()).await;
     let mut browser = world.browser();
-    browser.service = browser.service.tokens(world.tokens.clone()).unwrap();
+    browser.service = browser.service.tokens(Tokens::new()).unwrap();
     let code = browser.sign_in("web").await;
     let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
     assert_eq!(post(&mut browser, &[&proof], &redemption("web", &code)).await.error(), "use_dpop_nonce");
@@ -233,7 +233,7 @@ async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
     let given = Given::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
     for scheme in ["Bearer", "DPoP"] {
         let shown = format!("{scheme} {}", given.access);
-        assert_eq!(shown_at_layer(&world.tokens.verifier(), &shown).await, 401, "{scheme}");
+        assert_eq!(shown_at_layer(&world.service.verifier(), &shown).await, 401, "{scheme}");
     }
 }
 
@@ -241,7 +241,7 @@ async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
 async fn c100_what_a_client_got_before_it_had_to_bind_tokens_is_worth_no_more() {
     let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
     let on = async |client: Client| {
-        let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+        let tokens = Tokens::new();
         World::made(store.clone(), clock.clone(), ClientTable::new([client]).unwrap(), tokens, |service| service).await
     };
     let before = on(client("web")).await;

@@ -50,7 +50,6 @@ pub(crate) struct World {
     pub(crate) users: StoredUsers,
     pub(crate) sessions: Sessions,
     pub(crate) store: AnyStore,
-    pub(crate) tokens: Tokens,
 }
 
 /// Of acme: `web` (one step), `mfa` (two steps), `native` (loopback); of globex: `other`.
@@ -103,7 +102,7 @@ impl World {
     }
 
     pub(crate) async fn on(store: AnyStore, clock: ManualClock, more: impl FnOnce(AuthService) -> AuthService) -> Self {
-        let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+        let tokens = Tokens::new();
         Self::made(store, clock, clients(), tokens, more).await
     }
 
@@ -115,15 +114,25 @@ impl World {
         tokens: Tokens,
         more: impl FnOnce(AuthService) -> AuthService,
     ) -> Self {
+        Self::under(ISSUER, (store, clock), clients, tokens, more).await
+    }
+
+    /// Creates a world with an issuer of its own.
+    pub(crate) async fn under(
+        issuer: &str,
+        (store, clock): (AnyStore, ManualClock),
+        clients: ClientTable,
+        tokens: Tokens,
+        more: impl FnOnce(AuthService) -> AuthService,
+    ) -> Self {
         let (outbox, log) = (Outbox::new(), EventLog::new());
         let users = StoredUsers::new(store.clone()).clock(clock.clone());
         people(&users).await;
         let sessions = Sessions::new(store.clone()).clock(clock.clone());
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
-        let tokens = tokens.clock(clock.clone());
-        let service = AuthService::new(tokens.issuer(), store.clone(), clients, users.clone())
+        let service = AuthService::new(issuer, store.clone(), clients, users.clone())
             .unwrap()
-            .tokens(tokens.clone())
+            .tokens(tokens)
             .unwrap()
             .sms(outbox.clone())
             .email(outbox.clone())
@@ -133,7 +142,7 @@ impl World {
             .limiter(limiter)
             .events(log.clone())
             .clock(clock.clone());
-        Self { service: more(service), clock, outbox, log, users, sessions, store, tokens }
+        Self { service: more(service), clock, outbox, log, users, sessions, store }
     }
 
     pub(crate) fn browser(&self) -> Browser {
