@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tollgate::{
     ApiKeys, ClientIp, ClientTable, Identifier, NewUser, Password, PasswordHash, Passwords, Policies, Quotas,
-    StoredUsers, Tenant, UserId,
+    StoredUsers, Tenant, UserId, Users,
     user::{EmailAddress, PhoneNumber},
 };
 
@@ -50,7 +50,7 @@ impl Person {
     /// Makes the account, unless it is there already, as `--data` keeps it.
     pub(crate) async fn add_to(self, users: &StoredUsers) -> Result<(), Box<dyn Error>> {
         let id = UserId::parse(&self.id)?;
-        if users.get(&self.tenant, &id).await?.is_some() {
+        if users.by_id(&self.tenant, &id).await?.is_some() {
             return Ok(());
         }
         let mut identifiers = self.identifiers.iter().map(Identifier::parse);

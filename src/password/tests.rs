@@ -106,6 +106,72 @@ async fn c048_under_a_weaker_hash_a_wrong_password_costs_what_it_costs_today() {
 }
 
 #[tokio::test]
+async fn c048_a_wrong_password_costs_one_foreign_check_and_one_run_of_argon2_whatever_is_stored() {
+    let (passwords, runs) = counted(Passwords::new());
+    let argon2 = passwords.hash(Password::new("a")).await.unwrap();
+    runs.lock().unwrap().clear();
+    let foreign = StoredPassword::Foreign(ForeignHash("own".into()));
+    let long = "b".repeat(Password::MAX_LEN + 1);
+    for (stored, checked) in [(None, "decoy"), (Some(StoredPassword::Argon2(argon2)), "decoy"), (Some(foreign), "own")]
+    {
+        for typed in ["b", "", &long] {
+            let checks = Arc::new(Mutex::new(Vec::new()));
+            let seen = Arc::clone(&checks);
+            let check = move |hash: &str, password: &str| {
+                seen.lock().unwrap().push((hash.to_owned(), password.to_owned()));
+                false
+            };
+            let answer = passwords.verify_either(Password::new(typed), stored.clone(), "decoy".to_owned(), check).await;
+            assert!(matches!(answer.unwrap(), Verdict::Wrong));
+            // an unusable password is checked as an empty one
+            let password = if typed == "b" { "b" } else { "" };
+            assert_eq!(*checks.lock().unwrap(), [(checked.to_owned(), password.to_owned())]);
+            assert_eq!(std::mem::take(&mut *runs.lock().unwrap()), [(Recipe::new(Cost::DEFAULT), 16, 32)]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn c048_a_decoy_is_never_right_in_a_foreign_check() {
+    let (passwords, _) = counted(Passwords::new());
+    let argon2 = StoredPassword::Argon2(passwords.hash(Password::new("a")).await.unwrap());
+    let foreign = StoredPassword::Foreign(ForeignHash("own".into()));
+    let right = |typed: &str, stored: Option<&StoredPassword>| {
+        passwords.verify_either(Password::new(typed), stored.cloned(), "decoy".to_owned(), |_, _| true)
+    };
+    assert!(!is_right(&right("b", None).await.unwrap()));
+    assert!(!is_right(&right("b", Some(&argon2)).await.unwrap()));
+    for unusable in ["", &"b".repeat(Password::MAX_LEN + 1)] {
+        assert!(!is_right(&right(unusable, Some(&foreign)).await.unwrap()));
+    }
+    assert!(is_right(&right("b", Some(&foreign)).await.unwrap()));
+}
+
+#[tokio::test]
+async fn c050_a_right_password_under_a_foreign_hash_comes_with_an_argon2_hash() {
+    let passwords = Passwords::new();
+    let foreign = StoredPassword::Foreign(ForeignHash(HORSE.into()));
+    let check = |hash: &str, password: &str| hash == password;
+    let answer = passwords.verify_either(Password::new(HORSE), Some(foreign), String::new(), check).await.unwrap();
+    let Verdict::Right { rehashed: Some(new) } = answer else { panic!("{answer:?}") };
+    // the next check needs the foreign function no more
+    let upgraded = Some(StoredPassword::Argon2(new));
+    let not_called = |_: &str, _: &str| -> bool { panic!("called") };
+    let again = passwords.verify_either(Password::new(HORSE), upgraded, String::new(), not_called).await.unwrap();
+    assert!(matches!(again, Verdict::Right { rehashed: None }));
+}
+
+#[tokio::test]
+async fn a_foreign_check_that_panics_is_an_error_and_frees_its_turn() {
+    let passwords = Passwords::builder().insecure_fast().concurrency(1).waiting(0).build().unwrap();
+    for _ in 0..2 {
+        let answer = passwords.verify_either(Password::new("a"), None, String::new(), |_, _| panic!("malformed")).await;
+        assert_eq!(answer.unwrap_err().kind(), PasswordErrorKind::Failed);
+    }
+    assert!(passwords.verify(Password::new("a"), None).await.is_ok());
+}
+
+#[tokio::test]
 async fn c049_a_hash_is_argon2id_at_the_cost_that_owasp_asks_for_with_a_salt_of_its_own() {
     let passwords = Passwords::new();
     let one = passwords.hash(Password::new(HORSE)).await.unwrap();

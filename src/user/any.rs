@@ -173,3 +173,213 @@ fn store_error(error: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
         Err(error) => StoreError::new(StoreErrorKind::Unavailable, error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        error::Error,
+        future::pending,
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        password::{Password, PasswordMark, Passwords},
+        user::claims::ClaimTarget,
+    };
+
+    fn acme() -> Tenant {
+        Tenant::parse("acme").unwrap()
+    }
+
+    fn ada() -> Account {
+        Account::new(UserId::parse("u-1").unwrap()).password_mark(PasswordMark::of("1"))
+    }
+
+    fn hash() -> PasswordHash {
+        let hash = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
+        PasswordHash::parse(hash).unwrap()
+    }
+
+    /// Overrides everything, and notes what is called.
+    #[derive(Default)]
+    struct Overrides(Mutex<Vec<&'static str>>);
+
+    impl Overrides {
+        fn note(&self, call: &'static str) {
+            self.0.lock().unwrap().push(call);
+        }
+    }
+
+    impl Users for Overrides {
+        type Error = io::Error;
+
+        async fn find(&self, _: &Tenant, _: &Identifier) -> io::Result<Option<Account>> {
+            self.note("find");
+            Ok(Some(ada()))
+        }
+
+        async fn by_id(&self, _: &Tenant, _: &UserId) -> io::Result<Option<Account>> {
+            self.note("by_id");
+            Ok(Some(ada()))
+        }
+
+        async fn verify_password(&self, _: PasswordAttempt<'_>) -> io::Result<PasswordCheck> {
+            self.note("verify_password");
+            Ok(PasswordCheck::Right { mark: None, upgrade: Some(hash()) })
+        }
+
+        async fn upgrade_password(&self, _: &Tenant, _: &Account, _: PasswordHash) -> io::Result<PasswordUpgrade> {
+            self.note("upgrade_password");
+            Ok(PasswordUpgrade::Replaced)
+        }
+
+        async fn claims(&self, _: &Tenant, _: &Account, _: &ClaimsRequest) -> io::Result<Claims> {
+            self.note("claims");
+            let mut claims = Claims::new();
+            claims.insert("roles", ["admin"]).map_err(io::Error::other)?;
+            Ok(claims)
+        }
+    }
+
+    async fn verify(users: &AnyUsers, account: Option<&Account>, password: &str) -> PasswordCheck {
+        let (acme, passwords) = (acme(), Passwords::insecure_fast());
+        let attempt = PasswordAttempt::new(&acme, account, Password::new(password), &passwords);
+        users.verify_password(attempt).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_method_is_forwarded() {
+        let own = Arc::new(Overrides::default());
+        let users = AnyUsers::from(Arc::clone(&own)).clone();
+        let (acme, ada) = (acme(), ada());
+        assert!(users.find(&acme, &Identifier::parse("ada").unwrap()).await.unwrap().is_some());
+        assert!(users.by_id(&acme, ada.id()).await.unwrap().is_some());
+        let PasswordCheck::Right { mark, upgrade: Some(_) } = verify(&users, Some(&ada), "a").await else { panic!() };
+        assert_eq!(mark, ada.current_password_mark());
+        let upgraded = users.upgrade_password(&acme, &ada, hash()).await.unwrap();
+        assert_eq!(upgraded, PasswordUpgrade::Replaced);
+        let claims = users.claims(&acme, &ada, &ClaimsRequest::new("web")).await.unwrap();
+        assert!(claims.get::<Vec<String>>(ClaimTarget::IdToken, "roles").is_some());
+        assert_eq!(*own.0.lock().unwrap(), ["find", "by_id", "verify_password", "upgrade_password", "claims"]);
+        assert!(format!("{users:?}").contains("Overrides"));
+    }
+
+    #[tokio::test]
+    async fn c048_without_an_account_or_a_usable_password_nothing_is_right() {
+        let users = AnyUsers::from(Overrides::default());
+        let long = "x".repeat(Password::MAX_LEN + 1);
+        let disabled = ada().disabled(true);
+        for (account, password) in
+            [(None, "a"), (Some(&disabled), "a"), (Some(&ada()), ""), (Some(&ada()), long.as_str())]
+        {
+            assert!(matches!(verify(&users, account, password).await, PasswordCheck::Wrong), "{account:?}");
+        }
+        assert!(matches!(verify(&users, Some(&ada()), "a").await, PasswordCheck::Right { .. }));
+    }
+
+    /// Implements only what is required, with accounts that have this password.
+    struct Defaults(PasswordHash);
+
+    impl Users for Defaults {
+        type Error = &'static str;
+
+        async fn find(&self, _: &Tenant, _: &Identifier) -> Result<Option<Account>, &'static str> {
+            Err("the database password is hunter2")
+        }
+
+        async fn by_id(&self, _: &Tenant, id: &UserId) -> Result<Option<Account>, &'static str> {
+            Ok(Some(Account::new(id.clone()).password(self.0.clone())))
+        }
+    }
+
+    #[tokio::test]
+    async fn the_defaults_check_argon2_upgrade_nothing_and_claim_nothing() {
+        let stored = Passwords::insecure_fast().hash(Password::new("a")).await.unwrap();
+        let users = AnyUsers::from(Defaults(stored));
+        let ada = users.by_id(&acme(), ada().id()).await.unwrap().unwrap();
+        let PasswordCheck::Right { mark, upgrade: None } = verify(&users, Some(&ada), "a").await else { panic!() };
+        assert_eq!(mark, ada.current_password_mark());
+        assert!(matches!(verify(&users, Some(&ada), "b").await, PasswordCheck::Wrong));
+        assert!(matches!(verify(&users, None, "a").await, PasswordCheck::Wrong));
+        // a foreign hash is no password for argon2
+        let foreign = Account::new(ada.id().clone()).foreign_hash("a");
+        assert!(matches!(verify(&users, Some(&foreign), "a").await, PasswordCheck::Wrong));
+        let upgraded = users.upgrade_password(&acme(), &ada, hash()).await.unwrap();
+        assert_eq!(upgraded, PasswordUpgrade::NotSupported);
+        let claims = users.claims(&acme(), &ada, &ClaimsRequest::new("web")).await.unwrap();
+        assert_eq!(claims.iter(ClaimTarget::IdToken).count(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_error_becomes_unavailable_with_its_source_and_a_store_error_stays() {
+        let error =
+            AnyUsers::from(Defaults(hash())).find(&acme(), &Identifier::parse("ada").unwrap()).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert_eq!(error.source().unwrap().to_string(), "the database password is hunter2");
+        assert!(!error.to_string().contains("hunter2"));
+        assert_eq!(store_error(StoreError::from(StoreErrorKind::Corrupt).into()).kind(), StoreErrorKind::Corrupt);
+    }
+
+    /// Never answers.
+    struct Hangs;
+
+    impl Users for Hangs {
+        type Error = StoreError;
+
+        async fn find(&self, _: &Tenant, _: &Identifier) -> Result<Option<Account>, StoreError> {
+            pending().await
+        }
+
+        async fn by_id(&self, _: &Tenant, _: &UserId) -> Result<Option<Account>, StoreError> {
+            pending().await
+        }
+
+        async fn verify_password(&self, _: PasswordAttempt<'_>) -> Result<PasswordCheck, StoreError> {
+            pending().await
+        }
+
+        async fn upgrade_password(
+            &self,
+            _: &Tenant,
+            _: &Account,
+            _: PasswordHash,
+        ) -> Result<PasswordUpgrade, StoreError> {
+            pending().await
+        }
+
+        async fn claims(&self, _: &Tenant, _: &Account, _: &ClaimsRequest) -> Result<Claims, StoreError> {
+            pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_method_has_a_deadline() {
+        let (acme, ada, passwords) = (acme(), ada(), Passwords::insecure_fast());
+        let half = Duration::from_millis(500);
+        let (short, usual) = (AnyUsers::with_deadline(Hangs, half), AnyUsers::from(Hangs));
+        for (users, deadline, claims) in [(short, half, half), (usual, DEADLINE, CLAIMS_DEADLINE)] {
+            let took = async |call: BoxFuture<'_, Option<StoreErrorKind>>| {
+                let began = Instant::now();
+                assert_eq!(call.await, Some(StoreErrorKind::Unavailable));
+                Duration::from_millis(u64::try_from(began.elapsed().as_millis()).unwrap())
+            };
+            let name = Identifier::parse("ada").unwrap();
+            let attempt = PasswordAttempt::new(&acme, Some(&ada), Password::new("a"), &passwords);
+            let request = ClaimsRequest::new("web");
+            let kind = |error: StoreError| error.kind();
+            let near = |took: Duration, expected: Duration| took.abs_diff(expected) < Duration::from_millis(5);
+            assert!(near(took(Box::pin(async { users.find(&acme, &name).await.err().map(kind) })).await, deadline));
+            assert!(near(took(Box::pin(async { users.by_id(&acme, ada.id()).await.err().map(kind) })).await, deadline));
+            let verified = Box::pin(async { users.verify_password(attempt).await.err().map(kind) });
+            assert!(near(took(verified).await, deadline));
+            let upgraded = Box::pin(async { users.upgrade_password(&acme, &ada, hash()).await.err().map(kind) });
+            assert!(near(took(upgraded).await, deadline));
+            let claimed = Box::pin(async { users.claims(&acme, &ada, &request).await.err().map(kind) });
+            assert!(near(took(claimed).await, claims));
+        }
+    }
+}

@@ -5,7 +5,9 @@ use tollgate::{
     Account, AuthService, Client, ClientTable, Identifier, Method, Password, PasswordHash, Passwords, Policies, Policy,
     StoredUsers, Tenant, UserId, Users,
     body::Body,
+    password::Verdict,
     store::{AnyStore, Memory, StoreError, StoreErrorKind},
+    user::{PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 use tower::ServiceExt;
 
@@ -39,7 +41,7 @@ async fn a_weak_hash_that_was_replaced_is_no_change() {
     assert_eq!(browser.sign_in("web").await.code.len(), 43);
 }
 
-/// The same accounts, whose hashes nobody replaces: it is not written, or it fails.
+/// The same accounts, but hashes are not replaced, or replacing them fails.
 #[derive(Clone)]
 struct Keeps {
     users: StoredUsers,
@@ -47,18 +49,18 @@ struct Keeps {
 }
 
 impl Users for Keeps {
+    type Error = StoreError;
+
     async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
         self.users.find(tenant, identifier).await
     }
 
-    async fn upgrade_password(
-        &self,
-        _: &Tenant,
-        _: &UserId,
-        _: &PasswordHash,
-        _: PasswordHash,
-    ) -> Result<(), StoreError> {
-        if self.fails { Err(StoreErrorKind::Unavailable.into()) } else { Ok(()) }
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
+        self.users.by_id(tenant, id).await
+    }
+
+    async fn upgrade_password(&self, _: &Tenant, _: &Account, _: PasswordHash) -> Result<PasswordUpgrade, StoreError> {
+        if self.fails { Err(StoreErrorKind::Unavailable.into()) } else { Ok(PasswordUpgrade::NotSupported) }
     }
 }
 
@@ -72,6 +74,81 @@ async fn a_weak_hash_that_stays_keeps_nobody_out() {
         let world = World { service, ..world };
         assert_eq!(world.browser().sign_in("web").await.code.len(), 43, "{fails}");
     }
+}
+
+#[tokio::test]
+async fn c120_a_hash_that_another_login_replaces_ends_nothing() {
+    let world = World::new().await;
+    let mut first = world.browser();
+    let id = first.start("web", ADA).await;
+    assert_eq!(first.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(first.complete("web", &id).await.status, 200);
+    let (acme, ada) = ada();
+    let stored = async || world.users.by_id(&acme, &ada).await.unwrap().unwrap();
+    let before = stored().await;
+    // another service on the same store, with the default cost
+    let mut second = world.browser();
+    let strong = AuthService::new(ISSUER, world.store.clone(), clients(), world.users.clone()).unwrap();
+    second.service = strong.sessions(world.sessions.clone()).clock(world.clock.clone());
+    assert_eq!(second.sign_in("web").await.code.len(), 43);
+    let after = stored().await;
+    assert_ne!(before.password_hash().unwrap().as_str(), after.password_hash().unwrap().as_str());
+    assert_eq!(before.current_password_mark(), after.current_password_mark());
+    let answer = first.authorize("web").await;
+    assert_eq!(answer.redirected("code").map_or(0, |code| code.len()), 43, "{answer:?}");
+}
+
+/// The same accounts, whose password is changed after it was checked and before its hash is replaced.
+struct ChangesMeanwhile(StoredUsers);
+
+impl Users for ChangesMeanwhile {
+    type Error = StoreError;
+
+    async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
+        self.0.find(tenant, identifier).await
+    }
+
+    async fn by_id(&self, tenant: &Tenant, id: &UserId) -> Result<Option<Account>, StoreError> {
+        self.0.by_id(tenant, id).await
+    }
+
+    async fn verify_password(&self, attempt: PasswordAttempt<'_>) -> Result<PasswordCheck, StoreError> {
+        let (tenant, account) = (attempt.tenant(), attempt.account());
+        let check = attempt.argon2().await;
+        if let (PasswordCheck::Right { upgrade, .. }, Some(account)) = (&check, account) {
+            assert!(upgrade.is_some(), "the stored hash is weak");
+            let new = Passwords::insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
+            self.0.set_password(tenant, account.id(), Some(new)).await.unwrap();
+        }
+        Ok(check)
+    }
+
+    async fn upgrade_password(
+        &self,
+        tenant: &Tenant,
+        account: &Account,
+        new: PasswordHash,
+    ) -> Result<PasswordUpgrade, StoreError> {
+        self.0.upgrade_password(tenant, account, new).await
+    }
+}
+
+#[tokio::test]
+async fn c120_a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
+    let world = World::new().await;
+    let users = ChangesMeanwhile(world.users.clone());
+    let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
+    let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+    let world = World { service, ..world };
+    let mut browser = world.browser();
+    let id = browser.start("web", ADA).await;
+    let answer = browser.password("web", &id, ADA, ADA_PASSWORD).await;
+    assert_eq!((answer.status.as_u16(), answer.error().as_str()), (401, "invalid_credentials"));
+    // the new password stays as it is
+    let (acme, ada) = ada();
+    let stored = world.users.by_id(&acme, &ada).await.unwrap().unwrap().password_hash().cloned();
+    let right = Passwords::insecure_fast().verify(Password::new("another one entirely"), stored).await.unwrap();
+    assert!(matches!(right, Verdict::Right { .. }));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use tollgate::{
-    Identifier, UserId,
+    Identifier, UserId, Users,
     event::{EventKind, Query},
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
 };
@@ -99,7 +99,7 @@ impl Stage {
         let phone = |number| Contact::Phone(PhoneNumber::parse(number).unwrap());
         let mailbox = |address| Contact::Email(EmailAddress::parse(address).unwrap());
         let acme = "acme".parse().unwrap();
-        let ada = world.users.get(&acme, &UserId::parse("u-ada").unwrap()).await.unwrap().unwrap();
+        let ada = world.users.by_id(&acme, &UserId::parse("u-ada").unwrap()).await.unwrap().unwrap();
         let dora = new("u-dora", "dora", "dora@example.com").password(ada.password_hash().unwrap().clone());
         let dora = dora.contact(phone("+15555550102")).contact(mailbox("dora@example.com")).disabled(true);
         world.users.create(&acme, dora).await.unwrap();

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tollgate::{
     AuthService, Client, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog, Identifier, Limiter, Password,
     PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, Tokens, UnixTime, UserId,
+    Users,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -126,7 +127,7 @@ impl World {
         more: impl FnOnce(AuthService) -> AuthService,
     ) -> Self {
         let (outbox, log) = (Outbox::new(), EventLog::new());
-        let users = StoredUsers::new(store.clone()).clock(clock.clone());
+        let users = StoredUsers::with_clock(store.clone(), clock.clone());
         people(&users).await;
         let sessions = Sessions::new(store.clone()).clock(clock.clone());
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
@@ -185,7 +186,7 @@ async fn people(users: &StoredUsers) {
         [("u-ada", "ada", ADA, ADA_PHONE, ADA_PASSWORD), ("u-grace", "grace", GRACE, GRACE_PHONE, GRACE_PASSWORD)]
     {
         let id = UserId::parse(id).unwrap();
-        if users.get(&acme, &id).await.unwrap().is_some() {
+        if users.by_id(&acme, &id).await.unwrap().is_some() {
             continue;
         }
         let user = NewUser::new(id, Identifier::parse(name).unwrap())

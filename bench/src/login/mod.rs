@@ -79,7 +79,7 @@ impl Setup {
 
     pub async fn service_on(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthService {
         let Self { store, users, passwords } = self;
-        let accounts = StoredUsers::new(store.clone()).clock(clock.clone());
+        let accounts = StoredUsers::with_clock(store.clone(), clock.clone());
         let tenant: Tenant = "acme".parse().expect("it is a name of a tenant");
         let hash = passwords.hash(Password::new(PASSWORD.to_owned())).await.expect("there is memory");
         for user in 0..users {

@@ -1,5 +1,4 @@
-//! Random lives of accounts against a plain list; in a store that fails after
-//! each number of writes, what must hold all the same.
+//! Random changes of accounts, compared with a plain list, also in a store that fails after any number of writes.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +11,7 @@ use std::{
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
-use super::{Account, Contact, Identifier, NewUser, PhoneNumber, StoredUsers, UserError, Users};
+use super::{StoredUsers, UserError};
 use crate::{
     gate::MaybeReady,
     password::PasswordHash,
@@ -20,18 +19,49 @@ use crate::{
     store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
     tenant::Tenant,
     testing::{ManualClock, block_on},
+    user::{Account, Contact, Identifier, NewUser, PasswordUpgrade, PhoneNumber, Users},
 };
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Create { user: usize, names: Vec<usize> },
-    Remove { user: usize },
-    AddName { user: usize, name: usize },
-    RemoveName { user: usize, name: usize },
-    Password { user: usize, password: usize },
-    Upgrade { user: usize, old: usize, new: usize },
-    Contact { user: usize, contact: usize, what: usize },
-    Disable { user: usize, disabled: bool },
+    Create {
+        user: usize,
+        names: Vec<usize>,
+    },
+    Remove {
+        user: usize,
+    },
+    AddName {
+        user: usize,
+        name: usize,
+    },
+    RemoveName {
+        user: usize,
+        name: usize,
+    },
+    Password {
+        user: usize,
+        password: usize,
+    },
+    Upgrade {
+        user: usize,
+        old: usize,
+        new: usize,
+    },
+    Contact {
+        user: usize,
+        contact: usize,
+        what: usize,
+    },
+    Disable {
+        user: usize,
+        disabled: bool,
+    },
+    /// Creates or removes the same id in another tenant.
+    Elsewhere {
+        user: usize,
+        exists: bool,
+    },
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -45,11 +75,16 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (user(), 0..3_usize, 0..3_usize).prop_map(|(user, old, new)| Operation::Upgrade { user, old, new }),
         4 => (user(), 0..2_usize, 0..3_usize).prop_map(|(user, contact, what)| Operation::Contact { user, contact, what }),
         1 => (user(), any::<bool>()).prop_map(|(user, disabled)| Operation::Disable { user, disabled }),
+        2 => (user(), any::<bool>()).prop_map(|(user, exists)| Operation::Elsewhere { user, exists }),
     ]
 }
 
 pub(super) fn acme() -> Tenant {
     Tenant::parse("acme").unwrap()
+}
+
+pub(super) fn globex() -> Tenant {
+    Tenant::parse("globex").unwrap()
 }
 
 pub(super) fn user(number: usize) -> UserId {
@@ -88,7 +123,17 @@ async fn run(users: &StoredUsers, operation: &Operation) -> Result<(), UserError
             users.set_password(&acme, &user(id), Some(password(number))).await
         }
         Operation::Upgrade { user: id, old, new } => {
-            Ok(users.upgrade_password(&acme, &user(id), &password(old), password(new)).await?)
+            let account = users.by_id(&acme, &user(id)).await?.ok_or(UserError::Unknown)?;
+            let verified = account.clone().password(password(old));
+            let outcome = users.upgrade_password(&acme, &verified, password(new)).await?;
+            let expected = match account.password_hash() {
+                Some(_) => PasswordUpgrade::Replaced,
+                None => PasswordUpgrade::PasswordChanged,
+            };
+            assert_eq!(outcome, expected);
+            let upgraded = users.by_id(&acme, &user(id)).await?.ok_or(UserError::Unknown)?;
+            assert_eq!(upgraded.current_password_mark(), account.current_password_mark());
+            Ok(())
         }
         Operation::Contact { user: id, contact: number, what } => match what {
             0 => users.add_contact(&acme, &user(id), contact(number)).await,
@@ -97,6 +142,10 @@ async fn run(users: &StoredUsers, operation: &Operation) -> Result<(), UserError
         },
         Operation::Disable { user: id, disabled: true } => users.disable(&acme, &user(id)).await,
         Operation::Disable { user: id, disabled: false } => users.enable(&acme, &user(id)).await,
+        Operation::Elsewhere { user: id, exists: true } => {
+            users.create(&globex(), new_user(id, &[50 + id])).await.map(|_| ())
+        }
+        Operation::Elsewhere { user: id, exists: false } => users.remove(&globex(), &user(id)).await,
     }
 }
 
@@ -108,7 +157,10 @@ struct Known {
     disabled: bool,
 }
 
-/// The same on a plain list.
+/// The key of an account in the other tenant.
+const ELSEWHERE: usize = 100;
+
+/// Applies an operation to a plain list.
 fn expect(known: &mut BTreeMap<usize, Known>, operation: &Operation) -> Result<(), &'static str> {
     let holder = |known: &BTreeMap<usize, Known>, name: &usize| {
         known.iter().find(|(_, account)| account.names.contains(name)).map(|(user, _)| *user)
@@ -118,7 +170,7 @@ fn expect(known: &mut BTreeMap<usize, Known>, operation: &Operation) -> Result<(
             if names.iter().any(|name| holder(known, name).is_some_and(|other| other != user)) {
                 return Err("Taken");
             }
-            if known.contains_key(&user) {
+            if known.contains_key(&user) || known.contains_key(&(ELSEWHERE + user)) {
                 return Err("Exists");
             }
             known.insert(user, Known { names: names.clone(), ..Known::default() });
@@ -135,9 +187,8 @@ fn expect(known: &mut BTreeMap<usize, Known>, operation: &Operation) -> Result<(
         }
         Operation::Password { user, password } => known.get_mut(&user).ok_or("Unknown")?.password = Some(password),
         Operation::Upgrade { user, old, new } => {
-            if let Some(account) = known.get_mut(&user).filter(|account| account.password == Some(old)) {
-                account.password = Some(new);
-            }
+            let password = &mut known.get_mut(&user).ok_or("Unknown")?.password;
+            *password = password.map(|current| if current == old { new } else { current });
         }
         Operation::Contact { user, contact, what } => {
             let contacts = &mut known.get_mut(&user).ok_or("Unknown")?.contacts;
@@ -147,6 +198,15 @@ fn expect(known: &mut BTreeMap<usize, Known>, operation: &Operation) -> Result<(
             }
         }
         Operation::Disable { user, disabled } => known.get_mut(&user).ok_or("Unknown")?.disabled = disabled,
+        Operation::Elsewhere { user, exists: true } => {
+            if known.contains_key(&user) || known.contains_key(&(ELSEWHERE + user)) {
+                return Err("Exists");
+            }
+            known.insert(ELSEWHERE + user, Known::default());
+        }
+        Operation::Elsewhere { user, exists: false } => {
+            return known.remove(&(ELSEWHERE + user)).map(|_| ()).ok_or("Unknown");
+        }
     }
     Ok(())
 }
@@ -161,7 +221,7 @@ fn kind(error: &UserError) -> &'static str {
     }
 }
 
-fn same(account: &Account, known: &Known) {
+fn assert_same(account: &Account, known: &Known) {
     let hash = account.password_hash().map(|hash| hash.as_str().to_owned());
     assert_eq!(hash, known.password.map(|number| password(number).as_str().to_owned()));
     assert_eq!(account.is_disabled(), known.disabled);
@@ -174,8 +234,8 @@ fn same(account: &Account, known: &Known) {
 
 proptest! {
     #[test]
-    fn accounts_are_what_was_done_to_them(operations in vec(operation(), 1..40)) {
-        let users = StoredUsers::new(Memory::new()).clock(ManualClock::new());
+    fn accounts_agree_with_a_plain_list(operations in vec(operation(), 1..40)) {
+        let users = StoredUsers::with_clock(Memory::new(), ManualClock::new());
         let mut known = BTreeMap::new();
         for operation in &operations {
             let answer = block_on(run(&users, operation)).map_err(|error| kind(&error));
@@ -184,21 +244,22 @@ proptest! {
                 let found = block_on(users.find(&acme(), &name(number))).unwrap();
                 let holder = known.iter().find(|(_, account)| account.names.contains(&number));
                 prop_assert_eq!(found.as_ref().map(|found| found.id().clone()), holder.map(|(id, _)| user(*id)));
-                found.iter().zip(holder).for_each(|(found, (_, known))| same(found, known));
-                // in another tenant there is nobody of that name
-                prop_assert!(block_on(users.find(&Tenant::parse("globex").unwrap(), &name(number))).unwrap().is_none());
+                found.iter().zip(holder).for_each(|(found, (_, known))| assert_same(found, known));
+                // the name is unknown in another tenant
+                prop_assert!(block_on(users.find(&globex(), &name(number))).unwrap().is_none());
             }
             for number in 0..3 {
-                let found = block_on(users.get(&acme(), &user(number))).unwrap();
+                let found = block_on(users.by_id(&acme(), &user(number))).unwrap();
                 prop_assert_eq!(found.is_some(), known.contains_key(&number));
-                found.iter().zip(known.get(&number)).for_each(|(found, known)| same(found, known));
+                found.iter().zip(known.get(&number)).for_each(|(found, known)| assert_same(found, known));
+                let elsewhere = block_on(users.by_id(&globex(), &user(number))).unwrap();
+                prop_assert_eq!(elsewhere.is_some(), known.contains_key(&(ELSEWHERE + number)));
             }
         }
     }
 }
 
-/// A store that fails for good after so many writes; the last one may have
-/// happened.
+/// A store that fails permanently after a number of writes. The last one may have happened.
 #[derive(Clone, Default)]
 struct Failing {
     memory: Arc<Memory>,
@@ -208,7 +269,7 @@ struct Failing {
 }
 
 impl Failing {
-    /// Whether the write happens, and whether it is answered.
+    /// Returns whether the write happens, and whether it is answered.
     fn write(&self) -> (bool, bool) {
         match self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
             Ok(1) => (self.last_happens, false),
@@ -249,15 +310,15 @@ impl Store for Failing {
 proptest! {
     #![proptest_config(Config::with_cases(400))]
     #[test]
-    fn wherever_it_breaks_off_no_name_finds_a_wrong_account_and_none_is_lost(
+    fn after_any_interruption_no_name_finds_a_wrong_account_and_none_is_lost(
         operations in vec(operation(), 0..8),
         last in operation(),
         last_happens: bool,
     ) {
-        // for every number of writes of the last one
+        // interrupts the last operation after each of its writes
         for writes in 1.. {
             let failing = Failing { last_happens, ..Failing::default() };
-            let users = StoredUsers::new(failing.clone()).clock(ManualClock::new());
+            let users = StoredUsers::with_clock(failing.clone(), ManualClock::new());
             let mut known = BTreeMap::new();
             failing.left.store(usize::MAX, SeqCst);
             for operation in &operations {
@@ -267,7 +328,7 @@ proptest! {
             failing.left.store(writes, SeqCst);
             let before = known.clone();
             let answer = block_on(run(&users, &last));
-            let broke_off = failing.left.load(SeqCst) == 0;
+            let interrupted = failing.left.load(SeqCst) == 0;
             failing.left.store(usize::MAX, SeqCst);
             let refused = expect(&mut known, &last).is_err();
             for number in 0..4 {
@@ -280,19 +341,26 @@ proptest! {
                 if answer.is_ok() || refused {
                     prop_assert_eq!(&found, &is);
                 }
-                // anybody can have it, if it finds nobody
+                // a name that finds no account can be given to any
                 let other = 90 + number;
                 let claimed = block_on(users.create(&acme(), new_user(other, &[number])));
                 prop_assert_eq!(claimed.is_ok(), found.is_none(), "{:?} {:?}", number, claimed);
                 let now = block_on(users.find(&acme(), &name(number))).unwrap().map(|found| found.id().clone());
                 prop_assert_eq!(now, Some(found.unwrap_or(user(other))));
             }
-            // and what has broken off can be undone
+            // no id is in two tenants, and an interrupted operation can be undone
             for number in 0..3 {
-                let there = block_on(users.get(&acme(), &user(number))).unwrap().is_some();
-                prop_assert_eq!(block_on(users.remove(&acme(), &user(number))).is_ok(), there);
+                let exists = |tenant| block_on(users.by_id(&tenant, &user(number))).unwrap().is_some();
+                let (here, elsewhere) = (exists(acme()), exists(globex()));
+                prop_assert!(!(here && elsewhere));
+                let create = |tenant| block_on(users.create(&tenant, new_user(number, &[60 + number])));
+                prop_assert!(!here || create(globex()).is_err());
+                prop_assert!(!elsewhere || create(acme()).is_err());
+                prop_assert_eq!(block_on(users.remove(&acme(), &user(number))).is_ok(), here);
+                prop_assert_eq!(block_on(users.remove(&globex(), &user(number))).is_ok(), elsewhere);
+                prop_assert!(create(globex()).is_ok());
             }
-            if !broke_off {
+            if !interrupted {
                 break;
             }
         }
@@ -300,7 +368,7 @@ proptest! {
 }
 
 #[test]
-fn c048_to_find_somebody_and_nobody_takes_as_many_reads() {
+fn c048_known_and_unknown_names_and_ids_take_the_same_reads() {
     let failing = Failing::default();
     failing.left.store(usize::MAX, SeqCst);
     let users = StoredUsers::new(failing.clone());
@@ -310,6 +378,9 @@ fn c048_to_find_somebody_and_nobody_takes_as_many_reads() {
         failing.reads.store(0, SeqCst);
         assert_eq!(block_on(users.find(&acme(), &name(number))).unwrap().is_some(), found);
         assert_eq!(failing.reads.load(SeqCst), 2);
+        failing.reads.store(0, SeqCst);
+        assert_eq!(block_on(users.by_id(&acme(), &user(number))).unwrap().is_some(), found);
+        assert_eq!(failing.reads.load(SeqCst), 1);
     }
 }
 
@@ -319,7 +390,7 @@ fn names_and_contacts_are_bounded() {
     let names: Vec<usize> = (0..17).collect();
     let too_many = block_on(users.create(&acme(), new_user(1, &names))).unwrap_err();
     assert!(matches!(too_many, UserError::OutOfBounds));
-    // the same name again is none
+    // a repeated name counts once
     let new = new_user(1, &names[..16]).identifier(name(0));
     block_on(users.create(&acme(), new)).unwrap();
     assert!(matches!(block_on(users.add_identifier(&acme(), &user(1), &name(16))), Err(UserError::OutOfBounds)));
@@ -332,14 +403,14 @@ fn names_and_contacts_are_bounded() {
     }
     assert!(matches!(block_on(users.verify_contact(&acme(), &user(1), phone(16))), Err(UserError::OutOfBounds)));
     block_on(users.verify_contact(&acme(), &user(1), phone(15))).unwrap();
-    // what is proved stays so, whoever claims it again
+    // a verified contact stays verified
     block_on(users.add_contact(&acme(), &user(1), phone(15))).unwrap();
     let account = block_on(users.find(&acme(), &name(16))).unwrap().unwrap();
     assert!(account.has_verified(&phone(15)) && !account.has_verified(&phone(14)));
 }
 
 #[test]
-fn nothing_of_a_person_is_shown() {
+fn debug_shows_nothing_about_the_user() {
     let users = StoredUsers::new(Memory::new());
     let new = new_user(1, &[1]).contact(contact(0)).unverified_contact(contact(1)).password(password(0));
     let new = new.name("Ada Lovelace");
