@@ -93,8 +93,14 @@ async fn c120_a_hash_that_another_login_replaces_ends_nothing() {
     let before = stored().await;
     // another service on the same store, with the default cost
     let mut second = world.browser();
-    let strong = AuthService::new(ISSUER, world.store.clone(), clients(), world.users.clone()).unwrap();
-    second.service = strong.sessions(world.sessions.clone()).clock(world.clock.clone());
+    let strong = AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients())
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .clock(world.clock.clone())
+        .build()
+        .unwrap();
+    second.service = strong;
     assert_eq!(second.sign_in("web").await.code.len(), 43);
     let after = stored().await;
     assert_ne!(before.password_hash().unwrap().as_str(), after.password_hash().unwrap().as_str());
@@ -142,8 +148,13 @@ impl Users for ChangesMeanwhile {
 async fn c120_a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
     let world = World::new().await;
     let users = ChangesMeanwhile(world.users.clone());
-    let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
-    let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+    let service = AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients())
+        .users(users)
+        .client_ip(ClientIp::peer())
+        .clock(world.clock.clone())
+        .build()
+        .unwrap();
     let world = World { service, ..world };
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
