@@ -9,15 +9,18 @@ use http::HeaderValue;
 use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
-use crate::{auth::state::token_config::TokenConfig, tokens::Tokens};
+use crate::{
+    auth::state::token_endpoints::{TokenEndpoints, TokenSettings},
+    tokens::Tokens,
+};
 use crate::{
     auth::{
         core::{self, Core, HashKey, Limits},
         http::cookies::LoginCookies,
         service::AuthService,
         state::{
-            accounts::Accounts, challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard,
-            journal::LoginJournal, logins::Logins, pushed::PushedRequests,
+            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal,
+            logins::Logins, pushed::PushedRequests,
         },
     },
     client::{AnyClients, ClientTable},
@@ -28,7 +31,7 @@ use crate::{
     login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{MethodSet, Policies},
-    session::{Generations, Sessions},
+    session::Sessions,
     store::AnyStore,
     tenant::{ClientIp, Tenant, TenantError},
     user::AnyUsers,
@@ -49,6 +52,9 @@ const STARTS_PER_IDENTIFIER: u32 = 600;
 const REQUESTS_PER_TENANT: u32 = 600;
 /// Identifiers and addresses are invented by anyone. Beyond this many they share buckets.
 const MOST_STRANGERS: usize = 100_000;
+/// Bounds of "remember me".
+const LONGEST_REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
+const SHORTEST_REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Assembles an [`AuthService`] from one issuer, one store, one clock and one event log.
 ///
@@ -63,11 +69,12 @@ pub struct AuthServiceBuilder {
     policies: Policies,
     without_passwords: bool,
     passwords: Passwords,
-    login_limits: LoginLimits,
     queue: Queue,
     session_idle: Option<Duration>,
     session_lifetime: Option<Duration>,
     session_cookie: Option<String>,
+    remember: Option<Duration>,
+    login_limits: LoginLimits,
     limiter: Option<Limiter>,
     per_address: Option<Quota>,
     messages_per_address: Option<Quota>,
@@ -106,11 +113,12 @@ impl AuthServiceBuilder {
             policies: Policies::default(),
             without_passwords: false,
             passwords: Passwords::new(),
-            login_limits: LoginLimits::new(),
             queue: Queue::new(),
             session_idle: None,
             session_lifetime: None,
             session_cookie: None,
+            remember: None,
+            login_limits: LoginLimits::default(),
             limiter: None,
             per_address: None,
             messages_per_address: None,
@@ -192,12 +200,6 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Sets how long logins and one-time codes last, and how failed attempts slow callers down.
-    pub fn login_limits(mut self, limits: LoginLimits) -> Self {
-        self.login_limits = limits;
-        self
-    }
-
     /// Ends signed-in sessions that are not used for this long. Defaults to one hour.
     pub fn session_idle(mut self, idle: Duration) -> Self {
         self.session_idle = Some(idle);
@@ -213,6 +215,19 @@ impl AuthServiceBuilder {
     /// Names the session cookie, without its prefix. Defaults to `session`.
     pub fn session_cookie(mut self, name: &str) -> Self {
         self.session_cookie = Some(name.to_owned());
+        self
+    }
+
+    /// Lets users stay signed in for this long ("remember me"): the login page offers it, and `start` accepts `remember`.
+    /// Off by default. At most 30 days; after a login of several steps, 24 hours at most.
+    pub fn remember_me(mut self, lifetime: Duration) -> Self {
+        self.remember = Some(lifetime);
+        self
+    }
+
+    /// Sets the lifetimes of logins and one-time codes, and how failed attempts are slowed down.
+    pub fn login_limits(mut self, limits: LoginLimits) -> Self {
+        self.login_limits = limits;
         self
     }
 
@@ -318,8 +333,12 @@ impl AuthServiceBuilder {
         if let Some(url) = &self.login_url {
             check_login_url(url)?;
         }
-        self.check_policies()?;
         self.login_limits.validate()?;
+        if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
+            let lifetime = format!("{:?}", self.remember.unwrap_or_default());
+            return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
+        }
+        self.check_policies()?;
 
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
@@ -330,25 +349,18 @@ impl AuthServiceBuilder {
         let sessions = self.sessions()?;
         let limits = self.limits()?;
         #[cfg(feature = "tokens")]
-        let tokens = self.token_config(&issuer)?;
-        #[cfg(feature = "tokens")]
-        let proofs = {
-            let proofs = crate::dpop::Proofs::in_store(store.clone(), Arc::clone(&clock));
-            match self.nonces {
-                Some(nonces) => proofs.with_nonces(Arc::new(nonces)),
-                None => proofs,
-            }
-        };
+        let tokens =
+            token_endpoints(&self.clients, &issuer, &store, &clock, (self.tokens, self.introspectors, self.nonces))?;
         Ok(AuthService(Arc::new(Core {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
-            accounts: Accounts::new(users.clone(), Generations::new(store.clone(), Arc::clone(&clock))),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
-            evidences: Evidences::new(store.clone(), Arc::clone(&clock), sessions.absolute_lifetime()),
+            accounts: Accounts::new(users.clone(), sessions.generations().clone()),
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
             login_limits: self.login_limits,
+            remember: self.remember,
             key: HashKey { given: self.key, loaded: OnceCell::new() },
             cookies: LoginCookies { loopback: self.insecure_loopback },
             clients: self.clients,
@@ -367,8 +379,6 @@ impl AuthServiceBuilder {
             limits,
             #[cfg(feature = "tokens")]
             tokens,
-            #[cfg(feature = "tokens")]
-            proofs,
         })))
     }
 
@@ -386,24 +396,23 @@ impl AuthServiceBuilder {
     }
 
     fn sessions(&self) -> Result<Sessions, ConfigError> {
-        let sessions = Sessions::new(self.store.clone()).clock(Arc::clone(&self.clock));
-        let sessions = match self.session_lifetime {
-            Some(lifetime) => sessions.absolute(lifetime)?,
-            None => sessions,
-        };
-        let sessions = match self.session_idle {
-            Some(idle) => sessions.idle(idle)?,
-            None => sessions,
-        };
-        let sessions = match &self.session_cookie {
-            Some(name) => sessions.cookie_name(name)?,
-            None => sessions,
-        };
-        let sessions = if self.insecure_loopback { sessions.insecure_loopback() } else { sessions };
-        Ok(match &self.log {
-            Some(log) => sessions.events(log.clone()),
-            None => sessions,
-        })
+        let mut sessions = Sessions::builder(self.store.clone()).clock(Arc::clone(&self.clock));
+        if let Some(lifetime) = self.session_lifetime {
+            sessions = sessions.absolute(lifetime);
+        }
+        if let Some(idle) = self.session_idle {
+            sessions = sessions.idle(idle);
+        }
+        if let Some(name) = &self.session_cookie {
+            sessions = sessions.cookie_name(name);
+        }
+        if self.insecure_loopback {
+            sessions = sessions.insecure_loopback();
+        }
+        if let Some(log) = &self.log {
+            sessions = sessions.events(log.clone());
+        }
+        sessions.build()
     }
 
     fn limits(&self) -> Result<Limits, ConfigError> {
@@ -433,25 +442,28 @@ impl AuthServiceBuilder {
             no_address: Once::new(),
         })
     }
+}
 
-    #[cfg(feature = "tokens")]
-    fn token_config(&self, issuer: &Issuer) -> Result<Option<TokenConfig>, ConfigError> {
-        let Some(tokens) = &self.tokens else {
-            if !self.introspectors.is_empty() || self.nonces.is_some() {
-                return Err(ConfigError::new("tokens", "", "must be set for introspectors and DPoP nonces"));
-            }
-            return Ok(None);
-        };
-        if tokens.issuer() != issuer.as_str() {
-            let reason = "must be the issuer of the login service";
-            return Err(ConfigError::new("issuer of tokens", tokens.issuer(), reason));
+#[cfg(feature = "tokens")]
+fn token_endpoints(
+    clients: &AnyClients,
+    issuer: &Issuer,
+    store: &AnyStore,
+    clock: &Arc<dyn Clock>,
+    (tokens, introspectors, nonces): (Option<Tokens>, Vec<crate::util::secret::Digest>, Option<crate::dpop::Nonces>),
+) -> Result<Option<TokenEndpoints>, ConfigError> {
+    let Some(tokens) = tokens else {
+        if !introspectors.is_empty() || nonces.is_some() {
+            return Err(ConfigError::new("tokens", "", "must be set for introspectors and DPoP nonces"));
         }
-        let config = TokenConfig { tokens: tokens.clone(), introspectors: self.introspectors.clone() };
-        for client in self.clients.listed() {
-            config.check(&client)?;
-        }
-        Ok(Some(config))
+        return Ok(None);
+    };
+    let settings = TokenSettings { tokens, introspectors, nonces };
+    let endpoints = settings.build(issuer, store.clone(), Arc::clone(clock))?;
+    for client in clients.listed() {
+        endpoints.check(&client)?;
     }
+    Ok(Some(endpoints))
 }
 
 /// The login service determines the tenant itself, from the client and the login.

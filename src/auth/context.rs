@@ -211,7 +211,8 @@ impl<'a> RequestContext<'a> {
     pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
         let url = format!("{}{path}", self.core.issuer.as_str());
         let (method, headers) = (&self.parts.method, &self.parts.headers);
-        match self.core.proofs.check(headers, method, &url, access_token).wait().await {
+        let Some(endpoints) = &self.core.tokens else { return Ok(None) };
+        match endpoints.proofs.check(headers, method, &url, access_token).wait().await {
             Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
             Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
             Err(DpopError::UseNonce(nonce)) => {
@@ -229,7 +230,10 @@ impl<'a> RequestContext<'a> {
     pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
         let mut response = match outcome {
             Ok(response) => response,
-            Err(problem) => problem.into_response(&self.parts.headers, &self.core.realm),
+            Err(problem) => {
+                problem.log();
+                problem.into_response(&self.parts.headers, &self.core.realm)
+            }
         };
         let status = response.status();
         let headers = response.headers_mut();

@@ -3,19 +3,20 @@
 use std::{
     fmt,
     sync::{Arc, Once},
+    time::Duration,
 };
 
 use http::HeaderValue;
 use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
-use crate::auth::state::token_config::TokenConfig;
+use crate::auth::state::token_endpoints::TokenEndpoints;
 use crate::{
     auth::{
         http::cookies::LoginCookies,
         state::{
-            accounts::Accounts, challenges::Challenges, evidence::Evidences, grant::Codes, guard::Guard,
-            journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
+            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
+            logins::Logins, pushed::PushedRequests,
         },
     },
     client::AnyClients,
@@ -25,7 +26,7 @@ use crate::{
     login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{Method, MethodSet, Policies},
-    session::Sessions,
+    session::{Proof, Session, Sessions},
     store::{AnyStore, StoreError},
     tenant::ClientIp,
     user::AnyUsers,
@@ -50,11 +51,12 @@ pub(crate) struct Core {
     pub(crate) cookies: LoginCookies,
     pub(crate) login_url: Option<String>,
 
-    pub(crate) login_limits: LoginLimits,
     pub(crate) logins: Logins,
-    pub(crate) accounts: Accounts,
     pub(crate) codes: Codes,
-    pub(crate) evidences: Evidences,
+    pub(crate) accounts: Accounts,
+    pub(crate) login_limits: LoginLimits,
+    /// How long a user who chooses to stay signed in does.
+    pub(crate) remember: Option<Duration>,
     pub(crate) challenges: Challenges,
     pub(crate) pushed: PushedRequests,
     pub(crate) guard: Guard,
@@ -63,10 +65,7 @@ pub(crate) struct Core {
     pub(crate) key: HashKey,
 
     #[cfg(feature = "tokens")]
-    pub(crate) tokens: Option<TokenConfig>,
-    /// DPoP proofs that came with requests for tokens.
-    #[cfg(feature = "tokens")]
-    pub(crate) proofs: crate::dpop::Proofs,
+    pub(crate) tokens: Option<TokenEndpoints>,
 }
 
 /// The budgets that requests spend.
@@ -107,6 +106,15 @@ impl Core {
             None => key::of_store(self.store.clone(), Arc::clone(&self.clock)).await,
         };
         self.key.loaded.get_or_try_init(load).await
+    }
+
+    /// Removes the other proofs from a session. Returns `None` if the session has ended, or ends because no proof is left.
+    pub(crate) async fn keep_proofs(&self, session: &Session, kept: &[Proof]) -> Result<Option<Session>, StoreError> {
+        let amr = |proofs: &[Proof]| {
+            let methods: MethodSet = proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
+            methods.amr().into_iter().map(Box::from).collect()
+        };
+        self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
     }
 
     /// Returns the methods that can be used here.

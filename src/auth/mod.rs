@@ -382,14 +382,15 @@ mod state;
 mod pages;
 mod core;
 mod context;
-mod sign_out;
-mod replaced;
 mod methods;
 mod authorize;
 mod steps;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
+mod ending;
+#[cfg(feature = "tokens")]
+mod signing;
 mod builder;
 #[cfg(test)]
 mod openapi;

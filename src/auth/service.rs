@@ -24,7 +24,7 @@ use crate::{
             route::{Path, Route},
         },
         pages::page,
-        steps::{authenticate, complete, start, status},
+        steps::{authenticate, complete, login_page, start, status},
     },
     client::Client,
     http::body::Body,
@@ -122,7 +122,7 @@ where
     match route {
         Route::Authorize => endpoint::authorize(cx).await,
         Route::AuthorizeForm => endpoint::by_form(cx, body).await,
-        Route::StartPage => page::start(cx).await,
+        Route::StartPage => login_page::login_page(cx).await,
         Route::Script | Route::Style | Route::OpenApi => {
             cx.charge_asset()?;
             Ok(page::asset(route))
@@ -141,9 +141,9 @@ where
             };
             match route {
                 Route::Start => start::start(cx, fields).await,
-                Route::Complete => complete::complete(cx, fields).await,
+                Route::Authenticate => authenticate::authenticate(cx, fields).await,
                 Route::VerifyOtp => authenticate::verify_otp(cx, fields).await,
-                _ => authenticate::authenticate(cx, fields).await,
+                _ => complete::complete(cx, fields).await,
             }
         }
     }

@@ -1,6 +1,7 @@
 //! [`Claims`]: what stands in an access token (RFC 9068).
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::jose::date;
 
@@ -40,6 +41,9 @@ pub(crate) struct Claims {
     /// The key that a caller has to prove (RFC 7800).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cnf: Option<Confirmation>,
+    /// All other claims.
+    #[serde(flatten)]
+    pub(crate) more: Map<String, Value>,
 }
 
 /// Whom a token is for: one name, or several.

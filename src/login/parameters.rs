@@ -53,6 +53,15 @@ pub(crate) struct Wanted {
     /// Names of claims requested in the id_token and at `/userinfo`.
     pub(crate) id_token: Vec<String>,
     pub(crate) userinfo: Vec<String>,
+    /// The login was begun for a request that asks the user to confirm.
+    #[serde(default)]
+    pub(crate) is_confirmed: bool,
+    /// The user chose to stay signed in.
+    #[serde(default)]
+    pub(crate) remember: bool,
+    /// Where a sign-in to this site itself leads to.
+    #[serde(default)]
+    pub(crate) return_to: Option<String>,
 }
 
 impl Wanted {
@@ -64,6 +73,9 @@ impl Wanted {
             dpop_jkt: self.dpop_jkt.or_else(|| other.dpop_jkt.clone()),
             id_token: either(self.id_token, &other.id_token),
             userinfo: either(self.userinfo, &other.userinfo),
+            is_confirmed: self.is_confirmed || other.is_confirmed,
+            remember: self.remember || other.remember,
+            return_to: self.return_to.or_else(|| other.return_to.clone()),
         }
     }
 }

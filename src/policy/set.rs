@@ -74,6 +74,18 @@ impl MethodSet {
         self.0 == 0
     }
 
+    /// Returns the `amr` values of RFC 8176, with `mfa` for more than one method.
+    pub(crate) fn amr(self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
+        let several = (self.len() > 1).then_some("mfa");
+        for name in self.iter().flat_map(|method| method.amr().iter().copied()).chain(several) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
     /// Each of them, in the order of [`Method::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Method> {
         Method::ALL.iter().copied().filter(move |method| self.contains(*method))

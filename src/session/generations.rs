@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::UserId;
+use super::identity::UserId;
 use crate::{
     gate::MaybeReady,
     store::{

@@ -13,6 +13,7 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::{
     bearer::{self, Audience, Claims, Confirmation, KeySource, Revocation, Unavailable, Verifier},
@@ -161,6 +162,7 @@ impl TestIssuer {
             amr: Vec::new(),
             sid: None,
             cnf: None,
+            more: Map::new(),
         })
     }
 
@@ -301,6 +303,19 @@ impl TestClaims {
     /// The name of the signed-in session that it comes from.
     pub fn session(mut self, name: &str) -> Self {
         self.0.sid = Some(name.to_owned());
+        self
+    }
+
+    /// Sets any other claim, such as `roles`. Read it with [`AccessToken::claim`](crate::AccessToken::claim).
+    ///
+    /// # Panics
+    ///
+    /// Panics if the value can't be written as JSON, or if the claim has a method of its own here.
+    pub fn claim(mut self, name: &str, value: impl Serialize) -> Self {
+        let own = serde_json::to_value(&self.0).expect("claims are JSON");
+        assert!(own.get(name).is_none_or(|_| self.0.more.contains_key(name)), "{name} has a method of its own");
+        let value: Value = serde_json::to_value(value).expect("the value of a claim is JSON");
+        self.0.more.insert(name.to_owned(), value);
         self
     }
 

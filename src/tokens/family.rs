@@ -1,61 +1,25 @@
-//! [`Family`]: everything that came of one code. Pure: it has no clock and no store.
+//! [`Family`]: all tokens that came from one code. Pure: it has no clock and no store.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::refresh::RefreshToken;
-use crate::{
-    client::Scopes,
-    session::UserId,
-    tenant::Tenant,
-    user::Identifier,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
-};
+use super::{grant::Grant, refresh_token::RefreshToken};
+use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
 
-/// How long after its use a refresh token still gives the successor that it gave then: for a client that asked twice at
-/// once, or never got the answer.
-const GRACE: Duration = Duration::from_secs(10);
+/// A second redemption of a code within this time is taken for a repeated request, not for a stolen code.
+const REPEATED: Duration = Duration::from_secs(2);
 
-/// Who may do what, through which client, and how they proved who they are.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Authorized {
-    #[serde(with = "crate::util::text")]
-    pub(crate) tenant: Tenant,
-    #[serde(with = "crate::util::text")]
-    pub(crate) user: UserId,
-    /// The name that they logged in by, to find the account again.
-    pub(crate) identifier: Identifier,
-    pub(crate) client_id: String,
-    pub(crate) scope: Scopes,
-    /// In Unix seconds.
-    pub(crate) auth_time: u64,
-    pub(crate) acr: Option<String>,
-    pub(crate) amr: Vec<String>,
-    #[serde(with = "crate::util::text::option")]
-    pub(crate) session: Option<Handle>,
-    /// The key that all its tokens are bound to.
-    pub(crate) jkt: Option<String>,
-    /// Claims that are wanted by name in the id_token, and at userinfo.
-    pub(crate) id_token: Vec<String>,
-    pub(crate) userinfo: Vec<String>,
-}
-
-/// As it is stored, under its name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Row {
-    Live(Box<Family>),
-    /// It was ended before its time. Nothing is ever written over it.
-    Revoked,
-}
-
+/// All tokens that came from one code. The row is deleted when the family is revoked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Family {
-    pub(crate) authorized: Authorized,
-    /// The refresh token that counts, if the client got any.
+    pub(crate) grant: Grant,
+    /// The refresh token that can be used, if the client gets any.
     current: Option<Current>,
-    before: Option<Before>,
-    pub(crate) ends: u64,
+    used: Option<Used>,
+    /// When the code was redeemed, in Unix nanoseconds.
+    born: u64,
+    pub(super) ends: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,9 +29,9 @@ struct Current {
     digest: Digest,
 }
 
-/// The one that was used last, and what it gave.
+/// The refresh token that was used last, and what it gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Before {
+struct Used {
     #[serde(with = "crate::util::secret::text")]
     digest: Digest,
     #[serde(with = "crate::util::secret::text")]
@@ -77,64 +41,80 @@ struct Before {
     at: u64,
 }
 
-/// What a refresh token gives.
+/// The outcome of presenting a refresh token.
 pub(super) enum Refreshed {
-    /// This one in its place, and tokens as of that time under that name.
+    /// The token is good for this successor, and for access tokens as of `at` that are named after `jti`.
     Next { token: RefreshToken, jti: Handle, at: UnixTime },
-    /// Nothing: its time is over, or it never was.
-    Refused,
-    /// Nothing, and the family is to end: it was used before, so two have it.
+    /// The token is unknown.
+    Unknown,
+    /// The token was used before, so the family must end: somebody else may have it too.
     Reused,
 }
 
+/// Returns the id of the family that a code begins. It reveals nothing of the code.
+pub(crate) fn family_of_code(code: &Digest) -> Handle {
+    Handle::of(&Digest::of([b"tollgate family of a code:", &code.as_bytes()[..]].concat()))
+}
+
 impl Family {
-    pub(super) fn new(authorized: Authorized, first: Option<&RefreshToken>, ends: UnixTime) -> Self {
+    pub(super) fn new(grant: Grant, first: Option<&RefreshToken>, born: UnixTime, ends: UnixTime) -> Self {
         let current = first.map(|first| Current { generation: 0, digest: first.digest() });
-        Self { authorized, current, before: None, ends: ends.as_nanos() }
+        Self { grant, current, used: None, born: born.as_nanos(), ends: ends.as_nanos() }
     }
 
     pub(crate) fn ends(&self) -> UnixTime {
         UnixTime::from_nanos(self.ends)
     }
 
-    /// Whether this is the refresh token that can be traded.
-    pub(super) fn counts(&self, token: &RefreshToken) -> bool {
+    /// Returns whether redeeming the code again means that two parties have it.
+    pub(super) fn is_replay(&self, now: UnixTime) -> bool {
+        now > UnixTime::from_nanos(self.born) + REPEATED
+    }
+
+    /// Returns whether this is the refresh token that can be used.
+    pub(super) fn is_current(&self, token: &RefreshToken) -> bool {
         self.current.as_ref().is_some_and(|current| token.digest().matches(&current.digest))
     }
 
-    /// Uses a refresh token. `salt` and `jti` are new, for the successor if it is the first use; `is_ours` tells whether it
-    /// was made here, whatever its digest. The family as it is then, if it changes.
+    /// Uses a refresh token. `fresh` is the salt and the `jti` of the successor if this is the first use. `is_ours` tells
+    /// whether the token was made here, whatever its digest. Returns the changed family, if it changes.
     pub(super) fn refresh(
         &self,
         token: &RefreshToken,
         is_ours: bool,
         (salt, jti): (Digest, Handle),
+        grace: Duration,
         now: UnixTime,
     ) -> (Option<Self>, Refreshed) {
         let own = token.digest();
-        let Some(current) = &self.current else { return (None, Refreshed::Refused) };
+        let Some(current) = &self.current else { return (None, Refreshed::Unknown) };
         if own.matches(&current.digest) {
             let next = token.next(&salt);
             let row = Self {
-                authorized: self.authorized.clone(),
                 current: Some(Current { generation: next.generation, digest: next.digest() }),
-                before: Some(Before { digest: current.digest, salt, jti, at: now.as_nanos() }),
-                ends: self.ends,
+                used: Some(Used { digest: current.digest, salt, jti, at: now.as_nanos() }),
+                ..self.clone()
             };
             return (Some(row), Refreshed::Next { token: next, jti, at: now });
         }
-        if let Some(before) = self.before.as_ref().filter(|before| own.matches(&before.digest)) {
-            let at = UnixTime::from_nanos(before.at);
-            // and no longer where the clock was set back
-            if now < at + GRACE && at < now + GRACE {
-                return (None, Refreshed::Next { token: token.next(&before.salt), jti: before.jti, at });
+        if let Some(used) = self.used.as_ref().filter(|used| own.matches(&used.digest)) {
+            let at = UnixTime::from_nanos(used.at);
+            // a clock that was set back must not extend the grace
+            if now < at + grace && at < now + grace {
+                return (None, Refreshed::Next { token: token.next(&used.salt), jti: used.jti, at });
             }
             return (None, Refreshed::Reused);
         }
         if is_ours && token.generation < current.generation {
             return (None, Refreshed::Reused);
         }
-        (None, Refreshed::Refused)
+        (None, Refreshed::Unknown)
+    }
+
+    /// Returns whether this refresh token was used before, and longer ago than the grace allows.
+    pub(super) fn is_reused(&self, token: &RefreshToken, is_ours: bool, grace: Duration, now: UnixTime) -> bool {
+        let unused = (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16]));
+        matches!(self.refresh(token, is_ours, unused, grace, now), (_, Refreshed::Reused))
     }
 }
 
@@ -143,33 +123,43 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::{
+        client::Scopes,
+        login::{Binding, Keyed},
+        pkce::CodeChallenge,
+        session::{Authentication, UserId},
+        util::secret::Secret,
+    };
+
+    const GRACE: Duration = Duration::from_secs(10);
 
     fn family(first: &RefreshToken) -> Family {
-        let authorized = Authorized {
+        let who = Authentication {
             tenant: "acme".parse().unwrap(),
             user: UserId::parse("u-ada").unwrap(),
-            identifier: Identifier::parse("ada").unwrap(),
-            client_id: "web".to_owned(),
-            scope: Scopes::parse("openid").unwrap(),
-            auth_time: 0,
+            generation: 0,
+            proofs: Vec::new(),
             acr: None,
-            amr: Vec::new(),
-            session: None,
-            jkt: None,
-            id_token: Vec::new(),
-            userinfo: Vec::new(),
         };
-        Family::new(authorized, Some(first), UnixTime::from_secs(1_000_000))
+        let binding = Binding {
+            client_id: "web".to_owned(),
+            redirect_uri: "https://app.example/callback".to_owned(),
+            scope: Scopes::parse("openid").unwrap(),
+            code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
+        };
+        let session = Handle::from_bytes([1; 16]);
+        let grant = Grant { who, session, binding, jkt: None, id_token: Vec::new(), userinfo: Vec::new() };
+        Family::new(grant, Some(first), UnixTime::from_secs(1000), UnixTime::from_secs(1_000_000))
     }
 
     fn again(token: &RefreshToken) -> RefreshToken {
-        // never copied outside of tests
-        let keyed = crate::login::Keyed::new(&crate::util::secret::Secret::generate());
+        // tokens are never copied outside of tests
+        let keyed = Keyed::new(&Secret::generate());
         RefreshToken::parse(&token.write(&keyed), &keyed).unwrap().0
     }
 
     proptest! {
-        /// Tokens of any age at any time, against a plain list of what was given out and when it was used.
+        /// Presents tokens of any age at any time, and compares with a plain list of those that were issued and used.
         #[test]
         fn c095_c096_a_used_token_gives_its_successor_again_for_ten_seconds_and_then_ends_the_family(
             uses in vec((0..15_u64, any::<prop::sample::Index>(), prop::bool::weighted(0.8)), 1..30),
@@ -182,7 +172,7 @@ mod tests {
                 now = now + Duration::from_secs(wait);
                 let place = if newest { given.len() - 1 } else { place.index(given.len()) };
                 let fresh = (Digest::from_bytes([n as u8; 32]), Handle::from_bytes([n as u8; 16]));
-                let (next, refreshed) = live.refresh(&again(&given[place]), true, fresh, now);
+                let (next, refreshed) = live.refresh(&again(&given[place]), true, fresh, GRACE, now);
                 let last = given.len() - 1;
                 match refreshed {
                     Refreshed::Next { token, at, .. } => {
@@ -202,7 +192,7 @@ mod tests {
                         prop_assert!(next.is_none());
                         break;
                     }
-                    Refreshed::Refused => prop_assert!(false, "it was given out here"),
+                    Refreshed::Unknown => prop_assert!(false, "the token was issued here"),
                 }
                 if let Some(next) = next {
                     live = next;
@@ -212,19 +202,19 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_prolongs_no_grace() {
+    fn a_clock_that_was_set_back_does_not_extend_the_grace() {
         let first = RefreshToken::first(Handle::from_bytes([1; 16]));
         let (now, fresh) = (UnixTime::from_secs(1000), (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16])));
-        let live = family(&first).refresh(&again(&first), true, fresh, now).0.unwrap();
+        let live = family(&first).refresh(&again(&first), true, fresh, GRACE, now).0.unwrap();
         for (at, is_good) in [(991, true), (990, false), (500, false), (1009, true), (1010, false)] {
-            let (_, refreshed) = live.refresh(&again(&first), true, fresh, UnixTime::from_secs(at));
+            let (_, refreshed) = live.refresh(&again(&first), true, fresh, GRACE, UnixTime::from_secs(at));
             assert_eq!(matches!(refreshed, Refreshed::Next { .. }), is_good, "{at}");
             assert_eq!(matches!(refreshed, Refreshed::Reused), !is_good, "{at}");
         }
     }
 
     #[test]
-    fn a_token_that_was_made_up_ends_nothing() {
+    fn a_made_up_token_ends_nothing() {
         let first = RefreshToken::first(Handle::from_bytes([1; 16]));
         let live = family(&first);
         let other = RefreshToken::first(Handle::from_bytes([1; 16]));
@@ -233,9 +223,21 @@ mod tests {
                 &other,
                 is_ours,
                 (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16])),
+                GRACE,
                 UnixTime::from_secs(1),
             );
-            assert!(row.is_none() && matches!(refreshed, Refreshed::Refused));
+            assert!(row.is_none() && matches!(refreshed, Refreshed::Unknown));
         }
+    }
+
+    #[test]
+    fn c092_the_family_of_a_code_is_found_by_the_code_alone_and_a_replay_counts_after_two_seconds() {
+        let (code, other) = (Digest::of("code"), Digest::of("other"));
+        assert_eq!(family_of_code(&code), family_of_code(&code));
+        assert_ne!(family_of_code(&code), family_of_code(&other));
+        assert_ne!(family_of_code(&code), Handle::of(&code));
+        let family = family(&RefreshToken::first(Handle::from_bytes([1; 16])));
+        let after = |nanos| family.is_replay(UnixTime::from_secs(1000) + Duration::from_nanos(nanos));
+        assert_eq!([0, 2_000_000_000, 2_000_000_001].map(after), [false, false, true]);
     }
 }

@@ -189,23 +189,23 @@
 //! [`Sessions`](crate::AuthService::sessions) lets its calls through, and no script can read it. Where you have the
 //! choice, take this; `/account` of the bundled server does.
 
+mod claims;
 mod family;
-mod held;
-mod issue;
+mod family_list;
+mod grant;
 mod keys;
-mod mint;
 #[cfg(test)]
-mod nodes;
-mod refresh;
-mod revoked;
+mod keys_on_many_nodes;
+mod local_keys;
+mod refresh_token;
+mod revocation;
 mod ring;
 mod seal;
+mod service;
 mod settings;
-mod verify;
 
 pub use self::settings::Tokens;
 pub(crate) use self::{
-    family::Authorized,
-    held::Listed,
-    issue::{Access, Denied, Issued, OFFLINE_ACCESS, Wish},
+    grant::{Grant, OFFLINE_ACCESS},
+    service::{Issued, Presented, RefreshError, TokenRequest, TokenService, ValidAccess},
 };

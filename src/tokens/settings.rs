@@ -1,251 +1,241 @@
-//! [`Tokens`]: what was set, and what runs on it.
+//! [`Tokens`]: the settings of the token endpoint.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-    time::Duration,
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{
+    ring::Schedule,
+    seal::Seal,
+    service::{Lifetimes, Parts, TokenService},
 };
-
-use super::{family::Row, held::Held, keys::Keys, revoked::Revoked, ring::Schedule, seal::Seal, verify::OwnKeys};
 use crate::{
     bearer::{Verifier, check_name},
-    client::Scopes,
     http::issuer::Issuer,
     jose::Algorithm,
-    store::{AnyStore, StoreError, table::Table},
+    store::AnyStore,
     util::{
-        clock::{Clock, SystemClock, UnixTime},
+        clock::{Clock, SystemClock},
         error::ConfigError,
         secret::Secret,
     },
 };
 
-/// The tokens of one issuer: their keys, how long they live, and what was taken back.
+/// The settings of tokens: their lifetimes, their algorithm and how their keys are kept.
 ///
-/// Clones are one, until something is set on one of them. The app gives one to
-/// [`AuthServiceBuilder::tokens`](crate::AuthServiceBuilder::tokens), which issues them, and makes of another the
-/// [`verifier`](Self::verifier) of its APIs. The [module docs](super) show both.
+/// Give them to [`AuthService::tokens`](crate::AuthService::tokens). A setting that can't work is reported when the
+/// service is built. The [module docs](super) show the whole flow.
 #[derive(Clone)]
 #[must_use]
-pub struct Tokens(Arc<Inner>);
-
-struct Inner {
-    settings: Settings,
-    running: OnceLock<Running>,
-}
-
-#[derive(Clone)]
-pub(super) struct Settings {
-    pub(super) issuer: Issuer,
-    store: AnyStore,
-    clock: Arc<dyn Clock>,
-    pub(super) algorithm: Algorithm,
-    pub(super) audience: String,
-    pub(super) access: Duration,
-    pub(super) refresh: Duration,
+pub struct Tokens {
+    algorithm: Algorithm,
+    audience: Option<String>,
+    lifetimes: Lifetimes,
     seal: Seal,
-    period: Duration,
-}
-
-struct Running {
-    keys: Keys,
-    families: Table<Row>,
-    held: Table<Held>,
-    revoked: Revoked,
+    rotate_every: Duration,
+    /// The first setting that can't work.
+    error: Option<ConfigError>,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The longest that an access token may live.
-pub(super) const LONGEST_ACCESS: Duration = Duration::from_secs(600);
-/// The longest that refresh tokens may be traded after a login.
-pub(super) const LONGEST_REFRESH: Duration = Duration::from_secs(400 * 24 * 3600);
+/// The maximum lifetime of an access token.
+const LONGEST_ACCESS: Duration = Lifetimes::LONGEST_ACCESS;
+/// The maximum lifetime of a family.
+const LONGEST_REFRESH: Duration = Duration::from_secs(400 * 24 * 3600);
 /// A key is published for an hour before it signs, and for a day after.
 const LEAD: Duration = Duration::from_secs(3600);
 const KEEP: Duration = DAY;
-/// How long a client that did not ask for more can trade refresh tokens.
-pub(super) const REFRESH_OF_A_SESSION: Duration = DAY;
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Tokens {
-    /// Tokens of this issuer, which is that of the login service; their keys, families and marks are in this store.
-    pub fn new(issuer: &str, store: impl Into<AnyStore>) -> Result<Self, ConfigError> {
-        let issuer = Issuer::parse(issuer)?;
-        check_name("issuer", issuer.as_str())?;
-        Ok(Self::of(Settings {
-            audience: issuer.as_str().to_owned(),
-            issuer,
-            store: store.into(),
-            clock: Arc::new(SystemClock::new()),
+    /// Creates the default settings.
+    pub fn new() -> Self {
+        Self {
             algorithm: Algorithm::Es256,
-            access: LONGEST_ACCESS,
-            refresh: DAY * 30,
+            audience: None,
+            lifetimes: Lifetimes {
+                access: LONGEST_ACCESS,
+                refresh: DAY * 30,
+                session_refresh: DAY,
+                grace: Duration::from_secs(10),
+            },
             seal: Seal::default(),
-            period: DAY * 90,
+            rotate_every: DAY * 90,
+            error: None,
+        }
+    }
+
+    /// Sets the algorithm that signs tokens. Defaults to ES256.
+    ///
+    /// A key for RS256 exists in any case, for [clients](crate::Client::id_token_algorithm) that support nothing else.
+    /// All processes that share a store need the same algorithm. A change takes effect at once, without the hour in
+    /// which the key of a rotation is only published: APIs with a copy of `/jwks` must fetch it again when they meet an
+    /// unknown key, as `Verifier::remote` does.
+    pub fn algorithm(self, algorithm: Algorithm) -> Self {
+        Self { algorithm, ..self }
+    }
+
+    /// Sets the `aud` of access tokens: the URL of an API, such as `https://api.example.com`. Defaults to the issuer. A
+    /// client can have [its own](crate::Client::audience).
+    pub fn audience(self, audience: &str) -> Self {
+        let checked = check_name("audience", audience);
+        Self { audience: Some(audience.to_owned()), ..self }.checked(checked)
+    }
+
+    /// Sets how long access tokens and id_tokens are valid: one minute to ten. Defaults to ten minutes.
+    pub fn access_lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetimes.access = lifetime;
+        self.within("access token lifetime", lifetime, MINUTE..=LONGEST_ACCESS, "must be one minute to ten")
+    }
+
+    /// Sets how long refresh tokens work after the login if the client has the scope `offline_access`: ten minutes to
+    /// 400 days. Defaults to 30 days.
+    pub fn refresh_lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetimes.refresh = lifetime;
+        let reason = "must be ten minutes to 400 days";
+        self.within("refresh token lifetime", lifetime, LONGEST_ACCESS..=LONGEST_REFRESH, reason)
+    }
+
+    /// Sets how long refresh tokens work without `offline_access`, unless the user signs out before: ten minutes to 24
+    /// hours. Defaults to 24 hours, and never exceeds the [`refresh_lifetime`](Self::refresh_lifetime).
+    pub fn session_refresh_lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetimes.session_refresh = lifetime;
+        let reason = "must be ten minutes to 24 hours";
+        self.within("session refresh token lifetime", lifetime, LONGEST_ACCESS..=DAY, reason)
+    }
+
+    /// Sets how long a used refresh token still returns the same successor, for clients that lost the answer or asked
+    /// twice: at most one minute. Defaults to 10 seconds. Using it later revokes the whole family.
+    pub fn refresh_grace(mut self, grace: Duration) -> Self {
+        self.lifetimes.grace = grace;
+        self.within("refresh grace", grace, Duration::ZERO..=MINUTE, "must be at most one minute")
+    }
+
+    /// Encrypts private keys in the store with this secret, which all processes must share. Without it, a copy of the
+    /// store can sign tokens. Keys that exist already stay unencrypted until they are
+    /// [rotated](crate::AuthService::rotate_keys) out.
+    pub fn seal(self, secret: &Secret) -> Self {
+        Self { seal: Seal::new(secret), ..self }
+    }
+
+    /// Sets how long a key signs: one day to ten years. Defaults to 90 days.
+    pub fn rotate_every(mut self, period: Duration) -> Self {
+        self.rotate_every = period;
+        self.within("rotation of signing keys", period, DAY..=DAY * 3650, "must be one day to ten years")
+    }
+
+    /// Creates a verifier for a process that shares the store with the login service but serves no logins.
+    ///
+    /// It needs the same settings as the service. Revoked tokens are refused at once. In the process of the service, use
+    /// [`AuthService::verifier`](crate::AuthService::verifier). Without access to the store, use `Verifier::remote`
+    /// (feature `jwks`).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the issuer or a setting can't work.
+    pub fn verifier_in(self, issuer: &str, store: impl Into<AnyStore>) -> Result<Verifier, ConfigError> {
+        let service = self.build(&Issuer::parse(issuer)?, store.into(), Arc::new(SystemClock::new()))?;
+        Ok(service.verifier())
+    }
+
+    /// Checks the settings, and creates what runs with them.
+    pub(crate) fn build(
+        self,
+        issuer: &Issuer,
+        store: AnyStore,
+        clock: Arc<dyn Clock>,
+    ) -> Result<TokenService, ConfigError> {
+        check_name("issuer", issuer.as_str())?;
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        Ok(TokenService::new(Parts {
+            audience: self.audience.unwrap_or_else(|| issuer.as_str().to_owned()),
+            issuer: issuer.as_str().to_owned(),
+            algorithm: self.algorithm,
+            lifetimes: self.lifetimes,
+            seal: self.seal,
+            schedule: Schedule { period: self.rotate_every, lead: LEAD, keep: KEEP },
+            store,
+            clock,
         }))
     }
 
-    fn of(settings: Settings) -> Self {
-        Self(Arc::new(Inner { settings, running: OnceLock::new() }))
+    fn within(
+        self,
+        setting: &'static str,
+        value: Duration,
+        range: std::ops::RangeInclusive<Duration>,
+        reason: &'static str,
+    ) -> Self {
+        let error = || ConfigError::new(setting, format!("{value:?}"), reason);
+        let checked = if range.contains(&value) { Ok(()) } else { Err(error()) };
+        self.checked(checked)
     }
 
-    fn set(self, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = self.0.settings.clone();
-        change(&mut settings);
-        Self::of(settings)
-    }
-
-    /// Signs by this algorithm; by ES256, if nothing else is said. There is a key for RS256 in any case, for clients whose
-    /// id_tokens are to be signed by it.
-    ///
-    /// A change takes effect at once, without the hour in which the key of a rotation is published first: whoever keeps a
-    /// copy of `/jwks` has to fetch it again when it meets the new key, as `Verifier::remote`
-    /// does. All nodes that share a store need the same algorithm.
-    pub fn algorithm(self, algorithm: Algorithm) -> Self {
-        self.set(|settings| settings.algorithm = algorithm)
-    }
-
-    /// Names the APIs that access tokens are for, in `aud`: the URL of an API, such as `https://api.example.com`. It is the
-    /// issuer otherwise. A client can have [one of its own](crate::Client::audience).
-    pub fn audience(self, audience: &str) -> Result<Self, ConfigError> {
-        check_name("audience", audience)?;
-        Ok(self.set(|settings| audience.clone_into(&mut settings.audience)))
-    }
-
-    /// How long an access token lives, and an id_token: ten minutes, if nothing else is said, and at most; at least one.
-    pub fn access_lifetime(self, lifetime: Duration) -> Result<Self, ConfigError> {
-        if !(MINUTE..=LONGEST_ACCESS).contains(&lifetime) {
-            let reason = "must be one minute to ten";
-            return Err(ConfigError::new("access token lifetime", format!("{lifetime:?}"), reason));
-        }
-        Ok(self.set(|settings| settings.access = lifetime))
-    }
-
-    /// How long refresh tokens can be traded after the login, by clients that may and do ask for `offline_access` (which
-    /// the operator registers them for; the user is asked where the client says `prompt=consent`): 30 days,
-    /// if nothing else is said. Others can for a day, and not beyond a sign-out.
-    pub fn refresh_lifetime(self, lifetime: Duration) -> Result<Self, ConfigError> {
-        if !(LONGEST_ACCESS..=LONGEST_REFRESH).contains(&lifetime) {
-            let reason = "must be ten minutes to 400 days";
-            return Err(ConfigError::new("refresh token lifetime", format!("{lifetime:?}"), reason));
-        }
-        Ok(self.set(|settings| settings.refresh = lifetime))
-    }
-
-    /// Seals private keys in the store under this secret, which all nodes must share. Without it whoever reads the store
-    /// can sign. Keys that are there already stay as they are until they are [rotated](Self::rotate) out.
-    pub fn seal(self, secret: &Secret) -> Self {
-        self.set(|settings| settings.seal = Seal::new(secret))
-    }
-
-    /// How long a key signs: 90 days, if nothing else is said; at least one.
-    pub fn rotate_every(self, period: Duration) -> Result<Self, ConfigError> {
-        if !(DAY..=DAY * 3650).contains(&period) {
-            let reason = "must be one day to ten years";
-            return Err(ConfigError::new("rotation of signing keys", format!("{period:?}"), reason));
-        }
-        Ok(self.set(|settings| settings.period = period))
-    }
-
-    /// Takes the time from this clock.
-    pub fn clock(self, clock: impl Clock) -> Self {
-        self.set(|settings| settings.clock = Arc::new(clock))
-    }
-
-    /// Reads the keys, or makes them: what the first request would do otherwise. To be called at the start, so that a wrong
-    /// seal or a store that fails is seen then.
-    pub async fn prepare(&self) -> Result<(), StoreError> {
-        self.keys().current().await.map(|_| ())
-    }
-
-    /// Makes a new key for each algorithm, beside the rotation that goes by itself. It is published at once, on this node,
-    /// and within a minute on others; it signs an hour later, and the old one is published for a day more. No restart is
-    /// needed anywhere. Nothing is made for an algorithm whose next key waits to sign already, or that has eight published.
-    pub async fn rotate(&self) -> Result<(), StoreError> {
-        self.keys().rotate().await
-    }
-
-    /// Takes all keys out of use, and signs with new ones at once: after somebody got hold of a private one, or of the
-    /// secret of the [`seal`](Self::seal), which is to be another then, on all nodes.
-    ///
-    /// Access tokens and id_tokens that the old keys have signed are refused from now on: here at once, on other nodes that
-    /// share the store within a minute, elsewhere when the copy of `/jwks` has had its time. Apps get new ones for their
-    /// refresh tokens, which go on.
-    pub async fn withdraw_keys(&self) -> Result<(), StoreError> {
-        self.keys().withdraw().await
-    }
-
-    /// What checks these tokens in this process, or in any that shares the store: a token that was taken back is refused
-    /// at once. Far from the store there is `Verifier::remote` (feature `jwks`).
-    #[expect(clippy::expect_used, reason = "both names were checked when they were set")]
-    pub fn verifier(&self) -> Verifier {
-        let settings = self.settings();
-        let keys = OwnKeys(self.clone());
-        let clock = Arc::clone(&settings.clock);
-        Verifier::new(keys, settings.issuer.as_str(), &settings.audience, clock).expect("the names are good")
-    }
-
-    /// The issuer.
-    pub fn issuer(&self) -> &str {
-        self.settings().issuer.as_str()
-    }
-
-    pub(super) fn settings(&self) -> &Settings {
-        &self.0.settings
-    }
-
-    pub(crate) fn algorithm_in_use(&self) -> Algorithm {
-        self.settings().algorithm
-    }
-
-    pub(crate) fn now(&self) -> UnixTime {
-        self.settings().clock.unix(self.settings().clock.now())
-    }
-
-    pub(super) fn family_lives(&self, scope: &Scopes) -> Duration {
-        let all = self.settings().refresh;
-        if scope.contains(super::OFFLINE_ACCESS) { all } else { all.min(REFRESH_OF_A_SESSION) }
-    }
-
-    pub(super) fn keys(&self) -> &Keys {
-        &self.running().keys
-    }
-
-    pub(super) fn families(&self) -> &Table<Row> {
-        &self.running().families
-    }
-
-    pub(super) fn held(&self) -> &Table<Held> {
-        &self.running().held
-    }
-
-    pub(super) fn revoked(&self) -> &Revoked {
-        &self.running().revoked
-    }
-
-    fn running(&self) -> &Running {
-        self.0.running.get_or_init(|| {
-            let Settings { store, clock, seal, algorithm, period, .. } = self.settings().clone();
-            let mut wanted = vec![algorithm];
-            wanted.extend((algorithm != Algorithm::Rs256).then_some(Algorithm::Rs256));
-            let schedule = Schedule { period, lead: LEAD, keep: KEEP };
-            Running {
-                keys: Keys::new(store.clone(), Arc::clone(&clock), seal, wanted, schedule),
-                families: Table::new(store.clone(), "token_families", Arc::clone(&clock)),
-                held: Table::new(store.clone(), "families_held", Arc::clone(&clock)),
-                revoked: Revoked::new(store, clock),
-            }
-        })
+    fn checked(self, checked: Result<(), ConfigError>) -> Self {
+        let error = self.error.clone().or(checked.err());
+        Self { error, ..self }
     }
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { issuer, store, algorithm, audience, .. } = self.settings();
         f.debug_struct("Tokens")
-            .field("issuer", &issuer.as_str())
-            .field("store", store)
-            .field("algorithm", algorithm)
-            .field("audience", audience)
+            .field("algorithm", &self.algorithm)
+            .field("audience", &self.audience)
+            .field("lifetimes", &self.lifetimes)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Memory;
+
+    #[test]
+    fn the_first_setting_that_cannot_work_is_reported_when_the_service_is_built() {
+        let built = |tokens: Tokens| {
+            let issuer = Issuer::parse("https://auth.example").unwrap();
+            tokens.build(&issuer, Memory::new().into(), Arc::new(SystemClock::new())).map(|_| ())
+        };
+        let (second, nano) = (Duration::from_secs(1), Duration::from_nanos(1));
+        let new = Tokens::new;
+        for good in [
+            new(),
+            new().access_lifetime(MINUTE).access_lifetime(MINUTE * 10),
+            new().refresh_lifetime(MINUTE * 10).refresh_lifetime(DAY * 400),
+            new().session_refresh_lifetime(MINUTE * 10).session_refresh_lifetime(DAY),
+            new().refresh_grace(Duration::ZERO).refresh_grace(MINUTE),
+            new().rotate_every(DAY).rotate_every(DAY * 3650),
+            new().audience("https://api.example"),
+        ] {
+            assert_eq!(built(good), Ok(()));
+        }
+        for (bad, setting) in [
+            (new().access_lifetime(MINUTE - nano), "access token lifetime"),
+            (new().access_lifetime(MINUTE * 10 + nano), "access token lifetime"),
+            (new().refresh_lifetime(MINUTE * 10 - second), "refresh token lifetime"),
+            (new().refresh_lifetime(DAY * 400 + second), "refresh token lifetime"),
+            (new().session_refresh_lifetime(MINUTE * 10 - nano), "session refresh token lifetime"),
+            (new().session_refresh_lifetime(DAY + nano), "session refresh token lifetime"),
+            (new().refresh_grace(MINUTE + nano), "refresh grace"),
+            (new().rotate_every(DAY - nano), "rotation of signing keys"),
+            (new().rotate_every(DAY * 3651), "rotation of signing keys"),
+            (new().audience(""), "audience"),
+            (new().refresh_grace(DAY).audience("").access_lifetime(DAY), "refresh grace"),
+            // a later value does not hide it
+            (new().refresh_grace(DAY).refresh_grace(second), "refresh grace"),
+        ] {
+            assert_eq!(built(bad).unwrap_err().setting(), setting);
+        }
+        let long = format!("https://auth.example/{}", "a".repeat(250));
+        let error = Tokens::new().verifier_in(&long, Memory::new()).unwrap_err();
+        assert_eq!(error.setting(), "issuer");
     }
 }

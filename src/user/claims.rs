@@ -174,7 +174,7 @@ impl Claims {
         value: impl Serialize,
     ) -> Result<(), ClaimError> {
         let name = name.into();
-        if RESERVED.contains(&name.as_str()) {
+        if Self::is_reserved(&name) {
             return Err(ClaimError::Reserved);
         }
         if !(1..=Self::MAX_NAME).contains(&name.len()) || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -200,6 +200,11 @@ impl Claims {
     pub fn get<T: DeserializeOwned>(&self, target: ClaimTarget, name: &str) -> Option<T> {
         let (_, value) = self.iter(target).find(|(own, _)| *own == name)?;
         serde_json::from_value(value.clone()).ok()
+    }
+
+    /// Returns whether the login service sets this claim itself.
+    pub(crate) fn is_reserved(name: &str) -> bool {
+        RESERVED.contains(&name)
     }
 
     /// Returns the claims that appear at `target`.

@@ -83,8 +83,8 @@ async fn c097_every_algorithm_is_read_elsewhere() {
         (tollgate::Algorithm::Rs256, Algorithm::RS256),
     ] {
         let store = AnyStore::from(Memory::new());
-        let tokens = Tokens::new(ISSUER, store.clone()).unwrap().algorithm(algorithm);
-        let tokens = tokens.access_lifetime(std::time::Duration::from_secs(60)).unwrap();
+        let tokens = Tokens::new().algorithm(algorithm);
+        let tokens = tokens.access_lifetime(std::time::Duration::from_secs(60));
         let clients = tollgate::ClientTable::new([client("web")]).unwrap();
         let world = World::made(store, ManualClock::new(), clients, tokens, |service| service).await;
         let mut browser = world.browser();

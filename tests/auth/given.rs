@@ -84,7 +84,7 @@ pub(crate) fn all_are<'f>(
 ) -> impl Future<Output = ()> + 'f {
     let place = Location::caller();
     async move {
-        let good = good_at(&mut world.browser(), &world.tokens.verifier(), client, given).await;
+        let good = good_at(&mut world.browser(), &world.service.verifier(), client, given).await;
         let expected = if alive { BTreeSet::from(EVERYWHERE) } else { BTreeSet::new() };
         assert_eq!(good, expected, "at {place}: {given:?}");
     }
@@ -93,7 +93,7 @@ pub(crate) fn all_are<'f>(
 impl Browser {
     /// Whether an access token opens userinfo, is active at introspection and comes through a layer.
     pub(crate) async fn opens(&mut self, world: &World, client: &str, access: &str) -> [bool; 3] {
-        self.opens_by(&world.tokens.verifier(), client, access).await
+        self.opens_by(&world.service.verifier(), client, access).await
     }
 
     /// The same where the layer has this verifier.
@@ -115,7 +115,7 @@ impl Browser {
 
 /// What an API behind a layer answers.
 pub(crate) async fn api(world: &World, access: &str) -> u16 {
-    at_layer(&world.tokens.verifier(), access).await
+    at_layer(&world.service.verifier(), access).await
 }
 
 pub(crate) async fn at_layer(verifier: &Verifier, access: &str) -> u16 {

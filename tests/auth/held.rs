@@ -1,4 +1,4 @@
-//! How many families a user can have at a client, and that nothing of one lives on after it.
+//! The number of families that a user can have at a client, and their end.
 
 use crate::{
     given::{Given, all_are},
@@ -13,31 +13,33 @@ async fn family(browser: &mut Browser, client: &str, scope: &str) -> (Grant, Giv
 }
 
 #[tokio::test]
-async fn with_one_more_than_a_hundred_the_oldest_ends_after_what_was_given_back() {
+async fn the_oldest_of_a_hundred_families_makes_room_for_one_more() {
     let world = World::new().await;
-    let (mut browser, scope) = (world.browser(), "openid offline_access");
-    let mut all = Vec::new();
-    for _ in 0..100 {
-        all.push(family(&mut browser, "web", scope).await);
+    let scope = "openid offline_access";
+    let (mut browsers, mut all): (Vec<_>, Vec<_>) = ((0..5).map(|_| world.browser()).collect(), Vec::new());
+    for number in 0..100 {
+        all.push(family(&mut browsers[number / 20], "web", scope).await);
         world.advance(1);
     }
-    // by those of another client nobody loses any
+    // families of another client do not count
+    let mut browser = world.browser();
     let elsewhere = family(&mut browser, "native", "openid").await.1;
-    let fresh = async |n: usize, browser: &mut Browser| Given::of(&browser.refresh("web", all[n].1.refresh()).await);
-    let [first, second] = [fresh(0, &mut browser).await, fresh(1, &mut browser).await];
-    let back = fresh(50, &mut browser).await;
-    assert_eq!(browser.revoke("web", back.refresh()).await.status, 200);
-
+    let mut fresh = Vec::new();
+    for number in [0, 1, 50] {
+        fresh.push(Given::of(&browser.refresh("web", all[number].1.refresh()).await));
+    }
+    // a revoked family leaves room for another
+    assert_eq!(browser.revoke("web", fresh[2].refresh()).await.status, 200);
     let more = family(&mut browser, "web", scope).await.1;
-    for given in [&first, &second, &more] {
+    for given in [&fresh[0], &fresh[1], &more] {
         all_are(true, &world, "web", given).await;
     }
     let yet_more = family(&mut browser, "web", scope).await.1;
-    all_are(false, &world, "web", &first).await;
-    assert_eq!(browser.refresh("web", first.refresh()).await.error(), "invalid_grant");
-    // the code that it came of is forgotten, and ends nothing
+    all_are(false, &world, "web", &fresh[0]).await;
+    assert_eq!(browser.refresh("web", fresh[0].refresh()).await.error(), "invalid_grant");
+    // the code of an evicted family ends nothing
     assert_eq!(browser.redeem("web", &all[0].0).await.error(), "invalid_grant");
-    for given in [&second, &more, &yet_more] {
+    for given in [&fresh[1], &more, &yet_more] {
         all_are(true, &world, "web", given).await;
     }
     all_are(true, &world, "native", &elsewhere).await;
@@ -53,15 +55,15 @@ async fn an_access_token_ends_with_its_family() {
     assert_eq!(answer.json()["expires_in"], 5);
     let last = Given::of(&answer);
     world.advance(4);
-    assert_eq!(browser.refresh("web", first.refresh()).await.json()["expires_in"], 1, "the same once more");
+    assert_eq!(browser.refresh("web", first.refresh()).await.json()["expires_in"], 1, "the same tokens again");
     all_are(true, &world, "web", &last).await;
-    // an API allows for clocks that differ
+    // an API allows for a difference of the clocks
     world.advance(1 + 60);
     all_are(false, &world, "web", &last).await;
 }
 
 #[tokio::test]
-async fn one_name_is_one_token() {
+async fn tokens_with_different_content_have_different_ids() {
     let world = World::new().await;
     let mut browser = world.browser();
     let (_, first) = family(&mut browser, "web", "openid email").await;

@@ -126,7 +126,7 @@ async fn c098_it_names_the_access_token_that_it_came_with() {
     use sha2::{Digest, Sha256, Sha512};
     for algorithm in [Algorithm::Es256, Algorithm::EdDsa, Algorithm::Rs256] {
         let store = AnyStore::from(Memory::new());
-        let tokens = Tokens::new(ISSUER, store.clone()).unwrap().algorithm(algorithm);
+        let tokens = Tokens::new().algorithm(algorithm);
         let old = client("old").id_token_algorithm(Algorithm::Rs256);
         let clients = ClientTable::new([client("web"), old]).unwrap();
         let world = World::made(store, ManualClock::new(), clients, tokens, |service| service).await;

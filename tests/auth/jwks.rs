@@ -33,7 +33,7 @@ async fn signs(browser: &mut Browser) -> (String, String) {
 }
 
 async fn on(store: &AnyStore, clock: &ManualClock) -> World {
-    let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+    let tokens = Tokens::new();
     World::made(store.clone(), clock.clone(), clients(), tokens, |service| service).await
 }
 
@@ -119,7 +119,7 @@ async fn c102_an_operator_rotates_ahead_of_time() {
     let (mut first, mut second) = (one.browser(), two.browser());
     let (old, token) = signs(&mut first).await;
     assert_eq!(kids(&mut second).await.len(), 2);
-    one.tokens.rotate().await.unwrap();
+    one.service.rotate_keys().await.unwrap();
     assert_eq!(kids(&mut first).await.len(), 4, "it is published at once");
     one.advance(61);
     assert_eq!(kids(&mut second).await.len(), 4, "and on others within a minute");
@@ -139,7 +139,7 @@ async fn c102_an_operator_withdraws_all_keys_at_once() {
     let given = first.tokens("web", "openid").await;
     assert_eq!((api(&one, &given.access).await, api(&two, &given.access).await), (200, 200));
     let old = kids(&mut first).await;
-    one.tokens.withdraw_keys().await.unwrap();
+    one.service.withdraw_keys().await.unwrap();
     let new = kids(&mut first).await;
     assert!(new.len() == 2 && new.is_disjoint(&old), "{new:?}");
     let (kid, fresh) = signs(&mut first).await;

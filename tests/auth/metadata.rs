@@ -63,8 +63,8 @@ async fn answered(service: &AuthService, method: Method, path: &str) -> (u16, St
 /// A service under this issuer.
 async fn under(issuer: &str) -> World {
     let store = AnyStore::from(Memory::new());
-    let tokens = Tokens::new(issuer, store.clone()).unwrap();
-    World::made(store, ManualClock::new(), clients(), tokens, |service| service).await
+    let tokens = Tokens::new();
+    World::under(issuer, (store, ManualClock::new()), clients(), tokens, |service| service).await
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn clients_whose_id_tokens_nothing_signs_are_found_ahead() {
         (Algorithm::EdDsa, Algorithm::EdDsa, true),
     ] {
         let table = ClientTable::new([client("special").id_token_algorithm(own)]).unwrap();
-        let tokens = Tokens::new(ISSUER, Memory::new()).unwrap().algorithm(usual);
+        let tokens = Tokens::new().algorithm(usual);
         let service = AuthService::builder(ISSUER, Memory::new())
             .clients(table)
             .tokens(tokens)
@@ -166,32 +166,35 @@ async fn clients_whose_id_tokens_nothing_signs_are_found_ahead() {
 }
 
 #[tokio::test]
-async fn the_issuer_of_the_tokens_is_that_of_the_service() {
+async fn settings_of_tokens_are_checked_with_the_service() {
     let world = World::new().await;
     let service = || {
         let service = AuthService::builder(ISSUER, Memory::new()).clients(clients()).users(world.users.clone());
         service.client_ip(ClientIp::peer())
     };
-    for other in ["https://auth.example/path", "https://other.example"] {
-        let tokens = Tokens::new(other, Memory::new()).unwrap();
-        assert!(service().tokens(tokens).build().is_err(), "{other}");
-    }
+    let bad = Tokens::new().access_lifetime(std::time::Duration::ZERO);
+    assert_eq!(service().tokens(bad).build().unwrap_err().setting(), "access token lifetime");
     assert!(service().dpop_nonces(&tollgate::Secret::generate()).build().is_err());
     assert!(service().introspector(&tollgate::Secret::generate()).build().is_err());
 }
 
 #[tokio::test]
-async fn what_may_be_kept_names_the_origin_that_it_is_for_and_nobodys_budget() {
+async fn cached_documents_are_readable_from_every_origin_and_show_no_budget() {
     let mut browser = World::new().await.browser();
     for path in ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"] {
-        for origin in [None, Some("https://app.example")] {
+        for origin in [None, Some("https://app.example"), Some("https://elsewhere.example"), Some("null")] {
             let request = Request::get(path);
             let request = if let Some(origin) = origin { request.header("origin", origin) } else { request };
             let answer = browser.send(request, "").await;
-            let vary: Vec<_> = answer.headers.get_all("vary").iter().map(|value| value.to_str().unwrap()).collect();
-            assert_eq!((vary, answer.header("cache-control")), (vec!["origin"], "public, max-age=300"), "{path}");
-            assert!(!answer.headers.contains_key("x-ratelimit-remaining"), "{path}");
-            assert_eq!(answer.header("access-control-allow-origin"), origin.unwrap_or_default());
+            assert_eq!(
+                (answer.status.as_u16(), answer.header("cache-control")),
+                (200, "public, max-age=300"),
+                "{path}"
+            );
+            assert_eq!(answer.header("access-control-allow-origin"), "*", "{path}");
+            for name in ["vary", "access-control-allow-credentials", "x-ratelimit-remaining"] {
+                assert!(!answer.headers.contains_key(name), "{path}: {name}");
+            }
         }
     }
 }

@@ -223,7 +223,7 @@ async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
     let given = Given::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
     for scheme in ["Bearer", "DPoP"] {
         let shown = format!("{scheme} {}", given.access);
-        assert_eq!(shown_at_layer(&world.tokens.verifier(), &shown).await, 401, "{scheme}");
+        assert_eq!(shown_at_layer(&world.service.verifier(), &shown).await, 401, "{scheme}");
     }
 }
 
@@ -231,7 +231,7 @@ async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
 async fn c100_what_a_client_got_before_it_had_to_bind_tokens_is_worth_no_more() {
     let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
     let on = async |client: Client| {
-        let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+        let tokens = Tokens::new();
         World::made(store.clone(), clock.clone(), ClientTable::new([client]).unwrap(), tokens, |service| service).await
     };
     let before = on(client("web")).await;

@@ -193,7 +193,7 @@ async fn what_a_user_had_is_taken_back_at_once() {
     let given = browser.tokens("web", "openid").await;
     let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
     world.advance(1);
-    world.tokens.revoke_user(&acme, &ada).await.unwrap();
+    world.service.end_user(&acme, &ada).await.unwrap();
     assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3]);
     assert_eq!(browser.refresh("web", given.refresh()).await.own(), REFUSED);
     world.advance(1);

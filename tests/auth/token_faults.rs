@@ -122,7 +122,7 @@ impl Flow {
 
     /// All that anybody was given is good for nothing, at any place.
     async fn is_over(&self, case: &str) {
-        let verifier = self.world.tokens.verifier();
+        let verifier = self.world.service.verifier();
         for given in self.first.iter().chain(&self.newest) {
             let good = good_at(&mut self.world.browser(), &verifier, "web", given).await;
             assert_eq!(good, BTreeSet::new(), "{case}");
@@ -220,11 +220,11 @@ async fn c114_a_layer_whose_store_fails_lets_nobody_through_and_says_503() {
                     flow.call(RevokeRefresh).await;
                 }
                 // one that remembers the token, and one that has read nothing
-                let known = flow.world.tokens.verifier();
+                let known = flow.world.service.verifier();
                 assert_eq!(at_layer(&known, &newest.access).await, normally);
                 flow.move_on().await;
                 let mut failed = false;
-                for verifier in [known, flow.world.tokens.verifier()] {
+                for verifier in [known, flow.world.service.verifier()] {
                     flow.store.fail(at, fault);
                     let status = at_layer(&verifier, &newest.access).await;
                     let has_failed = flow.store.heal();
@@ -292,7 +292,7 @@ async fn c096_who_hangs_up_while_a_family_ends_keeps_no_half_of_it() {
                 .await
             };
             flow.world.settle().await;
-            let good = good_at(&mut flow.world.browser(), &flow.world.tokens.verifier(), "web", &newest).await;
+            let good = good_at(&mut flow.world.browser(), &flow.world.service.verifier(), "web", &newest).await;
             assert!(good.is_empty() || good == BTreeSet::from(EVERYWHERE), "{call:?} {polls}: {good:?}");
             ends += usize::from(good.is_empty());
             // and no mark is forgotten before the row

@@ -20,7 +20,7 @@ use crate::{
     races::{at_once, count, from, runtime},
     restart::File,
     steered::{Running, Steered, interleave},
-    world::{Answer, Browser, ISSUER, World, clients},
+    world::{Answer, Browser, World, clients},
     worlds::{put_keys, steered_with_keys, two_nodes, world_with_keys},
 };
 
@@ -196,7 +196,7 @@ proptest! {
             let nodes = two_nodes(store.clone()).await;
             let code = nodes[0].browser().sign_in("web").await;
             // each has read its keys
-            nodes[0].tokens.prepare().await.unwrap();
+            nodes[0].service.prepare().await.unwrap();
             (nodes, code)
         });
         store.yields();
@@ -228,7 +228,7 @@ proptest! {
         let (nodes, family) = runtime.block_on(async {
             let nodes = two_nodes(store.clone()).await;
             let family = Family::begin(&nodes[0]).await;
-            nodes[1].tokens.prepare().await.unwrap();
+            nodes[1].service.prepare().await.unwrap();
             (nodes, family)
         });
         // later the code has been spent for long, and the older token is out of its grace
@@ -311,7 +311,7 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
         let (store, world, code) = runtime.block_on(async {
             let (store, world) = steered_with_keys().await;
             let code = world.browser().sign_in("web").await;
-            world.tokens.prepare().await.unwrap();
+            world.service.prepare().await.unwrap();
             (store, world, code)
         });
         store.yields();
@@ -361,8 +361,8 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
 async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
     let world = world_with_keys().await;
     let family = Family::begin(&world).await;
-    let tokens = world.tokens.clone();
-    let rotation = tokio::spawn(async move { tokens.rotate().await });
+    let service = world.service.clone();
+    let rotation = tokio::spawn(async move { service.rotate_keys().await });
     let mut newest = family.newest.clone();
     while !rotation.is_finished() {
         newest = Given::of(&world.browser().refresh("web", newest.refresh()).await);
@@ -378,7 +378,7 @@ async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
     let kid = |given: &Given| given.access.split('.').next().unwrap().to_owned();
     assert_ne!(kid(&last), kid(&next), "the new key signs");
     world.advance(598);
-    let verifier = world.tokens.verifier();
+    let verifier = world.service.verifier();
     assert_eq!(at_layer(&verifier, &last.access).await, 200);
     assert_eq!(world.browser().with_token("/userinfo", &last.access).await.status, 200);
 }
@@ -388,7 +388,7 @@ async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
 async fn what_was_logged_out_stays_so_as_long_as_anything_of_it_could_live() {
     let store = AnyStore::from(Memory::new());
     put_keys(&store).await;
-    let tokens = Tokens::new(ISSUER, store.clone()).unwrap().refresh_lifetime(Duration::from_secs(600)).unwrap();
+    let tokens = Tokens::new().refresh_lifetime(Duration::from_secs(600));
     let world = World::made(store, ManualClock::new(), clients(), tokens, |service| service).await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -400,9 +400,9 @@ async fn what_was_logged_out_stays_so_as_long_as_anything_of_it_could_live() {
     browser.cookies.clone_from(&tab.cookies);
     world.advance(19);
     let last = Given::of(&browser.refresh("web", first.refresh()).await);
-    let verifier = world.tokens.verifier();
+    let verifier = world.service.verifier();
     assert_eq!(at_layer(&verifier, &last.access).await, 200);
-    world.tokens.revoke_user(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();
+    world.service.end_user(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();
     for second in 0..700 {
         assert_eq!(at_layer(&verifier, &last.access).await, 401, "{second}");
         if second == 10 {

@@ -87,7 +87,7 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
         assert_eq!(again.error(), "invalid_grant");
         let before = all.iter().rev().nth(1);
         // it may have been used, and nobody heard of it
-        let verifier = world.tokens.verifier();
+        let verifier = world.service.verifier();
         let good = good_at(&mut browser, &verifier, "web", last).await;
         assert!(good.len() >= 3, "{good:?}");
         let next = Given::of(&browser.refresh("web", last.refresh()).await);

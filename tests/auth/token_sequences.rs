@@ -150,7 +150,7 @@ struct Play {
 impl Play {
     async fn new() -> Self {
         let nodes = two_nodes(Memory::new()).await;
-        let verifiers = [nodes[0].tokens.verifier(), nodes[1].tokens.verifier()];
+        let verifiers = [nodes[0].service.verifier(), nodes[1].service.verifier()];
         Self { nodes, verifiers, families: Vec::new(), now: 0, calls: 0, user_ended_at: None }
     }
 
@@ -172,7 +172,7 @@ impl Play {
             Action::SignIn { offline } => self.sign_in(offline).await,
             Action::EndUser => {
                 let user = UserId::parse("u-ada").unwrap();
-                self.nodes[0].tokens.revoke_user(&"acme".parse().unwrap(), &user).await.unwrap();
+                self.nodes[0].service.end_user(&"acme".parse().unwrap(), &user).await.unwrap();
                 self.user_ended_at = Some(self.now);
                 for family in &mut self.families {
                     family.user_ended = true;
@@ -349,7 +349,7 @@ impl Play {
         }
         // with a verifier that remembers nothing it is the same
         if let Some(access) = self.families.last().and_then(|family| family.access.last()) {
-            let fresh = self.nodes[0].tokens.verifier();
+            let fresh = self.nodes[0].service.verifier();
             prop_assert_eq!(
                 at_layer(&fresh, &access.given.access).await,
                 at_layer(verifier, &access.given.access).await

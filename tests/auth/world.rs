@@ -51,7 +51,6 @@ pub(crate) struct World {
     pub(crate) users: StoredUsers,
     pub(crate) sessions: Sessions,
     pub(crate) store: AnyStore,
-    pub(crate) tokens: Tokens,
 }
 
 /// Of acme: `web` (one step), `mfa` (two steps), `native` (loopback); of globex: `other`.
@@ -111,7 +110,7 @@ impl World {
         clock: ManualClock,
         more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
     ) -> Self {
-        let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+        let tokens = Tokens::new();
         Self::made(store, clock, clients(), tokens, more).await
     }
 
@@ -123,16 +122,26 @@ impl World {
         tokens: Tokens,
         more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
     ) -> Self {
+        Self::under(ISSUER, (store, clock), clients, tokens, more).await
+    }
+
+    /// Creates a world with an issuer of its own.
+    pub(crate) async fn under(
+        issuer: &str,
+        (store, clock): (AnyStore, ManualClock),
+        clients: ClientTable,
+        tokens: Tokens,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
+    ) -> Self {
         let (outbox, log) = (Outbox::new(), EventLog::new());
         let users = StoredUsers::with_clock(store.clone(), clock.clone());
         people(&users).await;
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
-        let tokens = tokens.clock(clock.clone());
-        let service = AuthService::builder(tokens.issuer(), store.clone())
+        let service = AuthService::builder(issuer, store.clone())
             .clients(clients)
             .users(users.clone())
             .client_ip(ClientIp::peer())
-            .tokens(tokens.clone())
+            .tokens(tokens)
             .sms(outbox.clone())
             .email(outbox.clone())
             .whatsapp(outbox.clone())
@@ -142,7 +151,7 @@ impl World {
             .clock(clock.clone());
         let service = more(service).build().unwrap();
         let sessions = service.sessions().clone();
-        Self { service, clock, outbox, log, users, sessions, store, tokens }
+        Self { service, clock, outbox, log, users, sessions, store }
     }
 
     pub(crate) fn browser(&self) -> Browser {

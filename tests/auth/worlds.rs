@@ -2,7 +2,7 @@
 
 use tokio::sync::OnceCell;
 use tollgate::{
-    Client, ClientTable, Tokens, UnixTime,
+    AuthService, Client, ClientTable, StoredUsers, Tokens, UnixTime,
     store::{AnyStore, Key, Memory, Outcome, Record},
     testing::ManualClock,
 };
@@ -21,7 +21,7 @@ pub(crate) fn client(id: &str) -> Client {
 /// A world with one client more than the usual: `special`.
 pub(crate) async fn world_with(special: impl FnOnce(Client) -> Client) -> World {
     let store = AnyStore::from(Memory::new());
-    let tokens = Tokens::new(ISSUER, store.clone()).unwrap();
+    let tokens = Tokens::new();
     let all = clients().iter().map(|client| Client::clone(client)).collect::<Vec<_>>();
     let clients = ClientTable::new(all.into_iter().chain([special(client("special"))])).unwrap();
     World::made(store, ManualClock::new(), clients, tokens, |service| service).await
@@ -34,7 +34,9 @@ pub(crate) async fn put_keys(store: &AnyStore) {
     let ring = RING
         .get_or_init(|| async {
             let memory = AnyStore::from(Memory::new());
-            Tokens::new(ISSUER, memory.clone()).unwrap().clock(ManualClock::new()).prepare().await.unwrap();
+            let users = StoredUsers::new(memory.clone());
+            let service = AuthService::new(ISSUER, memory.clone(), clients(), users).unwrap().tokens(Tokens::new());
+            service.unwrap().clock(ManualClock::new()).prepare().await.unwrap();
             let entry = memory.get(&key).wait().await.unwrap().unwrap();
             Record::new(entry.value, UnixTime::from_secs(0), entry.expires_at).unwrap()
         })

@@ -53,7 +53,7 @@ where
     // it was read as one
     let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is no form"))?;
     #[cfg(feature = "tokens")]
-    let parameters = bound(cx, &asked.query, parameters, checked.wishes.wanted.dpop_jkt.as_deref()).await?;
+    let parameters = bound(cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
     let secret = cx.core.pushed.push(asked.to.client.id(), parameters).await?;
     let answer = Answer { request_uri: pushed::request_uri(&secret), expires_in: ceil_seconds(pushed::UNUSED) };
     Ok(answer::json(StatusCode::CREATED, &answer))

@@ -7,13 +7,13 @@ use http::Response;
 use crate::{
     auth::{
         authorize::{
-            request::{self, Addressed, Wrong},
-            wishes::Wishes,
+            oidc::OidcParameters,
+            request::{self, Recipient},
         },
         context::RequestContext,
         http::{
             answer, credentials,
-            problem::{Code, Problem},
+            problem::{Code, Problem, RequestError},
         },
         state::pushed,
     },
@@ -69,7 +69,7 @@ pub(crate) enum Source {
 pub(crate) struct Asked<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) source: Source,
-    pub(crate) to: Addressed,
+    pub(crate) to: Recipient,
     pub(crate) parameters: ClientParameters,
 }
 
@@ -165,7 +165,7 @@ fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> R
         }
     }
     let parameters = query.parameters();
-    let to = request::address(&parameters, client)?;
+    let to = request::recipient(&parameters, client)?;
     Ok(Asked { query, source, to, parameters })
 }
 
@@ -173,15 +173,15 @@ fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> R
 pub(crate) struct Checked {
     /// What the login is to be for.
     pub(crate) binding: Binding,
-    pub(crate) wishes: Wishes,
+    pub(crate) oidc: OidcParameters,
     /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
     pub(crate) plan: Option<Plan>,
 }
 
 impl Asked<'_> {
     /// The whole request; what is wrong with it is told at the redirect URI.
-    pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, Wrong> {
-        let wrong = |code, detail| Err(Wrong { code, detail });
+    pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, RequestError> {
+        let wrong = |code, detail| Err(RequestError::new(code, detail));
         if self.query.form.has_duplicates() {
             return wrong(Code::InvalidRequest, "a parameter is given twice");
         }
@@ -205,9 +205,9 @@ impl Asked<'_> {
             return wrong(Code::InvalidRequest, "response_mode must be query");
         }
         let binding = request::bind(&self.parameters, &self.to)?;
-        let wishes = Wishes::read(|name| self.query.value(name))?;
-        let plan = wishes.plan(cx, &self.to.client)?;
-        Ok(Checked { binding, wishes, plan })
+        let oidc = OidcParameters::read(|name| self.query.value(name))?;
+        let plan = oidc.plan(cx, &self.to.client)?;
+        Ok(Checked { binding, oidc, plan })
     }
 
     /// The secret of a request that was pushed.
@@ -238,7 +238,9 @@ impl Asked<'_> {
         answer::redirect(&location).ok_or_else(|| Problem::invalid("the answer is too long to be sent"))
     }
 
-    pub(crate) fn error(&self, cx: &RequestContext<'_>, wrong: Wrong) -> Result<Response<Body>, Problem> {
-        self.back(cx, &[("error", wrong.code.as_str()), ("error_description", wrong.detail)])
+    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: RequestError) -> Result<Response<Body>, Problem> {
+        let (code, detail) = (error.code.as_str(), error.detail);
+        Problem::from(error).log();
+        self.back(cx, &[("error", code), ("error_description", detail)])
     }
 }

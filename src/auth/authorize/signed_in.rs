@@ -1,85 +1,113 @@
-//! [`SignedIn`]: the session of a browser, as far as a new login or a code can rest on it.
+//! The signed-in session of a browser, as far as a login or a code can build on it.
+
+use std::time::Duration;
 
 use crate::{
-    auth::{
-        authorize::wishes::Wishes,
-        context::RequestContext,
-        state::{evidence::Evidence, grant::amr},
-    },
+    auth::{authorize::oidc::OidcParameters, context::RequestContext, state::accounts::CurrentProofs},
     client::Client,
     login::{BoundUser, CarriedProofs, Login},
     policy::{Method, MethodSet, Plan},
-    session::{Proof, Session},
+    session::{Authentication, Proof, Session},
     store::StoreError,
+    user::Account,
     util::clock::UnixTime,
 };
 
-/// A session that lives, and what it rests on, with an account that is as it was.
+/// A live session whose account may sign in. All of its proofs count.
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
-    pub(crate) evidence: Evidence,
+    pub(crate) account: Account,
 }
 
 impl SignedIn {
-    /// That of the browser, where it has one of this client's tenant, and the request does not ask for a login anew.
+    /// Finds the browser's session at the client's tenant, unless the request asks for a fresh login.
+    ///
+    /// Proofs that stopped counting are removed from the session: a changed password, a removed contact. If none is left,
+    /// the session ends. Sessions that the application created itself have no proofs, so nothing builds on them.
     pub(crate) async fn find(
         cx: &RequestContext<'_>,
         client: &Client,
-        wishes: &Wishes,
+        oidc: &OidcParameters,
     ) -> Result<Option<Self>, StoreError> {
-        if wishes.fresh {
+        if oidc.is_fresh {
             return Ok(None);
         }
-        let core = cx.core;
-        let headers = &cx.parts.headers;
-        let Some(session) = core.sessions.presented(headers, Some(client.tenant())).await? else { return Ok(None) };
-        let Some(evidence) = core.evidences.find(&session).await? else { return Ok(None) };
-        Ok(evidence.still_stands(cx).await?.then_some(Self { session, evidence }))
+        let sessions = &cx.core.sessions;
+        let Some(session) = sessions.presented(&cx.parts.headers, client.tenant()).await? else { return Ok(None) };
+        if session.authentication().proofs.is_empty() {
+            return Ok(None);
+        }
+        let keyed = cx.core.keyed().await?;
+        let current = cx.core.accounts.current(session.authentication(), keyed).await?;
+        let Some(CurrentProofs { account, proofs }) = current else { return Ok(None) };
+        let session = cx.core.keep_proofs(&session, &proofs).await?;
+        Ok(session.map(|session| Self { session, account }))
     }
 
-    /// The level of the session, if all that it was reached by still counts.
-    pub(crate) fn acr(&self) -> Option<&str> {
-        self.session.acr().filter(|_| self.session.amr().eq(amr(self.evidence.methods())))
+    fn proofs(&self) -> &[Proof] {
+        &self.session.authentication().proofs
     }
 
-    /// Whether a login that was begun with steps of a session was begun with those of this one, and all still count.
+    /// Returns the proofs that are not older than this.
+    fn proofs_within(&self, age: Option<Duration>, now: UnixTime) -> Vec<Proof> {
+        let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
+        self.proofs().iter().filter(is_young).cloned().collect()
+    }
+
+    /// Returns whether the carried proofs of a login came from this session and still count.
     pub(crate) fn bears(&self, login: &Login) -> bool {
-        let counts = |proof: &Proof| self.evidence.proved.contains(proof);
-        login.session == Some(self.session.handle()) && login.carried_proofs().iter().all(counts)
+        login.session == Some(self.session.sid())
+            && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
     }
 
-    /// Whether a code can rest on it alone.
-    pub(crate) fn meets(&self, plan: &Plan, wishes: &Wishes, client: &Client, now: UnixTime) -> bool {
-        let proved = self
-            .evidence
-            .within(wishes.max_age, now)
-            .iter()
-            .filter_map(|proof| Method::from_name(&proof.method))
-            .collect();
-        client.has_single_sign_on() && plan.is_met_by(proved)
+    /// Returns the authentication on which a silent code can rest, if the client takes part in single sign-on and the
+    /// session meets the plan.
+    pub(crate) fn silently(
+        &self,
+        plan: &Plan,
+        oidc: &OidcParameters,
+        client: &Client,
+        now: UnixTime,
+    ) -> Option<Authentication> {
+        let proofs = self.proofs_within(oidc.max_age, now);
+        let is_met = client.has_single_sign_on() && plan.is_met_by(methods(&proofs));
+        is_met.then(|| Authentication {
+            proofs,
+            acr: plan.acr().map(Box::from),
+            ..self.session.authentication().clone()
+        })
     }
 
-    /// The steps of a new login that are done by it. Where clients don't share sessions it is only the client of the
-    /// session, and something must be left to do: else it would be a single sign-on.
+    /// Returns the steps of a new login that this session has already proved.
+    ///
+    /// Without single sign-on, only the session's own client can build on it, and only to add a step.
     pub(crate) fn carried(
         &self,
         plan: &Plan,
-        wishes: &Wishes,
+        oidc: &OidcParameters,
         client: &Client,
         now: UnixTime,
     ) -> Option<CarriedProofs> {
-        let mut proved = self.evidence.within(wishes.max_age, now);
-        let methods =
-            plan.closest(proved.iter().filter_map(|proof| Method::from_name(&proof.method)).collect::<MethodSet>());
-        let is_step_up = self.evidence.client_id == client.id() && !plan.is_met_by(methods);
-        if methods.is_empty() || !(client.has_single_sign_on() || is_step_up) {
+        let mut proofs = self.proofs_within(oidc.max_age, now);
+        let useful = plan.closest(methods(&proofs));
+        let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
+        if useful.is_empty() || !(client.has_single_sign_on() || is_step_up) {
             return None;
         }
-        proved.retain(|proof| Method::from_name(&proof.method).is_some_and(|it| methods.contains(it)));
-        Some(CarriedProofs {
-            session: self.session.handle(),
-            user: BoundUser { id: self.evidence.user.clone(), generation: self.evidence.generation },
-            proofs: proved,
-        })
+        proofs.retain(|proof| Method::from_name(&proof.method).is_some_and(|method| useful.contains(method)));
+        let Authentication { user, generation, .. } = self.session.authentication().clone();
+        Some(CarriedProofs { session: self.session.sid(), user: BoundUser { id: user, generation }, proofs })
     }
+
+    /// Returns a name of the user for our own pages.
+    pub(crate) fn display_name(&self) -> String {
+        let account = &self.account;
+        let name = account.preferred_username().or(account.display_name());
+        let contact = || account.contacts().next().map(|(contact, _)| contact.as_str());
+        name.or_else(contact).unwrap_or(account.id().as_str()).to_owned()
+    }
+}
+
+fn methods(proofs: &[Proof]) -> MethodSet {
+    proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect()
 }

@@ -1,40 +1,98 @@
-//! What is told of a user.
+//! Claims about users: which ones a client gets, and where they come from.
 
 use serde_json::{Map, Value};
 
-pub(crate) use crate::auth::authorize::claims::all;
 use crate::{
-    auth::{authorize::claims::OF_SCOPES, context::RequestContext},
+    auth::{
+        authorize::claims::{OF_SCOPES, known},
+        context::RequestContext,
+        state::{accounts::CurrentProofs, token_endpoints::TokenEndpoints},
+    },
     client::{Client, Scopes},
-    session::UserId,
+    session::Authentication,
     store::StoreError,
-    tenant::Tenant,
-    user::{Account, Contact, Identifier},
+    tokens::Grant,
+    user::{Account, ClaimTarget, Claims, ClaimsRequest, Contact},
+    util::handle::Handle,
 };
 
-/// Those of these names that the client may know: what it asks for by name, it could have asked for by a scope.
+/// The account of a grant, and the part of the grant's authentication that still counts.
+pub(crate) struct Subject {
+    pub(crate) account: Account,
+    pub(crate) who: Authentication,
+}
+
+/// Finds the account of an authentication. The second value is `None` if nothing of the authentication counts. It keeps
+/// its `acr` only if every proof counts.
+async fn find(
+    cx: &RequestContext<'_>,
+    who: &Authentication,
+) -> Result<Option<(Account, Option<Authentication>)>, StoreError> {
+    let current = cx.core.accounts.current(who, cx.core.keyed().await?).await?;
+    Ok(current.map(|CurrentProofs { account, proofs }| {
+        let acr = who.acr.clone().filter(|_| proofs.len() == who.proofs.len());
+        let counting = (!proofs.is_empty()).then(|| Authentication { proofs, acr, ..who.clone() });
+        (account, counting)
+    }))
+}
+
+/// Returns the subject of a code, if the user may still sign in and any proof counts.
+pub(crate) async fn subject_of_code(
+    cx: &RequestContext<'_>,
+    who: &Authentication,
+) -> Result<Option<Subject>, StoreError> {
+    let found = find(cx, who).await?;
+    Ok(found.and_then(|(account, who)| Some(Subject { account, who: who? })))
+}
+
+/// Returns the subject of a family, if the user may still sign in. If no proof counts any more, the family is revoked.
+pub(crate) async fn subject_of_family(
+    cx: &RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+    family: &Handle,
+    grant: &Grant,
+) -> Result<Option<Subject>, StoreError> {
+    match find(cx, &grant.who).await? {
+        Some((account, Some(who))) => Ok(Some(Subject { account, who })),
+        Some((_, None)) => {
+            endpoints.service.revoke_family(family).await?;
+            Ok(None)
+        }
+        // a disabled account may be enabled again
+        None => Ok(None),
+    }
+}
+
+/// Returns the claims of the [`Users`](crate::Users) for a grant with this scope.
+pub(crate) async fn extra(
+    cx: &RequestContext<'_>,
+    account: &Account,
+    grant: &Grant,
+    scope: &Scopes,
+) -> Result<Claims, StoreError> {
+    let request = ClaimsRequest::new(grant.client_id())
+        .with_scopes(scope.iter())
+        .with_names(ClaimTarget::IdToken, grant.id_token.iter().cloned())
+        .with_names(ClaimTarget::UserInfo, grant.userinfo.iter().cloned());
+    cx.core.users.claims(&grant.who.tenant, account, &request).await
+}
+
+/// Removes the names that the client may not ask for. A claim of the account needs the scope that it belongs to. About
+/// other claims, the [`Users`](crate::Users) decide.
 pub(crate) fn allowed(client: &Client, names: Vec<String>) -> Vec<String> {
     let scopes = client.allowed_scopes();
-    let may = |name: &String| scopes.is_some_and(|scopes| of_scopes(scopes).any(|own| own == name));
+    let is_of_account = |name: &String| known().any(|own| own == name);
+    let may =
+        |name: &String| !is_of_account(name) || scopes.is_some_and(|scopes| of_scopes(scopes).any(|own| own == name));
     names.into_iter().filter(may).collect()
 }
 
-/// The account that something was given for, if it may still log in.
-pub(crate) async fn account(
-    cx: &RequestContext<'_>,
-    (tenant, user): (&Tenant, &UserId),
-    _: &Identifier,
-) -> Result<Option<Account>, StoreError> {
-    let account = cx.core.users.by_id(tenant, user).await?;
-    Ok(account.filter(|account| account.id() == user && !account.is_disabled()))
-}
-
-/// The claims of these names that the account has.
+/// Returns the claims of the account that have these names.
 pub(crate) fn named<'n>(account: &Account, names: impl Iterator<Item = &'n str>) -> Map<String, Value> {
     names.filter_map(|name| Some((name.to_owned(), value(account, name)?))).collect()
 }
 
-/// The claims that scopes stand for.
+/// Returns the names of the claims that scopes stand for.
 pub(crate) fn of_scopes(scopes: &Scopes) -> impl Iterator<Item = &'static str> + use<'_> {
     let granted = OF_SCOPES.iter().filter(|(scope, _)| scopes.contains(scope));
     granted.flat_map(|(_, names)| names.iter().copied())
@@ -54,7 +112,7 @@ fn value(account: &Account, name: &str) -> Option<Value> {
     }
 }
 
-/// The first contact of a kind that is verified, else the first.
+/// Returns the first verified contact of a kind, or the first one if none is verified.
 fn contact(account: &Account, is: impl Fn(&Contact) -> bool) -> Option<(&Contact, bool)> {
     let all = || account.contacts().filter(|(contact, _)| is(contact));
     all().find(|(_, verified)| *verified).or_else(|| all().next())

@@ -1,14 +1,14 @@
-//! What this service can do, for clients that set themselves up by it (RFC 8414, OpenID Connect Discovery).
+//! The metadata of the service (RFC 8414, OpenID Connect Discovery).
 
 use serde::Serialize;
 
 use crate::{
-    auth::{core::Core, endpoints::claims, state::token_config::TokenConfig},
+    auth::{authorize::claims, core::Core},
     jose::Algorithm,
     tokens::OFFLINE_ACCESS,
 };
 
-/// Both documents are one.
+/// The document of both specifications.
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     issuer: String,
@@ -40,12 +40,12 @@ pub(crate) struct Document<'a> {
     request_uri_parameter_supported: bool,
 }
 
-pub(crate) fn document<'a>(core: &'a Core, config: &TokenConfig) -> Document<'a> {
+pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a> {
     let issuer = core.issuer.as_str();
     let below = |path: &str| format!("{issuer}{path}");
     let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
-    // RS256 stands there in any case, for clients that know nothing else
-    let mut signs = vec![config.tokens.algorithm_in_use()];
+    // OpenID Connect Discovery requires RS256
+    let mut signs = vec![algorithm];
     signs.extend((!signs.contains(&Algorithm::Rs256)).then_some(Algorithm::Rs256));
     Document {
         issuer: issuer.to_owned(),
@@ -68,7 +68,7 @@ pub(crate) fn document<'a>(core: &'a Core, config: &TokenConfig) -> Document<'a>
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
         dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),
-        claims_supported: own.into_iter().chain(claims::all()).collect(),
+        claims_supported: own.into_iter().chain(claims::known()).collect(),
         claims_parameter_supported: true,
         prompt_values_supported: ["none", "login", "consent", "select_account"],
         acr_values_supported: core.policies.levels().collect(),

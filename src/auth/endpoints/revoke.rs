@@ -1,31 +1,32 @@
-//! `POST /revoke` (RFC 7009): a client gives back what it has.
+//! `POST /revoke` (RFC 7009): a client revokes its tokens.
 
 use http::{Response, StatusCode};
 
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::client::Posted,
+        endpoints::form::Posted,
         http::{answer, problem::Problem},
+        state::token_endpoints::TokenEndpoints,
     },
     event::EventKind,
     http::body::Body,
-    tokens::Tokens,
+    tokens::TokenService,
     util::handle::Handle,
 };
 
-/// One answer for every token, be it unknown, another client's or long gone: nobody learns which tokens there are.
+/// Revokes all tokens that came from the same code, by a refresh token or an access token.
 ///
-/// A refresh token and an access token alike end all that came of their code.
+/// The answer is the same for every token, so that it does not reveal which tokens exist.
 pub(crate) async fn revoke(
     cx: &mut RequestContext<'_>,
-    tokens: &Tokens,
+    endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
     let client = posted.client(cx).await?;
     let token = posted.required("token", "token is missing")?;
-    if let Some(family) = family_of(cx, tokens, client.id(), token).await? {
-        tokens.revoke_family(&family).await?;
+    if let Some(family) = family_of(cx, &endpoints.service, client.id(), token).await? {
+        endpoints.service.revoke_family(&family).await?;
         cx.core.journal.tally(EventKind::TokenRevoked, Some(client.tenant()), None);
     }
     Ok(answer::json(StatusCode::OK, &serde_json::Map::new()))
@@ -33,15 +34,15 @@ pub(crate) async fn revoke(
 
 async fn family_of(
     cx: &RequestContext<'_>,
-    tokens: &Tokens,
+    tokens: &TokenService,
     client: &str,
     token: &str,
 ) -> Result<Option<Handle>, Problem> {
     if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
-        // by a token that was made up nobody's tokens are ended
-        let own = presented.authorized().client_id == client && presented.is_known();
+        // a made-up token must not end anything
+        let own = presented.grant().client_id() == client && presented.is_known();
         return Ok(own.then(|| presented.family()));
     }
     let Some(access) = tokens.access(token).await? else { return Ok(None) };
-    Ok((access.authorized.client_id == client).then_some(access.family))
+    Ok((access.grant.client_id() == client).then_some(access.family))
 }

@@ -44,6 +44,12 @@ pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl I
     response
 }
 
+/// Lets pages of every origin read an answer that is the same for everybody.
+pub(crate) fn for_every_origin(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+}
+
 /// No body, and the methods that a path takes.
 pub(crate) fn allow(status: StatusCode, methods: &'static str) -> Response<Body> {
     let mut response = empty(status, Body::empty());

@@ -6,10 +6,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    auth::{
-        authorize::request::Wrong,
-        http::answer::{self, Counters},
-    },
+    auth::http::answer::{self, Counters},
     http::{accept, body::Body},
     login::{LoginError, LoginView},
     policy::Method,
@@ -222,11 +219,21 @@ pub(crate) struct Problem {
     retry_after: Option<Duration>,
     headers: HeaderMap,
     status: StatusCode,
+    /// The failure of the store behind it, for the log.
+    pub(crate) source: Option<StoreError>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: &'static str) -> Self {
-        Self { code, detail, view: None, retry_after: None, headers: HeaderMap::new(), status: code.status() }
+        Self {
+            code,
+            detail,
+            view: None,
+            retry_after: None,
+            headers: HeaderMap::new(),
+            status: code.status(),
+            source: None,
+        }
     }
 
     pub(crate) fn invalid(detail: &'static str) -> Self {
@@ -277,7 +284,14 @@ impl Problem {
         }
     }
 
-    /// The answer, in the shape that the caller prefers.
+    /// Writes what is behind the problem to the log.
+    pub(crate) fn log(&self) {
+        if let Some(error) = &self.source {
+            crate::util::trace::warning!("a request failed: {error}");
+        }
+    }
+
+    /// Returns the answer, in the format that the caller prefers.
     pub(crate) fn into_response(self, request: &HeaderMap, realm: &HeaderValue) -> Response<Body> {
         let status = self.status;
         let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
@@ -349,16 +363,46 @@ struct Document {
     retry_after: Option<u64>,
 }
 
-impl From<Wrong> for Problem {
-    fn from(wrong: Wrong) -> Self {
-        Self::new(wrong.code, wrong.detail)
+/// What is wrong with an authorization request. It is shown, or sent to the redirect URI once that is known to be good.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestError {
+    pub(crate) code: Code,
+    pub(crate) detail: &'static str,
+    /// The failure of the store behind it, for the log.
+    pub(crate) source: Option<StoreError>,
+}
+
+impl RequestError {
+    pub(crate) const fn new(code: Code, detail: &'static str) -> Self {
+        Self { code, detail, source: None }
+    }
+
+    pub(crate) const fn invalid(detail: &'static str) -> Self {
+        Self::new(Code::InvalidRequest, detail)
+    }
+}
+
+impl From<StoreError> for RequestError {
+    fn from(error: StoreError) -> Self {
+        Self { source: Some(error), ..Self::from(Problem::unavailable()) }
+    }
+}
+
+impl From<Problem> for RequestError {
+    fn from(problem: Problem) -> Self {
+        Self { code: problem.code, detail: problem.detail, source: problem.source }
+    }
+}
+
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Self {
+        Self { source: error.source, ..Self::new(error.code, error.detail) }
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        crate::util::trace::warning!("a login can't go on: {error}");
-        Self::unavailable()
+        Self { source: Some(error), ..Self::unavailable() }
     }
 }
 

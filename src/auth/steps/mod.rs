@@ -2,6 +2,7 @@
 
 pub(crate) mod authenticate;
 pub(crate) mod complete;
+pub(crate) mod login_page;
 mod enter;
 pub(crate) mod start;
 pub(crate) mod status;

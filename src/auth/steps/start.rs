@@ -6,10 +6,10 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{
+            oidc::OidcParameters,
             query,
-            request::{self, Addressed},
+            request::{self, Recipient},
             signed_in::SignedIn,
-            wishes::Wishes,
         },
         context::RequestContext,
         http::{
@@ -42,17 +42,17 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     let parameters = fields.client();
     let client = cx.calling_client(parameters.client_id.as_deref()).await?;
 
-    let to = request::address(&parameters, client)?;
+    let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
-    let wishes = Wishes::read(|name| fields.wish(name))?;
+    let oidc = OidcParameters::read(|name| fields.wish(name))?;
     if cx.core.challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
-    let plan = wishes.plan(cx, &to.client)?;
+    let plan = oidc.plan(cx, &to.client)?;
     let carried = match &plan {
-        Some(plan) => carried(cx, &to, &wishes, plan).await?,
+        Some(plan) => carried(cx, &to, &oidc, plan).await?,
         None => None,
     };
 
@@ -63,7 +63,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
 
     let secret = Secret::generate();
     let times = (&core.login_limits, core.logins.now());
-    let login = Login::begin(&secret, tenant, (binding, wishes.wanted), plan, times);
+    let login = Login::begin(&secret, tenant, (binding, oidc.wanted), plan, times);
     let login = match identifier {
         Some(identifier) => {
             let found = core.accounts.named(&login.tenant, &identifier).await?;
@@ -99,20 +99,20 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
 /// Returns the steps that the browser's signed-in session has proved already.
 async fn carried(
     cx: &RequestContext<'_>,
-    to: &Addressed,
-    wishes: &Wishes,
+    to: &Recipient,
+    oidc: &OidcParameters,
     plan: &Plan,
 ) -> Result<Option<CarriedProofs>, StoreError> {
     // users confirm on our own pages, not on those of another origin
-    if cx.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
+    if cx.reader.is_some() && (oidc.asks_user || !to.redirect.is_of_a_site()) {
         return Ok(None);
     }
-    let Some(signed_in) = SignedIn::find(cx, &to.client, wishes).await? else { return Ok(None) };
-    if !wishes.may_mean(signed_in.session.user()) {
+    let Some(signed_in) = SignedIn::find(cx, &to.client, oidc).await? else { return Ok(None) };
+    if !oidc.accepts_subject(signed_in.session.user()) {
         return Ok(None);
     }
     let now = cx.core.logins.now();
-    Ok(signed_in.carried(plan, wishes, &to.client, now))
+    Ok(signed_in.carried(plan, oidc, &to.client, now))
 }
 
 /// Refuses addresses with too many failures, and too many logins for one name.

@@ -1,4 +1,4 @@
-//! What a client posts, and which client it is.
+//! [`Posted`]: the form that a client posts, and the client that posts it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     util::form::Form,
 };
 
-/// The fields of a form, or what is wrong with it.
+/// The fields of a form, or the reason why it can't be used.
 pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
 
 impl<'b> Posted<'b> {
@@ -28,21 +28,21 @@ impl<'b> Posted<'b> {
         })
     }
 
-    /// A field that is there and not empty.
+    /// Returns a field that is present and not empty.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.as_ref().ok()?.value(name)
     }
 
-    /// The client that posts, with the request charged to its tenant.
+    /// Finds the client that posts, and charges the request to its tenant.
     pub(crate) async fn client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
         let client = cx.calling_client(self.value("client_id")).await?;
         self.check()?;
         credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
-        client.ok_or(Problem::new(Code::InvalidClient, "there is no client of this client_id"))
+        client.ok_or(Problem::new(Code::InvalidClient, "there is no client with this client_id"))
     }
 
-    /// Whether it is a form, with each parameter once.
+    /// Checks that the body is a form with each parameter once.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         self.0.as_ref().map(|_| ()).map_err(|detail| Problem::invalid(detail))
     }

@@ -1,8 +1,11 @@
-//! [`OwnKeys`]: our own keys, and what we took back, for whoever checks tokens in this process.
+//! [`LocalKeys`]: the issuer's own keys and revocations, for verifiers in processes that share its store.
 
 use std::sync::Arc;
 
-use super::{Tokens, revoked::Names};
+use super::{
+    keys::Keys,
+    revocation::{RevocationCheck, Revocations},
+};
 use crate::{
     bearer::{Claims, KeySource, Revocation, Unavailable},
     gate::MaybeReady,
@@ -10,41 +13,42 @@ use crate::{
     store::{BoxFuture, StoreError, StoreErrorKind},
 };
 
-pub(super) struct OwnKeys(pub(super) Tokens);
+pub(super) struct LocalKeys {
+    pub(super) keys: Keys,
+    pub(super) revocations: Revocations,
+}
 
-impl KeySource for OwnKeys {
+impl KeySource for LocalKeys {
     fn keys(&self) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
-        if let Some(copy) = self.0.keys().fresh() {
+        if let Some(copy) = self.keys.fresh() {
             return MaybeReady::Ready(Ok(Arc::clone(&copy.set)));
         }
-        let tokens = self.0.clone();
+        let keys = self.keys.clone();
         MaybeReady::Pending(Box::pin(async move {
-            Ok(Arc::clone(&tokens.keys().current().await.map_err(|error| unavailable(&error))?.set))
+            Ok(Arc::clone(&keys.current().await.map_err(|error| unavailable(&error))?.set))
         }))
     }
 
     fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
-        let (tokens, seen) = (self.0.clone(), Arc::clone(seen));
-        Box::pin(
-            async move { Ok(Arc::clone(&tokens.keys().newer(&seen).await.map_err(|error| unavailable(&error))?.set)) },
-        )
+        let (keys, seen) = (self.keys.clone(), Arc::clone(seen));
+        Box::pin(async move { Ok(Arc::clone(&keys.newer(&seen).await.map_err(|error| unavailable(&error))?.set)) })
     }
 
     fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
-        Some(Box::new(OneToken(self.0.names(claims).map_err(|error| error.kind()))))
+        Some(Box::new(OneToken(self.revocations.check(claims).map_err(|error| error.kind()))))
     }
 }
 
-/// By what one token can have been taken back. Without it, nobody can say.
-struct OneToken(Result<Names, StoreErrorKind>);
+/// The check of one token. If it could not be prepared, the token is never accepted.
+struct OneToken(Result<RevocationCheck, StoreErrorKind>);
 
 impl Revocation for OneToken {
     fn is_revoked(&self) -> MaybeReady<BoxFuture<'static, Result<bool, Unavailable>>> {
-        let names = match &self.0 {
-            Ok(names) => names,
+        let check = match &self.0 {
+            Ok(check) => check,
             Err(kind) => return MaybeReady::Ready(Err(unavailable(&StoreError::from(*kind)))),
         };
-        match names.are_revoked() {
+        match check.is_revoked() {
             MaybeReady::Ready(found) => MaybeReady::Ready(found.map_err(|error| unavailable(&error))),
             MaybeReady::Pending(future) => {
                 MaybeReady::Pending(Box::pin(async move { future.await.map_err(|error| unavailable(&error)) }))
@@ -54,6 +58,6 @@ impl Revocation for OneToken {
 }
 
 fn unavailable(error: &StoreError) -> Unavailable {
-    crate::util::trace::warning!("tokens can't be checked: {error}");
+    crate::util::trace::warning!("access tokens cannot be checked: {error}");
     Unavailable
 }

@@ -1,4 +1,4 @@
-//! [`RefreshToken`]: what a client trades for the next tokens.
+//! [`RefreshToken`]: what a client exchanges for the next tokens.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use hmac::{Hmac, KeyInit, Mac};
@@ -19,10 +19,10 @@ const SECRET: usize = 32;
 const MARK: usize = 16;
 const LEN: usize = FAMILY + GENERATION + SECRET + MARK;
 
-/// The secret of one generation of a family. The store has its digest alone.
+/// The secret of one generation of a family. The store has only its digest.
 ///
-/// The next one is made of this one and a salt, so that whoever has it and asks twice gets the same successor, and
-/// whoever has the store makes none of it.
+/// The next token is derived from this one and a salt. A client that presents a token twice gets the same successor, and
+/// a copy of the store alone yields no token.
 pub(super) struct RefreshToken {
     pub(super) family: Handle,
     pub(super) generation: u32,
@@ -30,15 +30,15 @@ pub(super) struct RefreshToken {
 }
 
 impl RefreshToken {
-    /// The first of a family.
+    /// Creates the first token of a family.
     pub(super) fn first(family: Handle) -> Self {
         Self { family, generation: 0, secret: Zeroizing::new(*random().as_bytes()) }
     }
 
-    /// What comes after it, with this salt.
+    /// Returns the successor for this salt.
     #[expect(clippy::expect_used, reason = "HMAC takes keys of every length")]
     pub(super) fn next(&self, salt: &Digest) -> Self {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret[..]).expect("a key of any length is one");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret[..]).expect("HMAC takes keys of every length");
         mac.update(b"tollgate next refresh token:");
         mac.update(salt.as_bytes());
         let secret = Zeroizing::new(mac.finalize().into_bytes().into());
@@ -49,8 +49,8 @@ impl RefreshToken {
         Digest::of(&self.secret[..])
     }
 
-    /// As it is handed out. Its mark proves later that it was made here, when its digest is long forgotten: by one that
-    /// anybody can make up nobody's tokens are ended.
+    /// Returns the text that the client gets. Its mark proves later that the token was made here, even when the store has
+    /// forgotten the digest, so that a made-up token can't end a family.
     pub(super) fn write(&self, keyed: &Keyed) -> String {
         let mark = self.mark(keyed);
         let secret = Zeroizing::new(
@@ -59,7 +59,7 @@ impl RefreshToken {
         BASE64URL.encode(&secret[..])
     }
 
-    /// Reads one, and tells whether it was made here; `None` if it is none.
+    /// Reads a token, and tells whether it was made here. Returns `None` if the text is not a refresh token.
     pub(super) fn parse(text: &str, keyed: &Keyed) -> Option<(Self, bool)> {
         if text.len() != LEN.div_ceil(3) * 4 - 1 {
             return None;
@@ -79,7 +79,7 @@ impl RefreshToken {
 
     fn mark(&self, keyed: &Keyed) -> [u8; MARK] {
         let parts = [&self.family.as_bytes()[..], &self.generation.to_be_bytes(), &self.secret[..]];
-        // never the default: a digest has 32 bytes
+        // never the default, because a digest has 32 bytes
         keyed.hash("refresh token", parts).as_bytes().first_chunk().copied().unwrap_or_default()
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_read_back_and_its_mark_tells_where_it_was_made() {
+    fn a_token_is_read_back_and_its_mark_tells_where_it_was_made() {
         let keyed = Keyed::new(&Secret::generate());
         let first = RefreshToken::first(Handle::from_bytes([7; 16]));
         let text = first.write(&keyed);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_is_the_same_for_the_same_salt_only() {
+    fn the_successor_is_the_same_for_the_same_salt_only() {
         let first = RefreshToken::first(Handle::from_bytes([7; 16]));
         let next = first.next(&Digest::from_bytes([1; 32]));
         assert_eq!(next.generation, 1);

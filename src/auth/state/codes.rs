@@ -1,0 +1,115 @@
+//! [`Codes`]: authorization codes that wait to be redeemed.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    login::{Binding, LoginId, Wanted},
+    session::Authentication,
+    store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
+    util::{clock::Clock, handle::Handle, secret::Digest},
+};
+
+/// How long a code can be redeemed.
+const CODE_LIVES: Duration = Duration::from_secs(60);
+
+/// What an authorization code stands for. It is stored under the digest of the code.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AuthorizationCode {
+    pub(crate) who: Authentication,
+    /// The `sid` of the session that the code was issued in.
+    #[serde(with = "crate::util::text")]
+    pub(crate) session: Handle,
+    #[serde(with = "crate::util::text")]
+    pub(crate) login: LoginId,
+    /// The request that the code answers.
+    pub(crate) binding: Binding,
+    pub(crate) wanted: Wanted,
+}
+
+/// All codes that wait to be redeemed. Each is redeemed at most once.
+#[derive(Clone, Debug)]
+pub(crate) struct Codes(Table<AuthorizationCode>);
+
+impl Codes {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, "codes", clock))
+    }
+
+    pub(crate) async fn issue(&self, code: &Digest, row: &AuthorizationCode) -> Result<(), StoreError> {
+        match self.0.insert(None, code.as_bytes(), row, self.0.now() + CODE_LIVES).await? {
+            Outcome::Done(_) => Ok(()),
+            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+        }
+    }
+
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn find(&self, code: &Digest) -> Result<Option<AuthorizationCode>, StoreError> {
+        Ok(self.0.get(None, code.as_bytes()).wait().await?.map(|stored| stored.value))
+    }
+
+    /// Removes a code. Returns `false` if another request was faster.
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn take(&self, code: &Digest) -> Result<bool, StoreError> {
+        Ok(self.0.take(None, code.as_bytes()).await?.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        client::Scopes,
+        pkce::CodeChallenge,
+        session::{Proof, UserId},
+        store::Memory,
+        testing::ManualClock,
+        util::secret::Secret,
+    };
+
+    fn row() -> AuthorizationCode {
+        AuthorizationCode {
+            who: Authentication {
+                tenant: "acme".parse().unwrap(),
+                user: UserId::parse("u-ada").unwrap(),
+                generation: 0,
+                proofs: vec![Proof { method: "password".into(), at: 1, mark: Some([7; 32]) }],
+                acr: None,
+            },
+            session: Handle::of(&Secret::generate().digest()),
+            login: Handle::of(&Secret::generate().digest()),
+            binding: Binding {
+                client_id: "web".to_owned(),
+                redirect_uri: "https://app.example/callback".to_owned(),
+                scope: Scopes::parse("openid").unwrap(),
+                code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
+            },
+            wanted: Wanted::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn c022_a_code_is_stored_under_its_digest_for_a_minute_and_taken_once() {
+        let clock = ManualClock::new();
+        let codes = Codes::new(Memory::new().into(), Arc::new(clock.clone()));
+        let code = Secret::generate();
+        assert_eq!(code.expose().len(), 43, "256 bits");
+        codes.issue(&code.digest(), &row()).await.unwrap();
+        let is_there = async |id: &[u8]| codes.0.get(None, id).wait().await.unwrap().is_some();
+        assert!(!is_there(code.expose().as_bytes()).await);
+        clock.advance(CODE_LIVES - Duration::from_nanos(1));
+        assert!(is_there(code.digest().as_bytes()).await);
+        clock.advance(Duration::from_nanos(1));
+        assert!(!is_there(code.digest().as_bytes()).await);
+        assert!(CODE_LIVES <= Duration::from_secs(60));
+        // a code is issued once
+        codes.issue(&code.digest(), &row()).await.unwrap();
+        assert!(codes.issue(&code.digest(), &row()).await.is_err());
+        #[cfg(feature = "tokens")]
+        {
+            let taken = (codes.take(&code.digest()).await.unwrap(), codes.take(&code.digest()).await.unwrap());
+            assert_eq!(taken, (true, false));
+        }
+    }
+}

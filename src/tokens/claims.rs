@@ -1,0 +1,193 @@
+//! The claims of the tokens that are issued here.
+
+use aws_lc_rs::digest::{SHA256, SHA512, digest};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::grant::{self, Grant};
+use crate::{
+    bearer::{Audience, Claims, Confirmation},
+    client::Scopes,
+    jose::Algorithm,
+    session::Authentication,
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
+};
+
+/// The type of an id_token, in its header.
+pub(super) const ID_TOKEN: &str = "JWT";
+
+/// The private claim of an access token with the generation of its user. It is left out for generation 0.
+const GENERATION: &str = "gen";
+
+/// An id_token (OpenID Connect Core §2).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct IdClaims {
+    pub(crate) iss: String,
+    pub(crate) sub: String,
+    pub(crate) aud: String,
+    pub(crate) iat: u64,
+    pub(crate) exp: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_time: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nonce: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) acr: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) amr: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_hash: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    /// Other claims about the user.
+    #[serde(flatten)]
+    pub(crate) more: Map<String, Value>,
+}
+
+/// When a token is valid, in Unix seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) from: u64,
+    pub(super) until: u64,
+}
+
+/// Returns the `jti` of an access token, which begins with the id of its family.
+pub(super) fn jti(family: &Handle, own: &Handle) -> String {
+    format!("{family}.{own}")
+}
+
+/// Derives the own part of a `jti` from that of the exchange and the scope: tokens with different content must have
+/// different ids (RFC 7519 §4.1.7).
+pub(super) fn jti_for_scope(exchange: &Handle, scope: &Scopes) -> Handle {
+    Handle::of(&Digest::of([exchange.as_bytes(), scope.to_string().as_bytes()].concat()))
+}
+
+/// Returns the family of an access token by its `jti`.
+pub(super) fn family_of(jti: &str) -> Option<Handle> {
+    Handle::parse(jti.split_once('.')?.0)
+}
+
+/// Returns the generation that an access token was issued in.
+pub(super) fn generation(claims: &Claims) -> u64 {
+    claims.more.get(GENERATION).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// What an access token says besides the grant.
+pub(super) struct AccessToken<'a> {
+    pub(super) issuer: &'a str,
+    pub(super) audience: &'a str,
+    pub(super) scope: &'a str,
+    pub(super) jti: String,
+    pub(super) span: Span,
+    /// Claims about the user. None has the name of another claim: `user::Claims` refuses those.
+    pub(super) more: Map<String, Value>,
+}
+
+/// Returns the claims of an access token for `who`, the part of the grant's authentication that still counts.
+pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>) -> Claims {
+    let mut more = token.more;
+    if who.generation > 0 {
+        more.insert(GENERATION.to_owned(), who.generation.into());
+    }
+    Claims {
+        iss: token.issuer.to_owned(),
+        sub: who.user.as_str().to_owned(),
+        aud: Audience::One(token.audience.to_owned()),
+        client_id: grant.client_id().to_owned(),
+        tenant: Some(who.tenant.as_str().to_owned()),
+        scope: Some(token.scope.to_owned()),
+        iat: token.span.from,
+        nbf: None,
+        exp: token.span.until,
+        jti: token.jti,
+        auth_time: who.auth_time().map(UnixTime::as_secs),
+        acr: who.acr.as_deref().map(str::to_owned),
+        amr: grant::amr(who),
+        // verifiers look it up, so a token that outlives its session has none
+        sid: (!grant.outlives_session()).then(|| grant.session.to_string()),
+        cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
+        more,
+    }
+}
+
+/// What an id_token says besides the grant.
+pub(super) struct IdToken<'a> {
+    pub(super) issuer: &'a str,
+    pub(super) nonce: Option<&'a str>,
+    pub(super) access_token: &'a str,
+    pub(super) algorithm: Algorithm,
+    pub(super) span: Span,
+    /// Claims about the user. None has the name of another claim: `user::Claims` refuses those.
+    pub(super) more: Map<String, Value>,
+}
+
+pub(super) fn id(grant: &Grant, who: &Authentication, token: IdToken<'_>) -> IdClaims {
+    IdClaims {
+        iss: token.issuer.to_owned(),
+        sub: who.user.as_str().to_owned(),
+        aud: grant.client_id().to_owned(),
+        iat: token.span.from,
+        exp: token.span.until,
+        auth_time: who.auth_time().map(UnixTime::as_secs),
+        nonce: token.nonce.map(str::to_owned),
+        acr: who.acr.as_deref().map(str::to_owned),
+        amr: grant::amr(who),
+        at_hash: Some(at_hash(token.access_token, token.algorithm)),
+        sid: Some(grant.session.to_string()),
+        tenant: Some(who.tenant.as_str().to_owned()),
+        more: token.more,
+    }
+}
+
+/// Returns the left half of the hash of an access token, by the hash function of the id_token's algorithm.
+fn at_hash(token: &str, algorithm: Algorithm) -> String {
+    let hash = digest(if algorithm == Algorithm::EdDsa { &SHA512 } else { &SHA256 }, token.as_bytes());
+    let (left, _) = hash.as_ref().split_at(hash.as_ref().len() / 2);
+    BASE64URL.encode(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        login::Binding,
+        pkce::CodeChallenge,
+        session::{Proof, UserId},
+        user::{self, ClaimError},
+    };
+
+    #[test]
+    fn no_claim_about_a_user_can_have_the_name_of_a_claim_of_ours() {
+        let who = Authentication {
+            tenant: "acme".parse().unwrap(),
+            user: UserId::parse("u-ada").unwrap(),
+            generation: 1,
+            proofs: vec![Proof { method: "password".into(), at: 1, mark: None }],
+            acr: Some("mfa".into()),
+        };
+        let binding = Binding {
+            client_id: "web".to_owned(),
+            redirect_uri: "https://app.example/callback".to_owned(),
+            scope: Scopes::parse("openid").unwrap(),
+            code_challenge: CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap(),
+        };
+        let (session, jkt) = (Handle::from_bytes([1; 16]), Some("key".to_owned()));
+        let grant = Grant { who, session, binding, jkt, id_token: Vec::new(), userinfo: Vec::new() };
+        let (issuer, span) = ("https://auth.example", Span { from: 1, until: 2 });
+        let (jti, more) = (jti(&session, &session), Map::new());
+        let token = AccessToken { issuer, audience: issuer, scope: "openid", jti, span, more: more.clone() };
+        let access = Claims { nbf: Some(1), ..access(&grant, &grant.who, token) };
+        assert_eq!(generation(&access), 1);
+        let (nonce, algorithm) = (Some("n"), Algorithm::Es256);
+        let id = id(&grant, &grant.who, IdToken { issuer, nonce, access_token: "x", algorithm, span, more });
+        for document in [serde_json::to_value(access).unwrap(), serde_json::to_value(id).unwrap()] {
+            assert!(document.as_object().unwrap().len() >= 12);
+            for name in document.as_object().unwrap().keys() {
+                assert_eq!(user::Claims::new().insert(name.clone(), 1), Err(ClaimError::Reserved), "{name}");
+            }
+        }
+    }
+}

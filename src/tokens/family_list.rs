@@ -1,0 +1,123 @@
+//! [`FamilyList`]: the families of one user at one client, which are bounded so that a signed-in user can't fill the
+//! store. Pure: it has no clock and no store.
+
+use serde::{Deserialize, Serialize};
+
+use super::grant::Grant;
+use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
+
+/// The maximum number of families of a user at a client.
+const MOST: usize = 100;
+/// The maximum number of families of one session. Luring a browser to silent logins again and again ends only tokens of
+/// that browser.
+const MOST_OF_A_SESSION: usize = 20;
+
+/// The living families of a user at a client, oldest first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct FamilyList(Vec<ListedFamily>);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ListedFamily {
+    #[serde(with = "crate::util::text")]
+    pub(super) id: Handle,
+    #[serde(with = "crate::util::text")]
+    pub(super) session: Handle,
+    /// In Unix nanoseconds.
+    pub(super) ends: u64,
+}
+
+impl FamilyList {
+    /// Returns the key of the row: names of users and clients could make any other key too long.
+    pub(super) fn id(grant: &Grant) -> Vec<u8> {
+        let (user, client) = (Digest::of(grant.who.user.as_str()), Digest::of(grant.client_id()));
+        [&user.as_bytes()[..], client.as_bytes()].concat()
+    }
+
+    /// Adds a family. Returns the family that had to make room, if there was one: the oldest of the same session if that
+    /// has its maximum, otherwise the oldest.
+    pub(super) fn with(mut self, new: ListedFamily, now: UnixTime) -> (Self, Option<ListedFamily>) {
+        self.0.retain(|listed| now.as_nanos() < listed.ends);
+        let of_session = |listed: &ListedFamily| listed.session == new.session;
+        let evicted = if self.0.iter().filter(|listed| of_session(listed)).count() >= MOST_OF_A_SESSION {
+            self.0.iter().position(of_session)
+        } else {
+            (self.0.len() >= MOST).then_some(0)
+        };
+        let evicted = evicted.map(|place| self.0.remove(place));
+        self.0.push(new);
+        (self, evicted)
+    }
+
+    /// Removes a family. Returns `None` if it is not listed.
+    pub(super) fn without(mut self, id: &Handle) -> Option<Self> {
+        let place = self.0.iter().position(|listed| listed.id == *id)?;
+        self.0.remove(place);
+        Some(self)
+    }
+
+    /// Returns when the last family ends.
+    pub(super) fn ends(&self) -> UnixTime {
+        UnixTime::from_nanos(self.0.iter().map(|listed| listed.ends).max().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn listed(number: u8, session: u8, ends: UnixTime) -> ListedFamily {
+        let (id, session) = (Handle::from_bytes([number; 16]), Handle::from_bytes([session; 16]));
+        ListedFamily { id, session, ends: ends.as_nanos() }
+    }
+
+    proptest! {
+        /// Families begin and end in any order, compared with a plain list of those that live and their sessions.
+        #[test]
+        fn a_list_stays_within_both_maxima_and_the_oldest_of_a_full_session_goes_before_the_oldest_of_all(
+            steps in vec((any::<prop::sample::Index>(), 0..10_u8, prop::sample::select(vec![1_u8, 1, 2, 2, 3, 4, 5, 6, 7])), 1..250),
+        ) {
+            let now = UnixTime::from_secs(1000);
+            let (mut list, mut living) = (FamilyList::default(), Vec::<(u8, u8)>::new());
+            for (number, (place, what, session)) in (0..).zip(steps) {
+                if what == 0 && !living.is_empty() {
+                    let (family, _) = living.remove(place.index(living.len()));
+                    list = list.without(&Handle::from_bytes([family; 16])).unwrap();
+                    prop_assert!(list.clone().without(&Handle::from_bytes([family; 16])).is_none());
+                    continue;
+                }
+                let (next, evicted) = list.with(listed(number, session, now + Duration::from_secs(1)), now);
+                let crowded = living.iter().filter(|(_, own)| *own == session).count() == MOST_OF_A_SESSION;
+                let expected = (crowded || living.len() == MOST).then(|| {
+                    let first = living.iter().position(|(_, own)| !crowded || *own == session).unwrap();
+                    living.remove(first).0
+                });
+                prop_assert_eq!(evicted.map(|gone| gone.id), expected.map(|gone| Handle::from_bytes([gone; 16])));
+                living.push((number, session));
+                list = next;
+                prop_assert_eq!(list.0.len(), living.len());
+                prop_assert!(list.0.len() <= MOST);
+                let most = living.iter().filter(|(_, own)| *own == session).count();
+                prop_assert!(most <= MOST_OF_A_SESSION);
+            }
+            // families that have ended need no room
+            let (later, evicted) = list.with(listed(251, 1, now + Duration::from_secs(9)), now + Duration::from_secs(1));
+            prop_assert_eq!((later.0.len(), evicted.is_none()), (1, true));
+        }
+    }
+
+    #[test]
+    fn a_full_list_is_read_back_and_small_enough_for_a_store() {
+        let ends = UnixTime::from_nanos(u64::MAX);
+        let list =
+            (0..MOST as u8).fold(FamilyList::default(), |list, n| list.with(listed(n, n, ends), UnixTime::default()).0);
+        assert_eq!(list.0.len(), MOST);
+        let bytes = serde_json::to_vec(&list).unwrap();
+        assert!(bytes.len() < 16 * 1024, "{}", bytes.len());
+        let read: FamilyList = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(serde_json::to_vec(&read).unwrap(), bytes);
+    }
+}

@@ -1,0 +1,51 @@
+//! [`Grant`]: what a user allowed a client to do.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    client::Scopes,
+    login::Binding,
+    policy::{Method, MethodSet},
+    session::Authentication,
+    util::handle::Handle,
+};
+
+/// The scope that lets refresh tokens outlive the session.
+pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
+
+/// What a user allowed a client to do, and how the user authenticated.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Grant {
+    pub(crate) who: Authentication,
+    /// The `sid` of the session that the code was issued in.
+    #[serde(with = "crate::util::text")]
+    pub(crate) session: Handle,
+    /// The client, the scope, and what the client must show to redeem the code.
+    pub(crate) binding: Binding,
+    /// The thumbprint of the key that all tokens are bound to.
+    pub(crate) jkt: Option<String>,
+    /// The claims that the client requested by name for the id_token and for `/userinfo`.
+    pub(crate) id_token: Vec<String>,
+    pub(crate) userinfo: Vec<String>,
+}
+
+impl Grant {
+    pub(crate) fn client_id(&self) -> &str {
+        &self.binding.client_id
+    }
+
+    pub(crate) fn scope(&self) -> &Scopes {
+        &self.binding.scope
+    }
+
+    /// Returns whether the grant outlives a sign-out.
+    pub(crate) fn outlives_session(&self) -> bool {
+        self.scope().contains(OFFLINE_ACCESS)
+    }
+}
+
+/// Returns the `amr` values of RFC 8176 for the proofs, with `mfa` if there is more than one method.
+pub(super) fn amr(who: &Authentication) -> Vec<String> {
+    let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
+    methods.amr().into_iter().map(str::to_owned).collect()
+}

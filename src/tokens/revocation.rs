@@ -1,0 +1,116 @@
+//! [`Revocations`]: what ends tokens before their time.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{claims, grant::Grant};
+use crate::{
+    bearer::Claims,
+    gate::MaybeReady,
+    session::{EndedSessions, GenerationCheck, Generations, SessionEndCheck, UserId},
+    store::{
+        AnyStore, BoxFuture, Key, StoreError,
+        table::{Change, Stored, Table},
+    },
+    tenant::Tenant,
+    util::{clock::Clock, handle::Handle},
+};
+
+type Answer = MaybeReady<BoxFuture<'static, Result<bool, StoreError>>>;
+
+/// Everything that ends tokens before their time: a revoked family, an ended session, and a user whose generation was
+/// raised.
+#[derive(Clone, Debug)]
+pub(super) struct Revocations {
+    families: Table<()>,
+    sessions: EndedSessions,
+    generations: Generations,
+}
+
+impl Revocations {
+    pub(super) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            families: Table::new(store.clone(), "revoked_tokens", Arc::clone(&clock)),
+            sessions: EndedSessions::new(store.clone(), Arc::clone(&clock)),
+            generations: Generations::new(store, clock),
+        }
+    }
+
+    /// Refuses the access tokens of a family. `lives` is how long any of them can still be valid.
+    pub(super) async fn revoke_family(&self, family: &Handle, lives: Duration) -> Result<(), StoreError> {
+        let put = |_: Option<&()>, now| Change::Put((), now + lives, ());
+        self.families.update(None, family.as_bytes(), put).await
+    }
+
+    pub(super) async fn has_revoked_family(&self, family: &Handle) -> Result<bool, StoreError> {
+        Ok(self.families.get(None, family.as_bytes()).wait().await?.is_some())
+    }
+
+    /// Returns whether the session or the user of a grant has lost all tokens.
+    pub(super) async fn has_ended(&self, grant: &Grant) -> Result<bool, StoreError> {
+        let who = &grant.who;
+        if self.generations.current(&who.tenant, &who.user).wait().await? > who.generation {
+            return Ok(true);
+        }
+        Ok(!grant.outlives_session() && self.sessions.contains(&grant.session).wait().await?)
+    }
+
+    /// Prepares the check of an access token, which is repeated for every request.
+    pub(super) fn check(&self, claims: &Claims) -> Result<RevocationCheck, StoreError> {
+        let family = claims::family_of(&claims.jti).map(|id| self.families.key(None, id.as_bytes())).transpose()?;
+        let session = claims.sid.as_deref().and_then(Handle::parse).map(|sid| self.sessions.check(&sid)).transpose()?;
+        let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
+        let user = tenant.zip(UserId::parse(&claims.sub).ok());
+        let user = user.map(|(tenant, user)| self.generations.check(&tenant, &user)).transpose()?;
+        let generation = claims::generation(claims);
+        Ok(RevocationCheck { families: self.families.clone(), family, session, user, generation })
+    }
+}
+
+/// A repeatable check of one access token. It allocates nothing if the store answers at once.
+pub(super) struct RevocationCheck {
+    families: Table<()>,
+    family: Option<Key>,
+    session: Option<SessionEndCheck>,
+    user: Option<GenerationCheck>,
+    /// The generation of the user when the token was issued.
+    generation: u64,
+}
+
+impl RevocationCheck {
+    pub(super) fn is_revoked(&self) -> Answer {
+        let own = self.generation;
+        let family =
+            self.family.as_ref().map(|key| map(self.families.get_at(key), |row: Option<Stored<()>>| row.is_some()));
+        let session = self.session.as_ref().map(SessionEndCheck::has_ended);
+        let user = self.user.as_ref().map(|user| map(user.current(), move |current| current > own));
+        let mut pending = Vec::new();
+        for answer in [family, session, user].into_iter().flatten() {
+            match answer {
+                MaybeReady::Ready(Ok(false)) => {}
+                MaybeReady::Ready(answer) => return MaybeReady::Ready(answer),
+                MaybeReady::Pending(future) => pending.push(future),
+            }
+        }
+        if pending.is_empty() {
+            return MaybeReady::Ready(Ok(false));
+        }
+        MaybeReady::Pending(Box::pin(async move {
+            for answer in pending {
+                if answer.await? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }))
+    }
+}
+
+fn map<T: 'static>(
+    answer: MaybeReady<BoxFuture<'static, Result<T, StoreError>>>,
+    change: impl FnOnce(T) -> bool + Send + 'static,
+) -> Answer {
+    match answer {
+        MaybeReady::Ready(answer) => MaybeReady::Ready(answer.map(change)),
+        MaybeReady::Pending(answer) => MaybeReady::Pending(Box::pin(async move { answer.await.map(change) })),
+    }
+}

@@ -1,0 +1,475 @@
+//! [`TokenService`]: issues, renews, reads and revokes tokens.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+
+use super::{
+    claims::{self, AccessToken, ID_TOKEN, IdClaims, IdToken, Span},
+    family::{Family, Refreshed, family_of_code},
+    family_list::{FamilyList, ListedFamily},
+    grant::Grant,
+    keys::Keys,
+    local_keys::LocalKeys,
+    refresh_token::{RefreshToken, random},
+    revocation::Revocations,
+    ring::Schedule,
+    seal::Seal,
+};
+use crate::{
+    bearer::{Claims, Verifier},
+    client::Scopes,
+    jose::{
+        Algorithm,
+        jws::{self, Unverified},
+    },
+    login::Keyed,
+    session::Authentication,
+    store::{
+        AnyStore, Outcome, StoreError, StoreErrorKind,
+        table::{Change, Stored, Table},
+    },
+    user::{self, ClaimTarget},
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        outlasting::Outlasting,
+        secret::Digest,
+    },
+};
+
+/// How far the clocks of verifiers may be behind.
+const SKEW: Duration = Duration::from_secs(60);
+/// How long an access token can be accepted at most. Revocations are kept this long whatever the setting is, because
+/// older tokens may have been issued with a longer one.
+const LAST_ACCESS: Duration = Lifetimes::LONGEST_ACCESS.saturating_add(SKEW).saturating_add(SKEW);
+
+/// How long tokens live.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifetimes {
+    pub(super) access: Duration,
+    /// Of refresh tokens that outlive their session.
+    pub(super) refresh: Duration,
+    /// Of refresh tokens that end with their session.
+    pub(super) session_refresh: Duration,
+    /// How long a used refresh token returns its successor again.
+    pub(super) grace: Duration,
+}
+
+impl Lifetimes {
+    pub(super) const LONGEST_ACCESS: Duration = Duration::from_secs(600);
+}
+
+/// What a service is made of.
+pub(super) struct Parts {
+    pub(super) issuer: String,
+    pub(super) audience: String,
+    pub(super) algorithm: Algorithm,
+    pub(super) lifetimes: Lifetimes,
+    pub(super) seal: Seal,
+    pub(super) schedule: Schedule,
+    pub(super) store: AnyStore,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// Issues, renews, reads and revokes tokens. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct TokenService(Arc<Inner>);
+
+struct Inner {
+    issuer: String,
+    audience: String,
+    algorithm: Algorithm,
+    lifetimes: Lifetimes,
+    clock: Arc<dyn Clock>,
+    keys: Keys,
+    families: Table<Family>,
+    lists: Table<FamilyList>,
+    revocations: Revocations,
+}
+
+/// The tokens that a client gets.
+pub(crate) struct Issued {
+    pub(crate) access_token: String,
+    /// In seconds.
+    pub(crate) expires_in: u64,
+    pub(crate) refresh_token: Option<String>,
+    pub(crate) id_token: Option<String>,
+    pub(crate) scope: String,
+}
+
+/// Which tokens a client gets for a grant.
+pub(crate) struct TokenRequest<'a> {
+    /// The part of the grant's authentication that still counts.
+    pub(crate) who: &'a Authentication,
+    pub(crate) audience: Option<&'a str>,
+    pub(crate) id_token_algorithm: Option<Algorithm>,
+    /// `None` for the whole scope of the grant.
+    pub(crate) scope: Option<&'a Scopes>,
+    pub(crate) nonce: Option<&'a str>,
+    /// Claims of the account, for the id_token.
+    pub(crate) account_claims: Map<String, Value>,
+    /// Claims of the users, wherever they appear.
+    pub(crate) extra_claims: user::Claims,
+    pub(crate) keyed: &'a Keyed,
+}
+
+/// Why a refresh token gives nothing.
+#[derive(Debug)]
+pub(crate) enum RefreshError {
+    Store(StoreError),
+    Unknown,
+    /// It was used before. The caller must revoke the family.
+    Reused,
+    /// It is bound to another key.
+    OtherKey,
+    ScopeGrows,
+}
+
+impl From<StoreError> for RefreshError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// A family that was not stored yet.
+pub(crate) struct NewFamily {
+    id: Handle,
+    first: Option<RefreshToken>,
+    family: Family,
+}
+
+/// A refresh token that was read, and its family.
+pub(crate) struct Presented {
+    token: RefreshToken,
+    is_ours: bool,
+    family: Box<Family>,
+    read: Stored<()>,
+}
+
+impl Presented {
+    pub(crate) fn family(&self) -> Handle {
+        self.token.family
+    }
+
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.family.grant
+    }
+
+    pub(crate) fn ends(&self) -> UnixTime {
+        self.family.ends()
+    }
+
+    /// Returns whether it can be used for the first time.
+    pub(crate) fn is_current(&self) -> bool {
+        self.family.is_current(&self.token)
+    }
+
+    /// Returns whether it was ever issued here.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_ours || self.is_current()
+    }
+}
+
+/// An access token of ours that is valid.
+pub(crate) struct ValidAccess {
+    pub(crate) claims: Claims,
+    pub(crate) grant: Grant,
+    pub(crate) family: Handle,
+}
+
+impl TokenService {
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { issuer, audience, algorithm, lifetimes, seal, schedule, store, clock } = parts;
+        let mut wanted = vec![algorithm];
+        wanted.extend((algorithm != Algorithm::Rs256).then_some(Algorithm::Rs256));
+        Self(Arc::new(Inner {
+            issuer,
+            audience,
+            algorithm,
+            lifetimes,
+            keys: Keys::new(store.clone(), Arc::clone(&clock), seal, wanted, schedule),
+            families: Table::new(store.clone(), "token_families", Arc::clone(&clock)),
+            lists: Table::new(store.clone(), "family_lists", Arc::clone(&clock)),
+            revocations: Revocations::new(store, Arc::clone(&clock)),
+            clock,
+        }))
+    }
+
+    // ---- keys
+
+    pub(crate) fn issuer(&self) -> &str {
+        &self.0.issuer
+    }
+
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.0.algorithm
+    }
+
+    /// Reads the keys, or creates them.
+    pub(crate) async fn prepare(&self) -> Result<(), StoreError> {
+        self.0.keys.current().await.map(|_| ())
+    }
+
+    pub(crate) async fn rotate_keys(&self) -> Result<(), StoreError> {
+        self.0.keys.rotate().await
+    }
+
+    pub(crate) async fn withdraw_keys(&self) -> Result<(), StoreError> {
+        self.0.keys.withdraw().await
+    }
+
+    /// Returns the public keys as a JSON Web Key Set.
+    pub(crate) async fn key_set(&self) -> Result<Vec<u8>, StoreError> {
+        Ok(self.0.keys.current().await?.set.to_json())
+    }
+
+    #[expect(clippy::expect_used, reason = "both names were checked when the service was built")]
+    pub(crate) fn verifier(&self) -> Verifier {
+        let keys = LocalKeys { keys: self.0.keys.clone(), revocations: self.0.revocations.clone() };
+        let clock = Arc::clone(&self.0.clock);
+        Verifier::new(keys, &self.0.issuer, &self.0.audience, clock).expect("the names were checked")
+    }
+
+    // ---- codes
+
+    /// Makes the family that a code begins. The client gets refresh tokens if `refreshes` is set.
+    pub(crate) fn new_family(&self, code: &Digest, grant: Grant, refreshes: bool) -> NewFamily {
+        let (id, now, lifetimes) = (family_of_code(code), self.now(), &self.0.lifetimes);
+        let lives = match refreshes {
+            true if grant.outlives_session() => lifetimes.refresh,
+            true => lifetimes.refresh.min(lifetimes.session_refresh),
+            false => lifetimes.access + SKEW,
+        };
+        let first = refreshes.then(|| RefreshToken::first(id));
+        let family = Family::new(grant, first.as_ref(), now, now + lives);
+        NewFamily { id, first, family }
+    }
+
+    /// Signs the first tokens of a family. They count once the family is [stored](Self::store_family).
+    pub(crate) async fn first_tokens(&self, new: &NewFamily, request: &TokenRequest<'_>) -> Result<Issued, StoreError> {
+        let NewFamily { id, first, family } = new;
+        let issued = self.sign(family, request, claims::jti(id, &Handle::of(&random())), self.now()).await?;
+        let refresh_token = first.as_ref().map(|first| first.write(request.keyed));
+        Ok(Issued { refresh_token, ..issued })
+    }
+
+    /// Stores a family and revokes the one that has to make room for it. Returns `false` if the family itself was revoked
+    /// meanwhile. Must run to completion: half of it would leave a family that is not counted.
+    pub(crate) async fn store_family(&self, new: NewFamily) -> Result<bool, StoreError> {
+        let NewFamily { id, family, .. } = new;
+        let tenant = family.grant.who.tenant.clone();
+        let listed = ListedFamily { id, session: family.grant.session, ends: family.ends };
+        let list = |list: Option<&FamilyList>, now: UnixTime| {
+            let (list, evicted) = list.cloned().unwrap_or_default().with(listed.clone(), now);
+            let ends = list.ends();
+            Change::Put(list, ends, evicted)
+        };
+        let evicted = self.0.lists.update(Some(&tenant), &FamilyList::id(&family.grant), list).await?;
+        if let Some(evicted) = evicted {
+            self.end_family(&evicted.id).await?;
+        }
+        let inserted = self.0.families.insert(None, id.as_bytes(), &family, family.ends()).await?;
+        // it may have been evicted itself before it was inserted
+        if self.0.revocations.has_revoked_family(&id).await? {
+            self.0.families.remove(None, id.as_bytes()).await?;
+            return Ok(false);
+        }
+        Ok(matches!(inserted, Outcome::Done(_)))
+    }
+
+    /// Returns the family that a code began, if the code was redeemed and the family lives. Also returns whether the code
+    /// was redeemed long enough ago for another redemption to be a replay.
+    pub(crate) async fn family_of_redeemed(&self, code: &Digest) -> Result<Option<(Handle, Grant, bool)>, StoreError> {
+        let id = family_of_code(code);
+        let now = self.now();
+        Ok(self.family(&id).await?.map(|family| (id, family.grant.clone(), family.is_replay(now))))
+    }
+
+    // ---- refresh tokens
+
+    /// Reads a refresh token. Returns `None` if its family has ended.
+    pub(crate) async fn presented(&self, text: &str, keyed: &Keyed) -> Result<Option<Presented>, StoreError> {
+        let Some((token, is_ours)) = RefreshToken::parse(text, keyed) else { return Ok(None) };
+        let found = self.0.families.get(None, token.family.as_bytes()).wait().await?;
+        let Some(Stored { value, version, expires_at }) = found else { return Ok(None) };
+        let read = Stored { value: (), version, expires_at };
+        Ok(Some(Presented { token, is_ours, family: Box::new(value), read }))
+    }
+
+    /// Returns whether the token was used before, so that its family must be revoked.
+    pub(crate) fn is_reused(&self, presented: &Presented) -> bool {
+        let Presented { token, is_ours, family, .. } = presented;
+        family.is_reused(token, *is_ours, self.0.lifetimes.grace, self.now())
+    }
+
+    /// Exchanges a refresh token for the next one. `jkt` is the key that was proved with the request.
+    pub(crate) async fn refresh(
+        &self,
+        presented: &Presented,
+        jkt: Option<&str>,
+        request: &TokenRequest<'_>,
+    ) -> Result<Issued, RefreshError> {
+        let grant = presented.grant();
+        if grant.jkt.as_deref().is_some_and(|own| jkt != Some(own)) {
+            return Err(RefreshError::OtherKey);
+        }
+        if request.scope.is_some_and(|scope| !scope.is_subset(grant.scope())) {
+            return Err(RefreshError::ScopeGrows);
+        }
+        if self.has_ended(grant).await? {
+            return Err(RefreshError::Unknown);
+        }
+        // what can fail without the store does so before the token is used
+        self.prepare().await?;
+        match self.use_token(presented, (random(), Handle::of(&random()))).await? {
+            Refreshed::Unknown => Err(RefreshError::Unknown),
+            Refreshed::Reused => Err(RefreshError::Reused),
+            Refreshed::Next { token: next, jti, at } => {
+                // a repeated request for another scope gets another access token
+                let own = claims::jti_for_scope(&jti, request.scope.unwrap_or(grant.scope()));
+                let issued = self.sign(&presented.family, request, claims::jti(&next.family, &own), at).await?;
+                let passed = self.now().as_secs().saturating_sub(at.as_secs());
+                let expires_in = issued.expires_in.saturating_sub(passed);
+                Ok(Issued { expires_in, refresh_token: Some(next.write(request.keyed)), ..issued })
+            }
+        }
+    }
+
+    /// Uses a refresh token. `fresh` is the salt and the `jti` of its successor.
+    async fn use_token(&self, presented: &Presented, fresh: (Digest, Handle)) -> Result<Refreshed, StoreError> {
+        let Presented { token, is_ours, family, read } = presented;
+        let (id, grace) = (token.family.as_bytes(), self.0.lifetimes.grace);
+        let next = |family: &Family, now| match family.refresh(token, *is_ours, fresh, grace, now) {
+            (Some(next), refreshed) => Change::Put(next, family.ends(), refreshed),
+            (None, refreshed) => Change::Keep(refreshed),
+        };
+        // usually the row has not changed since, and need not be read again
+        match next(family, self.now()) {
+            Change::Keep(refreshed) => return Ok(refreshed),
+            Change::Put(row, ends, refreshed) => {
+                if let Outcome::Done(_) = self.0.families.swap(None, id, read, &row, ends).await? {
+                    return Ok(refreshed);
+                }
+            }
+        }
+        let again = |row: Option<&Family>, now| row.map_or(Change::Keep(Refreshed::Unknown), |row| next(row, now));
+        self.0.families.update(None, id, again).await
+    }
+
+    // ---- the end of tokens
+
+    /// Revokes all tokens that came from one code. Runs to completion, so that disconnecting keeps no half of them.
+    pub(crate) async fn revoke_family(&self, id: &Handle) -> Result<(), StoreError> {
+        let (service, id) = (self.clone(), *id);
+        Outlasting::new(async move { service.end_family(&id).await }).await
+    }
+
+    /// Access tokens end first: if a later step fails, the client can ask again.
+    async fn end_family(&self, id: &Handle) -> Result<(), StoreError> {
+        self.0.revocations.revoke_family(id, LAST_ACCESS).await?;
+        let Some(ended) = self.0.families.take(None, id.as_bytes()).await? else { return Ok(()) };
+        let grant = ended.value.grant;
+        let forget = |list: Option<&FamilyList>, _| match list.and_then(|list| list.clone().without(id)) {
+            Some(list) => {
+                let ends = list.ends();
+                Change::Put(list, ends, ())
+            }
+            None => Change::Keep(()),
+        };
+        self.0.lists.update(Some(&grant.who.tenant), &FamilyList::id(&grant), forget).await
+    }
+
+    /// Returns whether the session or the user of a grant has lost all tokens.
+    pub(crate) async fn has_ended(&self, grant: &Grant) -> Result<bool, StoreError> {
+        self.0.revocations.has_ended(grant).await
+    }
+
+    // ---- reading tokens
+
+    /// Reads an access token of ours, whatever API it is for. Returns `None` if it is not valid.
+    pub(crate) async fn access(&self, token: &str) -> Result<Option<ValidAccess>, StoreError> {
+        let Some(claims) = self.claims::<Claims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
+        let now = self.now().as_secs();
+        if claims.iss != self.issuer() || now >= claims.exp || claims.iat > now + SKEW.as_secs() {
+            return Ok(None);
+        }
+        let Some(family) = claims::family_of(&claims.jti) else { return Ok(None) };
+        let Some(Family { grant, .. }) = self.family(&family).await? else { return Ok(None) };
+        let has_ended = self.has_ended(&grant).await?;
+        Ok((!has_ended).then_some(ValidAccess { claims, grant, family }))
+    }
+
+    /// Reads an id_token of ours of any age. It is a hint and proves nothing.
+    pub(crate) async fn hint(&self, token: &str) -> Result<Option<IdClaims>, StoreError> {
+        let claims = self.claims::<IdClaims>(token, ID_TOKEN).await?;
+        Ok(claims.filter(|claims| claims.iss == self.issuer()))
+    }
+
+    async fn claims<T: serde::de::DeserializeOwned>(&self, token: &str, typ: &str) -> Result<Option<T>, StoreError> {
+        let Some(token) = Unverified::parse(token, typ) else { return Ok(None) };
+        let mut keys = self.0.keys.current().await?;
+        if token.kid().is_some_and(|kid| !keys.set.names(kid)) {
+            keys = self.0.keys.newer(&keys.set).await?;
+        }
+        Ok(token.claims(&keys.set))
+    }
+
+    async fn family(&self, id: &Handle) -> Result<Option<Family>, StoreError> {
+        Ok(self.0.families.get(None, id.as_bytes()).wait().await?.map(|stored| stored.value))
+    }
+
+    /// Signs tokens as of `at`. None outlives the family, because `/revoke` could not end it.
+    async fn sign(
+        &self,
+        family: &Family,
+        request: &TokenRequest<'_>,
+        jti: String,
+        at: UnixTime,
+    ) -> Result<Issued, StoreError> {
+        let (inner, grant) = (&*self.0, &family.grant);
+        let keys = inner.keys.current().await?;
+        let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no key that signs by this algorithm");
+        let span = Span { from: at.as_secs(), until: (at + inner.lifetimes.access).min(family.ends()).as_secs() };
+        let signer = keys.signer(inner.algorithm, self.now()).ok_or_else(broken)?;
+        let granted = request.scope.unwrap_or(grant.scope());
+        let scope = granted.to_string();
+        let (issuer, audience) = (inner.issuer.as_str(), request.audience.unwrap_or(&inner.audience));
+        let token = AccessToken {
+            issuer,
+            audience,
+            scope: &scope,
+            jti,
+            span,
+            more: of_target(&request.extra_claims, ClaimTarget::AccessToken),
+        };
+        let claims = claims::access(grant, request.who, token);
+        let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
+        let expires_in = span.until.saturating_sub(span.from);
+        if !granted.contains("openid") {
+            return Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope });
+        }
+        let algorithm = request.id_token_algorithm.unwrap_or(inner.algorithm);
+        let signer = keys.signer(algorithm, self.now()).ok_or_else(broken)?;
+        let mut more = of_target(&request.extra_claims, ClaimTarget::IdToken);
+        more.extend(request.account_claims.clone());
+        let nonce = request.nonce;
+        let token = IdToken { issuer, nonce, access_token: &access_token, algorithm, span, more };
+        let id_token = jws::sign(&signer, ID_TOKEN, &claims::id(grant, request.who, token)).ok_or_else(broken)?;
+        Ok(Issued { access_token, expires_in, refresh_token: None, id_token: Some(id_token), scope })
+    }
+
+    fn now(&self) -> UnixTime {
+        self.0.clock.unix(self.0.clock.now())
+    }
+}
+
+fn of_target(claims: &user::Claims, target: ClaimTarget) -> Map<String, Value> {
+    claims.iter(target).map(|(name, value)| (name.to_owned(), value.clone())).collect()
+}
+
+impl fmt::Debug for TokenService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenService").field("issuer", &self.0.issuer).finish_non_exhaustive()
+    }
+}
