@@ -98,7 +98,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What a login is meant to be. Times are seconds.
+/// The intended state of a login. Times are seconds.
 #[derive(Clone, Debug)]
 struct Model {
     required: usize,
@@ -213,7 +213,7 @@ impl Model {
         })
     }
 
-    /// What is meant to happen; the guess is the text that it stands for.
+    /// The intended effect of a call. `guess` is the typed code.
     fn call(&mut self, action: Action, settled: Method, guess: &str, sent: &str, now: u64) -> Result<(), LoginError> {
         if self.is_over(now) {
             return Err(LoginError::Expired);

@@ -44,7 +44,7 @@ impl Binding {
     }
 }
 
-/// What a client asks of its tokens. It can be sent when the login starts or when the code is requested.
+/// Wishes of a client about its tokens, sent when the login starts or when the code is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) nonce: Option<String>,

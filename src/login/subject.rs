@@ -14,7 +14,7 @@ pub(crate) enum Subject {
     Unbound,
     /// The name that was given at the start belongs to no account, so every proof is wrong.
     Unknown,
-    /// This user and no other, whatever names the account has later.
+    /// Only this user, even if the names of the account change.
     User(BoundUser),
 }
 

@@ -266,21 +266,21 @@ impl Problem {
             LoginError::Expired => Self::new(Code::SessionExpired, "the login has ended; start again"),
             LoginError::TooManyFailures => Self::new(Code::SessionFailed, "too many failures; start again"),
             LoginError::NoStepRemaining => Self::new(Code::NoStepRemaining, "all steps are done"),
-            LoginError::StepsRemaining | LoginError::NotCompleted => {
-                Self::new(Code::StepsRemaining, "there are steps to do")
+            LoginError::StepsRemaining | LoginError::NotCompleted => Self::new(Code::StepsRemaining, "steps remain"),
+            LoginError::MethodNotAllowed => {
+                Self::new(Code::MethodNotAllowed, "this method cannot be used for the next step")
             }
-            LoginError::MethodNotAllowed => Self::new(Code::MethodNotAllowed, "this method is not asked for now"),
-            LoginError::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "no code is waited for"),
+            LoginError::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "no code is pending"),
             LoginError::AttemptsUnderWay => {
-                Self::new(Code::SlowDown, "other tries are under way").retry_in(Duration::from_secs(1))
+                Self::new(Code::SlowDown, "other attempts are under way").retry_in(Duration::from_secs(1))
             }
             LoginError::NoSendsLeft(wait) => {
-                Self::new(Code::TooManyAttempts, "no more codes are sent in this login").retry_in(wait)
+                Self::new(Code::TooManyAttempts, "this login cannot send more codes").retry_in(wait)
             }
             LoginError::WrongSecret(Method::Password) => {
                 Self::new(Code::InvalidCredentials, "the credentials are wrong")
             }
-            LoginError::WrongSecret(_) => Self::new(Code::InvalidOtp, "the code is wrong or too old"),
+            LoginError::WrongSecret(_) => Self::new(Code::InvalidOtp, "the code is wrong or expired"),
         }
     }
 

@@ -12,8 +12,8 @@ use crate::{
 
 /// An attempt, counted up front and refunded on success.
 ///
-/// It is counted for the caller's address, for what was submitted, for the account behind it and for the login. Only the
-/// first two refuse an attempt visibly.
+/// It counts against the caller's address, the submitted name, the account behind that name, and the login. Only the first
+/// two refuse an attempt visibly.
 pub(crate) struct Attempt<'a> {
     step: &'a LoginStep<'a>,
     method: Method,

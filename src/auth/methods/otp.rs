@@ -170,7 +170,7 @@ fn refused(refused: SendRefused) -> Problem {
     match refused {
         SendRefused::TooSoon(wait) => Problem::new(Code::SlowDown, "a code was sent just now").retry_in(wait),
         SendRefused::TooMany(wait) => {
-            Problem::new(Code::TooManyAttempts, "no more codes are sent for now").retry_in(wait)
+            Problem::new(Code::TooManyAttempts, "too many codes were requested; wait").retry_in(wait)
         }
     }
 }

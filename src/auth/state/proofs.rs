@@ -37,3 +37,43 @@ pub(crate) fn counting_proofs(account: &Account, proofs: &[Proof], keyed: &Keyed
     };
     proofs.iter().filter(counts).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        session::UserId,
+        user::{EmailAddress, PhoneNumber},
+        util::secret::Secret,
+    };
+
+    #[test]
+    fn c120_a_proof_counts_while_its_password_or_verified_contact_is_the_same() {
+        let keyed = Keyed::new(&Secret::generate());
+        let phone = Contact::Phone(PhoneNumber::parse("+15555550100").unwrap());
+        let mailbox = Contact::Email(EmailAddress::parse("ada@example.com").unwrap());
+        let (old, new) = (PasswordMark::of("1"), PasswordMark::of("2"));
+        let account = || Account::new(UserId::parse("u-ada").unwrap());
+        let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark };
+        let proofs = [
+            proof("password", Some(password_mark(&old, &keyed))),
+            proof("sms", Some(contact_mark(&phone, &keyed))),
+            proof("whatsapp", Some(contact_mark(&phone, &keyed))),
+            proof("email", Some(contact_mark(&mailbox, &keyed))),
+            proof("password", None),
+            proof("email", Some(password_mark(&old, &keyed))),
+            proof("unknown", Some([0; 32])),
+        ];
+        let counting = |account: &Account, keyed: &Keyed| {
+            let counting = counting_proofs(account, &proofs, keyed);
+            proofs.iter().map(|proof| counting.contains(proof)).collect::<Vec<_>>()
+        };
+        let whole = account().password_mark(old).contact(phone.clone()).contact(mailbox.clone());
+        assert_eq!(counting(&whole, &keyed), [true, true, true, true, true, false, false]);
+        let changed = account().password_mark(new).contact(phone).unverified_contact(mailbox);
+        assert_eq!(counting(&changed, &keyed), [false, true, true, false, true, false, false]);
+        assert_eq!(counting(&account(), &keyed), [false, false, false, false, true, false, false]);
+        let other_key = Keyed::new(&Secret::generate());
+        assert_eq!(counting(&whole, &other_key), [false, false, false, false, true, false, false]);
+    }
+}
