@@ -57,8 +57,8 @@ pub(super) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) ->
     Entered::conclude(visit, &moved, METHOD, keyed)
 }
 
-/// Checks the password with the same work in every case. An unknown or disabled user, one without a password, and one whom
-/// the login was not started for, cost as many look-ups, count as often, and run the same check.
+/// Checks the password with the same work in every case. An unknown or disabled user, one without a password, and one
+/// whom the login was not started for, cost as many look-ups, count as often, and run the same check.
 async fn check(
     visit: &Visit<'_>,
     entered: &Entered,
@@ -92,8 +92,8 @@ async fn check(
     Ok(Checked { user: account.map(|account| account.id().clone()), marks })
 }
 
-/// Replaces a weak hash with a new one of the same password, and returns the account as it is then. Returns `None` if the
-/// password was changed in the meantime. If the upgrade fails, the next login tries again.
+/// Replaces a weak hash with a new one of the same password, and returns the account as it is then. Returns `None` if
+/// the password was changed in the meantime. If the upgrade fails, the next login tries again.
 async fn upgrade(users: &AnyUsers, tenant: &Tenant, account: &Account, better: PasswordHash) -> Option<Account> {
     match users.upgrade_password(tenant, account, better.clone()).await {
         Ok(PasswordUpgrade::PasswordChanged) => return None,
