@@ -21,7 +21,7 @@ use std::{
 
 use tollgate::{
     EventLog, Tenant, UnixTime,
-    event::{Channel, Event, EventKind, JsonLines, Mode, Query, Sink},
+    event::{ChannelSink, Event, EventKind, JsonLines, Mode, Query, Sink},
 };
 
 fn refusal(tenant: &str, second: u64) -> Event {
@@ -94,10 +94,12 @@ fn counts_add_up_to_the_calls_of_eight_threads_while_others_read() {
     const CALLS: u64 = 40_000;
     let seen = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&seen);
-    let log = EventLog::with_capacity(1_000_000).unwrap().max_per_second(300).unwrap();
-    let log = log.sink(move |events: &[Event]| {
-        counted.fetch_add(sum(events), SeqCst);
-    });
+    let log = EventLog::builder().capacity(1_000_000).unwrap().max_per_second(300).unwrap();
+    let log = log
+        .sink(move |events: &[Event]| {
+            counted.fetch_add(sum(events), SeqCst);
+        })
+        .build();
     thread::scope(|scope| {
         for worker in 0..8 {
             let log = log.clone();
@@ -134,7 +136,7 @@ fn a_million_refusals_of_one_tenant_are_a_few_events() {
 
 #[test]
 fn a_flood_of_made_up_tenants_is_bounded_and_none_of_it_is_missing() {
-    let log = EventLog::with_capacity(100_000).unwrap();
+    let log = EventLog::builder().capacity(100_000).unwrap().build();
     for n in 0..50_000 {
         log.tally(&refusal(&format!("t{n}"), 5));
     }
@@ -156,7 +158,7 @@ fn a_flood_of_made_up_tenants_is_bounded_and_none_of_it_is_missing() {
 
 #[test]
 fn a_reader_that_is_overtaken_is_told_by_how_much() {
-    let log = EventLog::with_capacity(10).unwrap();
+    let log = EventLog::builder().capacity(10).unwrap().build();
     for second in 1..=25 {
         assert_eq!(log.record(refusal("acme", second)), second);
     }
@@ -194,21 +196,21 @@ fn paging_walks_everything_once_also_with_a_filter() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    assert!(EventLog::with_capacity(0).is_err());
-    assert!(EventLog::new().max_per_second(0).is_err());
+    assert!(EventLog::builder().capacity(0).is_err());
+    assert!(EventLog::builder().max_per_second(0).is_err());
     assert!(Query::new().limit(0).is_err() && Query::new().limit(1_001).is_err());
     let directory = Directory::new();
-    let error = JsonLines::create(directory.path("none/log.jsonl")).unwrap_err();
+    let error = JsonLines::open(directory.path("none/log.jsonl")).unwrap_err();
     assert_eq!(error.reason(), "its directory does not exist");
-    assert!(JsonLines::create(directory.path("log")).unwrap().rotate_at(0).is_err());
-    assert!(JsonLines::create(directory.path("log")).unwrap().keep(0).is_err());
+    assert!(JsonLines::open(directory.path("log")).unwrap().rotate_at(0).is_err());
+    assert!(JsonLines::open(directory.path("log")).unwrap().keep(0).is_err());
 }
 
 #[test]
 fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
     let directory = Directory::new();
-    let file = JsonLines::create(directory.path("log")).unwrap().rotate_at(2_000).unwrap().keep(100).unwrap();
-    let log = EventLog::new().sink(file);
+    let file = JsonLines::open(directory.path("log")).unwrap().rotate_at(2_000).unwrap().keep(100).unwrap();
+    let log = EventLog::builder().sink(file).build();
     for n in 1..=500 {
         log.record(refusal("acme", n));
     }
@@ -224,7 +226,7 @@ fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
 #[test]
 fn only_so_many_old_files_are_kept_and_they_are_the_newest() {
     let directory = Directory::new();
-    let mut file = JsonLines::create(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
+    let mut file = JsonLines::open(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
     let events: Vec<Event> = (1..=9)
         .map(|id| {
             let mut event = refusal("acme", id);
@@ -244,14 +246,14 @@ fn after_a_restart_a_file_goes_on_and_a_torn_line_is_cut_off() {
     first.id = 1;
     let mut second = refusal("acme", 2);
     second.id = 2;
-    assert_eq!(JsonLines::create(directory.path("log")).unwrap().write(&[first.clone()]), 1);
+    assert_eq!(JsonLines::open(directory.path("log")).unwrap().write(&[first.clone()]), 1);
     let torn = format!("{}\n{}", first.to_json(), &second.to_json()[..20]);
     fs::write(directory.path("log"), torn).unwrap();
-    assert_eq!(JsonLines::create(directory.path("log")).unwrap().write(&[second]), 1);
+    assert_eq!(JsonLines::open(directory.path("log")).unwrap().write(&[second]), 1);
     assert_eq!(directory.ids(&["log"]), [1, 2]);
     // what is not ours is ended, not cut
     fs::write(directory.path("other"), "text without an end").unwrap();
-    assert_eq!(JsonLines::create(directory.path("other")).unwrap().write(&[first.clone()]), 1);
+    assert_eq!(JsonLines::open(directory.path("other")).unwrap().write(&[first.clone()]), 1);
     let text = fs::read_to_string(directory.path("other")).unwrap();
     assert_eq!(text, format!("text without an end\n{}\n", first.to_json()));
 }
@@ -259,13 +261,13 @@ fn after_a_restart_a_file_goes_on_and_a_torn_line_is_cut_off() {
 #[test]
 fn when_a_file_can_t_be_rotated_events_wait_until_it_can() {
     let directory = Directory::new();
-    let file = JsonLines::create(directory.path("log")).unwrap().rotate_at(100).unwrap();
+    let file = JsonLines::open(directory.path("log")).unwrap().rotate_at(100).unwrap();
     // the name that the full file should get is taken by a directory with something in it
     fs::create_dir_all(directory.path("log.1/full")).unwrap();
     for n in 2..=5 {
         fs::create_dir_all(directory.path(&format!("log.{n}/full"))).unwrap();
     }
-    let log = EventLog::new().sink(file);
+    let log = EventLog::builder().sink(file).build();
     log.record(refusal("acme", 1));
     log.record(refusal("acme", 2));
     assert!(!log.flush(), "the second does not fit");
@@ -280,7 +282,7 @@ fn when_a_file_can_t_be_rotated_events_wait_until_it_can() {
 #[test]
 fn a_full_channel_never_blocks_and_what_did_not_fit_is_counted() {
     let (sender, receiver) = mpsc::sync_channel(3);
-    let log = EventLog::new().sink(Channel::new(sender));
+    let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
     for n in 1..=10 {
         log.record(refusal("acme", n));
     }
@@ -303,7 +305,7 @@ fn a_sink_that_takes_a_part_is_offered_the_rest_again() {
         }
     }
     let (sender, receiver) = mpsc::channel();
-    let log = EventLog::new().sink(OneByOne(sender));
+    let log = EventLog::builder().sink(OneByOne(sender)).build();
     for n in 1..=5 {
         log.record(refusal("acme", n));
     }
@@ -317,11 +319,12 @@ fn a_sink_that_falls_behind_loses_the_oldest_and_the_log_says_how_many() {
     let (go, gate) = mpsc::channel::<()>();
     let seen = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&seen);
-    let log = EventLog::with_capacity(10).unwrap().sink(move |events: &[Event]| {
+    let log = EventLog::builder().capacity(10).unwrap().sink(move |events: &[Event]| {
         let _ = entered.send(());
         let _ = gate.recv();
         counter.fetch_add(events.len() as u64, SeqCst);
     });
+    let log = log.build();
     log.record(refusal("acme", 0));
     is_in.recv().unwrap();
     // the sink hangs, and nobody who records does
@@ -336,7 +339,7 @@ fn a_sink_that_falls_behind_loses_the_oldest_and_the_log_says_how_many() {
 #[test]
 fn a_sink_that_panics_is_let_go_and_the_others_go_on() {
     let (sender, receiver) = mpsc::sync_channel(10);
-    let log = EventLog::new().sink(|_: &[Event]| panic!("a bug in a sink")).sink(Channel::new(sender));
+    let log = EventLog::builder().sink(|_: &[Event]| panic!("a bug in a sink")).sink(ChannelSink::new(sender)).build();
     log.record(refusal("acme", 1));
     log.flush();
     log.record(refusal("acme", 2));
@@ -348,7 +351,7 @@ fn a_sink_that_panics_is_let_go_and_the_others_go_on() {
 #[test]
 fn when_the_log_is_dropped_its_sinks_get_the_rest_and_are_dropped() {
     let (sender, receiver) = mpsc::sync_channel(100);
-    let log = EventLog::new().sink(Channel::new(sender));
+    let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
     let clone = log.clone();
     drop(log);
     (0..10).for_each(|_| clone.tally(&refusal("acme", 5)));
@@ -367,7 +370,7 @@ fn when_the_log_is_dropped_its_sinks_get_the_rest_and_are_dropped() {
 #[test]
 fn counts_reach_a_sink_though_nobody_reads_or_flushes() {
     let (sender, receiver) = mpsc::sync_channel(100);
-    let log = EventLog::new().sink(Channel::new(sender));
+    let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
     (0..10).for_each(|_| log.tally(&refusal("acme", 5)));
     let mut seen = 0;
     while seen < 10 {

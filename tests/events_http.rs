@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tollgate::{
     EventLog, EventService, Head, Tenant, TenantError, UnixTime,
-    event::{Event, EventKind, TenantsAndOperator},
+    event::{Event, EventKind, EventServiceBuilder, TenantsAndOperator},
 };
 use tower::ServiceExt;
 
@@ -37,7 +37,11 @@ fn keys(head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
 }
 
 fn service(log: &EventLog) -> EventService {
-    EventService::new(log.clone(), TenantsAndOperator::new(keys).operator_key(OPERATOR.1).unwrap())
+    builder(log).build()
+}
+
+fn builder(log: &EventLog) -> EventServiceBuilder {
+    EventService::builder(log.clone(), TenantsAndOperator::new(keys).operator_key(OPERATOR.1).unwrap())
 }
 
 fn refusal(tenant: &str, second: u64) -> Event {
@@ -126,7 +130,7 @@ async fn wait_for_streams(log: &EventLog, streams: usize) {
 async fn a_refusal_is_answered_with_all_its_fields() {
     let log = EventLog::new();
     log.tally(&refusal("acme", 1_700_000_000));
-    let address = serve(service(&log).base_path("/events").unwrap()).await;
+    let address = serve(builder(&log).base_path("/events").unwrap().build()).await;
     let (status, headers, body) = get(address, "/events/log", &[ACME]).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(headers[header::CONTENT_TYPE], "application/json");
@@ -232,7 +236,7 @@ async fn it_can_be_mounted_in_axum_and_under_a_base_path() {
             tokio::spawn(async move { server.serve_connection(TokioIo::new(socket), app).await.map_err(|_| ()) });
         }
     });
-    let in_hyper = serve(service(&log).base_path("/events/").unwrap()).await;
+    let in_hyper = serve(builder(&log).base_path("/events/").unwrap().build()).await;
     for address in [in_axum, in_hyper] {
         assert_eq!(ids(&log_of(address, "/events/log", ACME).await), [1]);
         let mut stream = Stream::open(address, "/events/stream?since=0", &[ACME]).await;
@@ -252,7 +256,7 @@ async fn it_can_be_mounted_in_axum_and_under_a_base_path() {
         assert_eq!(get(in_hyper, path, &[ACME]).await.0, StatusCode::NOT_FOUND, "{path}");
     }
     for base in ["events", "//evil", "/a b", "/a?b", "/a#b"] {
-        assert!(service(&log).base_path(base).is_err(), "{base}");
+        assert!(builder(&log).base_path(base).is_err(), "{base}");
     }
 }
 
@@ -308,7 +312,7 @@ async fn a_stream_goes_on_after_the_last_event_that_was_seen() {
 
 #[tokio::test]
 async fn a_reader_that_does_not_keep_up_is_told_what_it_missed() {
-    let log = EventLog::with_capacity(4).unwrap();
+    let log = EventLog::builder().capacity(4).unwrap().build();
     let request = Request::get("/stream").header(ACME.0, ACME.1).body(()).unwrap();
     let mut body = service(&log).oneshot(request).await.unwrap().into_body();
     let mut next = async || body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -334,7 +338,7 @@ async fn a_client_that_leaves_gives_its_place_back() {
 #[tokio::test]
 async fn there_are_so_many_streams_and_no_tenant_takes_them_all() {
     let log = EventLog::new();
-    let address = serve(service(&log).max_streams(4).unwrap()).await;
+    let address = serve(builder(&log).max_streams(4).unwrap().build()).await;
     let first = Stream::open(address, "/stream", &[ACME]).await;
     let (status, headers, body) = get(address, "/stream", &[ACME]).await;
     assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"unavailable"}"#));
@@ -352,7 +356,7 @@ async fn there_are_so_many_streams_and_no_tenant_takes_them_all() {
 #[tokio::test]
 async fn tenants_leave_one_stream_to_operators_whatever_those_ask_for() {
     let log = EventLog::new();
-    let address = serve(service(&log).max_streams(3).unwrap()).await;
+    let address = serve(builder(&log).max_streams(3).unwrap().build()).await;
     let first = Stream::open(address, "/stream", &[ACME]).await;
     let second = Stream::open(address, "/stream", &[("x-api-key", "key-of-globex")]).await;
     let third = [("x-api-key", "key-of-initech")];
@@ -362,7 +366,7 @@ async fn tenants_leave_one_stream_to_operators_whatever_those_ask_for() {
     drop((first, second, operator));
     wait_for_streams(&log, 0).await;
 
-    let alone = serve(service(&log).max_streams(1).unwrap()).await;
+    let alone = serve(builder(&log).max_streams(1).unwrap().build()).await;
     Stream::open(alone, "/stream", &third).await;
 }
 

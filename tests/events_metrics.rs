@@ -59,12 +59,13 @@ fn what_a_slow_sink_has_lost_is_counted() {
     let (offered, began) = mpsc::channel();
     let (go_on, wait) = mpsc::channel::<()>();
     let mut first = true;
-    let log = EventLog::with_capacity(10).unwrap().sink(move |_: &[Event]| {
+    let log = EventLog::builder().capacity(10).unwrap().sink(move |_: &[Event]| {
         if std::mem::take(&mut first) {
             offered.send(()).unwrap();
             wait.recv().unwrap();
         }
     });
+    let log = log.build();
     let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
     log.record(event.clone());
     began.recv().unwrap();

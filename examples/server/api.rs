@@ -65,7 +65,7 @@ pub(crate) async fn router(
         Some(key) => access.operator_key(key)?,
         None => access,
     };
-    let events = EventService::new(log.clone(), access).base_path("/events")?;
+    let events = EventService::builder(log.clone(), access).base_path("/events")?.build();
 
     let shared = Shared { issuer, store, sessions: &sessions, limiter: &limiter, tokens: &tokens, log };
     let outbox = Outbox::new();

@@ -26,7 +26,7 @@ use crate::{
         table::{Change, Stored},
     },
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, outlasting::Outlasting, secret::Digest},
+    util::{clock::UnixTime, handle::Handle, run_to_completion::RunToCompletion, secret::Digest},
 };
 
 /// How far the clocks of those who check may be behind.
@@ -214,7 +214,7 @@ impl Tokens {
     /// keep half.
     pub(crate) async fn revoke_family(&self, family: &Handle) -> Result<(), StoreError> {
         let (tokens, family) = (self.clone(), *family);
-        Outlasting::new(async move { tokens.end_family(&family).await }).await
+        RunToCompletion::new(async move { tokens.end_family(&family).await }).await
     }
 
     async fn end_family(&self, family: &Handle) -> Result<(), StoreError> {

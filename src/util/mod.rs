@@ -4,12 +4,13 @@
 pub(crate) mod error;
 pub(crate) mod clock;
 pub(crate) mod trace;
+pub(crate) mod lock;
 pub(crate) mod encoding;
 #[cfg(feature = "login")]
 pub(crate) mod text;
 pub(crate) mod scan;
 #[cfg(feature = "tokens")]
-pub(crate) mod outlasting;
+pub(crate) mod run_to_completion;
 pub(crate) mod secret;
 pub(crate) mod handle;
 pub(crate) mod form;

@@ -23,7 +23,7 @@ use crate::{
     pkce::CodeVerifier,
     store::StoreError,
     tokens::{Authorized, Issued, Listed, Tokens, Wish},
-    util::{outlasting::Outlasting, secret::Secret},
+    util::{run_to_completion::RunToCompletion, secret::Secret},
 };
 
 /// What a client is answered (RFC 6749 §5.1).
@@ -122,7 +122,7 @@ async fn redeem(
     let birth = tokens.conceive(&binding.scope, !client.tokens.without_refresh);
     let new = Listed::new(birth.family, digest, &who, birth.ends);
     let spent = spend(codes.clone(), tokens.clone(), who.clone(), new);
-    if !Outlasting::new(spent).await? {
+    if !RunToCompletion::new(spent).await? {
         return Err(invalid_grant());
     }
     let wish = Wish {
