@@ -142,8 +142,8 @@ impl<S: Sync> FromRequestParts<S> for AccessToken {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AccessTokenRejection> {
         match parts.extensions.get() {
-            Some(bearer::Slot::Taken { token, .. }) => Ok(token.clone()),
-            Some(bearer::Slot::Empty(challenge)) => Err(AccessTokenRejection::NoToken(challenge.clone())),
+            Some(bearer::TokenSlot::Taken { token, .. }) => Ok(token.clone()),
+            Some(bearer::TokenSlot::Empty(challenge)) => Err(AccessTokenRejection::NoToken(challenge.clone())),
             None => Err(AccessTokenRejection::MissingLayer(NO_BEARER_LAYER)),
         }
     }
@@ -156,8 +156,8 @@ impl<S: Sync> OptionalFromRequestParts<S> for AccessToken {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, MissingLayer> {
         match parts.extensions.get() {
-            Some(bearer::Slot::Taken { token, .. }) => Ok(Some(token.clone())),
-            Some(bearer::Slot::Empty(_)) => Ok(None),
+            Some(bearer::TokenSlot::Taken { token, .. }) => Ok(Some(token.clone())),
+            Some(bearer::TokenSlot::Empty(_)) => Ok(None),
             None => Err(NO_BEARER_LAYER),
         }
     }

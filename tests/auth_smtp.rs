@@ -73,7 +73,7 @@ async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let others = ["grace".to_owned()];
     // one after the other, so that a letter too many would be the first
-    let queue = Queue::new().workers(1).unwrap().lane(Channel::Email, smtp);
+    let queue = Queue::builder().workers(1).unwrap().lane(Channel::Email, smtp).build();
     let server = served::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue))).await;
     let mut browser = Browser::new(&server.origin(), "");
     // nobody's mailbox, somebody else's, and that of a name without an account; then the right one
@@ -92,9 +92,10 @@ async fn a_letter_that_is_refused_is_an_event_and_told_to_whoever_asked_to_be_to
     let Some(mail) = mail().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let (tell, mut told) = mpsc::unbounded_channel();
-    let queue = Queue::new().lane(Channel::Email, smtp).on_undelivered(move |message, why| {
+    let queue = Queue::builder().lane(Channel::Email, smtp).on_undelivered(move |message, why| {
         tell.send((message.to().to_owned(), why)).unwrap();
     });
+    let queue = queue.build();
     let (others, log) = (["refused".to_owned()], EventLog::new());
     let events = log.clone();
     let mount = |auth: AuthService| Router::new().fallback_service(auth.delivery(queue).events(events));

@@ -237,7 +237,7 @@ async fn a_grpc_client_gets_trailers_and_the_same_challenge() {
 #[tokio::test]
 async fn layers_with_one_verifier_look_once_and_each_asks_for_its_own_scope() {
     let (issuer, _) = issuer();
-    let verifier = issuer.verifier().cache(0);
+    let verifier = issuer.verifier().to_builder().cache(0).build();
     let stack = |inner: Verifier| {
         let scoped = BearerLayer::new(inner).require_scope("write").unwrap();
         BearerLayer::new(verifier.clone()).require_scope("read").unwrap().layer(scoped.layer(plain()))
@@ -340,7 +340,7 @@ impl Bound {
     }
 
     fn verifier(&self) -> Verifier {
-        self.issuer.verifier().dpop(API).unwrap()
+        self.issuer.verifier().to_builder().dpop(API).unwrap().build()
     }
 
     fn proof(&self) -> String {
@@ -446,7 +446,7 @@ async fn c100_whoever_has_no_token_that_counts_makes_nobody_look_at_a_proof() {
     let asked = Arc::new(AtomicUsize::new(0));
     let issuer = TestIssuer::new("https://auth.example", API).clock(Counting(clock.clone(), Arc::clone(&asked)));
     let key = DpopKey::generate();
-    let layer = BearerLayer::new(issuer.verifier().dpop(API).unwrap());
+    let layer = BearerLayer::new(issuer.verifier().to_builder().dpop(API).unwrap().build());
     let request = |token: &str| {
         let proof = key.proof("GET", &format!("{API}/")).token(token).at(clock.unix(clock.now())).sign();
         with(Request::get("/").header("dpop", proof), &format!("DPoP {token}"))
@@ -473,7 +473,7 @@ async fn c100_stacked_layers_take_a_proof_once_and_two_services_with_one_store_t
     assert_eq!(service.oneshot(bound.request("DPoP", &[&bound.proof()])).await.unwrap().status(), 200);
 
     let store = AnyStore::from(Memory::new());
-    let node = || BearerLayer::new(bound.verifier().dpop_store(store.clone()));
+    let node = || BearerLayer::new(bound.verifier().to_builder().dpop_store(store.clone()).build());
     let (one, other, proof) = (node(), node(), bound.proof());
     assert_eq!(answer(&one, bound.request("DPoP", &[&proof])).await.status(), 200);
     assert_eq!(answer(&other, bound.request("DPoP", &[&proof])).await.status(), 401);
@@ -482,7 +482,9 @@ async fn c100_stacked_layers_take_a_proof_once_and_two_services_with_one_store_t
 #[tokio::test]
 async fn c100_a_nonce_is_demanded_and_brought_by_each_answer_to_a_proof() {
     let bound = Bound::new();
-    let layer = BearerLayer::new(bound.verifier().dpop_nonces(&Secret::generate())).require_scope("a").unwrap();
+    let layer = BearerLayer::new(bound.verifier().to_builder().dpop_nonces(&Secret::generate()).build())
+        .require_scope("a")
+        .unwrap();
     let bound =
         Bound { token: bound.issuer.token(|claims| claims.scope("a").bound_to(bound.key.thumbprint())), ..bound };
     let response = answer(&layer, bound.request("DPoP", &[&bound.proof()])).await;
@@ -497,7 +499,12 @@ async fn c100_a_nonce_is_demanded_and_brought_by_each_answer_to_a_proof() {
     assert_eq!((response.status().as_u16(), response.headers()["dpop-nonce"].to_str().unwrap()), (200, nonce));
     assert_eq!(answer(&layer, bound.request("DPoP", &[&proof("x")])).await.status(), 401);
     // wherever proofs are remembered
-    let stored = bound.verifier().dpop_nonces(&Secret::generate()).dpop_store(AnyStore::from(Memory::new()));
+    let stored = bound
+        .verifier()
+        .to_builder()
+        .dpop_nonces(&Secret::generate())
+        .dpop_store(AnyStore::from(Memory::new()))
+        .build();
     let response = answer(&BearerLayer::new(stored), bound.request("DPoP", &[&bound.proof()])).await;
     assert!(response.status() == 401 && response.headers().contains_key("dpop-nonce"));
     // who brings no proof gets none
@@ -512,14 +519,14 @@ async fn c100_the_base_url_stands_in_front_of_the_path_that_the_layer_sees() {
     let url = "https://api.example/v1/me";
     let service = Router::new()
         .route("/me", get(async |token: AccessToken| say(Some(&token))))
-        .layer(BearerLayer::new(bound.issuer.verifier().dpop("https://api.example/v1").unwrap()));
+        .layer(BearerLayer::new(bound.issuer.verifier().to_builder().dpop("https://api.example/v1").unwrap().build()));
     let router = Router::new().nest("/v1", service);
     let proof = bound.key.proof("GET", url).token(&bound.token).at(bound.clock.unix(bound.clock.now())).sign();
     let request = Request::builder().method(Method::GET).uri("/v1/me").header("dpop", proof);
     let (status, _, body) = page(&router, with(request, &format!("DPoP {}", bound.token))).await;
     assert_eq!((status, body.as_str()), (200, "ada of none with "));
     for bad in ["", "api.example", "http://api.example", "https://api.example/", "https://api.example?x"] {
-        assert!(bound.issuer.verifier().dpop(bad).is_err(), "{bad}");
+        assert!(bound.issuer.verifier().to_builder().dpop(bad).is_err(), "{bad}");
     }
 }
 

@@ -143,9 +143,10 @@ async fn the_queue_sends_again_what_was_put_off_and_reports_what_was_refused() {
     let Some(mut server) = mail(&[]).await else { return };
     let reports = Arc::new(Mutex::new(Vec::new()));
     let reported = Arc::clone(&reports);
-    let queue = Queue::new()
+    let queue = Queue::builder()
         .lane(Channel::Email, plain(&server))
-        .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)));
+        .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)))
+        .build();
     let (refused, later) = (message("refused@example.com"), message("later@example.com"));
     let id = later.id().to_owned();
     assert!(queue.push(Channel::Email, Some(refused)) && queue.push(Channel::Email, Some(later)));

@@ -170,7 +170,7 @@ async fn over_tls_a_gateway_in_another_language_verifies_it_and_a_stranger_gets_
 #[tokio::test]
 async fn the_queue_tries_again_with_the_same_id_and_a_new_signature() {
     let mut gateway = Gateway::start([status(500), status(503)]).await;
-    let queue = Queue::new().lane(Channel::Sms, gateway.webhook());
+    let queue = Queue::builder().lane(Channel::Sms, gateway.webhook()).build();
     let message = message(Channel::Sms);
     assert!(queue.push(Channel::Sms, Some(message.clone())));
     let attempts = [gateway.next().await, gateway.next().await, gateway.next().await];
@@ -274,9 +274,10 @@ async fn a_gateway_that_hangs_or_drips_or_never_stops_is_given_up() {
 async fn a_dead_gateway_does_not_delay_e_mail() {
     let dead = raw(async |_stream| std::future::pending().await).await;
     let outbox = Outbox::new();
-    let queue = Queue::new()
+    let queue = Queue::builder()
         .lane(Channel::Sms, webhook(dead).timeout(Duration::from_secs(3_600)).unwrap())
-        .lane(Channel::Email, outbox.clone());
+        .lane(Channel::Email, outbox.clone())
+        .build();
     for _ in 0..20 {
         assert!(queue.push(Channel::Sms, Some(message(Channel::Sms))));
     }
@@ -308,9 +309,10 @@ fn connections_of_a_runtime_that_is_gone_are_not_used() {
 async fn what_a_gateway_refuses_is_reported_once() {
     let gateway = Gateway::start([status(422)]).await;
     let (tell, mut told) = mpsc::unbounded_channel();
-    let queue = Queue::new()
+    let queue = Queue::builder()
         .lane(Channel::Sms, gateway.webhook())
-        .on_undelivered(move |message, why| tell.send((message.id().to_owned(), why)).unwrap());
+        .on_undelivered(move |message, why| tell.send((message.id().to_owned(), why)).unwrap())
+        .build();
     let message = message(Channel::Sms);
     assert!(queue.push(Channel::Sms, Some(message.clone())));
     let report = timeout(Duration::from_secs(60), told.recv()).await.expect("no report");

@@ -25,7 +25,7 @@ use tollgate::{
     EventLog, MaybeReady, NewSession, ProblemJson, Session, SessionLayer, Sessions, Tenant, UserId,
     cookie::SetCookie,
     event::{EventKind, Query},
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::HostTenant,
     testing::ManualClock,
 };
@@ -62,12 +62,12 @@ impl Store for Shaky {
         MaybeReady::Pending(read)
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.check()?;
         self.memory.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.check()?;
         self.memory.swap(key, expected, record).await
     }

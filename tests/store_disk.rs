@@ -26,7 +26,7 @@ use std::{
 
 use tollgate::{
     UnixTime,
-    store::{AnyStore, Disk, DiskConfig, Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{AnyStore, Disk, DiskConfig, Entry, Key, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     testing::block_on,
 };
 
@@ -63,7 +63,7 @@ fn child(path: &Path) {
                         Some(entry) => block_on(store.swap(&key, entry.version, record)),
                         None => block_on(store.insert(&key, record)),
                     };
-                    assert!(matches!(outcome, Ok(Outcome::Done(_))));
+                    assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
                     // one line, one write: what arrives was acknowledged
                     let line = format!("{lane} {step}\n");
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
@@ -168,7 +168,7 @@ fn sound_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
         let version = insert(&store, &key, &value);
         let value = [value, vec![1]].concat();
         let record = Record::new(value.clone(), NOW, FAR).unwrap();
-        assert!(matches!(block_on(store.swap(&key, version, record)), Ok(Outcome::Done(_))));
+        assert!(matches!(block_on(store.swap(&key, version, record)), Ok(WriteOutcome::Done(_))));
         rows.push((key, value));
     }
     drop(store);
@@ -180,7 +180,7 @@ fn crashed_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
     let (_, rows) = sound_file(path);
     let disk = Disk::open(path).unwrap();
     let key = Key::new("last", None, "row").unwrap();
-    assert!(matches!(block_on(disk.insert(&key, Record::new("last", NOW, FAR).unwrap())), Ok(Outcome::Done(_))));
+    assert!(matches!(block_on(disk.insert(&key, Record::new("last", NOW, FAR).unwrap())), Ok(WriteOutcome::Done(_))));
     let bytes = fs::read(path).unwrap();
     drop(disk);
     (bytes, [rows, vec![(key, b"last".to_vec())]].concat())
@@ -217,7 +217,7 @@ fn open_damaged(path: &Path, bytes: &[u8], rows: &[(Key, Vec<u8>)], what: &str, 
     }
     let key = Key::new("rows", None, "new").unwrap();
     match block_on(store.insert(&key, Record::new("new", NOW, FAR).unwrap())) {
-        Ok(outcome) => assert!(matches!(outcome, Outcome::Done(_)), "{what}"),
+        Ok(outcome) => assert!(matches!(outcome, WriteOutcome::Done(_)), "{what}"),
         Err(error) => assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{what}: {error:?}"),
     }
     tally.right += 1;
@@ -368,13 +368,13 @@ fn what_expired_is_forgotten_and_its_room_used_again() {
         block_on(disk.insert(&Key::new("rows", None, number.to_be_bytes()).unwrap(), record))
     };
     for number in 0..100 {
-        assert!(matches!(insert(number, 0), Ok(Outcome::Done(_))));
+        assert!(matches!(insert(number, 0), Ok(WriteOutcome::Done(_))));
     }
     assert_eq!(insert(100, 0).unwrap_err().kind(), StoreErrorKind::Full);
     let mut sizes = Vec::new();
     for second in 1..20 {
         for number in 0..100 {
-            assert!(matches!(insert(second * 1000 + number, second), Ok(Outcome::Done(_))), "second {second}");
+            assert!(matches!(insert(second * 1000 + number, second), Ok(WriteOutcome::Done(_))), "second {second}");
         }
         sizes.push(fs::metadata(path).unwrap().len());
     }
@@ -393,7 +393,7 @@ fn a_file_that_is_opened_again_has_all_its_rows_and_gives_new_versions() {
             thread::spawn(move || {
                 let key = Key::new("rows", None, [round, lane].map(u64::to_be_bytes).concat()).unwrap();
                 let outcome = block_on(disk.insert(&key, Record::new("row", NOW, FAR).unwrap()));
-                let Ok(Outcome::Done(version)) = outcome else { panic!("{outcome:?}") };
+                let Ok(WriteOutcome::Done(version)) = outcome else { panic!("{outcome:?}") };
                 versions.fetch_max(version.as_u64(), Relaxed);
             })
         });
@@ -467,7 +467,7 @@ fn find(store: &AnyStore, key: &Key) -> Option<Entry> {
 
 fn insert(store: &AnyStore, key: &Key, value: &[u8]) -> Version {
     match block_on(store.insert(key, Record::new(value.to_vec(), NOW, FAR).unwrap())) {
-        Ok(Outcome::Done(version)) => version,
+        Ok(WriteOutcome::Done(version)) => version,
         lost => panic!("{lost:?}"),
     }
 }

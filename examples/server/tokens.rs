@@ -5,6 +5,7 @@ use std::error::Error;
 use serde::Deserialize;
 use tollgate::{
     Algorithm, AuthService, ConfigError, Secret, Tokens, Verifier,
+    bearer::VerifierBuilder,
     store::{AnyStore, StoreErrorKind},
 };
 
@@ -76,7 +77,7 @@ impl TokenSettings {
 
     /// What checks them at an API that is reached under this URL: the proof of a key names the URL of its request.
     pub(crate) fn verifier(&self, tokens: &Tokens, url: &str, store: &AnyStore) -> Result<Verifier, ConfigError> {
-        let verifier = tokens.verifier().dpop(url)?.dpop_store(store.clone());
-        Ok(self.dpop_nonces.iter().fold(verifier, Verifier::dpop_nonces))
+        let verifier = tokens.verifier().to_builder().dpop(url)?.dpop_store(store.clone());
+        Ok(self.dpop_nonces.iter().fold(verifier, VerifierBuilder::dpop_nonces).build())
     }
 }

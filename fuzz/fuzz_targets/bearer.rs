@@ -51,7 +51,7 @@ impl World {
         let token = issuer.token(|claims| claims.subject("ada").expires_in(hour));
         let bound = issuer.token(|claims| claims.subject("grace").expires_in(hour).bound_to(key.thumbprint()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, verifier: issuer.verifier().dpop(API).unwrap(), key, token, bound }
+        Self { runtime, verifier: issuer.verifier().to_builder().dpop(API).unwrap().build(), key, token, bound }
     }
 }
 
@@ -80,7 +80,7 @@ fuzz_target!(|text: &str| {
         };
         let keys = text.splitn(3, '\n').nth(2).unwrap_or_default();
         if let Ok(verifier) = Verifier::with_keys(ISSUER, API, keys.as_bytes()) {
-            assert!(ask(verifier.dpop(API).unwrap(), request.clone()).status().is_client_error());
+            assert!(ask(verifier.to_builder().dpop(API).unwrap().build(), request.clone()).status().is_client_error());
         }
         let answer = ask(world.verifier.clone(), request);
         match answer.status().as_u16() {

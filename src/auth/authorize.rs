@@ -18,7 +18,7 @@ use super::{
 use crate::{
     http::{accept, body::Body},
     login::Login,
-    policy::Plan,
+    policy::LoginPlan,
     store::StoreError,
     util::form,
 };
@@ -120,7 +120,7 @@ async fn newest_completed<'c>(
     visit: &Visit<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
-    plan: &Plan,
+    plan: &LoginPlan,
     (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
 ) -> Result<Option<(&'c Carried<'c>, Login)>, StoreError> {
     let logins = &visit.inner.running().logins;

@@ -17,7 +17,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     login::{Call, Login},
-    policy::Plan,
+    policy::LoginPlan,
     store::StoreError,
     util::{handle::Handle, secret::Secret},
 };
@@ -43,7 +43,7 @@ pub(super) async fn of_login(
     }
     // whatever can fail without the store does so before the login is spent
     let (code, secret) = (Secret::generate(), Secret::generate());
-    let acr = checked.plan.as_ref().and_then(Plan::acr).or(login.plan.acr());
+    let acr = checked.plan.as_ref().and_then(LoginPlan::acr).or(login.plan.acr());
     let before = before.filter(|before| login.session == Some(before.session.handle()));
     let kept = before.as_ref().filter(|_| login.is_all_carried()).map(|before| before.session.handle());
     let handle = kept.unwrap_or_else(|| Handle::of(&secret.digest()));
@@ -102,7 +102,7 @@ pub(super) async fn of_session(
     visit: &Visit<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
-    plan: &Plan,
+    plan: &LoginPlan,
     signed_in: &SignedIn,
 ) -> Issued {
     let (running, wishes) = (visit.inner.running(), &checked.wishes);

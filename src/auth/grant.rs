@@ -11,7 +11,7 @@ use crate::{
     login::{Binding, Wanted},
     policy::{Method, MethodSet},
     session::UserId,
-    store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
+    store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Table},
     tenant::Tenant,
     user::Identifier,
     util::{
@@ -124,8 +124,8 @@ impl Codes {
     pub(super) async fn issue(&self, code: &Digest, grant: &Grant) -> Result<(), StoreError> {
         let row = Code { grant: grant.clone(), spent: None };
         match self.0.insert(None, code.as_bytes(), &row, self.0.now() + CODE_LIVES).await? {
-            Outcome::Done(_) => Ok(()),
-            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+            WriteOutcome::Done(_) => Ok(()),
+            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
     }
 

@@ -82,7 +82,7 @@ pub(super) struct Running {
     pub(super) queue: Queue,
     /// Proofs of keys that came with requests for tokens.
     #[cfg(feature = "tokens")]
-    pub(super) proofs: crate::dpop::Proofs,
+    pub(super) proofs: crate::dpop::DpopVerifier,
     journal: Journal,
     keyed: OnceCell<Keyed>,
     no_address: Once,
@@ -143,7 +143,7 @@ impl Running {
             config.limiter.clone().unwrap_or_else(|| with_log(per_minute(REQUESTS_OF_A_TENANT, config), config));
         let journal = Journal { log: config.log.clone(), clock: Arc::clone(&clock) };
         let lost = journal.clone();
-        let queue = config.queue.clone().clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
+        let queue = config.queue.clone().with_clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
             lost.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
         });
         let sessions = config.sessions.clone().unwrap_or_else(|| {

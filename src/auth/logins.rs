@@ -7,7 +7,7 @@ use crate::{
     gate::MaybeReady,
     login::{Call, Denied, Login, View, step},
     store::{
-        AnyStore, Outcome, StoreError, StoreErrorKind,
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Table},
     },
     util::{
@@ -47,9 +47,9 @@ impl Logins {
 
     pub(super) async fn begin(&self, digest: &Digest, login: &Login) -> Result<(), StoreError> {
         match self.0.insert(None, digest.as_bytes(), login, login.forgotten_at()).await? {
-            Outcome::Done(_) => Ok(()),
+            WriteOutcome::Done(_) => Ok(()),
             // of a secret that was made just now there is no login
-            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     client::Client,
     http::body::Body,
     login::{Binding, ClientParameters},
-    policy::Plan,
+    policy::LoginPlan,
     util::{
         form::{self, Form},
         secret::Secret,
@@ -171,7 +171,7 @@ pub(super) struct Checked {
     pub(super) binding: Binding,
     pub(super) wishes: Wishes,
     /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
-    pub(super) plan: Option<Plan>,
+    pub(super) plan: Option<LoginPlan>,
 }
 
 impl Asked<'_> {

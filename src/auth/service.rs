@@ -76,7 +76,7 @@ impl AuthService {
             policies: Policies::default(),
             without_passwords: false,
             passwords: Passwords::new(),
-            queue: Queue::new(),
+            queue: Queue::builder().build(),
             sessions: None,
             limiter: None,
             share: None,
@@ -128,7 +128,7 @@ impl AuthService {
     }
 
     fn lane(self, channel: Channel, sender: AnySender) -> Self {
-        self.set(|config| config.queue = config.queue.clone().lane(channel, sender))
+        self.set(|config| config.queue = config.queue.clone().with_lane(channel, sender.into()))
     }
 
     /// Sends one-time codes through this queue, in place of those that were set before.

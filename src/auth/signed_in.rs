@@ -4,7 +4,7 @@ use super::{evidence::Evidence, grant::amr, visit::Visit, wishes::Wishes};
 use crate::{
     client::Client,
     login::{Carried, Login},
-    policy::{Method, MethodSet, Plan},
+    policy::{LoginPlan, Method, MethodSet},
     session::Session,
     store::StoreError,
     util::clock::UnixTime,
@@ -41,14 +41,14 @@ impl SignedIn {
     }
 
     /// Whether a code can rest on it alone.
-    pub(super) fn meets(&self, plan: &Plan, wishes: &Wishes, client: &Client, now: UnixTime) -> bool {
+    pub(super) fn meets(&self, plan: &LoginPlan, wishes: &Wishes, client: &Client, now: UnixTime) -> bool {
         let proved = self.evidence.within(wishes.max_age, now).into_iter().map(|(method, _)| method).collect();
         client.has_single_sign_on() && plan.is_met_by(proved)
     }
 
     /// The steps of a new login that are done by it. Where clients don't share sessions it is only the client of the
     /// session, and something must be left to do: else it would be a single sign-on.
-    pub(super) fn carried(&self, plan: &Plan, wishes: &Wishes, client: &Client, now: UnixTime) -> Option<Carried> {
+    pub(super) fn carried(&self, plan: &LoginPlan, wishes: &Wishes, client: &Client, now: UnixTime) -> Option<Carried> {
         let mut proved = self.evidence.within(wishes.max_age, now);
         let methods = plan.closest(proved.iter().map(|(method, _)| *method).collect::<MethodSet>());
         let is_step_up = self.evidence.client_id == client.id() && !plan.is_met_by(methods);

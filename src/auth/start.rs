@@ -19,7 +19,7 @@ use crate::{
     http::body::Body,
     limit::Decision,
     login::{Carried as Done, Keyed, Login},
-    policy::{Method, Plan},
+    policy::{LoginPlan, Method},
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
@@ -96,7 +96,7 @@ async fn done(
     visit: &Visit<'_>,
     to: &Addressed,
     wishes: &Wishes,
-    plan: &Plan,
+    plan: &LoginPlan,
     identifier: Option<&Identifier>,
 ) -> Result<Option<(Identifier, Done)>, StoreError> {
     // what a person has to confirm is confirmed on our own pages

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{claims::Claims, problem::Code, request::Wrong, visit::Visit};
-use crate::{client::Client, login::Wanted, policy::Plan, session::UserId, util::encoding::base64url_to_32};
+use crate::{client::Client, login::Wanted, policy::LoginPlan, session::UserId, util::encoding::base64url_to_32};
 
 /// The longest `nonce`.
 const LONGEST_NONCE: usize = 512;
@@ -89,10 +89,10 @@ impl Wishes {
     }
 
     /// What the request demands; `None` if no method that is enabled meets it.
-    pub(super) fn plan(&self, visit: &Visit<'_>, client: &Client) -> Result<Option<Plan>, Wrong> {
+    pub(super) fn plan(&self, visit: &Visit<'_>, client: &Client) -> Result<Option<LoginPlan>, Wrong> {
         let (policies, enabled) = (&visit.inner.config.policies, visit.inner.enabled());
         let plan = policies.plan(client.tenant(), client.demands(), self.acr_values.as_deref(), enabled).ok();
-        if self.is_acr_essential && plan.as_ref().and_then(Plan::acr).is_none() {
+        if self.is_acr_essential && plan.as_ref().and_then(LoginPlan::acr).is_none() {
             let detail = "no login here reaches a level that is demanded";
             return Err(Wrong { code: Code::UnmetAuthenticationRequirements, detail });
         }

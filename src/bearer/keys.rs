@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Claims;
+use super::token_claims::AccessTokenClaims;
 use crate::{gate::MaybeReady, jose::KeySet, store::BoxFuture};
 
 /// The keys, or what is revoked, can't be had right now.
@@ -19,7 +19,7 @@ pub(crate) trait KeySource: Send + Sync + 'static {
     fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>;
 
     /// Who is asked at each request whether a token whose signature is good was taken back. An issuer elsewhere is not.
-    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>>;
+    fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>>;
 }
 
 /// What one token can have been taken back by, worked out once.
@@ -28,9 +28,9 @@ pub(crate) trait Revocation: Send + Sync + 'static {
 }
 
 /// Keys that never change, of an issuer that takes nothing back.
-pub(super) struct Fixed(pub(super) Arc<KeySet>);
+pub(super) struct StaticKeys(pub(super) Arc<KeySet>);
 
-impl KeySource for Fixed {
+impl KeySource for StaticKeys {
     fn keys(&self) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
         MaybeReady::Ready(Ok(Arc::clone(&self.0)))
     }
@@ -39,7 +39,7 @@ impl KeySource for Fixed {
         Box::pin(std::future::ready(Ok(Arc::clone(seen))))
     }
 
-    fn revocation(&self, _: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, _: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         None
     }
 }

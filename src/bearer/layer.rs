@@ -2,7 +2,7 @@ use std::{any::type_name, fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{BearerGate, Verifier, refusal::Refusal};
+use super::{gate::BearerGate, rejections::BearerRejections, verifier::Verifier};
 use crate::{gate::Gated, reject::StatusOnly, util::error::ConfigError};
 
 /// Lets only requests with a valid access token through, each with its [`AccessToken`](super::AccessToken).
@@ -17,8 +17,8 @@ pub struct BearerLayer<R = StatusOnly> {
 impl BearerLayer {
     /// A layer that lets requests with a token through that the verifier accepts.
     pub fn new(verifier: Verifier) -> Self {
-        let refusal = Arc::new(Refusal::new(verifier.possession().is_on()));
-        let gate = BearerGate { verifier, optional: false, refusal };
+        let rejections = Arc::new(BearerRejections::new(verifier.possession().is_on()));
+        let gate = BearerGate { verifier, optional: false, rejections };
         Self { gate, respond: StatusOnly }
     }
 }
@@ -27,7 +27,7 @@ impl<R> BearerLayer<R> {
     /// Lets only tokens through that have this scope, such as `orders:read`. Called several times, a token needs all of
     /// them. Without, any valid token is enough.
     pub fn require_scope(mut self, scope: &str) -> Result<Self, ConfigError> {
-        Arc::make_mut(&mut self.gate.refusal).require(scope)?;
+        Arc::make_mut(&mut self.gate.rejections).require(scope)?;
         Ok(self)
     }
 
@@ -40,7 +40,7 @@ impl<R> BearerLayer<R> {
 
     /// The realm in `WWW-Authenticate`, otherwise `api`.
     pub fn realm(mut self, realm: &str) -> Result<Self, ConfigError> {
-        Arc::make_mut(&mut self.gate.refusal).set_realm(realm)?;
+        Arc::make_mut(&mut self.gate.rejections).set_realm(realm)?;
         Ok(self)
     }
 

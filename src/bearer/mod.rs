@@ -79,14 +79,14 @@
 #[cfg(feature = "tokens")]
 #[cfg(test)]
 mod attacks;
-mod cache;
-mod claims;
+mod verified_tokens;
+mod token_claims;
 mod gate;
 mod keys;
 mod layer;
 mod possession;
 mod authorization;
-mod refusal;
+mod rejections;
 #[cfg(feature = "jwks")]
 mod remote;
 mod rules;
@@ -100,22 +100,22 @@ mod verifier;
 #[cfg(feature = "jwks")]
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
-pub(crate) use self::token::Slot;
+pub(crate) use self::token::TokenSlot;
 #[cfg(feature = "tokens")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
-    claims::{Audience, Confirmation, TYPE},
-    refusal::challenge,
+    rejections::challenge,
     rules::check_name,
-};
-pub(crate) use self::{
-    claims::Claims,
-    keys::{KeySource, Revocation, Unavailable},
+    token_claims::{Audience, Confirmation, TYPE},
 };
 pub use self::{
     gate::{BearerGate, BearerPass},
     layer::BearerLayer,
     tenant::AccessTokenTenant,
     token::AccessToken,
-    verifier::Verifier,
+    verifier::{Verifier, VerifierBuilder},
+};
+pub(crate) use self::{
+    keys::{KeySource, Revocation, Unavailable},
+    token_claims::AccessTokenClaims,
 };

@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Method};
 
-use super::AccessToken;
+use super::token::AccessToken;
 use crate::{
-    dpop::{self, DpopError, Nonces, Proofs},
+    dpop::{self, DpopError, DpopVerifier, Nonces},
     gate::MaybeReady,
     http::{head::Head, issuer::Issuer},
     store::{AnyStore, BoxFuture},
@@ -17,12 +17,12 @@ use crate::{
 pub(super) struct Possession {
     /// What stands in front of the path of each request; none where proofs are not taken.
     base: Option<Issuer>,
-    proofs: Proofs,
+    proofs: DpopVerifier,
 }
 
 /// What a proof has to fit, kept for as long as the token is looked at: whoever has no token that counts chooses no key
 /// that this process computes with.
-pub(super) struct Shown {
+pub(super) struct PresentedProof {
     proofs: HeaderMap,
     method: Method,
     url: String,
@@ -31,7 +31,7 @@ pub(super) struct Shown {
 
 /// Why a token with a proof does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unproved {
+pub(super) enum ProofError {
     /// It is not bound, or to another key.
     Token,
     Proof(DpopError),
@@ -39,7 +39,7 @@ pub(super) enum Unproved {
 
 impl Possession {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { base: None, proofs: Proofs::in_memory(clock) }
+        Self { base: None, proofs: DpopVerifier::in_memory(clock) }
     }
 
     pub(super) fn at(self, base_url: &str) -> Result<Self, ConfigError> {
@@ -67,41 +67,41 @@ impl Possession {
     }
 
     /// Takes the proof that comes with a token, and does not look at it yet; `None` where proofs are not taken.
-    pub(super) fn take(&self, head: Head<'_>, token: &str) -> Option<Shown> {
+    pub(super) fn take(&self, head: Head<'_>, token: &str) -> Option<PresentedProof> {
         let url = format!("{}{}", self.base.as_ref()?.as_str(), head.uri().path());
         let proofs = dpop::headers(head.headers());
-        Some(Shown { proofs, method: head.method().clone(), url, token: token.to_owned() })
+        Some(PresentedProof { proofs, method: head.method().clone(), url, token: token.to_owned() })
     }
 
     /// Whether the key that was shown is that of the token. Each proof is taken once.
     pub(super) fn settle(
         &self,
-        shown: &Shown,
+        shown: &PresentedProof,
         token: &AccessToken,
-    ) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
+    ) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
         // what is bound to no key has nothing to prove
         if token.bound_to().is_none() {
-            return unproved(Unproved::Token);
+            return unproved(ProofError::Token);
         }
         let proof = match self.proofs.read(&shown.proofs, &shown.method, &shown.url, Some(&shown.token)) {
             Ok(Some(proof)) => proof,
-            Ok(None) => return unproved(Unproved::Proof(DpopError::Invalid("the proof is missing"))),
-            Err(error) => return unproved(Unproved::Proof(error)),
+            Ok(None) => return unproved(ProofError::Proof(DpopError::Invalid("the proof is missing"))),
+            Err(error) => return unproved(ProofError::Proof(error)),
         };
         // before it is remembered: strangers with keys of their own can't fill what remembers
         if token.bound_to() != Some(proof.thumbprint()) {
-            return unproved(Unproved::Token);
+            return unproved(ProofError::Token);
         }
         match self.proofs.spend(proof) {
-            MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(drop).map_err(Unproved::Proof)),
+            MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(drop).map_err(ProofError::Proof)),
             MaybeReady::Pending(spent) => {
-                MaybeReady::Pending(Box::pin(async move { spent.await.map(drop).map_err(Unproved::Proof) }))
+                MaybeReady::Pending(Box::pin(async move { spent.await.map(drop).map_err(ProofError::Proof) }))
             }
         }
     }
 }
 
-fn unproved(why: Unproved) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
+fn unproved(why: ProofError) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
     MaybeReady::Ready(Err(why))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AccessToken, Claims, KeySource};
+use super::{keys::KeySource, token::AccessToken, token_claims::AccessTokenClaims};
 use crate::{
     tenant::Tenant,
     util::{clock::UnixTime, error::ConfigError},
@@ -50,7 +50,7 @@ impl Rules {
     }
 
     /// The token that these claims are; `None` if it is not one for this service.
-    pub(super) fn read(&self, claims: Claims, keys: &dyn KeySource) -> Option<AccessToken> {
+    pub(super) fn read(&self, claims: AccessTokenClaims, keys: &dyn KeySource) -> Option<AccessToken> {
         let names = [&claims.sub, &claims.client_id, &claims.jti];
         let usable = *claims.iss == *self.issuer
             && self.audiences.iter().any(|name| claims.aud.has(name))
@@ -65,7 +65,7 @@ impl Rules {
     }
 
     /// Whether the time has come, and has not gone by.
-    pub(super) fn is_timely(&self, claims: &Claims, now: UnixTime) -> bool {
+    pub(super) fn is_timely(&self, claims: &AccessTokenClaims, now: UnixTime) -> bool {
         let latest = now + self.leeway;
         let began = |seconds| UnixTime::from_secs(seconds) <= latest;
         began(claims.iat) && claims.nbf.is_none_or(began) && now < UnixTime::from_secs(claims.exp) + self.leeway

@@ -1,4 +1,4 @@
-use super::AccessToken;
+use super::token::AccessToken;
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantError, TenantSource},

@@ -11,7 +11,12 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{AccessToken, Claims, KeySource, Revocation, Unavailable, Verifier, verifier::Refused};
+use super::{
+    keys::{KeySource, Revocation, Unavailable},
+    token::AccessToken,
+    token_claims::AccessTokenClaims,
+    verifier::{TokenError, Verifier},
+};
 use crate::{
     gate::MaybeReady,
     jose::KeySet,
@@ -27,7 +32,7 @@ fn issuer() -> (TestIssuer, ManualClock) {
     (TestIssuer::new("https://auth.example", API).clock(clock.clone()), clock)
 }
 
-fn verify(verifier: &Verifier, token: &str) -> Result<AccessToken, Refused> {
+fn verify(verifier: &Verifier, token: &str) -> Result<AccessToken, TokenError> {
     block_on(verifier.verify(token).wait())
 }
 
@@ -77,7 +82,7 @@ impl KeySource for Far {
         })
     }
 
-    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         Some(Box::new(FarRevocation { near: self.issuer.revocation(claims)?, asked: Arc::clone(&self.asked) }))
     }
 }
@@ -111,7 +116,7 @@ fn c097_a_token_counts_from_its_first_moment_to_its_last() {
     let now = |clock: &ManualClock| clock.unix(clock.now()).as_secs();
     for (leeway, cache) in [(0, 0), (0, 16), (5, 16), (60, 16)] {
         let (issuer, clock) = issuer();
-        let verifier = issuer.verifier().leeway(Duration::from_secs(leeway)).unwrap().cache(cache);
+        let verifier = issuer.verifier().to_builder().leeway(Duration::from_secs(leeway)).unwrap().cache(cache).build();
         let began = now(&clock);
         let token = issuer.token(|mut claims| {
             claims.0.nbf = Some(began + 100);
@@ -148,7 +153,7 @@ fn c097_a_token_counts_from_its_first_moment_to_its_last() {
 #[test]
 fn c097_a_fraction_of_a_second_never_makes_a_token_count_for_longer() {
     let (issuer, clock) = issuer();
-    let verifier = issuer.verifier().leeway(Duration::ZERO).unwrap();
+    let verifier = issuer.verifier().to_builder().leeway(Duration::ZERO).unwrap().build();
     let began = clock.unix(clock.now()).as_secs();
     let at = |seconds: u64, fraction: f64| serde_json::json!(seconds as f64 + fraction);
     for (fraction, begins, ends) in [(0.0, 100, 200), (0.25, 101, 200), (0.75, 101, 200)] {
@@ -177,7 +182,7 @@ fn a_token_that_was_taken_back_does_not_count_at_the_next_request() {
     let (token, other) = (issuer.token(|claims| claims), issuer.token(|claims| claims));
     assert!(verify(&verifier, &token).is_ok() && verify(&verifier, &other).is_ok());
     issuer.revoke(&token);
-    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Invalid);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), TokenError::Invalid);
     assert!(verify(&verifier, &other).is_ok());
 }
 
@@ -194,7 +199,7 @@ fn a_new_key_is_learned_when_a_token_names_it_and_an_old_one_forgotten() {
     assert!(verify(&verifier, &new).is_ok());
     assert_eq!(source.asked.newer.load(SeqCst), 1);
     // remembered by keys that are no longer those of the issuer; its name is unknown now
-    assert_eq!(verify(&verifier, &old).unwrap_err(), Refused::Invalid);
+    assert_eq!(verify(&verifier, &old).unwrap_err(), TokenError::Invalid);
     assert!(verify(&verifier, &new).is_ok());
 }
 
@@ -202,7 +207,7 @@ fn a_new_key_is_learned_when_a_token_names_it_and_an_old_one_forgotten() {
 fn a_name_that_nobody_has_is_asked_for_once_and_a_bad_signature_never() {
     let (source, verifier) = far();
     let (stranger, _) = issuer();
-    assert_eq!(verify(&verifier, &stranger.token(|claims| claims)).unwrap_err(), Refused::Invalid);
+    assert_eq!(verify(&verifier, &stranger.token(|claims| claims)).unwrap_err(), TokenError::Invalid);
     assert_eq!(source.asked.newer.load(SeqCst), 1);
     let token = source.issuer.token(|claims| claims);
     let (signed, _) = token.rsplit_once('.').unwrap();
@@ -219,11 +224,11 @@ fn c114_without_keys_or_word_of_what_was_taken_back_there_is_no_answer() {
     let token = source.issuer.token(|claims| claims);
     assert!(verify(&verifier, &token).is_ok());
     source.issuer.down(true);
-    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Unavailable);
-    assert_eq!(verify(&source.issuer.verifier(), &token).unwrap_err(), Refused::Unavailable);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), TokenError::Unavailable);
+    assert_eq!(verify(&source.issuer.verifier(), &token).unwrap_err(), TokenError::Unavailable);
     source.issuer.down(false);
     source.asked.revocation_is_down.store(true, SeqCst);
-    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Unavailable);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), TokenError::Unavailable);
     source.asked.revocation_is_down.store(false, SeqCst);
     assert!(verify(&verifier, &token).is_ok());
 }
@@ -242,7 +247,7 @@ fn a_known_token_is_answered_at_once() {
 #[test]
 fn c097_a_token_of_a_key_that_is_new_has_to_be_timely_and_not_taken_back_too() {
     let (source, verifier) = far();
-    let refused = |token: &str| assert_eq!(verify(&verifier, token).unwrap_err(), Refused::Invalid);
+    let refused = |token: &str| assert_eq!(verify(&verifier, token).unwrap_err(), TokenError::Invalid);
     source.issuer.rotate();
     refused(&source.issuer.token(crate::testing::TestClaims::expired));
     source.issuer.rotate();
@@ -258,9 +263,9 @@ fn c097_a_token_of_a_key_that_is_new_has_to_be_timely_and_not_taken_back_too() {
 #[test]
 fn what_one_verifier_let_through_another_has_not() {
     let (issuer, clock) = issuer();
-    let strict = issuer.verifier().leeway(Duration::ZERO).unwrap();
-    let wide = strict.clone().audience("https://other.example").unwrap();
-    let lax = strict.clone().leeway(Duration::from_secs(60)).unwrap();
+    let strict = issuer.verifier().to_builder().leeway(Duration::ZERO).unwrap().build();
+    let wide = strict.to_builder().audience("https://other.example").unwrap().build();
+    let lax = strict.to_builder().leeway(Duration::from_secs(60)).unwrap().build();
     let other = issuer.token(|claims| claims.audience("https://other.example"));
     assert!(verify(&wide, &other).is_ok());
     assert!(verify(&strict, &other).is_err());
@@ -280,7 +285,7 @@ proptest! {
         steps in prop::collection::vec((0..12usize, 0..40u64, 0..12u8), 1..60),
     ) {
         let (issuer, clock) = issuer();
-        let (with, without) = (issuer.verifier().cache(size), issuer.verifier().cache(0));
+        let (with, without) = (issuer.verifier().to_builder().cache(size).build(), issuer.verifier().to_builder().cache(0).build());
         let mut tokens: Vec<String> = (0..6)
             .map(|number| issuer.token(|claims| claims.expires_in(Duration::from_secs(50 * number))))
             .collect();
@@ -307,7 +312,7 @@ proptest! {
 #[test]
 fn a_memory_keeps_to_its_bounds_and_gives_each_its_own() {
     let (issuer, _) = issuer();
-    let verifier = issuer.verifier().cache(8);
+    let verifier = issuer.verifier().to_builder().cache(8).build();
     let tokens: Vec<String> = (0..50).map(|_| issuer.token(|claims| claims)).collect();
     let mut ids = HashSet::new();
     for token in tokens.iter().chain(&tokens) {
@@ -320,7 +325,7 @@ fn a_memory_keeps_to_its_bounds_and_gives_each_its_own() {
 #[test]
 fn what_ends_first_makes_room() {
     let (issuer, _) = issuer();
-    let verifier = issuer.verifier().cache(4);
+    let verifier = issuer.verifier().to_builder().cache(4).build();
     let token = |seconds| issuer.token(|claims| claims.expires_in(Duration::from_secs(seconds)));
     let tokens: Vec<String> = [400, 100, 300, 200, 500].map(token).to_vec();
     for token in &tokens {
@@ -334,7 +339,7 @@ fn what_ends_first_makes_room() {
 #[test]
 fn threads_share_a_memory() {
     let (issuer, _) = issuer();
-    let verifier = issuer.verifier().cache(8);
+    let verifier = issuer.verifier().to_builder().cache(8).build();
     let tokens: Vec<(String, String)> =
         (0..16).map(|number| (issuer.token(|claims| claims.id(&number.to_string())), number.to_string())).collect();
     let wrong = Mutex::new(Vec::new());
@@ -367,7 +372,7 @@ async fn keys_that_the_app_has_are_enough() {
     };
     assert_eq!(verifier.verify(&issuer.token(timely)).wait().await.unwrap().subject(), "ada");
     let other = TestIssuer::new("https://auth.example", API);
-    assert_eq!(verifier.verify(&other.token(timely)).wait().await.unwrap_err(), Refused::Invalid);
+    assert_eq!(verifier.verify(&other.token(timely)).wait().await.unwrap_err(), TokenError::Invalid);
     for bad in ["", "{}", r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AA"}]}"#] {
         assert!(Verifier::with_keys("https://auth.example", API, bad.as_bytes()).is_err(), "{bad}");
     }

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use http::{Extensions, HeaderValue};
 
-use super::{Claims, Revocation, authorization::Scheme};
+use super::{authorization::Scheme, keys::Revocation, token_claims::AccessTokenClaims};
 use crate::{tenant::Tenant, util::clock::UnixTime};
 
 /// What a valid access token says: who calls, for whom, and what the caller may do.
@@ -13,13 +13,17 @@ use crate::{tenant::Tenant, util::clock::UnixTime};
 pub struct AccessToken(Arc<Inner>);
 
 struct Inner {
-    claims: Claims,
+    claims: AccessTokenClaims,
     tenant: Option<Tenant>,
     revocation: Option<Box<dyn Revocation>>,
 }
 
 impl AccessToken {
-    pub(super) fn new(claims: Claims, tenant: Option<Tenant>, revocation: Option<Box<dyn Revocation>>) -> Self {
+    pub(super) fn new(
+        claims: AccessTokenClaims,
+        tenant: Option<Tenant>,
+        revocation: Option<Box<dyn Revocation>>,
+    ) -> Self {
         Self(Arc::new(Inner { claims, tenant, revocation }))
     }
 
@@ -27,8 +31,8 @@ impl AccessToken {
     /// `request.extensions()`, in tonic too.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         match extensions.get()? {
-            Slot::Taken { token, .. } => Some(token),
-            Slot::Empty(_) => None,
+            TokenSlot::Taken { token, .. } => Some(token),
+            TokenSlot::Empty(_) => None,
         }
     }
 
@@ -107,7 +111,7 @@ impl AccessToken {
         self.0.claims.sid.as_deref()
     }
 
-    pub(super) fn claims(&self) -> &Claims {
+    pub(super) fn claims(&self) -> &AccessTokenClaims {
         &self.0.claims
     }
 
@@ -135,7 +139,7 @@ impl fmt::Debug for AccessToken {
 
 /// What a layer leaves in every request, so that one without a token is told from one without a layer.
 #[derive(Clone, Debug)]
-pub(crate) enum Slot {
+pub(crate) enum TokenSlot {
     Taken {
         token: AccessToken,
         /// How it came.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::Client;
+use super::record::Client;
 use crate::{
     http::document::{self, Object},
     policy,
@@ -14,13 +14,13 @@ const SETTING: &str = "clients";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    clients: Vec<Object<Written>>,
+struct ClientFile {
+    clients: Vec<Object<WrittenClient>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenClient {
     id: String,
     tenant: String,
     name: Option<String>,
@@ -31,7 +31,7 @@ struct Written {
     scopes: Vec<String>,
     #[serde(default)]
     origins: Vec<String>,
-    policy: Option<Object<policy::file::Written>>,
+    policy: Option<Object<policy::file::WrittenPolicy>>,
     #[serde(default)]
     single_sign_on: bool,
     #[serde(default)]
@@ -61,17 +61,17 @@ fn yes() -> bool {
 }
 
 pub(super) fn from_json(text: &str) -> Result<Vec<Client>, ConfigError> {
-    document::from_json::<File>(SETTING, text)?.read()
+    document::from_json::<ClientFile>(SETTING, text)?.read()
 }
 
 #[cfg(feature = "toml")]
 pub(super) fn from_toml(text: &str) -> Result<Vec<Client>, ConfigError> {
-    document::from_toml::<File>(SETTING, text)?.read()
+    document::from_toml::<ClientFile>(SETTING, text)?.read()
 }
 
-impl File {
+impl ClientFile {
     fn read(self) -> Result<Vec<Client>, ConfigError> {
-        let read = |(number, Object(written)): (usize, Object<Written>)| {
+        let read = |(number, Object(written)): (usize, Object<WrittenClient>)| {
             let place = format!("clients[{number}] \"{}\"", written.id.escape_debug());
             written.read().map_err(|error| error.at(&place))
         };
@@ -79,7 +79,7 @@ impl File {
     }
 }
 
-impl Written {
+impl WrittenClient {
     fn read(self) -> Result<Client, ConfigError> {
         let tenant = Tenant::parse(&self.tenant);
         let tenant = tenant.map_err(|error| ConfigError::new("tenant", self.tenant.escape_debug(), error.detail()))?;

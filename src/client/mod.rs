@@ -24,74 +24,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod any;
+mod clients;
 mod file;
 mod record;
 mod redirect;
 mod scopes;
 mod table;
-#[cfg(feature = "tokens")]
-mod tokens;
-
-use std::{future::Future, sync::Arc};
 
 pub use self::{
-    any::AnyClients,
+    clients::{AnyClients, Clients},
     record::Client,
     redirect::{RedirectUri, RequestedRedirect},
     scopes::{ScopeError, Scopes},
     table::ClientTable,
 };
-use crate::store::StoreError;
-
-/// Finds clients.
-///
-/// Write the methods as `async fn`. [`ClientTable`] is one that stands in memory.
-///
-/// ```
-/// use std::sync::Arc;
-/// use tollgate::{Client, Clients, store::StoreError};
-///
-/// struct Database;
-///
-/// impl Clients for Database {
-///     async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
-///         Ok(None) // ask your database
-///     }
-///
-///     async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
-///         Ok(false) // ask your database
-///     }
-/// }
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` finds no clients",
-    note = "use a `tollgate::ClientTable`, or implement `tollgate::Clients` for a source of your own"
-)]
-pub trait Clients: Send + Sync + 'static {
-    /// The client with exactly this id. The id comes from a request: it can be any text.
-    fn find(&self, client_id: &str) -> impl Future<Output = Result<Option<Arc<Client>>, StoreError>> + Send;
-
-    /// Whether any client allows calls from pages of this origin: a CORS
-    /// preflight does not say which client it is for.
-    fn allows_origin(&self, origin: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// The clients that are known from the start, to be checked then; none, where they come and go.
-    fn listed(&self) -> Vec<Arc<Client>> {
-        Vec::new()
-    }
-}
-
-impl<C: Clients> Clients for Arc<C> {
-    async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
-        (**self).find(client_id).await
-    }
-
-    async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
-        (**self).allows_origin(origin).await
-    }
-
-    fn listed(&self) -> Vec<Arc<Client>> {
-        (**self).listed()
-    }
-}

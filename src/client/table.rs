@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Client, Clients, file};
+use super::{clients::Clients, file, record::Client};
 use crate::{store::StoreError, util::error::ConfigError};
 
 /// Clients that are known when the service starts; a clone is the same table.
@@ -102,7 +102,7 @@ impl Clients for ClientTable {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::AnyClients, *};
+    use super::{super::clients::AnyClients, *};
     use crate::tenant::Tenant;
 
     fn client(id: &str) -> Client {

@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
-use super::Channel;
+use super::channel::Channel;
 use crate::{tenant::Tenant, util::clock::UnixTime};
 
 /// One code on its way to one address.

@@ -7,9 +7,10 @@
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! let outbox = Outbox::new();
-//! let queue = Queue::new()
+//! let queue = Queue::builder()
 //!     .lane(Channel::Email, outbox.clone())
-//!     .on_undelivered(|message, why| eprintln!("{}: {}", message.tenant(), why.as_str()));
+//!     .on_undelivered(|message, why| eprintln!("{}: {}", message.tenant(), why.as_str()))
+//!     .build();
 //!
 //! let clock = SystemClock::new();
 //! let valid_until = clock.unix(clock.now()) + Duration::from_secs(300);
@@ -62,7 +63,7 @@ pub use self::{
     error::{SendError, SendErrorKind},
     message::Message,
     outbox::Outbox,
-    queue::{LaneStats, Queue, Undelivered},
+    queue::{LaneStats, Queue, QueueBuilder, Undelivered},
     sender::{AnySender, OtpSender},
     wording::Wording,
 };

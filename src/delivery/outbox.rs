@@ -4,7 +4,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Message, OtpSender, SendError};
+use super::{error::SendError, message::Message, sender::OtpSender};
 use crate::util::error::ConfigError;
 
 /// A sender that sends nothing and keeps the newest messages in memory, for
@@ -69,7 +69,7 @@ impl fmt::Debug for Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{delivery::Channel, util::clock::UnixTime};
+    use crate::{delivery::channel::Channel, util::clock::UnixTime};
 
     #[tokio::test]
     async fn the_newest_are_kept_the_newest_last_and_clones_show_them_too() {

@@ -1,6 +1,7 @@
-use std::{any::type_name, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{any::type_name, fmt, future::Future, sync::Arc};
 
-use super::{Message, SendError};
+use super::{error::SendError, message::Message};
+use crate::store::BoxFuture;
 
 /// Hands one-time codes on: to a mail server, a gateway for text messages, or
 /// whatever reaches the user.
@@ -69,8 +70,6 @@ impl fmt::Debug for AnySender {
         f.debug_tuple("AnySender").field(&self.0.name()).finish()
     }
 }
-
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// [`OtpSender`] as an object.
 trait DynSender: Send + Sync {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::Message;
+use super::message::Message;
 use crate::util::{
     clock::{UnixTime, ceil_seconds},
     error::ConfigError,
@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::Channel;
+    use crate::delivery::channel::Channel;
 
     fn message() -> Message {
         let tenant = "acme".parse().unwrap();

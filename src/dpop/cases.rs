@@ -10,13 +10,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    DpopError::{self, Invalid, Unavailable, UseNonce},
-    Nonces, Proofs,
+    nonce::Nonces,
+    proof::DpopError::{self, Invalid, Unavailable, UseNonce},
+    verifier::DpopVerifier,
 };
 use crate::{
     gate::MaybeReady,
     jose::Algorithm,
-    store::{AnyStore, BoxFuture, Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{
+        AnyStore, BoxFuture, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome,
+    },
     testing::{DpopKey, DpopProof, ManualClock, block_on},
     util::{
         clock::{Clock, UnixTime},
@@ -41,15 +44,15 @@ const OTHER_TOKEN: DpopError = Invalid("the proof is not for this access token")
 struct World {
     clock: ManualClock,
     key: DpopKey,
-    proofs: Proofs,
+    proofs: DpopVerifier,
 }
 
 impl World {
     fn new() -> Self {
-        Self::with(|clock| Proofs::in_memory(Arc::new(clock)))
+        Self::with(|clock| DpopVerifier::in_memory(Arc::new(clock)))
     }
 
-    fn with(proofs: impl FnOnce(ManualClock) -> Proofs) -> Self {
+    fn with(proofs: impl FnOnce(ManualClock) -> DpopVerifier) -> Self {
         let clock = ManualClock::new();
         Self { key: DpopKey::generate(), proofs: proofs(clock.clone()), clock }
     }
@@ -291,7 +294,7 @@ fn c100_what_can_be_read_in_two_ways_is_refused() {
 fn everywhere() -> Vec<(&'static str, World)> {
     vec![
         ("memory", World::new()),
-        ("a store", World::with(|clock| Proofs::in_store(Memory::new().into(), Arc::new(clock)))),
+        ("a store", World::with(|clock| DpopVerifier::in_store(Memory::new().into(), Arc::new(clock)))),
     ]
 }
 
@@ -362,12 +365,12 @@ fn c100_of_many_checks_of_one_proof_at_once_one_succeeds() {
 fn c100_of_many_checks_of_one_proof_at_once_one_succeeds_on_disk_and_after_a_restart() {
     let path = std::env::temp_dir().join(format!("tollgate-dpop-{}.redb", std::process::id()));
     let _ = std::fs::remove_file(&path);
-    let open = |clock| Proofs::in_store(crate::store::Disk::open(&path).unwrap().into(), Arc::new(clock));
+    let open = |clock| DpopVerifier::in_store(crate::store::Disk::open(&path).unwrap().into(), Arc::new(clock));
     let mut world = World::with(open);
     assert_eq!(taken(&world, 64), 1);
     let proof = world.good().sign();
     assert!(world.check(&proof).is_ok());
-    world.proofs = Proofs::in_memory(Arc::new(world.clock.clone()));
+    world.proofs = DpopVerifier::in_memory(Arc::new(world.clock.clone()));
     world.proofs = open(world.clock.clone());
     assert_eq!(world.check(&proof), Err(USED));
     drop(world);
@@ -388,7 +391,7 @@ impl Store for Odd {
         found
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.clock.advance(self.takes);
         if self.fails {
             return Err(StoreErrorKind::Unavailable.into());
@@ -396,7 +399,7 @@ impl Store for Odd {
         self.memory.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.memory.swap(key, expected, record).await
     }
 
@@ -408,7 +411,7 @@ impl Store for Odd {
 fn odd(takes: Duration, fails: bool) -> World {
     World::with(|clock| {
         let store = Odd { memory: Memory::new(), clock: clock.clone(), takes, fails };
-        Proofs::in_store(AnyStore::from(store), Arc::new(clock))
+        DpopVerifier::in_store(AnyStore::from(store), Arc::new(clock))
     })
 }
 
@@ -428,7 +431,7 @@ fn c100_a_proof_that_can_not_be_remembered_is_not_taken() {
 fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
     assert_eq!(World::new().proofs.nonce(), None);
     let key = Secret::generate();
-    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&key)));
+    let world = World::with(|clock| DpopVerifier::in_memory(Arc::new(clock)).with_nonces(nonces(&key)));
     let first = world.proofs.nonce().unwrap();
     let demanded = |nonce: &str| Err(UseNonce(nonce.to_owned()));
     assert_eq!(world.check(&world.good().sign()), demanded(&first));
@@ -450,13 +453,13 @@ fn c100_a_nonce_is_demanded_and_goes_with_the_clock() {
     assert!(world.check(&world.good().nonce(&second).sign()).is_ok());
     // who has no key for it learns no nonce
     assert_eq!(world.check("a.b.c"), Err(MALFORMED));
-    let other = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
+    let other = World::with(|clock| DpopVerifier::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
     assert!(matches!(other.check(&other.good().nonce(&first).sign()), Err(UseNonce(_))));
 }
 
 #[test]
 fn debug_shows_no_secret_and_no_proof() {
-    let world = World::with(|clock| Proofs::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
+    let world = World::with(|clock| DpopVerifier::in_memory(Arc::new(clock)).with_nonces(nonces(&Secret::generate())));
     let text = format!("{:?}", world.proofs);
     assert!(text.contains("Nonces(..)") && !text.contains(&world.proofs.nonce().unwrap()), "{text}");
 }

@@ -1,15 +1,12 @@
-//! [`Proof`]: one proof, and what it says about the request.
+//! [`DpopProof`]: one proof, and what it says about the request.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
 use serde::Deserialize;
 
-use super::{
-    nonce::Nonces,
-    proofs::DpopError::{self, Invalid},
-    url,
-};
+use self::DpopError::Invalid;
+use super::{nonce::Nonces, url};
 use crate::{
     jose::{
         date,
@@ -36,14 +33,25 @@ pub(super) const MOST_AHEAD: Duration = Duration::from_secs(10);
 
 /// A proof whose signature is good and that fits its request. It may have been shown before.
 #[derive(Clone, Debug)]
-pub(crate) struct Proof {
+pub(crate) struct DpopProof {
     thumbprint: String,
     jti: String,
     issued_at: UnixTime,
 }
 
+/// Why a proof is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DpopError {
+    /// `invalid_dpop_proof`, and what to say of it.
+    Invalid(&'static str),
+    /// `use_dpop_nonce`: it has no nonce that is good, and this is one, for `DPoP-Nonce`.
+    UseNonce(String),
+    /// Whether it was shown before can't be told right now.
+    Unavailable,
+}
+
 /// What a proof has to fit.
-pub(super) struct Wanted<'r> {
+pub(super) struct Expected<'r> {
     pub(super) method: &'r Method,
     pub(super) url: &'r str,
     pub(super) token: Option<&'r str>,
@@ -52,7 +60,7 @@ pub(super) struct Wanted<'r> {
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct ProofClaims {
     jti: String,
     htm: String,
     htu: String,
@@ -71,9 +79,9 @@ pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
     all.get_all(HEADER).iter().take(2).map(|value| (HEADER, value.clone())).collect()
 }
 
-impl Proof {
+impl DpopProof {
     /// The proof of a request, if it has one.
-    pub(super) fn read(headers: &HeaderMap, wanted: &Wanted<'_>) -> Result<Option<Self>, DpopError> {
+    pub(super) fn read(headers: &HeaderMap, wanted: &Expected<'_>) -> Result<Option<Self>, DpopError> {
         let mut all = headers.get_all(HEADER).iter();
         let text = match (all.next(), all.next()) {
             (None, _) => return Ok(None),
@@ -85,7 +93,7 @@ impl Proof {
             return Err(Invalid("the proof is too long"));
         }
         let unverified = Unverified::parse(text, TYPE).ok_or(Invalid("the proof is malformed"))?;
-        let (key, claims) = unverified.own_claims::<Claims>().map_err(|fault| {
+        let (key, claims) = unverified.own_claims::<ProofClaims>().map_err(|fault| {
             Invalid(match fault {
                 Fault::Key => "the proof brings no key of a kind and a size that are taken here",
                 Fault::Signature => "the proof is not signed by the key that it brings",
@@ -120,8 +128,8 @@ impl Proof {
     }
 }
 
-impl Claims {
-    fn fit(&self, wanted: &Wanted<'_>) -> Result<(), DpopError> {
+impl ProofClaims {
+    fn fit(&self, wanted: &Expected<'_>) -> Result<(), DpopError> {
         if !(1..=MOST_OF_JTI).contains(&self.jti.len()) {
             return Err(Invalid("the jti must have 1 to 256 bytes"));
         }

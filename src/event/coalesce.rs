@@ -38,10 +38,10 @@ pub(super) struct Stripes {
 /// Aligned to two cache lines, because the prefetcher loads pairs of them.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Stripe(Mutex<Table>);
+struct Stripe(Mutex<CounterTable>);
 
 #[derive(Debug)]
-struct Table {
+struct CounterTable {
     counters: Box<[Option<Counter>]>,
     /// Events beyond the cap, merged by kind and mode.
     merged: Vec<Event>,
@@ -71,7 +71,7 @@ impl Stripes {
 
     fn with_stripes(stripes: usize, max_per_second: u32) -> Self {
         Self {
-            stripes: (0..stripes).map(|_| Stripe(Mutex::new(Table::new()))).collect(),
+            stripes: (0..stripes).map(|_| Stripe(Mutex::new(CounterTable::new()))).collect(),
             hasher: RandomState::default(),
             cap: RecordCap::new(max_per_second),
         }
@@ -90,7 +90,7 @@ impl Stripes {
     /// Passes all pending counts to `append`, one event per key and second.
     pub(super) fn drain(&self, mut append: impl FnMut(Event)) {
         let mut counts: HashMap<CounterKey, Event> = HashMap::new();
-        let mut merged = Table::without_counters();
+        let mut merged = CounterTable::without_counters();
         for stripe in &self.stripes {
             let mut table = lock(&stripe.0);
             for event in table.merged.drain(..) {
@@ -116,7 +116,7 @@ impl Stripes {
     }
 }
 
-impl Table {
+impl CounterTable {
     fn new() -> Self {
         Self { counters: (0..COUNTERS).map(|_| None).collect(), ..Self::without_counters() }
     }

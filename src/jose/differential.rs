@@ -4,7 +4,7 @@ use jsonwebtoken::{DecodingKey, EncodingKey, Header, Validation, jwk::JwkSet};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Algorithm, KeySet, Signer, jws};
+use super::{algorithm::Algorithm, jws, set::KeySet, signer::Signer};
 
 struct Case {
     ours: Signer,

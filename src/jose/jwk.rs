@@ -8,7 +8,7 @@ use aws_lc_rs::signature::{
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize};
 
-use super::Algorithm;
+use super::algorithm::Algorithm;
 use crate::util::secret::Digest;
 
 const COORDINATE: usize = 32;

@@ -4,15 +4,18 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 #[cfg(feature = "tokens")]
-use super::Signer;
-use super::{Jwk, KeySet, PublicKey};
+use super::signer::Signer;
+use super::{
+    jwk::{Jwk, PublicKey},
+    set::KeySet,
+};
 use crate::util::json;
 
 /// The longest token that is read.
 const MOST_BYTES: usize = 16 * 1024;
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct JwsHeader {
     alg: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     typ: Option<String>,
@@ -26,7 +29,7 @@ struct Header {
 
 /// A token, taken apart. Nothing of it is to be believed yet.
 pub(crate) struct Unverified<'t> {
-    header: Header,
+    header: JwsHeader,
     signed: &'t str,
     claims: &'t str,
     signature: Vec<u8>,
@@ -44,7 +47,7 @@ pub(crate) enum Fault {
 /// A signed token of these claims.
 #[cfg(feature = "tokens")]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
-    let header = Header {
+    let header = JwsHeader {
         alg: signer.public().algorithm().as_str().to_owned(),
         typ: Some(typ.to_owned()),
         kid: Some(signer.kid().to_owned()),
@@ -65,7 +68,7 @@ impl<'t> Unverified<'t> {
         }
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
-        let header: Header = json::from_object(&BASE64URL.decode(header).ok()?).ok()?;
+        let header: JwsHeader = json::from_object(&BASE64URL.decode(header).ok()?).ok()?;
         // an extension that we don't know must not be passed over
         if header.crit.is_some() || !header.typ.as_deref().is_some_and(|own| is_type(own, typ)) {
             return None;

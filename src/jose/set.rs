@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, Jwk, PublicKey};
+use super::{
+    algorithm::Algorithm,
+    jwk::{Jwk, PublicKey},
+};
 
 /// The most keys that are kept of a set.
 const MOST_KEYS: usize = 32;
@@ -12,7 +15,7 @@ const MOST_KEYS: usize = 32;
 pub(crate) struct KeySet(Vec<(Option<String>, PublicKey)>);
 
 #[derive(Serialize, Deserialize)]
-struct Document<K> {
+struct KeySetDocument<K> {
     keys: Vec<K>,
 }
 
@@ -24,7 +27,7 @@ impl KeySet {
 
     /// Reads a JSON Web Key Set. Keys that are not for signatures, or of kinds that are not used here, are passed over.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
-        let document: Document<serde_json::Value> = serde_json::from_slice(text).ok()?;
+        let document: KeySetDocument<serde_json::Value> = serde_json::from_slice(text).ok()?;
         let usable = |jwk: serde_json::Value| {
             let jwk: Jwk = serde_json::from_value(jwk).ok()?;
             let key = PublicKey::of(&jwk)?;
@@ -45,7 +48,7 @@ impl KeySet {
             ..key.jwk()
         };
         // never the default: there is only text in it
-        serde_json::to_vec(&Document { keys: self.0.iter().map(jwk).collect::<Vec<_>>() }).unwrap_or_default()
+        serde_json::to_vec(&KeySetDocument { keys: self.0.iter().map(jwk).collect::<Vec<_>>() }).unwrap_or_default()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<&str>, &PublicKey)> {

@@ -10,7 +10,7 @@ use aws_lc_rs::{
 };
 use zeroize::Zeroizing;
 
-use super::{Algorithm, jwk::PublicKey};
+use super::{algorithm::Algorithm, jwk::PublicKey};
 
 /// A private key, in memory.
 pub(crate) struct Signer {

@@ -3,8 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    Algorithm, Jwk, KeySet, PublicKey, Signer,
+    algorithm::Algorithm,
+    jwk::{Jwk, PublicKey},
     jws::{self, Unverified},
+    set::KeySet,
+    signer::Signer,
 };
 
 fn key(jwk: Value) -> PublicKey {

@@ -9,7 +9,7 @@ use super::{
     parameters::{Binding, Wanted},
 };
 use crate::{
-    policy::{Method, MethodSet, Plan},
+    policy::{LoginPlan, Method, MethodSet},
     session::UserId,
     tenant::Tenant,
     user::Identifier,
@@ -65,7 +65,7 @@ pub(crate) struct Login {
     pub(crate) wanted: Wanted,
     /// Who it was begun for, by the name that was given; whether there is such a user is not known to it.
     pub(crate) identifier: Identifier,
-    pub(crate) plan: Plan,
+    pub(crate) plan: LoginPlan,
     /// What was proved, in order, and when.
     pub(crate) proved: Vec<(Method, u64)>,
     /// How many of them it began with, and the session that must live as long as they are to count.
@@ -135,7 +135,7 @@ impl Login {
         tenant: Tenant,
         binding: Binding,
         identifier: Identifier,
-        plan: Plan,
+        plan: LoginPlan,
         now: UnixTime,
     ) -> Self {
         Self {

@@ -4,7 +4,10 @@ use http::Extensions;
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
-use super::{CodeVerifier, PkceError, PkceErrorKind};
+use super::{
+    error::{PkceError, PkceErrorKind},
+    verifier::CodeVerifier,
+};
 use crate::util::{
     encoding::{LEN_OF_32, base64url_of_32, base64url_to_32},
     form::Form,

@@ -2,7 +2,7 @@ use std::future::Ready;
 
 use http::Extensions;
 
-use super::{CodeChallenge, scope::Scope};
+use super::{challenge::CodeChallenge, scope::Scope};
 use crate::{
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{PkceGate, scope::Scope};
+use super::{gate::PkceGate, scope::Scope};
 use crate::{gate::Gated, http::head::Head, reject::StatusOnly, util::error::ConfigError};
 
 /// Demands a code challenge by `S256` in the query: RFC 7636 §4.3.

@@ -35,17 +35,15 @@
 mod body;
 mod challenge;
 mod error;
-mod future;
 mod gate;
 mod layer;
 mod scope;
 mod verifier;
 
 pub use self::{
-    body::{PkceBody, PkceBodyLayer},
+    body::{PkceBody, PkceBodyFuture, PkceBodyLayer},
     challenge::CodeChallenge,
     error::{PkceError, PkceErrorKind},
-    future::PkceBodyFuture,
     gate::{PkceGate, PkcePass},
     layer::PkceLayer,
     verifier::CodeVerifier,

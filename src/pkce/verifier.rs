@@ -2,7 +2,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::{PkceError, PkceErrorKind};
+use super::error::{PkceError, PkceErrorKind};
 use crate::util::secret::Secret;
 
 /// The secret half of a proof key (RFC 7636 §4.1): 43 to 128 unreserved

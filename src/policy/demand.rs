@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::MethodSet;
+use super::method::MethodSet;
 use crate::util::error::ConfigError;
 
 /// What a login has to prove: one method for each slot.

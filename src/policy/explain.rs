@@ -2,19 +2,23 @@
 
 use std::fmt;
 
-use super::{MethodSet, Plan, Policy, Unsatisfiable};
+use super::{
+    demand::Policy,
+    method::MethodSet,
+    plan::{LoginPlan, Unsatisfiable},
+};
 use crate::tenant::Tenant;
 
 /// Who makes a demand.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum DemandSource<'a> {
     Default,
     Tenant(&'a Tenant),
     Client,
     Acr(&'a str),
 }
 
-impl<'a> Source<'a> {
+impl<'a> DemandSource<'a> {
     pub(super) fn acr(self) -> Option<&'a str> {
         match self {
             Self::Acr(name) => Some(name),
@@ -23,7 +27,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl fmt::Display for Source<'_> {
+impl fmt::Display for DemandSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("The default"),
@@ -56,9 +60,9 @@ pub struct Explanation(String);
 
 impl Explanation {
     pub(super) fn new(
-        demands: &[(Source<'_>, &Policy)],
+        demands: &[(DemandSource<'_>, &Policy)],
         enabled: MethodSet,
-        plan: Result<Plan, Unsatisfiable>,
+        plan: Result<LoginPlan, Unsatisfiable>,
     ) -> Self {
         let mut lines: Vec<String> =
             demands.iter().map(|(source, policy)| format!("{source} demands {policy}.")).collect();
@@ -81,7 +85,7 @@ impl Explanation {
     }
 }
 
-fn why_not(demands: &[(Source<'_>, &Policy)], enabled: MethodSet) -> String {
+fn why_not(demands: &[(DemandSource<'_>, &Policy)], enabled: MethodSet) -> String {
     let alone = demands.iter().find(|(_, policy)| !policy.is_met_by(enabled));
     let Some((source, policy)) = alone else {
         return "Each demand can be met, but not all of them by methods that prove different things.".to_owned();

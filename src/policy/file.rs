@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Method, MethodSet, Policies, Policy};
+use super::{demand::Policy, method::Method, method::MethodSet, policies::Policies};
 use crate::{
     http::document::{self, Named, Object},
     tenant::Tenant,
@@ -13,32 +13,36 @@ const SETTING: &str = "policies";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    default: Option<Object<Written>>,
+struct PolicyFile {
+    default: Option<Object<WrittenPolicy>>,
     #[serde(default)]
-    tenants: Named<Object<Written>>,
+    tenants: Named<Object<WrittenPolicy>>,
     #[serde(default)]
-    acr: Named<Object<Written>>,
+    acr: Named<Object<WrittenPolicy>>,
 }
 
 /// A [`Policy`]: `{ steps = 2 }` or `{ slots = [["password"], ["sms", "email"]] }`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Written {
+pub(crate) struct WrittenPolicy {
     steps: Option<usize>,
     slots: Option<Vec<Vec<String>>>,
 }
 
-pub(super) fn from_json(text: &str) -> Result<Policies, ConfigError> {
-    document::from_json::<File>(SETTING, text)?.read()
+impl Policies {
+    /// Reads them from JSON.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        document::from_json::<PolicyFile>(SETTING, text)?.read()
+    }
+
+    /// Reads them from TOML.
+    #[cfg(feature = "toml")]
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        document::from_toml::<PolicyFile>(SETTING, text)?.read()
+    }
 }
 
-#[cfg(feature = "toml")]
-pub(super) fn from_toml(text: &str) -> Result<Policies, ConfigError> {
-    document::from_toml::<File>(SETTING, text)?.read()
-}
-
-impl File {
+impl PolicyFile {
     fn read(self) -> Result<Policies, ConfigError> {
         let default = self.default.map(|Object(written)| written.read("default")).transpose()?;
         let mut policies = Policies::new(default.unwrap_or_default());
@@ -55,7 +59,7 @@ impl File {
     }
 }
 
-impl Written {
+impl WrittenPolicy {
     /// The policy that stands at this place.
     pub(crate) fn read(self, place: &str) -> Result<Policy, ConfigError> {
         match (self.steps, self.slots) {
@@ -97,8 +101,8 @@ mod tests {
     fn policies_are_read_from_json() {
         let text = r#"{"default":{"steps":3},"tenants":{"acme":{"slots":[["password"],["sms","email"]]}},
             "acr":{"urn:example:2fa":{"steps":2}}}"#;
-        assert_eq!(from_json(text), Ok(expected()));
-        assert_eq!(from_json("{}"), Ok(Policies::default()));
+        assert_eq!(Policies::from_json(text), Ok(expected()));
+        assert_eq!(Policies::from_json("{}"), Ok(Policies::default()));
     }
 
     #[cfg(feature = "toml")]
@@ -106,8 +110,8 @@ mod tests {
     fn policies_are_read_from_toml() {
         let text = "default = { steps = 3 }\n[tenants.acme]\nslots = [[\"password\"], [\"sms\", \"email\"]]\n\
             [acr.\"urn:example:2fa\"]\nsteps = 2\n";
-        assert_eq!(from_toml(text), Ok(expected()));
-        assert_eq!(from_toml(""), Ok(Policies::default()));
+        assert_eq!(Policies::from_toml(text), Ok(expected()));
+        assert_eq!(Policies::from_toml(""), Ok(Policies::default()));
         for (text, message) in [
             (
                 "[default]\nstep = 1",
@@ -115,12 +119,12 @@ mod tests {
             ),
             ("[tenants.acme]\nslots = [[\"fax\"]]", "policies: tenants.acme.slots[0]: fax is not usable: is no method"),
         ] {
-            assert_eq!(from_toml(text).unwrap_err().to_string(), message);
+            assert_eq!(Policies::from_toml(text).unwrap_err().to_string(), message);
         }
         for bad in ["[default]\nsteps=1\n[default]\nsteps=1", "default = [1]", "x = 1", "default = {steps = -1}", "="] {
-            assert!(from_toml(bad).is_err(), "{bad}");
+            assert!(Policies::from_toml(bad).is_err(), "{bad}");
         }
-        assert!(from_toml(&"#".repeat((1 << 20) + 1)).is_err());
+        assert!(Policies::from_toml(&"#".repeat((1 << 20) + 1)).is_err());
     }
 
     #[test]
@@ -154,7 +158,7 @@ mod tests {
                 "policies: line 1, column 31 is not usable: `a` stands there twice",
             ),
         ] {
-            assert_eq!(from_json(text).unwrap_err().to_string(), message);
+            assert_eq!(Policies::from_json(text).unwrap_err().to_string(), message);
         }
         for bad in [
             "",
@@ -174,7 +178,7 @@ mod tests {
             r#"{"tenant":{}}"#,
             "{} {}",
         ] {
-            assert!(from_json(bad).is_err(), "{bad}");
+            assert!(Policies::from_json(bad).is_err(), "{bad}");
         }
     }
 }

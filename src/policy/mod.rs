@@ -7,7 +7,7 @@
 //! each step proves another [`FactorClass`]: a code by SMS and one by WhatsApp
 //! prove the same phone, so they count once.
 //!
-//! What comes out is a [`Plan`]. It is made from the tenant, the client and the
+//! What comes out is a [`LoginPlan`]. It is made from the tenant, the client and the
 //! request alone and never from the account, so that it tells nobody who has one.
 //!
 //! ```
@@ -38,13 +38,12 @@ mod method;
 mod model;
 mod plan;
 mod policies;
-mod set;
 
 pub use self::{
     demand::Policy,
     explain::Explanation,
+    method::MethodSet,
     method::{FactorClass, Method},
-    plan::{Plan, Unsatisfiable},
+    plan::{LoginPlan, Unsatisfiable},
     policies::Policies,
-    set::MethodSet,
 };

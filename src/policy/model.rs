@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{Method, MethodSet, Plan, Policy};
+use super::{demand::Policy, method::Method, method::MethodSet, plan::LoginPlan};
 
 type Methods = BTreeSet<Method>;
 
@@ -59,8 +59,8 @@ fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
     demands.iter().map(|policy| policy.sets().iter().map(|slot| methods(*slot)).collect()).collect()
 }
 
-fn plan(demands: &[Policy], enabled: MethodSet) -> Option<Plan> {
-    Plan::of(&demands.iter().collect::<Vec<_>>(), enabled, None).ok()
+fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
+    LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, None).ok()
 }
 
 fn any_set() -> impl Strategy<Value = MethodSet> {
@@ -180,9 +180,9 @@ proptest! {
 
     #[test]
     fn a_plan_is_stored_and_read_back(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
-        let Ok(plan) = Plan::of(&demands.iter().collect::<Vec<_>>(), enabled, acr.as_deref()) else { return Ok(()) };
+        let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, acr.as_deref()) else { return Ok(()) };
         let text = serde_json::to_string(&plan).unwrap();
-        let read: Plan = serde_json::from_str(&text).unwrap();
+        let read: LoginPlan = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.acr(), acr.as_deref());
         prop_assert_eq!(read, plan);
     }
@@ -190,7 +190,7 @@ proptest! {
 
 #[test]
 fn what_was_stored_is_a_plan_or_refused() {
-    let read = |text: &str| serde_json::from_str::<Plan>(text);
+    let read = |text: &str| serde_json::from_str::<LoginPlan>(text);
     assert_eq!(read(r#"{"sets":[["password","email"]]}"#).unwrap().steps(), 2);
     for bad in [
         r#"{"sets":[]}"#,

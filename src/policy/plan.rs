@@ -1,25 +1,28 @@
-//! [`Plan`]: what one login may do.
+//! [`LoginPlan`]: what one login may do.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Method, MethodSet, Policy};
+use super::{
+    demand::Policy,
+    method::{Method, MethodSet},
+};
 
 /// The steps of one login, fixed when it starts.
 ///
 /// It holds every set of methods that meets all demands with the fewest steps.
 /// Each step goes towards one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Stored")]
-pub struct Plan {
+#[serde(try_from = "StoredPlan")]
+pub struct LoginPlan {
     /// Never none, all of one size, in order.
     sets: Vec<MethodSet>,
     #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<String>,
 }
 
-impl Plan {
+impl LoginPlan {
     /// The fewest of the enabled methods that meet all of these; nothing where none do.
     pub(super) fn of(demands: &[&Policy], enabled: MethodSet, acr: Option<&str>) -> Result<Self, Unsatisfiable> {
         let meets = |set: &MethodSet| demands.iter().all(|demand| demand.is_filled_by(*set));
@@ -75,19 +78,19 @@ impl Plan {
     }
 }
 
-/// A [`Plan`] as it is stored, not checked yet.
+/// A [`LoginPlan`] as it is stored, not checked yet.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredPlan {
     sets: Vec<MethodSet>,
     #[serde(default)]
     acr: Option<String>,
 }
 
-impl TryFrom<Stored> for Plan {
+impl TryFrom<StoredPlan> for LoginPlan {
     type Error = &'static str;
 
-    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
-        let Stored { sets, acr } = stored;
+    fn try_from(stored: StoredPlan) -> Result<Self, Self::Error> {
+        let StoredPlan { sets, acr } = stored;
         let steps = sets.first().map_or(0, |set| set.len());
         let usable = |set: &MethodSet| set.len() == steps && set.is_distinct();
         if steps == 0 || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Explanation, MethodSet, Plan, Policy, Unsatisfiable, explain::Source, file};
+use super::{
+    demand::Policy,
+    explain::{DemandSource, Explanation},
+    method::MethodSet,
+    plan::{LoginPlan, Unsatisfiable},
+};
 use crate::{tenant::Tenant, util::error::ConfigError};
 
 /// What the operator demands of logins.
@@ -58,17 +63,6 @@ impl Policies {
         Ok(self)
     }
 
-    /// Reads them from JSON.
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        file::from_json(text)
-    }
-
-    /// Reads them from TOML.
-    #[cfg(feature = "toml")]
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        file::from_toml(text)
-    }
-
     /// The names that a request can ask for.
     #[cfg(feature = "tokens")]
     pub(crate) fn levels(&self) -> impl Iterator<Item = &str> {
@@ -86,10 +80,10 @@ impl Policies {
         client: Option<&Policy>,
         acr_values: Option<&str>,
         enabled: MethodSet,
-    ) -> Result<Plan, Unsatisfiable> {
+    ) -> Result<LoginPlan, Unsatisfiable> {
         let demands = self.demands(tenant, client, acr_values);
         let acr = demands.iter().find_map(|(source, _)| source.acr());
-        Plan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), enabled, acr)
+        LoginPlan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), enabled, acr)
     }
 
     /// What [`plan`](Self::plan) does with the same arguments, and why, in words
@@ -138,13 +132,17 @@ impl Policies {
         tenant: &Tenant,
         client: Option<&'a Policy>,
         acr_values: Option<&str>,
-    ) -> Vec<(Source<'a>, &'a Policy)> {
+    ) -> Vec<(DemandSource<'a>, &'a Policy)> {
         let own = self.tenants.get_key_value(tenant);
-        let first = own.map_or((Source::Default, &self.default), |(tenant, policy)| (Source::Tenant(tenant), policy));
+        let first = own
+            .map_or((DemandSource::Default, &self.default), |(tenant, policy)| (DemandSource::Tenant(tenant), policy));
         let requested = acr_values.into_iter().flat_map(|names| names.split(' '));
         let acr = requested.filter_map(|name| self.acr.get_key_value(name)).next();
-        let client = client.map(|policy| (Source::Client, policy));
-        [Some(first), client, acr.map(|(name, policy)| (Source::Acr(name), policy))].into_iter().flatten().collect()
+        let client = client.map(|policy| (DemandSource::Client, policy));
+        [Some(first), client, acr.map(|(name, policy)| (DemandSource::Acr(name), policy))]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 

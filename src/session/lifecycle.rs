@@ -15,7 +15,7 @@ use super::{
 use crate::{
     event::EventKind,
     http::cookie::SetCookie,
-    store::{Outcome, StoreError, StoreErrorKind, table::Change},
+    store::{StoreError, StoreErrorKind, WriteOutcome, table::Change},
     tenant::Tenant,
     util::{
         clock::UnixTime,
@@ -171,8 +171,8 @@ impl Sessions {
         let kept_until = self.lifetimes().end_of(&record) + REMEMBERED;
         let row = Row::Live(record.clone());
         match self.rows().insert(None, digest.as_bytes(), &row, kept_until).await? {
-            Outcome::Done(_) => Ok(Some(Session::new(digest, record))),
-            Outcome::Lost(_) => Ok(None),
+            WriteOutcome::Done(_) => Ok(Some(Session::new(digest, record))),
+            WriteOutcome::Lost(_) => Ok(None),
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    store::{BoxFuture, Outcome, StoreError, table::Stored},
+    store::{BoxFuture, StoreError, WriteOutcome, table::Stored},
     tenant::Tenant,
     util::{clock::UnixTime, secret::Digest},
 };
@@ -145,8 +145,8 @@ impl Sessions {
         let kept_until = self.lifetimes().end_of(&used) + super::record::REMEMBERED;
         let row = Row::Live(used.clone());
         match self.rows().swap(None, digest.as_bytes(), read, &row, kept_until).await {
-            Ok(Outcome::Done(_)) => Some(Session::new(digest, used)),
-            Ok(Outcome::Lost(instead)) => match self.judge(digest, instead) {
+            Ok(WriteOutcome::Done(_)) => Some(Session::new(digest, used)),
+            Ok(WriteOutcome::Lost(instead)) => match self.judge(digest, instead) {
                 Verdict::Nobody => None,
                 Verdict::Lives(session) => Some(session),
                 Verdict::Due(_, record) => Some(Session::new(digest, record)),

@@ -24,7 +24,7 @@ use crate::{
         presented::Presented,
         record::{Record, Row},
     },
-    store::{Entry, Key, Memory, Outcome, Record as Written, Store, StoreError, Version},
+    store::{Entry, Key, Memory, Record as Written, Store, StoreError, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
     util::secret::Digest,
@@ -69,13 +69,13 @@ impl Store for Slow {
         })
     }
 
-    async fn insert(&self, key: &Key, record: Written) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Written) -> Result<WriteOutcome, StoreError> {
         Self::others_first(self.yields).await;
         self.note(key);
         self.memory.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Written) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Written) -> Result<WriteOutcome, StoreError> {
         Self::others_first(self.yields).await;
         self.memory.swap(key, expected, record).await
     }

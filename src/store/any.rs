@@ -1,6 +1,12 @@
 use std::{any::type_name, fmt, sync::Arc};
 
-use super::{BoxFuture, Entry, Key, Outcome, Record, Store, StoreError, Version};
+use super::{
+    contract::BoxFuture,
+    contract::Store,
+    error::StoreError,
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::gate::MaybeReady;
 
 /// Any [`Store`], its type forgotten; clones are the same store.
@@ -25,12 +31,12 @@ impl AnyStore {
     }
 
     /// See [`Store::insert`].
-    pub async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    pub async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.insert(key, record).await
     }
 
     /// See [`Store::swap`].
-    pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.swap(key, expected, record).await
     }
 
@@ -55,13 +61,13 @@ impl fmt::Debug for AnyStore {
 /// [`Store`] as an object.
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
-    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>>;
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn swap<'a>(
         &'a self,
         key: &'a Key,
         expected: Version,
         record: Record,
-    ) -> BoxFuture<'a, Result<Outcome, StoreError>>;
+    ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
     fn name(&self) -> &'static str;
 }
@@ -74,7 +80,7 @@ impl<S: Store> DynStore for S {
         }
     }
 
-    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>> {
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>> {
         Box::pin(Store::insert(self, key, record))
     }
 
@@ -83,7 +89,7 @@ impl<S: Store> DynStore for S {
         key: &'a Key,
         expected: Version,
         record: Record,
-    ) -> BoxFuture<'a, Result<Outcome, StoreError>> {
+    ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>> {
         Box::pin(Store::swap(self, key, expected, record))
     }
 

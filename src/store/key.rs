@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{StoreError, StoreErrorKind};
+use super::error::{StoreError, StoreErrorKind};
 use crate::tenant::Tenant;
 
 /// Where a value stands: a table, the tenant it belongs to, and an id.

@@ -12,7 +12,12 @@ use std::{
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use super::{Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version};
+use super::{
+    contract::Store,
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::{
     gate::MaybeReady,
     util::{clock::UnixTime, error::ConfigError},
@@ -84,10 +89,10 @@ impl Memory {
     }
 
     fn find(&self, key: &Key) -> Option<Entry> {
-        read(self.shard(key)?).map.get(key.as_bytes()).map(Slot::entry)
+        read(self.shard(key)?).map.get(key.as_bytes()).map(MemoryEntry::entry)
     }
 
-    fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Outcome, StoreError> {
+    fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, StoreError> {
         let now = record.written_at();
         loop {
             let Some(shard) = self.shard(key) else {
@@ -96,7 +101,7 @@ impl Memory {
             let mut shard = write(shard);
             let found = shard.map.get(key.as_bytes());
             if found.map(|slot| slot.version) != expected {
-                return Ok(Outcome::Lost(found.map(Slot::entry)));
+                return Ok(WriteOutcome::Lost(found.map(MemoryEntry::entry)));
             }
             let replaced = found.map_or(0, |slot| cost(key.as_bytes(), &slot.value));
             let needed = cost(key.as_bytes(), record.value());
@@ -105,7 +110,7 @@ impl Memory {
                 shard.sweep(now, SWEPT_PER_WRITE, &self.used);
                 drop(shard);
                 self.sweep_next(now);
-                return Ok(Outcome::Done(version));
+                return Ok(WriteOutcome::Done(version));
             }
             drop(shard);
             if self.sweep_all(now) == 0 {
@@ -150,11 +155,11 @@ impl Store for Memory {
         MaybeReady::<Ready<_>>::Ready(Ok(self.find(key)))
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, None, &record)
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, Some(expected), &record)
     }
 
@@ -171,19 +176,19 @@ impl fmt::Debug for Memory {
 
 #[derive(Default)]
 struct Shard {
-    map: HashMap<Arc<[u8]>, Slot, RandomState>,
+    map: HashMap<Arc<[u8]>, MemoryEntry, RandomState>,
     by_expiry: BTreeSet<(UnixTime, Arc<[u8]>)>,
     /// Counts all writes of the shard, so that no key sees a version twice.
     writes: u64,
 }
 
-struct Slot {
+struct MemoryEntry {
     value: Bytes,
     version: Version,
     expires_at: UnixTime,
 }
 
-impl Slot {
+impl MemoryEntry {
     fn entry(&self) -> Entry {
         Entry { value: self.value.clone(), version: self.version, expires_at: self.expires_at }
     }
@@ -195,7 +200,7 @@ impl Shard {
         let version = Version::from_u64(self.writes);
         let expires_at = record.expires_at();
         // a copy, for a slice could keep a whole buffer alive
-        let slot = Slot { value: Bytes::copy_from_slice(record.value()), version, expires_at };
+        let slot = MemoryEntry { value: Bytes::copy_from_slice(record.value()), version, expires_at };
         let shared = match self.map.get_key_value(key.as_bytes()) {
             Some((shared, old)) => {
                 let shared = Arc::clone(shared);
@@ -209,7 +214,7 @@ impl Shard {
         version
     }
 
-    fn remove(&mut self, key: &[u8]) -> Option<Slot> {
+    fn remove(&mut self, key: &[u8]) -> Option<MemoryEntry> {
         let (key, slot) = self.map.remove_entry(key)?;
         self.by_expiry.remove(&(slot.expires_at, key));
         Some(slot)
@@ -285,7 +290,7 @@ mod tests {
         Key::new("t", None, number.to_string()).unwrap()
     }
 
-    fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<Outcome, StoreError> {
+    fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<WriteOutcome, StoreError> {
         let (now, until) = (UnixTime::from_secs(now), UnixTime::from_secs(until));
         memory.write(&key(number), None, &Record::new(vec![0; len], now, until).unwrap())
     }
@@ -297,22 +302,28 @@ mod tests {
         let fits = 128 * 1024 / (1000 + OVERHEAD + 7);
         for (memory, fits) in [(by_entries, 100), (by_bytes, fits)] {
             for number in 0..fits {
-                assert!(matches!(insert(&memory, number, 1000, 0, 10), Ok(Outcome::Done(_))), "{number} of {fits}");
+                assert!(
+                    matches!(insert(&memory, number, 1000, 0, 10), Ok(WriteOutcome::Done(_))),
+                    "{number} of {fits}"
+                );
             }
             assert_eq!(insert(&memory, fits, 1000, 9, 10).unwrap_err().kind(), StoreErrorKind::Full);
             assert!((0..fits).all(|number| memory.find(&key(number)).is_some()));
-            assert!(matches!(insert(&memory, fits, 1000, 10, 20), Ok(Outcome::Done(_))), "room that expired is found");
+            assert!(
+                matches!(insert(&memory, fits, 1000, 10, 20), Ok(WriteOutcome::Done(_))),
+                "room that expired is found"
+            );
         }
     }
 
     #[test]
     fn a_value_that_grows_beyond_the_bound_is_refused_and_the_old_one_stands() {
         let memory = Memory::new().bytes(128 * 1024).unwrap();
-        let Outcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
-        assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(Outcome::Done(_))));
+        let WriteOutcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
+        assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(WriteOutcome::Done(_))));
         let larger = Record::new(vec![1; Record::MAX_VALUE], UnixTime::default(), UnixTime::from_secs(10)).unwrap();
-        assert!(matches!(memory.write(&key(0), Some(version), &larger), Ok(Outcome::Done(_))));
-        let Outcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
+        assert!(matches!(memory.write(&key(0), Some(version), &larger), Ok(WriteOutcome::Done(_))));
+        let WriteOutcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
         assert_eq!(memory.write(&key(1), Some(second.version), &larger).unwrap_err().kind(), StoreErrorKind::Full);
         assert_eq!(memory.find(&key(1)), Some(second));
     }

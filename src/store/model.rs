@@ -6,7 +6,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
-    AnyStore, Key, Memory, Outcome, Record, Version,
+    any::AnyStore,
+    key::Key,
+    memory::Memory,
+    record::{Record, Version, WriteOutcome},
     table::{Stored, Table},
 };
 use crate::{
@@ -61,11 +64,11 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
             Operation::Insert { value, lives_ms } => {
                 let expires_at = now + Duration::from_millis(lives_ms);
                 match block_on(table.insert(tenant, id, &value, expires_at)).unwrap() {
-                    Outcome::Done(version) => {
+                    WriteOutcome::Done(version) => {
                         assert!(!model.contains_key(&place));
                         model.insert(place, Stored { value, version, expires_at });
                     }
-                    Outcome::Lost(found) => assert_eq!(found.as_ref(), Some(&model[&place])),
+                    WriteOutcome::Lost(found) => assert_eq!(found.as_ref(), Some(&model[&place])),
                 }
             }
             Operation::Swap { stale, value, lives_ms } => {
@@ -73,12 +76,12 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
                 let Some(read) = source.get(&place).cloned() else { continue };
                 let expires_at = now + Duration::from_millis(lives_ms);
                 match block_on(table.swap(tenant, id, &read, &value, expires_at)).unwrap() {
-                    Outcome::Done(version) => {
+                    WriteOutcome::Done(version) => {
                         assert_eq!(model.get(&place), Some(&read));
                         assert_ne!(version, read.version);
                         model.insert(place, Stored { value, version, expires_at });
                     }
-                    Outcome::Lost(found) => {
+                    WriteOutcome::Lost(found) => {
                         assert_ne!(model.get(&place), Some(&read));
                         if now < read.expires_at {
                             assert_eq!(found.as_ref(), model.get(&place));
@@ -150,14 +153,14 @@ fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Op
             Some(version) => block_on(store.swap(&key, version, record)),
         };
         match outcome.unwrap() {
-            Outcome::Done(version) => {
+            WriteOutcome::Done(version) => {
                 assert_eq!(found.map(|found| found.0), expected);
                 let given = given.entry(key.clone()).or_default();
                 assert!(!given.contains(&version), "a version came back");
                 given.push(version);
                 model.insert(key, (version, expires_at, value));
             }
-            Outcome::Lost(_) => assert_ne!(found.map(|found| found.0), expected),
+            WriteOutcome::Lost(_) => assert_ne!(found.map(|found| found.0), expected),
         }
     }
 }

@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 
-use super::{StoreError, StoreErrorKind};
+use super::error::{StoreError, StoreErrorKind};
 use crate::util::clock::UnixTime;
 
 /// What is written: a value and when it expires.
@@ -99,7 +99,7 @@ impl Version {
 /// How a conditional write ended. Losing a race is an answer, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Outcome<E = Entry> {
+pub enum WriteOutcome<E = Entry> {
     /// It is written, and this is its version.
     Done(Version),
     /// Nothing is written; this is what stands there instead, if anything.

@@ -5,7 +5,13 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{AnyStore, BoxFuture, Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version};
+use super::{
+    any::AnyStore,
+    contract::BoxFuture,
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::{
     gate::MaybeReady,
     tenant::Tenant,
@@ -106,7 +112,7 @@ impl<T: Value> Table<T> {
         id: &[u8],
         value: &T,
         expires_at: UnixTime,
-    ) -> Result<Outcome<Stored<T>>, StoreError> {
+    ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let record = self.record(value, expires_at)?;
         self.insert_record(&key, record).await
@@ -120,7 +126,7 @@ impl<T: Value> Table<T> {
         read: &Stored<R>,
         value: &T,
         expires_at: UnixTime,
-    ) -> Result<Outcome<Stored<T>>, StoreError> {
+    ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let record = self.record(value, expires_at)?;
         self.swap_record(&key, read.version, read.expires_at, record).await
@@ -157,8 +163,8 @@ impl<T: Value> Table<T> {
                 None => self.store.insert(&key, record).await?,
             };
             match outcome {
-                Outcome::Done(_) => return Ok(answer),
-                Outcome::Lost(instead) => entry = instead,
+                WriteOutcome::Done(_) => return Ok(answer),
+                WriteOutcome::Lost(instead) => entry = instead,
             }
         }
         Err(StoreErrorKind::Busy.into())
@@ -179,7 +185,7 @@ impl<T: Value> Table<T> {
         self.store.take(&key).await.map(|_| ())
     }
 
-    async fn insert_record(&self, key: &Key, record: Record) -> Result<Outcome<Stored<T>>, StoreError> {
+    async fn insert_record(&self, key: &Key, record: Record) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let mut occupant: Option<Entry> = None;
         for _ in 0..TRIES {
             let outcome = match &occupant {
@@ -187,13 +193,13 @@ impl<T: Value> Table<T> {
                 Some(expired) => self.store.swap(key, expired.version, record.clone()).await?,
             };
             match outcome {
-                Outcome::Done(version) => return Ok(Outcome::Done(version)),
-                Outcome::Lost(found) => occupant = found,
+                WriteOutcome::Done(version) => return Ok(WriteOutcome::Done(version)),
+                WriteOutcome::Lost(found) => occupant = found,
             }
             if let Some(found) = &occupant
                 && self.lives(found.expires_at)
             {
-                return Ok(Outcome::Lost(self.read(occupant)?));
+                return Ok(WriteOutcome::Lost(self.read(occupant)?));
             }
         }
         Err(StoreErrorKind::Busy.into())
@@ -205,13 +211,13 @@ impl<T: Value> Table<T> {
         expected: Version,
         expires_at: UnixTime,
         record: Record,
-    ) -> Result<Outcome<Stored<T>>, StoreError> {
+    ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         if !self.lives(expires_at) {
-            return Ok(Outcome::Lost(None));
+            return Ok(WriteOutcome::Lost(None));
         }
         match self.store.swap(key, expected, record).await? {
-            Outcome::Done(version) => Ok(Outcome::Done(version)),
-            Outcome::Lost(found) => Ok(Outcome::Lost(self.read(found)?)),
+            WriteOutcome::Done(version) => Ok(WriteOutcome::Done(version)),
+            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.read(found)?)),
         }
     }
 

@@ -17,11 +17,11 @@ use std::{
 
 use crate::{
     store::{
-        AnyStore, BoxFuture, Entry, Key, Outcome, Record, Store, StoreErrorKind, Version,
+        AnyStore, BoxFuture, Entry, Key, Record, Store, StoreErrorKind, Version, WriteOutcome,
         table::{Change, Stored, Table},
     },
     tenant::Tenant,
-    testing::ManualClock,
+    testing::clock::ManualClock,
     util::clock::UnixTime,
 };
 
@@ -80,24 +80,24 @@ async fn each_operation_answers_what_it_should(store: AnyStore) {
     assert_eq!(get(&store, &key).await, None, "a new store is not empty");
     assert_eq!(take(&store, &key).await, None);
     let missing = swap(&store, &key, Version::from_u64(1), "new").await;
-    assert_eq!(missing, Outcome::Lost(None), "a swap of nothing");
+    assert_eq!(missing, WriteOutcome::Lost(None), "a swap of nothing");
 
     let first = done(insert(&store, &key, "first").await);
     let entry = get(&store, &key).await.expect("what was inserted is there");
     assert_eq!((&entry.value[..], entry.version, entry.expires_at), (&b"first"[..], first, FAR));
     let again = insert(&store, &key, "again").await;
-    assert_eq!(again, Outcome::Lost(Some(entry)), "an insert over a value answers with what stands");
+    assert_eq!(again, WriteOutcome::Lost(Some(entry)), "an insert over a value answers with what stands");
 
     let second = done(swap(&store, &key, first, "second").await);
     let entry = get(&store, &key).await.expect("what was swapped in is there");
     assert_eq!((&entry.value[..], entry.version), (&b"second"[..], second));
     let stale = swap(&store, &key, first, "stale").await;
-    assert_eq!(stale, Outcome::Lost(Some(entry.clone())), "a swap of an old version answers with what stands");
+    assert_eq!(stale, WriteOutcome::Lost(Some(entry.clone())), "a swap of an old version answers with what stands");
 
     assert_eq!(take(&store, &key).await, Some(entry), "take gives what stands");
     assert_eq!(take(&store, &key).await, None, "and gives it once");
     assert_eq!(get(&store, &key).await, None);
-    assert_eq!(swap(&store, &key, second, "late").await, Outcome::Lost(None), "a swap of what was taken");
+    assert_eq!(swap(&store, &key, second, "late").await, WriteOutcome::Lost(None), "a swap of what was taken");
 }
 
 async fn versions_never_come_back(store: AnyStore) {
@@ -114,7 +114,10 @@ async fn versions_never_come_back(store: AnyStore) {
     }
     let now = done(insert(&store, &key, "same").await);
     for old in seen {
-        assert!(matches!(swap(&store, &key, old, "lost").await, Outcome::Lost(Some(_))), "an old version was accepted");
+        assert!(
+            matches!(swap(&store, &key, old, "lost").await, WriteOutcome::Lost(Some(_))),
+            "an old version was accepted"
+        );
     }
     assert_eq!(get(&store, &key).await.map(|entry| entry.version), Some(now));
 }
@@ -211,18 +214,18 @@ async fn expiry_is_exact_by_the_clock(store: AnyStore) {
     assert!(lives(table.get(None, b"read").wait().await.expect("a read")), "gone 1 ms too early");
     assert!(lives(table.take(None, b"taken early").await.expect("a take")), "gone 1 ms too early for a take");
     let lost = table.insert(None, b"inserted", &2, until).await.expect("an insert");
-    assert!(matches!(lost, Outcome::Lost(Some(stored)) if stored.value == 1), "an insert over what lives");
+    assert!(matches!(lost, WriteOutcome::Lost(Some(stored)) if stored.value == 1), "an insert over what lives");
 
     clock.advance(Duration::from_millis(1));
     assert_eq!(table.get(None, b"read").wait().await.expect("a read"), None, "there at its expiry");
     assert_eq!(table.take(None, b"taken late").await.expect("a take"), None, "taken at its expiry");
     let later = until + Duration::from_secs(60);
     let swapped = table.swap(None, b"swapped", &read, &2, later).await.expect("a swap");
-    assert_eq!(swapped, Outcome::Lost(None), "swapped at its expiry");
+    assert_eq!(swapped, WriteOutcome::Lost(None), "swapped at its expiry");
     let found = table.update(None, b"updated", |found, _| Change::<u32, _>::Keep(found.copied())).await;
     assert_eq!(found.expect("an update"), None, "updated at its expiry");
     assert!(
-        matches!(table.insert(None, b"inserted", &2, later).await, Ok(Outcome::Done(_))),
+        matches!(table.insert(None, b"inserted", &2, later).await, Ok(WriteOutcome::Done(_))),
         "in the way of an insert"
     );
     let inserted = table.get(None, b"inserted").wait().await.expect("a read");
@@ -249,7 +252,7 @@ fn of_many_inserts_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) 
         let key = key("table", None, round.to_string());
         let key = &key;
         let won = race(run, |me| {
-            Box::pin(async move { matches!(insert(store, key, me.to_string()).await, Outcome::Done(_)) })
+            Box::pin(async move { matches!(insert(store, key, me.to_string()).await, WriteOutcome::Done(_)) })
         });
         assert_eq!(won.len(), 1, "of {THREADS} inserts of one key, these succeeded: {won:?}");
         run(Box::pin(async {
@@ -272,7 +275,7 @@ fn of_many_swaps_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + 
         }));
         let expected = lock(&version).take().expect("it is there");
         let won = race(run, |me| {
-            Box::pin(async move { matches!(swap(store, key, expected, me.to_string()).await, Outcome::Done(_)) })
+            Box::pin(async move { matches!(swap(store, key, expected, me.to_string()).await, WriteOutcome::Done(_)) })
         });
         assert_eq!(won.len(), 1, "of {THREADS} swaps of one version, these succeeded: {won:?}");
         run(Box::pin(async {
@@ -371,11 +374,11 @@ async fn get(store: &AnyStore, key: &Key) -> Option<Entry> {
     store.get(key).wait().await.expect("a read")
 }
 
-async fn insert(store: &AnyStore, key: &Key, value: impl AsRef<[u8]>) -> Outcome {
+async fn insert(store: &AnyStore, key: &Key, value: impl AsRef<[u8]>) -> WriteOutcome {
     store.insert(key, record(value.as_ref())).await.expect("an insert")
 }
 
-async fn swap(store: &AnyStore, key: &Key, expected: Version, value: impl AsRef<[u8]>) -> Outcome {
+async fn swap(store: &AnyStore, key: &Key, expected: Version, value: impl AsRef<[u8]>) -> WriteOutcome {
     store.swap(key, expected, record(value.as_ref())).await.expect("a swap")
 }
 
@@ -387,9 +390,9 @@ fn record(value: &[u8]) -> Record {
     Record::new(value.to_vec(), NOW, FAR).expect("within bounds")
 }
 
-fn done<E>(outcome: Outcome<E>) -> Version {
+fn done<E>(outcome: WriteOutcome<E>) -> Version {
     match outcome {
-        Outcome::Done(version) => version,
-        Outcome::Lost(_) => panic!("a write without a rival was lost"),
+        WriteOutcome::Done(version) => version,
+        WriteOutcome::Lost(_) => panic!("a write without a rival was lost"),
     }
 }

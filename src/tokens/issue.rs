@@ -13,7 +13,7 @@ use super::{
     settings::{LONGEST_ACCESS, LONGEST_REFRESH, REFRESH_OF_A_SESSION},
 };
 use crate::{
-    bearer::Claims,
+    bearer::AccessTokenClaims,
     client::Scopes,
     jose::{
         Algorithm,
@@ -22,7 +22,7 @@ use crate::{
     login::Keyed,
     session::UserId,
     store::{
-        Outcome, StoreError, StoreErrorKind,
+        StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Stored},
     },
     tenant::Tenant,
@@ -110,7 +110,7 @@ impl Presented {
 
 /// An access token of ours that is good.
 pub(crate) struct Access {
-    pub(crate) claims: Claims,
+    pub(crate) claims: AccessTokenClaims,
     pub(crate) authorized: Authorized,
     pub(crate) family: Handle,
 }
@@ -136,8 +136,8 @@ impl Tokens {
         let named = mint::jti(&family, &new_handle());
         let issued = self.sign(&authorized, &wish, named, (self.now(), ends)).await?;
         match self.families().insert(None, family.as_bytes(), &row, ends).await? {
-            Outcome::Done(_) => Ok(Some(Issued { refresh_token, ..issued })),
-            Outcome::Lost(_) => Ok(None),
+            WriteOutcome::Done(_) => Ok(Some(Issued { refresh_token, ..issued })),
+            WriteOutcome::Lost(_) => Ok(None),
         }
     }
 
@@ -198,7 +198,7 @@ impl Tokens {
         match next(family, self.now()) {
             Change::Keep(refreshed) => return Ok(refreshed),
             Change::Put(row, ends, refreshed) => {
-                if let Outcome::Done(_) = self.families().swap(None, id, read, &row, ends).await? {
+                if let WriteOutcome::Done(_) = self.families().swap(None, id, read, &row, ends).await? {
                     return Ok(refreshed);
                 }
             }
@@ -282,7 +282,7 @@ impl Tokens {
 
     /// An access token of ours, if it is good: for whatever API it is.
     pub(crate) async fn access(&self, token: &str) -> Result<Option<Access>, StoreError> {
-        let Some(claims) = self.claims::<Claims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
+        let Some(claims) = self.claims::<AccessTokenClaims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
         let now = self.now().as_secs();
         if claims.iss != self.issuer() || now >= claims.exp || claims.iat > now + SKEW.as_secs() {
             return Ok(None);
@@ -342,7 +342,7 @@ impl Tokens {
     }
 
     /// By what an access token can be taken back.
-    pub(super) fn names(&self, claims: &Claims) -> Result<Names, StoreError> {
+    pub(super) fn names(&self, claims: &AccessTokenClaims) -> Result<Names, StoreError> {
         let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
         let user = tenant.zip(UserId::parse(&claims.sub).ok());
         let (family, session) = (mint::family_of(&claims.jti), claims.sid.as_deref().and_then(Handle::parse));

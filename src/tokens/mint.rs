@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{OFFLINE_ACCESS, family::Authorized};
 use crate::{
-    bearer::{Audience, Claims, Confirmation},
+    bearer::{AccessTokenClaims, Audience, Confirmation},
     client::Scopes,
     jose::Algorithm,
     util::{handle::Handle, secret::Digest},
@@ -66,8 +66,15 @@ pub(super) fn family_of(jti: &str) -> Option<Handle> {
     Handle::parse(jti.split_once('.')?.0)
 }
 
-pub(super) fn access(issuer: &str, audience: &str, who: &Authorized, scope: &str, jti: String, span: Span) -> Claims {
-    Claims {
+pub(super) fn access(
+    issuer: &str,
+    audience: &str,
+    who: &Authorized,
+    scope: &str,
+    jti: String,
+    span: Span,
+) -> AccessTokenClaims {
+    AccessTokenClaims {
         iss: issuer.to_owned(),
         sub: who.user.as_str().to_owned(),
         aud: Audience::One(audience.to_owned()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Tokens, revoked::Names};
 use crate::{
-    bearer::{Claims, KeySource, Revocation, Unavailable},
+    bearer::{AccessTokenClaims, KeySource, Revocation, Unavailable},
     gate::MaybeReady,
     jose::KeySet,
     store::{BoxFuture, StoreError, StoreErrorKind},
@@ -30,7 +30,7 @@ impl KeySource for OwnKeys {
         )
     }
 
-    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         Some(Box::new(OneToken(self.0.names(claims).map_err(|error| error.kind()))))
     }
 }

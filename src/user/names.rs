@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     session::UserId,
-    store::{Outcome, StoreError, StoreErrorKind, table::Stored},
+    store::{StoreError, StoreErrorKind, WriteOutcome, table::Stored},
     tenant::Tenant,
     util::clock::UnixTime,
 };
@@ -80,8 +80,8 @@ impl StoredUsers {
                 Some(stored) => self.names.swap(Some(tenant), id, stored, &owner, FOREVER).await?,
             };
             match outcome {
-                Outcome::Done(version) => return Ok(Some(Stored { value: owner, version, expires_at: FOREVER })),
-                Outcome::Lost(instead) => found = instead,
+                WriteOutcome::Done(version) => return Ok(Some(Stored { value: owner, version, expires_at: FOREVER })),
+                WriteOutcome::Lost(instead) => found = instead,
             }
         }
         Err(StoreErrorKind::Busy.into())

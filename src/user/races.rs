@@ -19,7 +19,7 @@ use super::{
 use crate::{
     gate::MaybeReady,
     session::UserId,
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
     testing::{ManualClock, block_on},
 };
 
@@ -47,12 +47,12 @@ impl Store for Slow {
         })
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         Self::others_first().await;
         self.0.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         Self::others_first().await;
         self.0.swap(key, expected, record).await
     }
@@ -70,11 +70,11 @@ impl Store for Plain {
         self.0.get(key)
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.swap(key, expected, record).await
     }
 
@@ -151,7 +151,7 @@ proptest! {
             let name = Name::of(&name(number));
             let (acme, owner) = (acme(), Owner(user(id)));
             let outcome = block_on(plain.names.insert(Some(&acme), name.as_bytes(), &owner, FOREVER)).unwrap();
-            assert!(matches!(outcome, Outcome::Done(_)));
+            assert!(matches!(outcome, WriteOutcome::Done(_)));
         }
         let mut running: Vec<_> = calls.iter().map(|(id, call)| Some(start(&slow, *id, call.clone()))).collect();
         let mut given: Vec<(usize, usize)> = Vec::new();

@@ -11,7 +11,7 @@ use crate::{
     password::PasswordHash,
     session::UserId,
     store::{
-        AnyStore, Outcome, StoreError,
+        AnyStore, StoreError, WriteOutcome,
         table::{Change, Table},
     },
     tenant::Tenant,
@@ -64,8 +64,8 @@ impl StoredUsers {
             }
         }
         match self.rows.insert(Some(tenant), user.as_str().as_bytes(), &row, FOREVER).await? {
-            Outcome::Done(_) => {}
-            Outcome::Lost(_) => return Err(UserError::Exists),
+            WriteOutcome::Done(_) => {}
+            WriteOutcome::Lost(_) => return Err(UserError::Exists),
         }
         let mut held = Vec::new();
         for name in &row.names {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     auth::{AuthService, inner::Config, problem::Problem},
     client::Client,
-    dpop::{Nonces, Proofs},
+    dpop::{DpopVerifier, Nonces},
     jose::Algorithm,
     tokens::Tokens,
     util::{
@@ -45,8 +45,8 @@ impl TokenConfig {
     }
 }
 
-pub(in crate::auth) fn proofs(config: &Config) -> Proofs {
-    let proofs = Proofs::in_store(config.store.clone(), Arc::clone(&config.clock));
+pub(in crate::auth) fn proofs(config: &Config) -> DpopVerifier {
+    let proofs = DpopVerifier::in_store(config.store.clone(), Arc::clone(&config.clock));
     match config.tokens.as_ref().and_then(|tokens| tokens.nonces.as_ref()) {
         Some(nonces) => proofs.with_nonces(Arc::clone(nonces)),
         None => proofs,

@@ -23,13 +23,13 @@ const MOST_BYTES: usize = 256 * 1024;
 
 /// Where the keys of one issuer are, and what they are fetched with.
 pub(super) struct Fetch {
-    pub(super) place: Place,
+    pub(super) place: KeysLocation,
     pub(super) client: Outgoing,
     /// For all that has to be asked.
     pub(super) deadline: Duration,
 }
 
-pub(super) enum Place {
+pub(super) enum KeysLocation {
     /// Where the issuer says.
     Described(Described),
     Known(Uri),
@@ -91,8 +91,8 @@ impl Fetch {
     pub(super) async fn keys(&self) -> Result<(KeySet, Lifetime), Missing> {
         let asked = async {
             let (headers, text) = match &self.place {
-                Place::Known(address) => self.document(address).await?,
-                Place::Described(issuer) => self.document(&self.find(issuer).await?).await?,
+                KeysLocation::Known(address) => self.document(address).await?,
+                KeysLocation::Described(issuer) => self.document(&self.find(issuer).await?).await?,
             };
             Ok((KeySet::parse(&text).ok_or(Missing::Malformed)?, Lifetime::of(&headers)))
         };

@@ -1,6 +1,6 @@
 //! The keys of an issuer elsewhere.
 
-mod cache;
+mod key_cache;
 mod fetch;
 mod lifetime;
 mod source;
@@ -8,11 +8,11 @@ mod source;
 use std::{fmt, sync::Arc, time::Duration};
 
 use self::{
-    cache::Cache,
-    fetch::{Described, Fetch, Place},
-    source::Source,
+    fetch::{Described, Fetch, KeysLocation},
+    key_cache::KeyCache,
+    source::RemoteKeySource,
 };
-use super::Verifier;
+use super::verifier::Verifier;
 use crate::{
     http::outgoing::{Outgoing, parse_url},
     util::{
@@ -55,7 +55,7 @@ use crate::{
 ///
 /// # Rotation
 ///
-/// Keys are kept for as long as `Cache-Control: max-age` says, from a minute to a day, otherwise for 5 minutes. When four
+/// Keys are kept for as long as `KeyCache-Control: max-age` says, from a minute to a day, otherwise for 5 minutes. When four
 /// fifths of it have gone by, the next token has them fetched anew, behind its back: nobody waits who has keys. So an
 /// issuer that publishes a key some time before it signs with it is never waited for. A token that names a key nobody
 /// has seen has the keys fetched at once, but only one request is under way at a time, and after it no other for such a
@@ -73,7 +73,7 @@ use crate::{
 #[must_use]
 pub struct RemoteKeys {
     issuer: String,
-    place: Place,
+    place: KeysLocation,
     client: Outgoing,
     deadline: Duration,
     outage: Duration,
@@ -85,7 +85,7 @@ impl RemoteKeys {
     pub fn new(issuer: &str) -> Result<Self, ConfigError> {
         Ok(Self {
             issuer: issuer.to_owned(),
-            place: Place::Described(Described::new(issuer)?),
+            place: KeysLocation::Described(Described::new(issuer)?),
             client: Outgoing::new()?,
             deadline: Duration::from_secs(5),
             outage: Duration::from_secs(24 * 60 * 60),
@@ -96,7 +96,7 @@ impl RemoteKeys {
     /// Fetches the keys at this address, whatever the metadata of the issuer say: `https`, or `http` on the loopback
     /// interface.
     pub fn jwks_uri(mut self, url: &str) -> Result<Self, ConfigError> {
-        self.place = Place::Known(parse_url("jwks_uri", url)?);
+        self.place = KeysLocation::Known(parse_url("jwks_uri", url)?);
         Ok(self)
     }
 
@@ -138,9 +138,9 @@ impl RemoteKeys {
         Verifier::new(self.source(), &issuer, audience, clock)
     }
 
-    fn source(self) -> Source {
+    fn source(self) -> RemoteKeySource {
         let fetch = Fetch { place: self.place, client: self.client, deadline: self.deadline };
-        Source::new(fetch, Cache::new(self.outage), self.clock)
+        RemoteKeySource::new(fetch, KeyCache::new(self.outage), self.clock)
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Source`]: the keys of an issuer, fetched by those who need them.
+//! [`RemoteKeySource`]: the keys of an issuer, fetched by those who need them.
 
 use std::{
     future::ready,
@@ -8,12 +8,15 @@ use std::{
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
-    cache::{Cache, Step},
     fetch::Fetch,
+    key_cache::{KeyCache, NextStep},
     lifetime::Lifetime,
 };
 use crate::{
-    bearer::{Claims, KeySource, Revocation, Unavailable},
+    bearer::{
+        keys::{KeySource, Revocation, Unavailable},
+        token_claims::AccessTokenClaims,
+    },
     gate::MaybeReady,
     jose::KeySet,
     store::BoxFuture,
@@ -23,47 +26,47 @@ use crate::{
     },
 };
 
-type Keys = Result<Arc<KeySet>, Unavailable>;
+type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
 
 #[derive(Clone)]
-pub(super) struct Source(Arc<Shared>);
+pub(super) struct RemoteKeySource(Arc<Shared>);
 
 struct Shared {
     fetch: Fetch,
     clock: Arc<dyn Clock>,
-    cache: Mutex<Cache>,
+    cache: Mutex<KeyCache>,
     /// Tells those who wait that a request is over.
     ended: watch::Sender<()>,
 }
 
 /// A request that is under way. However it ends, those who wait for it hear of it.
 struct Errand {
-    source: Source,
+    source: RemoteKeySource,
     found: Option<(KeySet, Lifetime)>,
 }
 
-impl Source {
-    pub(super) fn new(fetch: Fetch, cache: Cache, clock: Arc<dyn Clock>) -> Self {
+impl RemoteKeySource {
+    pub(super) fn new(fetch: Fetch, cache: KeyCache, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared { fetch, clock, cache: Mutex::new(cache), ended: watch::Sender::new(()) }))
     }
 
-    fn cache(&self) -> MutexGuard<'_, Cache> {
+    fn cache(&self) -> MutexGuard<'_, KeyCache> {
         self.0.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn act(&self, step: impl FnOnce(&mut Cache, Moment) -> Step) -> MaybeReady<BoxFuture<'static, Keys>> {
+    fn act(&self, step: impl FnOnce(&mut KeyCache, Moment) -> NextStep) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
         let now = self.0.clock.now();
         let mut cache = self.cache();
         let fetches = match step(&mut cache, now) {
-            Step::Take(keys) => return MaybeReady::Ready(Ok(keys)),
-            Step::Fail => return MaybeReady::Ready(Err(Unavailable)),
-            Step::Renew(keys) => {
+            NextStep::Take(keys) => return MaybeReady::Ready(Ok(keys)),
+            NextStep::Fail => return MaybeReady::Ready(Err(Unavailable)),
+            NextStep::Renew(keys) => {
                 drop(cache);
                 self.start();
                 return MaybeReady::Ready(Ok(keys));
             }
-            Step::Wait => false,
-            Step::Fetch => true,
+            NextStep::Wait => false,
+            NextStep::Fetch => true,
         };
         // before the lock is free, so that no end is missed
         let mut ended = self.0.ended.subscribe();
@@ -115,19 +118,19 @@ impl Drop for Errand {
     }
 }
 
-impl KeySource for Source {
-    fn keys(&self) -> MaybeReady<BoxFuture<'static, Keys>> {
-        self.act(Cache::keys)
+impl KeySource for RemoteKeySource {
+    fn keys(&self) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
+        self.act(KeyCache::keys)
     }
 
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Keys> {
+    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {
         match self.act(|cache, now| cache.newer(seen, now)) {
             MaybeReady::Ready(keys) => Box::pin(ready(keys)),
             MaybeReady::Pending(keys) => keys,
         }
     }
 
-    fn revocation(&self, _: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, _: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         None
     }
 }

@@ -3,7 +3,11 @@ use std::time::Duration;
 use tokio::{sync::watch, time::timeout};
 
 use super::{Undelivered, guard::NoPanic, settings::Settings};
-use crate::delivery::{AnySender, Message, SendError, SendErrorKind};
+use crate::delivery::{
+    error::{SendError, SendErrorKind},
+    message::Message,
+    sender::AnySender,
+};
 
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// A service that asks for more than this is asked again sooner.

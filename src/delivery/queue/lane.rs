@@ -7,7 +7,7 @@ use std::{
 use tokio::{sync::watch, task::yield_now};
 
 use super::{LaneStats, Undelivered, attempts::deliver, settings::Settings};
-use crate::delivery::{AnySender, Message};
+use crate::delivery::{message::Message, sender::AnySender};
 
 /// The jobs of one channel. A worker is there while there are jobs, and no longer.
 pub(super) struct Lane {
@@ -135,7 +135,7 @@ impl Drop for Pending<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::Outbox;
+    use crate::delivery::outbox::Outbox;
 
     #[test]
     fn who_pushes_once_a_worker_has_found_nothing_starts_another() {

@@ -15,7 +15,7 @@ use self::{
     lane::{Lane, work},
     settings::Settings,
 };
-use super::{AnySender, Channel, Message};
+use super::{channel::Channel, message::Message, sender::AnySender};
 use crate::util::{clock::Clock, error::ConfigError};
 
 /// Why a message will not arrive, as far as is known.
@@ -86,59 +86,20 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue without lanes.
-    pub fn new() -> Self {
-        Self { settings: Arc::default(), lanes: Vec::new(), alive: Arc::new(watch::Sender::new(())) }
+    /// Returns a builder for a queue.
+    pub fn builder() -> QueueBuilder {
+        QueueBuilder::default()
     }
 
-    /// Sends what is for this channel through `sender`, in place of an earlier one.
-    pub fn lane(mut self, channel: Channel, sender: impl Into<AnySender>) -> Self {
-        self.lanes.retain(|(other, _)| *other != channel);
-        self.lanes.push((channel, Arc::new(Lane::new(sender.into()))));
+    /// Returns this queue with one more lane.
+    pub(crate) fn with_lane(mut self, channel: Channel, sender: AnySender) -> Self {
+        set_lane(&mut self.lanes, channel, sender);
         self
     }
 
-    /// How many jobs wait in a lane at most: 1,024 by default.
-    pub fn capacity(self, jobs: usize) -> Result<Self, ConfigError> {
-        match jobs {
-            0 => Err(ConfigError::new("queue capacity", jobs, "must be at least 1")),
-            jobs => Ok(self.with(|settings| settings.capacity = jobs)),
-        }
-    }
-
-    /// How many messages of a lane are being sent at once: 4 by default.
-    pub fn workers(self, workers: usize) -> Result<Self, ConfigError> {
-        match workers {
-            0 => Err(ConfigError::new("workers of a lane", workers, "must be at least 1")),
-            workers => Ok(self.with(|settings| settings.workers = workers)),
-        }
-    }
-
-    /// How often a message is tried at most: 4 times by default, at least once.
-    pub fn attempts(self, attempts: u32) -> Result<Self, ConfigError> {
-        match attempts {
-            0 => Err(ConfigError::new("attempts", attempts, "must be at least 1")),
-            attempts => Ok(self.with(|settings| settings.attempts = attempts)),
-        }
-    }
-
-    /// When an attempt counts as failed, whatever its sender does: after 30 seconds by default.
-    pub fn attempt_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() {
-            return Err(ConfigError::new("attempt timeout", "0 s", "must be more than nothing"));
-        }
-        Ok(self.with(|settings| settings.timeout = timeout))
-    }
-
-    /// Takes the time from this clock.
-    pub fn clock(self, clock: impl Clock) -> Self {
-        self.with(|settings| settings.clock = Arc::new(clock))
-    }
-
-    /// Tells `report` of each message that will not arrive. It is called where
-    /// the message was given up, so it must be quick.
-    pub fn on_undelivered(self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
-        self.with(|settings| settings.report = Some(Arc::new(report)))
+    /// Returns this queue with another clock.
+    pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        self.with(|settings| settings.clock = clock)
     }
 
     /// Tells `report` too, before whoever is told already.
@@ -210,14 +171,95 @@ impl Queue {
     }
 }
 
-impl Default for Queue {
-    fn default() -> Self {
-        Self::new()
+/// Settings and lanes of a [`Queue`].
+#[derive(Default)]
+#[must_use]
+pub struct QueueBuilder {
+    settings: Settings,
+    lanes: Vec<(Channel, Arc<Lane>)>,
+}
+
+impl QueueBuilder {
+    /// Sends what is for this channel through `sender`, in place of an earlier one.
+    pub fn lane(mut self, channel: Channel, sender: impl Into<AnySender>) -> Self {
+        set_lane(&mut self.lanes, channel, sender.into());
+        self
     }
+
+    /// How many jobs wait in a lane at most: 1,024 by default.
+    pub fn capacity(mut self, jobs: usize) -> Result<Self, ConfigError> {
+        match jobs {
+            0 => Err(ConfigError::new("queue capacity", jobs, "must be at least 1")),
+            jobs => {
+                self.settings.capacity = jobs;
+                Ok(self)
+            }
+        }
+    }
+
+    /// How many messages of a lane are being sent at once: 4 by default.
+    pub fn workers(mut self, workers: usize) -> Result<Self, ConfigError> {
+        match workers {
+            0 => Err(ConfigError::new("workers of a lane", workers, "must be at least 1")),
+            workers => {
+                self.settings.workers = workers;
+                Ok(self)
+            }
+        }
+    }
+
+    /// How often a message is tried at most: 4 times by default, at least once.
+    pub fn attempts(mut self, attempts: u32) -> Result<Self, ConfigError> {
+        match attempts {
+            0 => Err(ConfigError::new("attempts", attempts, "must be at least 1")),
+            attempts => {
+                self.settings.attempts = attempts;
+                Ok(self)
+            }
+        }
+    }
+
+    /// When an attempt counts as failed, whatever its sender does: after 30 seconds by default.
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+        if timeout.is_zero() {
+            return Err(ConfigError::new("attempt timeout", "0 s", "must be more than nothing"));
+        }
+        self.settings.timeout = timeout;
+        Ok(self)
+    }
+
+    /// Takes the time from this clock.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.settings.clock = Arc::new(clock);
+        self
+    }
+
+    /// Tells `report` of each message that will not arrive. It is called where
+    /// the message was given up, so it must be quick.
+    pub fn on_undelivered(mut self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
+        self.settings.report = Some(Arc::new(report));
+        self
+    }
+
+    /// Creates the queue.
+    pub fn build(self) -> Queue {
+        Queue { settings: Arc::new(self.settings), lanes: self.lanes, alive: Arc::new(watch::Sender::new(())) }
+    }
+}
+
+fn set_lane(lanes: &mut Vec<(Channel, Arc<Lane>)>, channel: Channel, sender: AnySender) {
+    lanes.retain(|(other, _)| *other != channel);
+    lanes.push((channel, Arc::new(Lane::new(sender))));
 }
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("lanes", &self.lanes).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for QueueBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueBuilder").field("lanes", &self.lanes).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use std::{
 
 use super::Undelivered;
 use crate::{
-    delivery::Message,
+    delivery::message::Message,
     util::{
         clock::{Clock, SystemClock, UnixTime},
         trace::warning,

@@ -16,7 +16,11 @@ use tokio::{
 
 use super::*;
 use crate::{
-    delivery::{OtpSender, Outbox, SendError, SendErrorKind},
+    delivery::{
+        error::{SendError, SendErrorKind},
+        outbox::Outbox,
+        sender::OtpSender,
+    },
     util::clock::{Moment, UnixTime, saturating_nanos},
 };
 
@@ -123,12 +127,17 @@ type Reports = Arc<Mutex<Vec<(String, Undelivered)>>>;
 
 /// A queue that sends text messages by this script, and what it gives up.
 fn queue(script: &Script) -> (Queue, Reports) {
+    let (builder, reports) = builder(script);
+    (builder.build(), reports)
+}
+
+fn builder(script: &Script) -> (QueueBuilder, Reports) {
     let reports = Reports::default();
-    let queue = Queue::new().lane(Channel::Sms, script.clone()).clock(Follows::new()).on_undelivered({
+    let builder = Queue::builder().lane(Channel::Sms, script.clone()).clock(Follows::new()).on_undelivered({
         let reports = Arc::clone(&reports);
         move |message, why| reports.lock().unwrap().push((message.code().to_owned(), why))
     });
-    (queue, reports)
+    (builder, reports)
 }
 
 /// Valid for so many seconds from when the runtime began.
@@ -191,13 +200,13 @@ async fn it_is_given_up_after_four_attempts_or_as_many_as_were_asked_for() {
     let script = Script::new([Step::Busy; 9]);
     let (queue, reports) = queue(&script);
     assert!(queue.push(Channel::Sms, message("4")));
-    assert!(queue.clone().attempts(1).unwrap().push(Channel::Sms, message("1")));
+    let (builder, reports_of_one) = builder(&script);
+    let one_attempt = builder.attempts(1).unwrap().build();
+    assert!(one_attempt.push(Channel::Sms, message("1")));
     settle().await;
     assert_eq!((script.attempts("4").len(), script.attempts("1").len()), (4, 1));
     let exhausted = |code: &str| (code.to_owned(), Undelivered::Exhausted);
-    let mut reports = given_up(&reports);
-    reports.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(reports, [exhausted("1"), exhausted("4")]);
+    assert_eq!([given_up(&reports), given_up(&reports_of_one)], [[exhausted("4")], [exhausted("1")]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,9 +261,8 @@ async fn an_attempt_is_cut_off_by_the_queue_and_by_the_end_of_the_code() {
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_hangs_holds_up_no_other() {
     let hanging = Script::new([Step::Hang; 9]);
-    let (queue, _) = queue(&hanging);
     let outbox = Outbox::new();
-    let queue = queue.lane(Channel::Email, outbox.clone());
+    let queue = builder(&hanging).0.lane(Channel::Email, outbox.clone()).build();
     for code in 0..100 {
         assert!(queue.push(Channel::Sms, message(&code.to_string())));
     }
@@ -274,25 +282,26 @@ async fn so_many_are_sent_at_once_and_no_more() {
     }
     settle().await;
     assert_eq!(script.most_at_once.load(SeqCst), 4);
+    let wider = builder(&script).0.workers(7).unwrap().build();
     for code in 20..40 {
-        assert!(queue.clone().workers(7).unwrap().push(Channel::Sms, message(&code.to_string())));
+        assert!(wider.push(Channel::Sms, message(&code.to_string())));
     }
     settle().await;
     assert_eq!(script.most_at_once.load(SeqCst), 7);
-    assert_eq!(queue.stats(Channel::Sms).unwrap().sent, 40);
+    assert_eq!([&queue, &wider].map(|queue| queue.stats(Channel::Sms).unwrap().sent), [20, 20]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sender_that_panics_loses_one_message() {
     let script = Script::new([Step::Panic]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.workers(1).unwrap();
+    let (builder, reports) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
     assert!(queue.push(Channel::Sms, message("1")));
     assert!(queue.push(Channel::Sms, message("2")));
     settle().await;
     assert_eq!(given_up(&reports).len(), 2);
     let fine = Script::new([]);
-    let queue = queue.lane(Channel::Sms, fine.clone());
+    let queue = queue.with_lane(Channel::Sms, fine.clone().into());
     assert!(queue.push(Channel::Sms, message("3")));
     settle().await;
     assert_eq!(fine.sent("3"), 1);
@@ -301,8 +310,8 @@ async fn a_sender_that_panics_loses_one_message() {
 #[tokio::test(start_paused = true)]
 async fn a_report_that_panics_harms_neither_the_caller_nor_the_lane() {
     let script = Script::new([Step::Never]);
-    let queue = Queue::new().lane(Channel::Sms, script.clone()).clock(Follows::new());
-    let queue = queue.on_undelivered(|_, _| panic!("the report is broken")).workers(1).unwrap();
+    let builder = Queue::builder().lane(Channel::Sms, script.clone()).clock(Follows::new());
+    let queue = builder.on_undelivered(|_, _| panic!("the report is broken")).workers(1).unwrap().build();
     assert!(!queue.push(Channel::Email, message("nowhere")));
     assert!(queue.push(Channel::Sms, message("1")));
     assert!(queue.push(Channel::Sms, message("2")));
@@ -313,8 +322,8 @@ async fn a_report_that_panics_harms_neither_the_caller_nor_the_lane() {
 #[tokio::test(start_paused = true)]
 async fn a_full_lane_refuses_at_once() {
     let script = Script::new([Step::Hang; 9]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.capacity(3).unwrap();
+    let (builder, reports) = builder(&script);
+    let queue = builder.capacity(3).unwrap().build();
     // nothing runs in between, so none has left the queue yet
     let taken = |code: usize| queue.push(Channel::Sms, message(&code.to_string()));
     assert_eq!((0..5).map(taken).collect::<Vec<_>>(), [true, true, true, false, false]);
@@ -325,8 +334,8 @@ async fn a_full_lane_refuses_at_once() {
 #[tokio::test(start_paused = true)]
 async fn decoys_leave_half_of_a_lane_to_what_is_real() {
     let script = Script::new([Step::Hang; 9]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.capacity(4).unwrap();
+    let (builder, reports) = builder(&script);
+    let queue = builder.capacity(4).unwrap().build();
     let taken = |_| queue.push(Channel::Sms, None);
     assert_eq!((0..3).map(taken).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(given_up(&reports), []);
@@ -339,8 +348,8 @@ async fn decoys_leave_half_of_a_lane_to_what_is_real() {
 #[tokio::test(start_paused = true)]
 async fn a_decoy_is_dropped_and_counts_for_nothing() {
     let script = Script::new([]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.workers(1).unwrap();
+    let (builder, reports) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
     for _ in 0..50 {
         assert!(queue.push(Channel::Sms, None));
     }
@@ -363,8 +372,9 @@ async fn without_a_sender_nothing_is_taken() {
 #[tokio::test(start_paused = true)]
 async fn with_the_last_clone_what_is_being_sent_is_finished_and_nothing_else() {
     let script = Script::new([Step::Slow(100), Step::Sent]);
-    let (queue, reports) = queue(&script);
-    let (queue, other) = (queue.clone().workers(1).unwrap(), queue);
+    let (builder, reports) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
+    let other = queue.clone();
     assert!(queue.push(Channel::Sms, message("being sent")));
     assert!(queue.push(Channel::Sms, message("waits")));
     sleep(Duration::from_millis(50)).await;
@@ -396,8 +406,8 @@ fn runtime() -> Runtime {
 fn a_queue_outlives_the_runtime_that_its_workers_ran_in() {
     let first = runtime();
     let script = first.block_on(async { Script::new([Step::Hang]) });
-    let (queue, reports) = first.block_on(async { queue(&script) });
-    let queue = queue.workers(1).unwrap();
+    let (builder, reports) = first.block_on(async { builder(&script) });
+    let queue = builder.workers(1).unwrap().build();
     first.block_on(async {
         assert!(queue.push(Channel::Sms, message("cut off")));
         assert!(queue.push(Channel::Sms, message("waits")));
@@ -407,7 +417,7 @@ fn a_queue_outlives_the_runtime_that_its_workers_ran_in() {
     assert_eq!(given_up(&reports), [("cut off".to_owned(), Undelivered::Stopped)]);
     runtime().block_on(async {
         // each runtime has a time of its own
-        let queue = queue.clock(Follows::new());
+        let queue = queue.with_clock(Arc::new(Follows::new()));
         assert!(queue.push(Channel::Sms, message("later")));
         settle().await;
     });
@@ -430,9 +440,12 @@ fn many_threads_push_and_each_message_is_accounted_for_once() {
     let outbox = Outbox::with_capacity(100_000).unwrap();
     let refused = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&refused);
-    let queue = Queue::new().lane(Channel::Email, outbox.clone()).capacity(50).unwrap().on_undelivered(move |_, _| {
-        counted.fetch_add(1, SeqCst);
-    });
+    let queue = Queue::builder().lane(Channel::Email, outbox.clone()).capacity(50).unwrap();
+    let queue = queue
+        .on_undelivered(move |_, _| {
+            counted.fetch_add(1, SeqCst);
+        })
+        .build();
     let until = UnixTime::from_nanos(u64::MAX);
     runtime.block_on(async {
         let tasks: Vec<_> = (0..8)
@@ -469,9 +482,8 @@ fn many_threads_push_and_each_message_is_accounted_for_once() {
 
 #[test]
 fn a_setting_of_nothing_is_refused() {
-    let queue = Queue::new();
-    assert!(queue.clone().capacity(0).is_err() && queue.clone().workers(0).is_err());
-    assert!(queue.clone().attempts(0).is_err() && queue.attempt_timeout(Duration::ZERO).is_err());
+    assert!(Queue::builder().capacity(0).is_err() && Queue::builder().workers(0).is_err());
+    assert!(Queue::builder().attempts(0).is_err() && Queue::builder().attempt_timeout(Duration::ZERO).is_err());
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -497,8 +509,8 @@ proptest! {
     ) {
         runtime().block_on(async {
             let script = Script::new(steps.clone());
-            let (queue, reports) = queue(&script);
-            let queue = queue.attempts(attempts).unwrap().workers(workers).unwrap();
+            let (builder, reports) = builder(&script);
+            let queue = builder.attempts(attempts).unwrap().workers(workers).unwrap().build();
             for (number, (seconds, decoy)) in codes.iter().enumerate() {
                 queue.push(Channel::Sms, valid_for(*seconds, &number.to_string()).filter(|_| !decoy));
             }

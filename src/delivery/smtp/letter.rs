@@ -12,7 +12,7 @@ use lettre::{
 };
 
 use crate::{
-    delivery::{Message, SendError, Wording},
+    delivery::{error::SendError, message::Message, wording::Wording},
     util::clock::UnixTime,
 };
 
@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::{Channel, SendErrorKind};
+    use crate::delivery::{channel::Channel, error::SendErrorKind};
 
     fn written(to: &str) -> Result<(Envelope, Vec<u8>), SendError> {
         let message =

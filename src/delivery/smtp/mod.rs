@@ -12,7 +12,7 @@ use lettre::{
 use tokio::time::timeout;
 
 use self::transport::{Security, Server};
-use super::{Message, OtpSender, SendError, Wording};
+use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
 use crate::util::{
     clock::{Clock, SystemClock},
     error::ConfigError,
@@ -25,7 +25,7 @@ use crate::util::{
 ///
 /// # let password = "";
 /// let smtp = Smtp::relay("smtp.acme.example", "Acme <no-reply@acme.example>")?.credentials("no-reply", password);
-/// let queue = Queue::new().lane(Channel::Email, smtp);
+/// let queue = Queue::builder().lane(Channel::Email, smtp).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///

@@ -10,7 +10,7 @@ use lettre::transport::smtp::{
 use rustls::pki_types::ServerName;
 
 use crate::{
-    delivery::{SendError, SendErrorKind},
+    delivery::error::{SendError, SendErrorKind},
     http::roots::certificates,
     util::error::ConfigError,
 };

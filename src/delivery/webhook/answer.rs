@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 
-use crate::delivery::SendError;
+use crate::delivery::error::SendError;
 
 pub(super) fn meaning(status: StatusCode, headers: &HeaderMap) -> Result<(), SendError> {
     if status.is_success() {
@@ -30,7 +30,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::SendErrorKind::{self, Permanent, Transient};
+    use crate::delivery::error::SendErrorKind::{self, Permanent, Transient};
 
     fn kind(status: u16) -> Option<SendErrorKind> {
         let status = StatusCode::from_u16(status).unwrap();

@@ -8,8 +8,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::Uri;
 
-use self::sign::Signer;
-use super::{Message, OtpSender, SendError, Wording};
+use self::sign::WebhookSigner;
+use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
 use crate::{
     http::outgoing::{Outgoing, parse_url},
     util::{
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # let key = "";
 /// let gateway = Webhook::new("https://gateway.acme.example/otp", key)?;
-/// let queue = Queue::new().lane(Channel::Sms, gateway);
+/// let queue = Queue::builder().lane(Channel::Sms, gateway).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///
@@ -71,7 +71,7 @@ use crate::{
 #[must_use]
 pub struct Webhook {
     url: Uri,
-    signer: Signer,
+    signer: WebhookSigner,
     client: Outgoing,
     timeout: Duration,
     wording: Wording,
@@ -85,7 +85,7 @@ impl Webhook {
     pub fn new(url: &str, key: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         Ok(Self {
             url: parse_url("webhook URL", url)?,
-            signer: Signer::new(key.as_ref())?,
+            signer: WebhookSigner::new(key.as_ref())?,
             client: Outgoing::new()?,
             timeout: Duration::from_secs(5),
             wording: Wording::new(),

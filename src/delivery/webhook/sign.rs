@@ -10,9 +10,9 @@ use crate::util::error::ConfigError;
 const LEAST: usize = 24;
 
 /// A key in use.
-pub(super) struct Signer(Hmac<Sha256>);
+pub(super) struct WebhookSigner(Hmac<Sha256>);
 
-impl Signer {
+impl WebhookSigner {
     /// Takes a key as bytes, or as `whsec_` and standard base64.
     pub(super) fn new(key: &[u8]) -> Result<Self, ConfigError> {
         // the key itself is never shown
@@ -47,26 +47,26 @@ mod tests {
     #[test]
     fn the_example_of_the_scheme_is_signed_as_it_is_there() {
         let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
-        assert_eq!(Signer::new(KEY.as_bytes()).unwrap().sign(ID, 1_614_265_330, BODY), expected);
+        assert_eq!(WebhookSigner::new(KEY.as_bytes()).unwrap().sign(ID, 1_614_265_330, BODY), expected);
         let raw = STANDARD.decode(&KEY["whsec_".len()..]).unwrap();
-        assert_eq!(Signer::new(&raw).unwrap().sign(ID, 1_614_265_330, BODY), expected);
+        assert_eq!(WebhookSigner::new(&raw).unwrap().sign(ID, 1_614_265_330, BODY), expected);
     }
 
     #[test]
     fn each_part_counts() {
-        let signer = Signer::new(KEY.as_bytes()).unwrap();
+        let signer = WebhookSigner::new(KEY.as_bytes()).unwrap();
         let signed = signer.sign("id", 1, b"body");
         assert_ne!(signed, signer.sign("ie", 1, b"body"));
         assert_ne!(signed, signer.sign("id", 2, b"body"));
         assert_ne!(signed, signer.sign("id", 1, b"bodz"));
-        assert_ne!(signed, Signer::new(&[7; 24]).unwrap().sign("id", 1, b"body"));
+        assert_ne!(signed, WebhookSigner::new(&[7; 24]).unwrap().sign("id", 1, b"body"));
     }
 
     #[test]
     fn a_short_or_garbled_key_is_refused_and_not_shown() {
         for bad in [&b""[..], b"twenty-three-bytes-long", b"whsec_c2hvcnQ=", b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS*"]
         {
-            let error = Signer::new(bad).err().unwrap().to_string();
+            let error = WebhookSigner::new(bad).err().unwrap().to_string();
             assert!(bad.is_empty() || !error.contains(std::str::from_utf8(bad).unwrap()), "{error}");
         }
     }

@@ -12,7 +12,11 @@ use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
 use crate::{
-    store::{Entry, Key, StoreError, StoreErrorKind, Version},
+    store::{
+        error::{StoreError, StoreErrorKind},
+        key::Key,
+        record::{Entry, Version},
+    },
     util::clock::UnixTime,
 };
 

@@ -12,8 +12,13 @@ use std::{
 
 use redb::Database;
 
-use self::writer::{Job, Queue};
-use super::{Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version};
+use self::writer::{Job, WriteQueue};
+use super::{
+    contract::Store,
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::{gate::MaybeReady, util::error::ConfigError};
 
 /// Keeps everything in one file, which survives a crash (feature
@@ -52,7 +57,7 @@ use crate::{gate::MaybeReady, util::error::ConfigError};
 /// ```
 pub struct Disk {
     database: Arc<Database>,
-    queue: Option<Queue>,
+    queue: Option<WriteQueue>,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -102,7 +107,7 @@ impl Disk {
     /// Opens the file, or creates it, with bounds of your choice.
     pub fn open_with(path: impl AsRef<Path>, config: DiskConfig) -> Result<Self, StoreError> {
         let database = Arc::new(file::open(path.as_ref(), config.cache_bytes)?);
-        let (queue, jobs) = Queue::new();
+        let (queue, jobs) = WriteQueue::new();
         let writer = {
             let database = Arc::clone(&database);
             let thread = thread::Builder::new().name("tollgate-store".into());
@@ -112,12 +117,12 @@ impl Disk {
         Ok(Self { database, queue: Some(queue), writer: Some(writer) })
     }
 
-    fn queue(&self) -> Result<&Queue, StoreError> {
+    fn queue(&self) -> Result<&WriteQueue, StoreError> {
         // it is there until the store is dropped
         self.queue.as_ref().ok_or_else(|| StoreErrorKind::Unavailable.into())
     }
 
-    async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<Outcome, StoreError> {
+    async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<WriteOutcome, StoreError> {
         let key = key.clone();
         self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
     }
@@ -128,11 +133,11 @@ impl Store for Disk {
         MaybeReady::<Ready<_>>::Ready(file::guard(|| file::find(&self.database, key)))
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, None, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, Some(expected), record).await
     }
 

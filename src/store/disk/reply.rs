@@ -5,21 +5,21 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::error::{StoreError, StoreErrorKind};
 
 /// One answer, from the writer's thread to a future.
 pub(super) fn reply<T>() -> (Sender<T>, Reply<T>) {
-    let shared = Arc::new(Mutex::new(Shared { answer: None, waker: None }));
+    let shared = Arc::new(Mutex::new(ReplyState { answer: None, waker: None }));
     (Sender(Arc::clone(&shared)), Reply(shared))
 }
 
 /// Answers once; dropped without an answer, it says that there will be none.
-pub(super) struct Sender<T>(Arc<Mutex<Shared<T>>>);
+pub(super) struct Sender<T>(Arc<Mutex<ReplyState<T>>>);
 
 /// The future of the answer.
-pub(super) struct Reply<T>(Arc<Mutex<Shared<T>>>);
+pub(super) struct Reply<T>(Arc<Mutex<ReplyState<T>>>);
 
-struct Shared<T> {
+struct ReplyState<T> {
     answer: Option<Result<T, StoreError>>,
     waker: Option<Waker>,
 }
@@ -65,7 +65,7 @@ impl<T> Future for Reply<T> {
     }
 }
 
-fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
+fn lock<T>(shared: &Mutex<ReplyState<T>>) -> MutexGuard<'_, ReplyState<T>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

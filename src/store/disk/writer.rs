@@ -12,7 +12,11 @@ use super::{
     reply::{Reply, Sender, reply},
 };
 use crate::{
-    store::{Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version},
+    store::{
+        error::{StoreError, StoreErrorKind},
+        key::Key,
+        record::{Entry, Record, Version, WriteOutcome},
+    },
     util::clock::UnixTime,
 };
 
@@ -25,22 +29,22 @@ const SWEPT_PER_COMMIT: usize = 32;
 
 /// A write that waits for its turn.
 pub(super) enum Job {
-    Write { key: Key, expected: Option<Version>, record: Record, sender: Sender<Outcome> },
+    Write { key: Key, expected: Option<Version>, record: Record, sender: Sender<WriteOutcome> },
     Take { key: Key, sender: Sender<Option<Entry>> },
 }
 
 /// A write that is done as soon as its transaction is.
 enum Settled {
-    Write(Outcome, Sender<Outcome>),
+    Write(WriteOutcome, Sender<WriteOutcome>),
     Take(Option<Entry>, Sender<Option<Entry>>),
-    Refused(StoreError, Sender<Outcome>),
+    Refused(StoreError, Sender<WriteOutcome>),
 }
 
 /// The way to the writer.
 #[derive(Debug)]
-pub(super) struct Queue(SyncSender<Job>);
+pub(super) struct WriteQueue(SyncSender<Job>);
 
-impl Queue {
+impl WriteQueue {
     pub(super) fn new() -> (Self, Receiver<Job>) {
         let (sender, receiver) = sync_channel(WAITING);
         (Self(sender), receiver)
@@ -160,11 +164,11 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Outcome, Failed> {
+    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, Failed> {
         self.now = self.now.max(record.written_at());
         let found = self.find(key)?;
         if found.as_ref().map(|entry| entry.version) != expected {
-            return Ok(Outcome::Lost(found));
+            return Ok(WriteOutcome::Lost(found));
         }
         match found {
             Some(old) => {
@@ -180,7 +184,7 @@ impl<'txn> Tables<'txn> {
         let version = Version::from_u64(self.writes);
         self.entries.insert(key.as_bytes(), &*encode(version, record.expires_at(), record.value()))?;
         self.by_expiry.insert(&*expiry_key(record.expires_at(), key.as_bytes()), ())?;
-        Ok(Outcome::Done(version))
+        Ok(WriteOutcome::Done(version))
     }
 
     fn take(&mut self, key: &Key) -> Result<Option<Entry>, Failed> {

@@ -1,4 +1,4 @@
-//! [`Cache`]: when the keys at hand are used, and when the issuer is asked for them.
+//! [`KeyCache`]: when the keys at hand are used, and when the issuer is asked for them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,10 +13,10 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Keys, and what is known of the way to them. It makes no request: it says when one is to be made.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct KeyCache {
     /// How long keys are good beyond their lifetime.
     outage: Duration,
-    held: Option<Held>,
+    held: Option<CachedKeys>,
     /// A request is under way.
     asking: bool,
     /// When the last one began.
@@ -27,7 +27,7 @@ pub(super) struct Cache {
 }
 
 #[derive(Debug)]
-struct Held {
+struct CachedKeys {
     keys: Arc<KeySet>,
     renew_at: Moment,
     good_until: Moment,
@@ -35,7 +35,7 @@ struct Held {
 
 /// What whoever needs keys does.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum NextStep {
     /// Takes these.
     Take(Arc<KeySet>),
     /// Takes these, and makes a request for whoever comes later.
@@ -48,7 +48,7 @@ pub(super) enum Step {
     Fail,
 }
 
-impl Cache {
+impl KeyCache {
     pub(super) fn new(outage: Duration) -> Self {
         Self { outage, held: None, asking: false, asked: None, failures: 0, rest_until: Moment::default() }
     }
@@ -59,30 +59,30 @@ impl Cache {
     }
 
     /// For a token. Where there are keys, nobody waits.
-    pub(super) fn keys(&mut self, now: Moment) -> Step {
+    pub(super) fn keys(&mut self, now: Moment) -> NextStep {
         let Some(keys) = self.good(now).map(Arc::clone) else { return self.none(now) };
         let is_old = self.held.as_ref().is_some_and(|held| held.renew_at <= now);
-        if is_old && self.begin(now) { Step::Renew(keys) } else { Step::Take(keys) }
+        if is_old && self.begin(now) { NextStep::Renew(keys) } else { NextStep::Take(keys) }
     }
 
     /// For a token that names a key which is not among those that were seen.
-    pub(super) fn newer(&mut self, seen: &Arc<KeySet>, now: Moment) -> Step {
+    pub(super) fn newer(&mut self, seen: &Arc<KeySet>, now: Moment) -> NextStep {
         let Some(keys) = self.good(now).map(Arc::clone) else { return self.none(now) };
         if !Arc::ptr_eq(&keys, seen) {
-            return Step::Take(keys);
+            return NextStep::Take(keys);
         }
         if self.asking {
-            return Step::Wait;
+            return NextStep::Wait;
         }
         let was_asked = self.asked.is_some_and(|asked| now < asked + PAUSE);
-        if !was_asked && self.begin(now) { Step::Fetch } else { Step::Take(keys) }
+        if !was_asked && self.begin(now) { NextStep::Fetch } else { NextStep::Take(keys) }
     }
 
-    fn none(&mut self, now: Moment) -> Step {
+    fn none(&mut self, now: Moment) -> NextStep {
         if self.asking {
-            return Step::Wait;
+            return NextStep::Wait;
         }
-        if self.begin(now) { Step::Fetch } else { Step::Fail }
+        if self.begin(now) { NextStep::Fetch } else { NextStep::Fail }
     }
 
     /// Whether the one who asks is to make a request. One at a time, and none soon after a failure.
@@ -107,7 +107,7 @@ impl Cache {
         let since = self.asked.unwrap_or(now);
         // tokens are remembered with the keys that they were good by: the same keys stay the same
         let known = self.held.take().map(|held| held.keys).filter(|known| **known == keys);
-        self.held = Some(Held {
+        self.held = Some(CachedKeys {
             keys: known.unwrap_or_else(|| Arc::new(keys)),
             renew_at: since + lifetime.early(),
             good_until: since + lifetime.whole() + self.outage,
@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{jose::PublicKey, testing::ManualClock, util::clock::Clock};
+    use crate::{jose::jwk::PublicKey, testing::ManualClock, util::clock::Clock};
 
     const OUTAGE: Duration = Duration::from_secs(1000);
 
@@ -136,13 +136,13 @@ mod tests {
 
     /// A cache, its time, and whoever asks it.
     struct World {
-        cache: Cache,
+        cache: KeyCache,
         clock: ManualClock,
     }
 
     impl World {
         fn new() -> Self {
-            Self { cache: Cache::new(OUTAGE), clock: ManualClock::new() }
+            Self { cache: KeyCache::new(OUTAGE), clock: ManualClock::new() }
         }
 
         /// One that has keys for 100 seconds.
@@ -177,13 +177,13 @@ mod tests {
         }
     }
 
-    fn name(step: &Step) -> &'static str {
+    fn name(step: &NextStep) -> &'static str {
         match step {
-            Step::Take(_) => "take",
-            Step::Renew(_) => "renew",
-            Step::Wait => "wait",
-            Step::Fetch => "fetch",
-            Step::Fail => "fail",
+            NextStep::Take(_) => "take",
+            NextStep::Renew(_) => "renew",
+            NextStep::Wait => "wait",
+            NextStep::Fetch => "fetch",
+            NextStep::Fail => "fail",
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
         world.wait(80);
         assert_eq!(world.keys(), "renew");
         world.found(2, 100);
-        let Step::Take(keys) = world.cache.newer(&old, world.clock.now()) else { panic!("these are newer") };
+        let NextStep::Take(keys) = world.cache.newer(&old, world.clock.now()) else { panic!("these are newer") };
         assert_eq!(*keys, set(2));
     }
 
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn without_patience_for_an_outage_keys_end_with_their_time() {
-        let mut world = World { cache: Cache::new(Duration::ZERO), clock: ManualClock::new() };
+        let mut world = World { cache: KeyCache::new(Duration::ZERO), clock: ManualClock::new() };
         assert_eq!(world.keys(), "fetch");
         world.found(1, 100);
         world.wait(100);

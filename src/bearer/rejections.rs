@@ -14,7 +14,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// What is said, and how it is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct BearerRejections {
     realm: String,
     /// In the order in which they were asked for.
     scopes: Vec<Box<str>>,
@@ -24,12 +24,12 @@ pub(super) struct Refusal {
     challenge: HeaderValue,
 }
 
-impl Refusal {
+impl BearerRejections {
     pub(super) fn new(proofs: bool) -> Self {
         let challenge = HeaderValue::from_static("Bearer");
-        let mut refusal = Self { realm: "api".to_owned(), scopes: Vec::new(), proofs, challenge };
-        refusal.challenge = refusal.asks(Scheme::Bearer, "");
-        refusal
+        let mut rejections = Self { realm: "api".to_owned(), scopes: Vec::new(), proofs, challenge };
+        rejections.challenge = rejections.asks(Scheme::Bearer, "");
+        rejections
     }
 
     pub(super) fn set_realm(&mut self, realm: &str) -> Result<(), ConfigError> {

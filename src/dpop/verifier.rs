@@ -1,4 +1,4 @@
-//! [`Proofs`]: what is asked of proofs at one place, and what was shown there.
+//! [`DpopVerifier`]: what is asked of proofs at one place, and what was shown there.
 
 use std::{fmt, sync::Arc};
 
@@ -6,8 +6,9 @@ use http::{HeaderMap, Method};
 
 use super::{
     nonce::Nonces,
-    proof::{Proof, Wanted},
-    seen::{Mark, Seen},
+    proof::{DpopError, DpopProof, Expected},
+    recent::Sighting,
+    seen::SeenProofs,
 };
 use crate::{
     gate::MaybeReady,
@@ -17,45 +18,34 @@ use crate::{
 
 /// Checks proofs. Clones remember the same ones.
 #[derive(Clone)]
-pub(crate) struct Proofs {
+pub(crate) struct DpopVerifier {
     clock: Arc<dyn Clock>,
-    seen: Seen,
+    seen: SeenProofs,
     nonces: Option<Arc<Nonces>>,
 }
 
 /// What a proof has shown: that whoever sends this request has this key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Proven {
+pub(crate) struct ProvenKey {
     /// Of the key (RFC 7638), as it stands in `cnf.jkt` of a token.
     pub(crate) thumbprint: String,
 }
 
-/// Why a proof is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DpopError {
-    /// `invalid_dpop_proof`, and what to say of it.
-    Invalid(&'static str),
-    /// `use_dpop_nonce`: it has no nonce that is good, and this is one, for `DPoP-Nonce`.
-    UseNonce(String),
-    /// Whether it was shown before can't be told right now.
-    Unavailable,
-}
-
-impl Proofs {
+impl DpopVerifier {
     /// Proofs that are remembered in a store: whoever shares it takes each once.
     #[cfg(feature = "tokens")]
     pub(crate) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
-        Self { seen: Seen::in_store(store, Arc::clone(&clock)), clock, nonces: None }
+        Self { seen: SeenProofs::in_store(store, Arc::clone(&clock)), clock, nonces: None }
     }
 
     /// Proofs that this process remembers, within bounds: beyond them they are refused as [`DpopError::Unavailable`].
     pub(crate) fn in_memory(clock: Arc<dyn Clock>) -> Self {
-        Self { seen: Seen::in_memory(), clock, nonces: None }
+        Self { seen: SeenProofs::in_memory(), clock, nonces: None }
     }
 
     /// Remembers proofs in a store instead.
     pub(crate) fn with_store(self, store: AnyStore) -> Self {
-        Self { seen: Seen::in_store(store, Arc::clone(&self.clock)), ..self }
+        Self { seen: SeenProofs::in_store(store, Arc::clone(&self.clock)), ..self }
     }
 
     /// Demands nonces. All nodes need the same key for them.
@@ -77,7 +67,7 @@ impl Proofs {
         method: &Method,
         url: &str,
         token: Option<&str>,
-    ) -> MaybeReady<BoxFuture<'static, Result<Option<Proven>, DpopError>>> {
+    ) -> MaybeReady<BoxFuture<'static, Result<Option<ProvenKey>, DpopError>>> {
         match self.read(headers, method, url, token) {
             Ok(Some(proof)) => match self.spend(proof) {
                 MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(Some)),
@@ -95,13 +85,13 @@ impl Proofs {
         method: &Method,
         url: &str,
         token: Option<&str>,
-    ) -> Result<Option<Proof>, DpopError> {
-        let wanted = Wanted { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
-        Proof::read(headers, &wanted)
+    ) -> Result<Option<DpopProof>, DpopError> {
+        let wanted = Expected { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
+        DpopProof::read(headers, &wanted)
     }
 
     /// The second half: takes a proof once.
-    pub(crate) fn spend(&self, proof: Proof) -> MaybeReady<BoxFuture<'static, Result<Proven, DpopError>>> {
+    pub(crate) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<ProvenKey, DpopError>>> {
         match self.seen.mark(&proof, self.clock.now()) {
             MaybeReady::Ready(mark) => MaybeReady::Ready(self.spent(proof, mark)),
             MaybeReady::Pending(marked) => {
@@ -114,13 +104,13 @@ impl Proofs {
         }
     }
 
-    fn spent(&self, proof: Proof, mark: Mark) -> Result<Proven, DpopError> {
+    fn spent(&self, proof: DpopProof, mark: Sighting) -> Result<ProvenKey, DpopError> {
         match mark {
-            Mark::Again => Err(DpopError::Invalid("the proof was used before")),
-            Mark::Unknown => Err(DpopError::Unavailable),
+            Sighting::Again => Err(DpopError::Invalid("the proof was used before")),
+            Sighting::Unknown => Err(DpopError::Unavailable),
             // it may have come to its end on the way, and then nobody remembers that it was shown
-            Mark::First if proof.is_too_old(self.now()) => Err(DpopError::Invalid("the proof is too old")),
-            Mark::First => Ok(Proven { thumbprint: proof.into_thumbprint() }),
+            Sighting::First if proof.is_too_old(self.now()) => Err(DpopError::Invalid("the proof is too old")),
+            Sighting::First => Ok(ProvenKey { thumbprint: proof.into_thumbprint() }),
         }
     }
 
@@ -129,7 +119,7 @@ impl Proofs {
     }
 }
 
-impl fmt::Debug for Proofs {
+impl fmt::Debug for DpopVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proofs").field("seen", &self.seen).field("nonces", &self.nonces).finish_non_exhaustive()
     }

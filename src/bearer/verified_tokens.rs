@@ -1,8 +1,8 @@
-//! [`Cache`]: tokens whose signature was good, so that it is not worked out again at each request.
+//! [`VerifiedTokens`]: tokens whose signature was good, so that it is not worked out again at each request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::AccessToken;
+use super::token::AccessToken;
 use crate::{jose::KeySet, util::secret::Digest};
 
 /// Tokens that may stand in each other's place.
@@ -12,19 +12,19 @@ const WAYS: usize = 4;
 ///
 /// Only tokens whose signature is good get here, so nobody can fill it with what he makes up, nor choose the places. Each
 /// few places have a lock of their own, held while as many digests are compared.
-pub(super) struct Cache {
-    sets: Box<[Mutex<[Option<Known>; WAYS]>]>,
+pub(super) struct VerifiedTokens {
+    sets: Box<[Mutex<[Option<VerifiedToken>; WAYS]>]>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct VerifiedToken {
     digest: Digest,
     token: AccessToken,
     /// By which keys it was good.
     keys: Arc<KeySet>,
 }
 
-impl Cache {
+impl VerifiedTokens {
     /// The most tokens that may be asked for.
     pub(super) const MOST: usize = 1 << 20;
 
@@ -43,13 +43,13 @@ impl Cache {
     pub(super) fn put(&self, digest: Digest, token: AccessToken, keys: Arc<KeySet>) {
         let Some(set) = self.set(&digest) else { return };
         let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = |known: &Option<Known>| match known {
+        let place = |known: &Option<VerifiedToken>| match known {
             Some(known) if known.digest.matches(&digest) => (0, 0),
             None => (1, 0),
             Some(known) => (2, known.token.claims().exp),
         };
         if let Some(oldest) = set.iter_mut().min_by_key(|known| place(known)) {
-            *oldest = Some(Known { digest, token, keys });
+            *oldest = Some(VerifiedToken { digest, token, keys });
         }
     }
 
@@ -59,7 +59,7 @@ impl Cache {
     }
 
     /// The places where a token of this digest may stand; none where nothing is remembered.
-    fn set(&self, digest: &Digest) -> Option<&Mutex<[Option<Known>; WAYS]>> {
+    fn set(&self, digest: &Digest) -> Option<&Mutex<[Option<VerifiedToken>; WAYS]>> {
         let number = digest.as_bytes().first_chunk().copied().map(usize::from_le_bytes)?;
         self.sets.get(number.checked_rem(self.sets.len())?)
     }

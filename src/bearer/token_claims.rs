@@ -1,4 +1,4 @@
-//! [`Claims`]: what stands in an access token (RFC 9068).
+//! [`AccessTokenClaims`]: what stands in an access token (RFC 9068).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub(crate) const TYPE: &str = "at+jwt";
 
 /// As they are written here, and read from any issuer that follows RFC 9068.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Claims {
+pub(crate) struct AccessTokenClaims {
     pub(crate) iss: String,
     pub(crate) sub: String,
     pub(crate) aud: Audience,
