@@ -859,7 +859,7 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         ("policy", "[\"password\"]", "[\"sms\"]", "sms"),
         ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: there is none of the name \"acme\""),
         ("seal", "AAECAwQF", "AAECAw", "tokens: seal: must be 32 bytes in base64url"),
-        ("algorithm", "EdDSA", "none", "tokens: algorithm: an algorithm is ES256, EdDSA or RS256"),
+        ("algorithm", "EdDSA", "none", "tokens: algorithm: unknown algorithm: use ES256, EdDSA or RS256"),
         ("e-mail", "email = \"ada@example.com\"", "email = \"ada\"", "users: \"u-1\": an e-mail address must be"),
         ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
         ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),

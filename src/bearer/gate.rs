@@ -17,7 +17,7 @@ use crate::{
     store::BoxFuture,
 };
 
-/// Checks the access token of a request; what a [`BearerLayer`](super::BearerLayer) puts before a service.
+/// Checks the access token of a request. Used by [`BearerLayer`](super::BearerLayer).
 #[derive(Clone)]
 pub struct BearerGate {
     pub(super) verifier: Verifier,
@@ -32,18 +32,19 @@ impl Gate for BearerGate {
     type Future = BoxFuture<'static, BearerDecision>;
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
-        // a layer outside with the same verifier has looked already, and a proof is good for one look
+        // an outer layer with the same verifier has checked the token already, and a proof can be
+        // checked only once
         if let Some(TokenSlot::Taken { token, scheme, verifier }) = head.extensions().get()
             && *verifier == self.verifier.number()
         {
             return MaybeReady::Ready(self.permit(token, *scheme).map(|()| BearerPass::default()));
         }
         let (scheme, token) = match Authorization::read(head.headers()) {
-            Authorization::Nothing => return MaybeReady::Ready(self.nobody()),
+            Authorization::Nothing => return MaybeReady::Ready(self.no_token()),
             Authorization::Malformed => return MaybeReady::Ready(Err(self.rejections.malformed())),
             Authorization::Token { scheme, token } => (scheme, token),
         };
-        // the request can't be looked at again when the token is known
+        // the request is gone by the time the token is verified
         let shown = match scheme {
             Scheme::Bearer => None,
             Scheme::DPoP => match self.verifier.possession().take(head, token) {
@@ -62,13 +63,13 @@ impl Gate for BearerGate {
 }
 
 impl BearerGate {
-    /// What a request without a token gets.
-    fn nobody(&self) -> BearerDecision {
+    /// Decides about a request without a token.
+    fn no_token(&self) -> BearerDecision {
         if self.optional {
             let slot = TokenSlot::Empty(self.rejections.challenge().clone());
             return Ok(BearerPass { slot: Some(slot), nonce: None });
         }
-        Err(self.rejections.nobody())
+        Err(self.rejections.no_token())
     }
 
     fn settle(
@@ -81,12 +82,12 @@ impl BearerGate {
             Ok(token) => token,
             Err(TokenError::Invalid) => return MaybeReady::Ready(Err(self.rejections.invalid(scheme))),
             Err(TokenError::Unavailable) => {
-                crate::util::trace::warning!("the keys of access tokens, or what is revoked, can't be read");
+                crate::util::trace::warning!("failed to load the keys or the revocations of access tokens");
                 return MaybeReady::Ready(Err(BearerRejections::unavailable()));
             }
         };
         let Some(shown) = shown else {
-            // without a proof, whoever brings a bound token may have stolen it
+            // a bound token without a proof may be stolen
             let is_free = token.bound_to().is_none();
             let permitted = if is_free { self.permit(&token, scheme) } else { Err(self.rejections.invalid(scheme)) };
             return MaybeReady::Ready(permitted.map(|()| self.pass(token, scheme, None)));
@@ -111,7 +112,7 @@ impl BearerGate {
         }
     }
 
-    /// Whether a token that counts is enough.
+    /// Checks whether a valid token has the required scopes.
     fn permit(&self, token: &AccessToken, scheme: Scheme) -> Result<(), Rejection> {
         if !self.rejections.scopes().iter().all(|scope| token.has_scope(scope)) {
             return Err(self.rejections.narrow(scheme));
@@ -134,12 +135,12 @@ impl fmt::Debug for BearerGate {
     }
 }
 
-/// What a request that may come through carries: its token, if it has one.
+/// The token of an admitted request, if it has one.
 #[derive(Debug, Default)]
 pub struct BearerPass {
-    /// None where a layer outside has left it already.
+    /// `None` if an outer layer has already inserted it.
     slot: Option<TokenSlot>,
-    /// For the next proof.
+    /// The nonce for the next proof.
     nonce: Option<HeaderValue>,
 }
 

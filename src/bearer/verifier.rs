@@ -1,4 +1,4 @@
-//! [`Verifier`]: what is asked of a token.
+//! Verification of access tokens.
 
 use std::{
     fmt,
@@ -28,17 +28,18 @@ use crate::{
     },
 };
 
-/// Checks access tokens: of one issuer, for one service.
+/// Verifies access tokens of one issuer for one service.
 ///
-/// A token is a signed document of the type `at+jwt` (RFC 9068). It counts if one of the issuer's keys has signed it, if
-/// it names the issuer and this service exactly, and at this time. An id token, or one for another service, does not.
+/// A valid token is a JWT of type `at+jwt` (RFC 9068) that is signed by a key of the issuer, names
+/// exactly this issuer and this service, and has not expired. ID tokens and tokens for other
+/// services are rejected.
 ///
-/// Clones share what they remember.
+/// Clones share a cache of verified tokens.
 #[derive(Clone)]
 pub struct Verifier(Arc<Inner>);
 
 struct Inner {
-    /// Unlike that of any other: tokens that one has let through count for its clones only.
+    /// Unique for each verifier. A token accepted by one is trusted by its clones only.
     number: u64,
     settings: Settings,
     cache: VerifiedTokens,
@@ -50,14 +51,14 @@ struct Settings {
     rules: Rules,
     possession: Possession,
     clock: Arc<dyn Clock>,
-    /// The most tokens that are remembered.
+    /// The capacity of the cache.
     remembered: usize,
 }
 
-/// Tokens that are remembered if nothing else is said.
+/// The default capacity of the cache.
 const REMEMBERED: usize = 4096;
 
-/// Why a token does not count.
+/// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenError {
     Invalid,
@@ -72,11 +73,11 @@ impl From<Unavailable> for TokenError {
 
 pub(super) type Verified = MaybeReady<BoxFuture<'static, Result<AccessToken, TokenError>>>;
 
-/// What is known of a token after its signature was looked at.
+/// The result of checking a signature.
 enum SignatureCheck {
     Good(AccessToken),
     Bad,
-    /// It names a key that is not there.
+    /// The token names an unknown key.
     UnknownKey,
 }
 
@@ -97,14 +98,18 @@ impl Verifier {
         Ok(VerifierBuilder { settings }.build())
     }
 
-    /// Checks access tokens of an issuer whose keys the app has: a JSON Web Key Set, as the issuer publishes it. `audience`
-    /// is the name of this service in its tokens.
+    /// Creates a verifier with the issuer's keys, given as JSON Web Key Set. `audience` is the name
+    /// of this service in its tokens.
     ///
-    /// The keys stay as they are: who rotates them makes a new verifier. What the issuer takes back is not heard of here.
+    /// The keys are fixed: create a new verifier after a rotation. Revocations are not known here.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key set is invalid or has no usable key, or if a name is invalid.
     pub fn with_keys(issuer: &str, audience: &str, jwks_json: &[u8]) -> Result<Self, ConfigError> {
         let keys = KeySet::parse(jwks_json).filter(|keys| keys.iter().next().is_some());
         let wrong =
-            || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a key that is used here");
+            || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a usable key");
         let keys = StaticKeys(Arc::new(keys.ok_or_else(wrong)?));
         Self::new(keys, issuer, audience, Arc::new(SystemClock::new()))
     }
@@ -124,7 +129,7 @@ impl Verifier {
         &self.0.settings.possession
     }
 
-    /// Checks a token, but not the proof of its key.
+    /// Verifies a token, except for the proof of its key.
     pub(super) fn verify(&self, token: &str) -> Verified {
         match self.0.settings.keys.keys() {
             MaybeReady::Ready(Ok(keys)) => self.verify_with(token, keys),
@@ -167,7 +172,7 @@ impl Verifier {
         clock.unix(clock.now())
     }
 
-    /// What never changes for a token and a set of keys.
+    /// Checks everything that can't change for a token and a set of keys.
     fn check(&self, token: &str, keys: &KeySet) -> SignatureCheck {
         let Some(unverified) = Unverified::parse(token, TYPE) else { return SignatureCheck::Bad };
         match unverified.claims(keys) {
@@ -181,7 +186,7 @@ impl Verifier {
         self.0.settings.rules.read(claims, &*self.0.settings.keys)
     }
 
-    /// What changes: the time, and whether it was taken back.
+    /// Checks what can change: the time and revocation.
     fn settle(&self, token: AccessToken) -> Verified {
         if !self.0.settings.rules.is_timely(token.claims(), self.now()) {
             return MaybeReady::Ready(Err(TokenError::Invalid));
@@ -199,12 +204,12 @@ impl Verifier {
 
 #[cfg(test)]
 impl Verifier {
-    /// How many tokens are remembered.
+    /// Returns the number of cached tokens.
     pub(super) fn remembered(&self) -> usize {
         self.0.cache.len()
     }
 
-    /// Whether this token is.
+    /// Returns whether this token is cached.
     pub(super) fn remembers(&self, token: &str) -> bool {
         let MaybeReady::Ready(Ok(keys)) = self.0.settings.keys.keys() else { return false };
         self.0.cache.get(&Digest::of(token), &keys).is_some()
@@ -219,53 +224,68 @@ pub struct VerifierBuilder {
 }
 
 impl VerifierBuilder {
-    /// One more name of this service: tokens for any of them count.
+    /// Adds a name of this service. Tokens for any of its names are accepted.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `name` is 1 to 255 visible characters.
     pub fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
         self.settings.rules = self.settings.rules.audience(name)?;
         Ok(self)
     }
 
-    /// How much the clocks of the issuer and of this machine may differ, otherwise 5 seconds and at most 60: a token counts
-    /// for so much longer.
+    /// Sets the tolerance for clock differences with the issuer, by which tokens stay valid longer.
+    /// Defaults to 5 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `leeway` is longer than 60 seconds.
     pub fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
         self.settings.rules = self.settings.rules.leeway(leeway)?;
         Ok(self)
     }
 
-    /// How many tokens are remembered, so that their signatures are not checked again: about 4096 otherwise, none with 0,
-    /// at most about a million.
+    /// Sets the capacity of the cache of verified tokens. Defaults to 4,096. Zero disables the
+    /// cache; at most 1,048,576.
     ///
-    /// A token is remembered while the keys stay as they are. Its times are looked at, and whether it was revoked is asked,
-    /// at each request.
+    /// Cached tokens skip the signature check until the keys change. Expiry and revocation are
+    /// checked for every request.
     pub fn cache(mut self, tokens: usize) -> Self {
         self.settings.remembered = tokens.min(VerifiedTokens::MOST);
         self
     }
 
-    /// Takes tokens that are bound to a key of the caller too (DPoP, RFC 9449): with the scheme `DPoP`, and a proof for
-    /// each request. Without, they are refused.
+    /// Accepts tokens that are bound to a key (DPoP, RFC 9449), sent with the scheme `DPoP` and a
+    /// proof for each request. Without this setting they are rejected.
     ///
-    /// A proof names the URL of its request. A service does not see that: a proxy in front may have ended the encryption,
-    /// a router stripped a prefix. So `base_url` is what stands in front of the path that the layer sees, such as
-    /// `https://api.example` or `https://api.example/v1`.
+    /// A proof names the URL of its request, which the service does not know: a proxy may have
+    /// terminated TLS, or a router may have stripped a prefix. `base_url` is the part in front of
+    /// the path that the layer sees, such as `https://api.example` or `https://api.example/v1`.
     ///
-    /// Each proof is taken once. This process remembers them, of one key some 800 a second and 13,000 of all: what comes
-    /// beyond is answered 503. Where one caller sends more, or several processes serve one URL, give them
-    /// [one store](Self::dpop_store).
+    /// Each proof is accepted once. By default, used proofs are remembered in this process: about
+    /// 800 per second for one key and 13,000 in total. Further requests get a 503. If callers send
+    /// more, or if several processes serve one URL, use a [shared store](Self::dpop_store).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `base_url` is invalid.
     pub fn dpop(mut self, base_url: &str) -> Result<Self, ConfigError> {
         self.settings.possession = self.settings.possession.at(base_url)?;
         Ok(self)
     }
 
-    /// Remembers proofs in a store that all processes share, as many as it holds.
+    /// Remembers used proofs in a store that all processes share.
     pub fn dpop_store(mut self, store: impl Into<AnyStore>) -> Self {
         self.settings.possession = self.settings.possession.store(store.into());
         self
     }
 
-    /// Demands proofs that hold a value from this service (RFC 9449 §9), made with this key, so that none is made before
-    /// its time. All processes need the same key. The value is in `DPoP-Nonce`, which a CORS layer must expose: of the
-    /// refusal of a proof without it, and of each answer to a request that came through with a proof.
+    /// Requires a nonce of this service in proofs (RFC 9449 §9), so that they can't be made in
+    /// advance.
+    ///
+    /// All processes need the same key. The nonce is sent in `DPoP-Nonce` with rejections of proofs
+    /// without a valid nonce, and with responses to requests with a valid proof. A CORS layer must
+    /// expose this header.
     pub fn dpop_nonces(mut self, key: &Secret) -> Self {
         self.settings.possession = self.settings.possession.nonces(key);
         self

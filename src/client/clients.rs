@@ -5,9 +5,10 @@ use std::{any::type_name, fmt, future::Future, sync::Arc};
 use super::record::Client;
 use crate::store::{BoxFuture, StoreError};
 
-/// Finds clients.
+/// Finds clients by their id.
 ///
-/// Write the methods as `async fn`. [`ClientTable`] is one that stands in memory.
+/// Implement the methods as `async fn`. [`ClientTable`](super::ClientTable) keeps clients in
+/// memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,18 +27,19 @@ use crate::store::{BoxFuture, StoreError};
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` finds no clients",
-    note = "use a `tollgate::ClientTable`, or implement `tollgate::Clients` for a source of your own"
+    message = "`{Self}` doesn't implement `Clients`",
+    note = "use a `tollgate::ClientTable`, or implement `tollgate::Clients`"
 )]
 pub trait Clients: Send + Sync + 'static {
-    /// The client with exactly this id. The id comes from a request: it can be any text.
+    /// Returns the client with exactly this id. The id comes from a request and can be any text.
     fn find(&self, client_id: &str) -> impl Future<Output = Result<Option<Arc<Client>>, StoreError>> + Send;
 
-    /// Whether any client allows calls from pages of this origin: a CORS
-    /// preflight does not say which client it is for.
+    /// Returns whether any client allows calls from pages of this origin. A CORS preflight does not
+    /// tell which client it is for.
     fn allows_origin(&self, origin: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// The clients that are known from the start, to be checked then; none, where they come and go.
+    /// Returns the clients that are known at startup, so that they can be checked. Returns none by
+    /// default.
     fn listed(&self) -> Vec<Arc<Client>> {
         Vec::new()
     }
@@ -57,9 +59,9 @@ impl<C: Clients> Clients for Arc<C> {
     }
 }
 
-/// Any [`Clients`], their type forgotten; clones are the same ones.
+/// A type-erased [`Clients`]. Clones share the same source.
 ///
-/// What serves clients takes `impl Into<AnyClients>`.
+/// Services take `impl Into<AnyClients>`.
 #[derive(Clone)]
 pub struct AnyClients(Arc<dyn DynClients>);
 
@@ -92,7 +94,7 @@ impl fmt::Debug for AnyClients {
     }
 }
 
-/// [`Clients`] as an object.
+/// The dyn-compatible form of [`Clients`].
 trait DynClients: Send + Sync {
     fn find<'a>(&'a self, client_id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Client>>, StoreError>>;
     fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;

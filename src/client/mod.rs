@@ -1,10 +1,9 @@
-//! The applications that send people here to sign in.
+//! The applications (OAuth clients) that send users to sign in.
 //!
-//! A [`Client`] is a public one: it has no secret, so what protects it is where
-//! its answers go. A [`RedirectUri`] is registered in full and compared
-//! character by character; only the port of a loopback address may differ
-//! (RFC 8252 §7.3). [`Clients`] finds them, be they in a [`ClientTable`] or in a
-//! database of yours.
+//! All clients are public: they have no secret, so the security of the login depends on where
+//! responses are sent. A [`RedirectUri`] is registered in full and compared character by character.
+//! Only the port of a loopback address may differ (RFC 8252 §7.3). [`Clients`] finds clients, for
+//! example in a [`ClientTable`] or in your database.
 //!
 //! ```
 //! use tollgate::{Client, ClientTable, Policy, Tenant, client::Scopes};

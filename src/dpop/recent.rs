@@ -1,12 +1,13 @@
-//! [`RecentProofs`]: the proofs that this process was shown, within fixed bounds.
+//! The proofs that this process has seen, within fixed limits.
 //!
-//! All proofs live about as long, so they are kept in two generations, and the older one is forgotten as a whole: no proof
-//! has a time of its own, and nothing is ever swept. What is full refuses: a proof that can't be remembered is not taken,
-//! for dropping another one would let that one in again.
+//! All proofs have about the same lifetime, so they are kept in two generations, and the older
+//! generation is dropped as a whole. No proof has an expiry of its own, and nothing needs sweeping.
+//! A full shard rejects new proofs, because dropping an old one would allow it to be replayed.
 //!
-//! A key has its place in one shard of several, at random, and takes at most half of it. So whoever floods with one key locks
-//! out nobody but himself; with two keys that happen to share a shard, those whose keys are in it; and everybody only with
-//! as many good proofs as there is room in all, each of them a signature that was verified before.
+//! Each key is assigned to a shard at random and can use at most half of it. A caller that floods
+//! with one key therefore blocks only itself; with two keys that share a shard, it blocks the keys
+//! in that shard. To block everyone, it has to send as many valid proofs as there is room in total,
+//! each with a signature that was verified first.
 
 use std::{
     collections::hash_map::Entry,
@@ -27,27 +28,27 @@ type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 
 const SHARDS: usize = 8;
 
-/// Proofs that a shard takes in a generation: as many as a table of 2^17 places holds before it grows. All shards together
-/// take 917,504, some 13,000 a second, and of one key 57,344, some 800 a second. Full, each proof of another key, they hold
-/// 55 MB.
+/// The capacity of a generation of a shard: what a hash table with 2^17 buckets holds before it
+/// grows. All shards together accept 917,504 proofs, about 13,000 per second; one key can use
+/// 57,344, about 800 per second. If every proof has a different key, a full table takes 55 MB.
 const ROOM: usize = 7 << 14;
 
-/// From a proof that comes as early as one may, to the moment at which it is too old.
+/// The time from the earliest acceptance of a proof until it is too old.
 const GENERATION: Duration = MOST_AGE.saturating_add(MOST_AHEAD);
 
 pub(super) struct RecentProofs {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
-    /// Of one generation of one shard.
+    /// The capacity of one generation of one shard.
     room: usize,
 }
 
-/// What became of a proof that was to be remembered.
+/// Whether a proof was seen before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sighting {
     First,
     Again,
-    /// Nothing can be said: there is no room, or the store is away.
+    /// Unknown, because there is no room or the store is unavailable.
     Unknown,
 }
 
@@ -60,9 +61,10 @@ struct Shard {
 
 #[derive(Default)]
 struct Generation {
-    /// The beginning of a digest: enough to tell proofs apart, and who finds two with the same one can use only one.
+    /// Prefixes of digests. They are long enough to distinguish proofs, and a caller gains nothing
+    /// from a collision, because only one of the two proofs is accepted.
     proofs: HashSet<[u8; 8]>,
-    /// How many are of one key.
+    /// The number of proofs per key.
     keys: HashMap<u64, usize>,
 }
 
@@ -103,7 +105,8 @@ impl Shard {
         Sighting::First
     }
 
-    /// Whatever is in `current` was shown since `began`, whatever is in `previous` less than two generations ago.
+    /// Starts a new generation if needed. Proofs in `current` were seen since `began`, those in
+    /// `previous` less than two generations ago.
     fn turn(&mut self, now: Moment) {
         let passed = now.since(self.began);
         if passed < GENERATION {
@@ -141,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn c100_a_key_that_floods_is_refused_and_locks_out_no_other() {
+    fn c100_a_flooding_key_is_rejected_and_blocks_no_other() {
         let memory = RecentProofs::with_room(ROOM);
         let taken = |key: usize| (0..1000).filter(|proof| mark(&memory, key, *proof, 0) == Sighting::First).count();
         assert_eq!(taken(0), ROOM / 2);
-        assert_eq!(mark(&memory, 0, 0, 0), Sighting::Again, "what was shown before is known all the same");
+        assert_eq!(mark(&memory, 0, 0, 0), Sighting::Again, "used proofs are still recognized");
         assert_eq!(mark(&memory, 0, 999, 0), Sighting::Unknown);
         for key in 1..100 {
-            // one alone in its shard, or beside the one that floods
+            // alone in its shard, or together with the flooding key
             let memory = RecentProofs::with_room(ROOM);
             let flood = (0..1000).filter(|proof| mark(&memory, 0, *proof, 0) == Sighting::First).count();
             assert_eq!((flood, mark(&memory, key, 0, 0)), (ROOM / 2, Sighting::First));
@@ -156,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn c100_one_key_may_send_eight_hundred_proofs_a_second() {
+    fn c100_one_key_can_send_800_proofs_per_second() {
         let memory = RecentProofs::new();
         let all = 800 * GENERATION.as_secs() as usize;
         assert!((0..all).all(|proof| mark(&memory, 0, proof, 0) == Sighting::First));
     }
 
     #[test]
-    fn c100_what_is_full_refuses_and_forgets_nothing_that_lives() {
+    fn c100_a_full_shard_rejects_and_forgets_nothing_too_early() {
         let memory = RecentProofs::with_room(ROOM);
         let all: Vec<_> = (0..1000).map(|key| mark(&memory, key, 0, 0)).collect();
         assert_eq!(all.iter().filter(|mark| **mark == Sighting::First).count(), SHARDS * ROOM);
@@ -173,22 +176,22 @@ mod tests {
                 assert_eq!(mark(&memory, key, 0, seconds), Sighting::Again, "{first:?} at {seconds} s");
             }
         }
-        // a generation on, there is room again
+        // one generation later, there is room again
         let next = (0..1000).filter(|key| mark(&memory, *key, 1, 139) == Sighting::First).count();
         assert_eq!(next, SHARDS * ROOM);
-        assert_eq!(len(&memory), 2 * SHARDS * ROOM, "and never more than two generations");
+        assert_eq!(len(&memory), 2 * SHARDS * ROOM, "never more than two generations");
         assert_eq!(mark(&memory, 0, 0, 140), Sighting::First);
-        // two generations on, nothing of them is left
+        // two generations later, nothing is left
         let all = (0..1000).filter(|key| mark(&memory, *key, 2, 1000) == Sighting::First).count();
         assert_eq!((all, len(&memory)), (SHARDS * ROOM, SHARDS * ROOM));
     }
 
     #[test]
-    fn a_generation_lives_for_as_long_as_a_proof_wherever_in_it_one_comes() {
+    fn a_proof_is_remembered_for_its_lifetime_wherever_it_falls_in_a_generation() {
         for at in 0..300 {
             for later in 0..=70 {
                 let memory = RecentProofs::with_room(ROOM);
-                // the shard turns whenever it is asked
+                // a shard changes generations whenever it is used
                 for before in (0..at).step_by(37) {
                     let _turned = mark(&memory, 1, before as usize, before);
                 }
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_does_no_harm() {
+    fn a_clock_that_goes_backwards_is_harmless() {
         let memory = RecentProofs::with_room(ROOM);
         assert_eq!(mark(&memory, 1, 0, 1000), Sighting::First);
         assert_eq!(mark(&memory, 1, 1, 5), Sighting::First);

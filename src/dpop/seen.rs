@@ -1,4 +1,4 @@
-//! [`SeenProofs`]: the proofs that were shown, until they are too old anyway.
+//! Remembers used proofs until they are too old anyway.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{
     util::clock::{Clock, Moment},
 };
 
-/// Where they are remembered.
+/// Where used proofs are remembered.
 #[derive(Clone, Debug)]
 pub(super) enum SeenProofs {
-    /// In a store, for all nodes and endpoints that share it.
+    /// In a store, shared by all nodes and endpoints that use it.
     Store(Table<()>),
     /// In this process.
-    RecentProofs(Arc<RecentProofs>),
+    Memory(Arc<RecentProofs>),
 }
 
 impl SeenProofs {
@@ -27,14 +27,15 @@ impl SeenProofs {
     }
 
     pub(super) fn in_memory() -> Self {
-        Self::RecentProofs(Arc::new(RecentProofs::new()))
+        Self::Memory(Arc::new(RecentProofs::new()))
     }
 
-    /// Remembers a proof. Of any number of calls with one proof, a single one is the first.
+    /// Remembers a proof. Of any number of calls with the same proof, exactly one returns
+    /// [`Sighting::First`].
     pub(super) fn mark(&self, proof: &DpopProof, now: Moment) -> MaybeReady<BoxFuture<'static, Sighting>> {
         let digest = proof.digest();
         match self {
-            Self::RecentProofs(memory) => MaybeReady::Ready(memory.mark(proof.thumbprint(), &digest, now)),
+            Self::Memory(memory) => MaybeReady::Ready(memory.mark(proof.thumbprint(), &digest, now)),
             Self::Store(table) => {
                 let (table, forgotten_at) = (table.clone(), proof.forgotten_at());
                 MaybeReady::Pending(Box::pin(async move {
@@ -42,7 +43,7 @@ impl SeenProofs {
                         Ok(WriteOutcome::Done(_)) => Sighting::First,
                         Ok(WriteOutcome::Lost(_)) => Sighting::Again,
                         Err(error) => {
-                            crate::util::trace::warning!("proofs can't be remembered: {error}");
+                            crate::util::trace::warning!("failed to store a DPoP proof: {error}");
                             Sighting::Unknown
                         }
                     }

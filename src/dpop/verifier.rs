@@ -1,4 +1,4 @@
-//! [`DpopVerifier`]: what is asked of proofs at one place, and what was shown there.
+//! Verification of proofs at one endpoint.
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     util::clock::{Clock, UnixTime},
 };
 
-/// Checks proofs. Clones remember the same ones.
+/// Verifies proofs. Clones share the memory of used proofs.
 #[derive(Clone)]
 pub(crate) struct DpopVerifier {
     clock: Arc<dyn Clock>,
@@ -24,42 +24,44 @@ pub(crate) struct DpopVerifier {
     nonces: Option<Arc<Nonces>>,
 }
 
-/// What a proof has shown: that whoever sends this request has this key.
+/// The key that the sender of a request has proved to own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProvenKey {
-    /// Of the key (RFC 7638), as it stands in `cnf.jkt` of a token.
+    /// The thumbprint of the key (RFC 7638), as in a token's `cnf.jkt`.
     pub(crate) thumbprint: String,
 }
 
 impl DpopVerifier {
-    /// Proofs that are remembered in a store: whoever shares it takes each once.
+    /// Creates a verifier that remembers used proofs in a store, so that all users of the store
+    /// accept each proof once.
     #[cfg(feature = "tokens")]
     pub(crate) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self { seen: SeenProofs::in_store(store, Arc::clone(&clock)), clock, nonces: None }
     }
 
-    /// Proofs that this process remembers, within bounds: beyond them they are refused as [`DpopError::Unavailable`].
+    /// Creates a verifier that remembers used proofs in this process, within limits. Proofs beyond
+    /// the limits are rejected as [`DpopError::Unavailable`].
     pub(crate) fn in_memory(clock: Arc<dyn Clock>) -> Self {
         Self { seen: SeenProofs::in_memory(), clock, nonces: None }
     }
 
-    /// Remembers proofs in a store instead.
+    /// Remembers used proofs in a store instead.
     pub(crate) fn with_store(self, store: AnyStore) -> Self {
         Self { seen: SeenProofs::in_store(store, Arc::clone(&self.clock)), ..self }
     }
 
-    /// Demands nonces. All nodes need the same key for them.
+    /// Requires nonces. All nodes need the same key for them.
     pub(crate) fn with_nonces(self, nonces: Arc<Nonces>) -> Self {
         Self { nonces: Some(nonces), ..self }
     }
 
-    /// The nonce for `DPoP-Nonce`, where nonces are demanded.
+    /// Returns the nonce for the `DPoP-Nonce` header, if nonces are required.
     pub(crate) fn nonce(&self) -> Option<String> {
         self.nonces.as_ref().map(|nonces| nonces.current(self.now()))
     }
 
-    /// Reads the proof of a request and spends it; `None` where there is none. `url` is the one that the caller has to
-    /// mean, `token` the access token that comes along.
+    /// Verifies the proof of a request and marks it as used. Returns `None` if there is none. `url`
+    /// is the URL that the proof must name, and `token` the access token of the request.
     #[cfg(feature = "tokens")]
     pub(crate) fn check(
         &self,
@@ -78,7 +80,7 @@ impl DpopVerifier {
         }
     }
 
-    /// The first half: all but whether the proof was shown before.
+    /// Verifies a proof, except for whether it was used before.
     pub(crate) fn read(
         &self,
         headers: &HeaderMap,
@@ -86,11 +88,11 @@ impl DpopVerifier {
         url: &str,
         token: Option<&str>,
     ) -> Result<Option<DpopProof>, DpopError> {
-        let wanted = Expected { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
-        DpopProof::read(headers, &wanted)
+        let expected = Expected { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
+        DpopProof::read(headers, &expected)
     }
 
-    /// The second half: takes a proof once.
+    /// Marks a proof as used. Fails if it was used before.
     pub(crate) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<ProvenKey, DpopError>>> {
         match self.seen.mark(&proof, self.clock.now()) {
             MaybeReady::Ready(mark) => MaybeReady::Ready(self.spent(proof, mark)),
@@ -106,9 +108,9 @@ impl DpopVerifier {
 
     fn spent(&self, proof: DpopProof, mark: Sighting) -> Result<ProvenKey, DpopError> {
         match mark {
-            Sighting::Again => Err(DpopError::Invalid("the proof was used before")),
+            Sighting::Again => Err(DpopError::Invalid("the proof was already used")),
             Sighting::Unknown => Err(DpopError::Unavailable),
-            // it may have come to its end on the way, and then nobody remembers that it was shown
+            // the proof may have expired meanwhile, and then its use is no longer remembered
             Sighting::First if proof.is_too_old(self.now()) => Err(DpopError::Invalid("the proof is too old")),
             Sighting::First => Ok(ProvenKey { thumbprint: proof.into_thumbprint() }),
         }

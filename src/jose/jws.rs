@@ -1,4 +1,4 @@
-//! JSON Web Signatures in their compact form (RFC 7515): written with one key, read with a set of them.
+//! JSON Web Signatures in compact form (RFC 7515).
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::util::json;
 
-/// The longest token that is read.
+/// The maximum length of a token in bytes.
 const MOST_BYTES: usize = 16 * 1024;
 
 #[derive(Serialize, Deserialize)]
@@ -27,7 +27,7 @@ struct JwsHeader {
     crit: Option<serde_json::Value>,
 }
 
-/// A token, taken apart. Nothing of it is to be believed yet.
+/// A parsed token. Its content is not trustworthy yet.
 pub(crate) struct Unverified<'t> {
     header: JwsHeader,
     signed: &'t str,
@@ -35,16 +35,16 @@ pub(crate) struct Unverified<'t> {
     signature: Vec<u8>,
 }
 
-/// What is wrong with a token that brings its own key.
+/// Why a token that contains its own key is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It brings none, or one that is not taken.
+    /// The key is missing or not accepted.
     Key,
     Signature,
     Claims,
 }
 
-/// A signed token of these claims.
+/// Signs a token with these claims.
 #[cfg(feature = "tokens")]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
     let header = JwsHeader {
@@ -61,7 +61,7 @@ pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Optio
 }
 
 impl<'t> Unverified<'t> {
-    /// Takes a token of this type apart; `None` if it is none.
+    /// Parses a token of this type. Returns `None` if the input is not a JWS of this type.
     pub(crate) fn parse(token: &'t str, typ: &str) -> Option<Self> {
         if token.len() > MOST_BYTES {
             return None;
@@ -69,29 +69,29 @@ impl<'t> Unverified<'t> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
         let header: JwsHeader = json::from_object(&BASE64URL.decode(header).ok()?).ok()?;
-        // an extension that we don't know must not be passed over
+        // unknown critical extensions must not be ignored
         if header.crit.is_some() || !header.typ.as_deref().is_some_and(|own| is_type(own, typ)) {
             return None;
         }
         Some(Self { header, signed, claims, signature: BASE64URL.decode(signature).ok()? })
     }
 
-    /// The name of the key that it says it is signed with.
+    /// Returns the id of the key that the token claims to be signed with.
     pub(crate) fn kid(&self) -> Option<&str> {
         self.header.kid.as_deref()
     }
 
-    /// The claims, if one of these keys has signed them.
+    /// Returns the claims if one of these keys has signed them.
     ///
-    /// The key decides the algorithm; `alg` and `kid` only choose among the keys. Nothing of the claims is looked at
-    /// before the signature is good.
+    /// The key determines the algorithm; `alg` and `kid` only select keys. The claims are not
+    /// parsed before the signature is verified.
     pub(crate) fn claims<T: DeserializeOwned>(&self, keys: &KeySet) -> Option<T> {
         let fits = |kid: Option<&str>| self.kid().is_none_or(|named| kid.is_none_or(|kid| kid == named));
         keys.iter().filter(|(kid, _)| fits(*kid)).any(|(_, key)| self.is_signed_by(key)).then(|| self.read())?
     }
 
-    /// The key that it brings itself, and the claims, if that key has signed them: it proves no more than that whoever
-    /// made it has the key.
+    /// Returns the claims and the key contained in the token if that key has signed them. This
+    /// proves only that the signer has the key.
     pub(crate) fn own_claims<T: DeserializeOwned>(&self) -> Result<(PublicKey, T), Fault> {
         let key = self.header.jwk.as_ref().and_then(PublicKey::of).filter(PublicKey::is_moderate).ok_or(Fault::Key)?;
         if !self.is_signed_by(&key) {
@@ -109,7 +109,7 @@ impl<'t> Unverified<'t> {
     }
 }
 
-/// `application/` may be left out of a media type (RFC 7515 §4.1.9).
+/// Media types may omit `application/` (RFC 7515 §4.1.9).
 fn is_type(own: &str, typ: &str) -> bool {
     own.eq_ignore_ascii_case(typ)
         || own

@@ -1,4 +1,4 @@
-//! Policies as they are written down. One shape serves JSON and TOML.
+//! Policies in JSON and TOML documents.
 
 use serde::Deserialize;
 
@@ -30,12 +30,12 @@ pub(crate) struct WrittenPolicy {
 }
 
 impl Policies {
-    /// Reads them from JSON.
+    /// Reads policies from JSON.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         document::from_json::<PolicyFile>(SETTING, text)?.read()
     }
 
-    /// Reads them from TOML.
+    /// Reads policies from TOML.
     #[cfg(feature = "toml")]
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         document::from_toml::<PolicyFile>(SETTING, text)?.read()
@@ -60,7 +60,7 @@ impl PolicyFile {
 }
 
 impl WrittenPolicy {
-    /// The policy that stands at this place.
+    /// Converts the policy found at this place in the document.
     pub(crate) fn read(self, place: &str) -> Result<Policy, ConfigError> {
         match (self.steps, self.slots) {
             (Some(steps), None) => Policy::any(steps).map_err(|error| error.at(place)),
@@ -77,9 +77,9 @@ impl WrittenPolicy {
 fn slot(place: &str, names: &[String]) -> Result<MethodSet, ConfigError> {
     names.iter().try_fold(MethodSet::EMPTY, |set, name| {
         let error = |reason: &'static str| ConfigError::new(SETTING, name, reason).at(place);
-        let method = Method::from_name(name).ok_or_else(|| error("is no method"))?;
+        let method = Method::from_name(name).ok_or_else(|| error("is not a known method"))?;
         if set.contains(method) {
-            return Err(error("stands there twice"));
+            return Err(error("is listed twice"));
         }
         Ok(set.with(method))
     })
@@ -117,7 +117,10 @@ mod tests {
                 "[default]\nstep = 1",
                 "policies: line 2 is not usable: unknown field `step`, expected `steps` or `slots`",
             ),
-            ("[tenants.acme]\nslots = [[\"fax\"]]", "policies: tenants.acme.slots[0]: fax is not usable: is no method"),
+            (
+                "[tenants.acme]\nslots = [[\"fax\"]]",
+                "policies: tenants.acme.slots[0]: fax is not usable: is not a known method",
+            ),
         ] {
             assert_eq!(Policies::from_toml(text).unwrap_err().to_string(), message);
         }
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_with_its_place() {
+    fn errors_name_their_place() {
         for (text, message) in [
             (r#"{"default":{}}"#, "policies: default is not usable: must have either steps or slots"),
             (
@@ -138,16 +141,16 @@ mod tests {
             (r#"{"default":{"steps":6}}"#, "policy: default: 6 steps is not usable: must have 1 to 5 steps"),
             (
                 r#"{"tenants":{"acme":{"slots":[["password"],["sms","sms"]]}}}"#,
-                "policies: tenants.acme.slots[1]: sms is not usable: stands there twice",
+                "policies: tenants.acme.slots[1]: sms is not usable: is listed twice",
             ),
             (
                 r#"{"tenants":{"acme":{"slots":[["sms"],["whatsapp"]]}}}"#,
-                "policy: tenants.acme: 2 steps: sms; and whatsapp is not usable: can't be met by methods that prove \
-                 different things",
+                "policy: tenants.acme: 2 steps: sms; and whatsapp is not usable: can't be satisfied by methods of \
+                 different factor classes",
             ),
             (
                 r#"{"acr":{"a b":{"steps":1}}}"#,
-                "acr: a b is not usable: must be 1 to 255 visible ASCII characters, none of them '\"' or '\\'",
+                "acr: a b is not usable: must be 1 to 255 visible ASCII characters except '\"' and '\\'",
             ),
             (
                 "{\"default\":{\"steps\":1,\n\"Steps\":2}}",
@@ -155,7 +158,7 @@ mod tests {
             ),
             (
                 r#"{"tenants":{"a":{"steps":1},"a":{"steps":2}}}"#,
-                "policies: line 1, column 31 is not usable: `a` stands there twice",
+                "policies: line 1, column 31 is not usable: duplicate name `a`",
             ),
         ] {
             assert_eq!(Policies::from_json(text).unwrap_err().to_string(), message);

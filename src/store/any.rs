@@ -9,10 +9,10 @@ use super::{
 };
 use crate::gate::MaybeReady;
 
-/// Any [`Store`], its type forgotten; clones are the same store.
+/// A type-erased [`Store`]. Clones share the same store.
 ///
-/// Whatever keeps state takes `impl Into<AnyStore>`: a store, or a clone of an
-/// `AnyStore` that others share.
+/// Everything that keeps state takes `impl Into<AnyStore>`: a store, or a clone of an `AnyStore` to
+/// share it.
 ///
 /// ```
 /// use tollgate::store::{AnyStore, Memory};
@@ -25,22 +25,22 @@ use crate::gate::MaybeReady;
 pub struct AnyStore(Arc<dyn DynStore>);
 
 impl AnyStore {
-    /// See [`Store::get`]. A store that answers at once does so without a box.
+    /// Calls [`Store::get`]. A result that is available immediately is not boxed.
     pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
         self.0.get(key)
     }
 
-    /// See [`Store::insert`].
+    /// Calls [`Store::insert`].
     pub async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.insert(key, record).await
     }
 
-    /// See [`Store::swap`].
+    /// Calls [`Store::swap`].
     pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.swap(key, expected, record).await
     }
 
-    /// See [`Store::take`].
+    /// Calls [`Store::take`].
     pub async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         self.0.take(key).await
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for AnyStore {
     }
 }
 
-/// [`Store`] as an object.
+/// The dyn-compatible form of [`Store`].
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
     fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;

@@ -1,4 +1,4 @@
-//! What every store does and guarantees.
+//! The contract of all stores.
 
 use std::{future::Future, pin::Pin};
 
@@ -9,40 +9,43 @@ use super::{
 };
 use crate::gate::MaybeReady;
 
-/// A future in a box.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where state is kept. The module docs show one in full.
+/// A key-value store. The [module documentation](super) has a complete example.
 ///
-/// What every store guarantees, and `testing::store_conformance` checks:
+/// All stores guarantee the following, which `testing::store_conformance` checks:
 ///
-/// - A write is seen whole or not at all, and by every read that begins after
-///   it was acknowledged.
-/// - Of any number of writes that expect the same (nothing, or one version) at
-///   most one succeeds; of any number of takes at most one gets the value.
-/// - A version never comes back for its key, not even after the key is gone.
-/// - What has not expired is never forgotten to make room: a write beyond the
-///   bounds is refused with [`StoreErrorKind::Full`].
+/// - A write is seen completely or not at all, and by every read that starts after it was
+///   acknowledged.
+/// - Of concurrent writes that expect the same state (no entry, or one version), at most one
+///   succeeds. Of concurrent takes, at most one gets the value.
+/// - A version never repeats for its key, even after the entry is removed.
+/// - Entries that have not expired are never evicted. A write beyond the limits fails with
+///   [`StoreErrorKind::Full`].
 ///
-/// A store may forget a value once it has expired, by the time that later
-/// writes bring ([`Record::written_at`]) or by a clock of its own, and need not
-/// be quick about it: until then it answers with it as with any other. Whether
-/// it still counts is decided by whoever reads.
+/// [`StoreErrorKind::Full`]: super::StoreErrorKind::Full
 ///
-/// Dropping a future leaves open whether its write happens. So does
-/// [`StoreErrorKind::Unavailable`].
+/// A store may remove expired entries, judging by the time of later writes ([`Record::written_at`])
+/// or by its own clock. It need not hurry, and may return expired entries until then. Readers check
+/// the expiry.
+///
+/// After a future is dropped, or after [`StoreErrorKind::Unavailable`], it is unknown whether the
+/// write happened.
+///
+/// [`StoreErrorKind::Unavailable`]: super::StoreErrorKind::Unavailable
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a store",
-    note = "implement `tollgate::store::Store` for it; the module docs of `tollgate::store` show one in full"
+    message = "`{Self}` doesn't implement `Store`",
+    note = "implement `tollgate::store::Store` for it; the documentation of `tollgate::store` has a complete example"
 )]
 pub trait Store: Send + Sync + 'static {
-    /// What stands under `key`.
+    /// Returns the entry of `key`.
     fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static>;
 
-    /// Writes where nothing stands.
+    /// Writes a new entry. Fails with [`WriteOutcome::Lost`] if the key has one.
     fn insert(&self, key: &Key, record: Record) -> impl Future<Output = Result<WriteOutcome, StoreError>> + Send;
 
-    /// Replaces exactly the write that has this version.
+    /// Replaces the entry if it still has the version `expected`.
     fn swap(
         &self,
         key: &Key,
@@ -50,6 +53,6 @@ pub trait Store: Send + Sync + 'static {
         record: Record,
     ) -> impl Future<Output = Result<WriteOutcome, StoreError>> + Send;
 
-    /// Removes what stands under `key` and gives it to one caller.
+    /// Removes the entry of `key` and returns it to exactly one caller.
     fn take(&self, key: &Key) -> impl Future<Output = Result<Option<Entry>, StoreError>> + Send;
 }

@@ -23,12 +23,12 @@ use crate::{
     util::{clock::UnixTime, error::ConfigError},
 };
 
-/// Keeps everything in this process, and forgets it with the process.
+/// An in-memory [`Store`]. Its content is lost when the process ends.
 ///
-/// Bounded in entries and bytes: a write beyond a bound is refused with
-/// [`StoreErrorKind::Full`], and nothing that lives is dropped for it. Each
-/// write also forgets a few entries that have expired, so that neither a thread
-/// nor a pause is needed; one that meets a bound first forgets what it must.
+/// It is limited in entries and bytes. Writes beyond a limit fail with [`StoreErrorKind::Full`];
+/// live entries are never evicted. Each write also removes a few expired entries, so there is
+/// neither a background thread nor a pause. A write that reaches a limit first removes more of
+/// them.
 pub struct Memory {
     shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,
@@ -36,19 +36,19 @@ pub struct Memory {
     next_swept: AtomicUsize,
 }
 
-/// Few enough that a full store looks through all of them in microseconds, and
-/// so many that a growing map moves few entries at a time.
+/// Few enough to sweep all of them in microseconds, and many enough that growing one map moves few
+/// entries.
 const SHARDS: usize = 64;
-/// Expired entries that a write may forget, in its own shard and in another.
+/// Expired entries that a write removes from its own shard, and from another one.
 const SWEPT_PER_WRITE: usize = 2;
-/// Expired entries that a write may forget in each shard, when it finds no room.
+/// Expired entries that a write removes from each shard when it reaches a limit.
 const SWEPT_WHEN_FULL: usize = 8;
-/// What an entry costs beside its key and value: its places in the map and in
-/// the order of expiry, at their usual slack, and two allocations.
+/// The memory overhead of an entry: its places in the map and in the expiry order at their usual
+/// load, and two allocations.
 const OVERHEAD: usize = 256;
 
 impl Memory {
-    /// A store of at most 1,000,000 entries and 512 MiB.
+    /// Creates a store for at most 1,000,000 entries and 512 MiB.
     pub fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
@@ -58,7 +58,11 @@ impl Memory {
         }
     }
 
-    /// Sets the most entries.
+    /// Sets the maximum number of entries.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `most` is zero.
     pub fn entries(mut self, most: usize) -> Result<Self, ConfigError> {
         if most == 0 {
             return Err(ConfigError::new("store entries", most, "must be at least 1"));
@@ -67,23 +71,26 @@ impl Memory {
         Ok(self)
     }
 
-    /// Sets the most bytes: keys, values and 256 bytes for each entry.
+    /// Sets the maximum size in bytes. Keys, values and 256 bytes for each entry count.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `most` is less than 128 KiB.
     pub fn bytes(mut self, most: usize) -> Result<Self, ConfigError> {
         const LEAST: usize = 128 * 1024;
         if most < LEAST {
-            return Err(ConfigError::new("store bytes", most, "must be at least 131072, or a large value never fits"));
+            return Err(ConfigError::new("store bytes", most, "must be at least 131072, the size of the largest value with its key"));
         }
         self.used.max_bytes = most;
         Ok(self)
     }
 
-    /// How many entries there are, those that have expired but are not yet
-    /// forgotten included.
+    /// Returns the number of entries, including expired ones that are not yet removed.
     pub fn len(&self) -> usize {
         self.used.entries.load(Relaxed)
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -131,7 +138,7 @@ impl Memory {
         self.shards.get(hash as usize % SHARDS)
     }
 
-    /// Forgets a little in a shard that may see no writes itself.
+    /// Removes a few expired entries from another shard, which may see no writes itself.
     fn sweep_next(&self, now: UnixTime) {
         let next = self.next_swept.fetch_add(1, Relaxed) % SHARDS;
         if let Some(Ok(mut shard)) = self.shards.get(next).map(RwLock::try_write) {
@@ -178,7 +185,7 @@ impl fmt::Debug for Memory {
 struct Shard {
     map: HashMap<Arc<[u8]>, MemoryEntry, RandomState>,
     by_expiry: BTreeSet<(UnixTime, Arc<[u8]>)>,
-    /// Counts all writes of the shard, so that no key sees a version twice.
+    /// Counts all writes of the shard, so that no version repeats for a key.
     writes: u64,
 }
 
@@ -199,7 +206,7 @@ impl Shard {
         self.writes += 1;
         let version = Version::from_u64(self.writes);
         let expires_at = record.expires_at();
-        // a copy, for a slice could keep a whole buffer alive
+        // copied, because a slice could keep a large buffer alive
         let slot = MemoryEntry { value: Bytes::copy_from_slice(record.value()), version, expires_at };
         let shared = match self.map.get_key_value(key.as_bytes()) {
             Some((shared, old)) => {
@@ -220,7 +227,7 @@ impl Shard {
         Some(slot)
     }
 
-    /// Forgets at most `most` entries that have expired, and says how many.
+    /// Removes at most `most` expired entries and returns their number.
     fn sweep(&mut self, now: UnixTime, most: usize, used: &Used) -> usize {
         let mut swept = 0;
         while swept < most && self.by_expiry.first().is_some_and(|(expires_at, _)| *expires_at <= now) {
@@ -234,7 +241,7 @@ impl Shard {
     }
 }
 
-/// What is in use, and what may be.
+/// The used memory and its limits.
 #[derive(Debug, Default)]
 struct Used {
     entries: AtomicUsize,
@@ -244,7 +251,8 @@ struct Used {
 }
 
 impl Used {
-    /// Makes room for `entries` more and for `needed` bytes in place of `replaced`.
+    /// Reserves room for `entries` more entries, and for `needed` bytes that replace `replaced`
+    /// bytes.
     fn reserve(&self, entries: usize, needed: usize, replaced: usize) -> bool {
         let growth = needed.saturating_sub(replaced);
         if !add_within(&self.entries, entries, self.max_entries) {
@@ -272,7 +280,7 @@ fn cost(key: &[u8], value: &[u8]) -> usize {
     key.len() + value.len() + OVERHEAD
 }
 
-// A shard is whole between any two of its own steps, so one that a panic left is still good.
+// Every step leaves a shard consistent, so a poisoned lock can be ignored.
 
 fn read(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
     shard.read().unwrap_or_else(PoisonError::into_inner)
@@ -296,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_bound_a_write_is_refused_and_nothing_that_lives_is_dropped() {
+    fn writes_beyond_a_limit_fail_and_evict_nothing() {
         let by_entries = Memory::new().entries(100).unwrap();
         let by_bytes = Memory::new().bytes(128 * 1024).unwrap();
         let fits = 128 * 1024 / (1000 + OVERHEAD + 7);
@@ -311,13 +319,13 @@ mod tests {
             assert!((0..fits).all(|number| memory.find(&key(number)).is_some()));
             assert!(
                 matches!(insert(&memory, fits, 1000, 10, 20), Ok(WriteOutcome::Done(_))),
-                "room that expired is found"
+                "expired entries make room"
             );
         }
     }
 
     #[test]
-    fn a_value_that_grows_beyond_the_bound_is_refused_and_the_old_one_stands() {
+    fn a_value_that_grows_beyond_the_limit_is_rejected_and_the_old_one_kept() {
         let memory = Memory::new().bytes(128 * 1024).unwrap();
         let WriteOutcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
         assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(WriteOutcome::Done(_))));
@@ -329,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_forget_what_expired_and_all_of_it_is_accounted_for() {
+    fn writes_remove_expired_entries_and_memory_is_accounted_for() {
         let memory = Memory::new();
         for number in 0..10_000 {
             assert!(insert(&memory, number, number % 100, 0, 1).is_ok());

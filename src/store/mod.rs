@@ -1,22 +1,21 @@
-//! The one narrow store under everything that must be remembered: sessions,
-//! logins, codes, refresh families, throttles, passkeys.
+//! Storage for sessions, logins, codes, refresh token families, throttles and passkeys.
 //!
-//! A [`Store`] keeps bytes under a [`Key`] (table, tenant, id), each write with
-//! a [`Version`] of its own, and knows four things: read, insert if absent,
-//! compare and swap, and take. Each record brings the time until which it lives. [`Memory`] is the default;
-//! [`Disk`] (feature `store-disk`) survives a crash; yours passes the suite
+//! State lives behind the small [`Store`] trait. A store keeps bytes under a [`Key`] (table,
+//! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take. Each
+//! write has a unique [`Version`], and each record an expiry. [`Memory`] is the default, and
+//! [`Disk`] (feature `store-disk`) survives crashes. Your own store can be tested with
 //! `testing::store_conformance` (feature `test-util`).
 //!
 //! | | |
 //! |---|---|
 //! | table name | 1 to 64 bytes |
-//! | id | 0 to 1024 bytes, any |
+//! | id | 0 to 1,024 arbitrary bytes |
 //! | value | 0 to 64 KiB |
 //!
-//! # A store of your own
+//! # Writing your own store
 //!
-//! Write the methods as `async fn`, except `get`, which every request with a
-//! session goes through and so answers at once where it can:
+//! Implement the methods as `async fn`, except for `get`. It is called for every request with a
+//! session, so it can return immediately:
 //!
 //! ```
 //! use std::{collections::HashMap, future::Future, sync::{Arc, Mutex}};

@@ -1,5 +1,4 @@
-//! Random operations against a plain map, on every store, through the typed
-//! layer and without it.
+//! Compares all stores with a plain map, through the typed layer and without it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -42,7 +41,7 @@ fn operation() -> impl Strategy<Value = (u8, u8, Operation)> {
     (0..3_u8, 0..3_u8, operation)
 }
 
-/// What the typed layer must answer, to the millisecond.
+/// Checks the typed layer, which must be exact to the millisecond.
 fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore) {
     let clock = ManualClock::new();
     let mut table = Table::<String>::new(reopen(None), "model", Arc::new(clock.clone()));
@@ -94,7 +93,7 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
             }
             Operation::Advance { ms } => clock.advance(Duration::from_millis(ms)),
             Operation::Reopen => {
-                // the table must let go of the file first
+                // the table must release the file first
                 let store = table.into_store();
                 table = Table::new(reopen(Some(store)), "model", Arc::new(clock.clone()));
             }
@@ -102,8 +101,7 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
     }
 }
 
-/// What an engine must answer for what has not expired; the rest it may have
-/// forgotten, or not yet.
+/// Checks a store. Expired entries may or may not be removed yet.
 fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore) {
     let mut store = reopen(None);
     let mut now = UnixTime::from_secs(1_000_000_000);
@@ -118,7 +116,7 @@ fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Op
         match (&found, model.get(&key)) {
             (Some(found), Some(expected)) => assert_eq!(found, expected),
             (None, Some((_, expires_at, _))) => {
-                assert!(*expires_at <= now, "what lived was forgotten");
+                assert!(*expires_at <= now, "a live entry was removed");
                 model.remove(&key);
             }
             (found, None) => assert_eq!(found, &None),
@@ -156,7 +154,7 @@ fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Op
             WriteOutcome::Done(version) => {
                 assert_eq!(found.map(|found| found.0), expected);
                 let given = given.entry(key.clone()).or_default();
-                assert!(!given.contains(&version), "a version came back");
+                assert!(!given.contains(&version), "a version was repeated");
                 given.push(version);
                 model.insert(key, (version, expires_at, value));
             }
@@ -170,7 +168,7 @@ proptest! {
 
     #[test]
     fn memory_agrees_with_a_plain_map(operations in vec(operation(), 0..120)) {
-        // what reopens keeps what it has
+        // reopening keeps all entries
         table_agrees(operations.clone(), |store| store.unwrap_or_else(|| Memory::new().into()));
         engine_agrees(operations, |store| store.unwrap_or_else(|| Memory::new().into()));
     }

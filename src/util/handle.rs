@@ -1,4 +1,4 @@
-//! [`Handle`]: what a log or a page shows in place of a secret.
+//! Public names for things that are found by a secret.
 
 use std::{fmt, str::FromStr};
 
@@ -8,19 +8,18 @@ use crate::util::secret::Digest;
 
 const LEN: usize = 16;
 
-/// A short name of something that is found by a [`Digest`], such as a session.
+/// A public identifier for something that is found by a [`Digest`], such as a session.
 ///
-/// It may be shown, logged and sent in a URL: it is a hash of the digest, which
-/// is a hash of the secret, and neither can be had from it. Nothing is looked up
-/// by it alone, so who knows one can do nothing with it.
+/// It may be shown, logged and sent in URLs. It is a hash of the digest, which is itself a hash of
+/// the secret, so it reveals neither. A handle alone gives no access to anything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle([u8; LEN]);
 
 impl Handle {
-    /// The handle of what has this digest.
+    /// Returns the handle that belongs to this digest.
     pub fn of(digest: &Digest) -> Self {
         let hash = Digest::of([b"tollgate handle:", &digest.as_bytes()[..]].concat());
-        // never the default: a digest has 32 bytes
+        // the default is never used: the hash has 32 bytes
         Self(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
 
@@ -34,8 +33,8 @@ impl Handle {
         &self.0
     }
 
-    /// Reads what [`to_string`](ToString::to_string) wrote: 22 characters of
-    /// base64url. `None` for all else.
+    /// Parses the output of [`to_string`](ToString::to_string): 22 characters of base64url. Returns
+    /// `None` for anything else.
     pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
@@ -47,13 +46,13 @@ impl fmt::Display for Handle {
     }
 }
 
-/// What [`parse`](Handle::parse) refuses.
+/// The error of parsing a [`Handle`] with [`FromStr`](std::str::FromStr).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleError;
 
 impl fmt::Display for HandleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a handle is 22 characters of base64url")
+        f.write_str("a handle must be 22 characters of base64url")
     }
 }
 
@@ -79,7 +78,7 @@ mod tests {
     use crate::util::secret::Secret;
 
     #[test]
-    fn c108_a_handle_names_one_digest_and_shows_nothing_of_it() {
+    fn c108_a_handle_identifies_one_digest_and_does_not_reveal_it() {
         let (one, other) = (Secret::generate().digest(), Secret::generate().digest());
         let handle = Handle::of(&one);
         assert_eq!(handle, Handle::of(&one));
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_reads_back_and_nothing_else_does() {
+    fn only_handles_can_be_parsed() {
         let handle = Handle::of(&Digest::of("x"));
         let text = handle.to_string();
         assert_eq!((text.len(), Handle::parse(&text)), (22, Some(handle)));

@@ -1,6 +1,6 @@
-//! Small parts without a domain.
+//! Small helpers without a domain of their own.
 
-// Each module uses only modules listed above it; tests/architecture.rs checks it.
+// Each module uses only modules listed above it; tests/architecture.rs checks this.
 pub(crate) mod error;
 pub(crate) mod clock;
 pub(crate) mod trace;

@@ -1,5 +1,4 @@
-//! What a caller proves something with: a [`Secret`], and the [`Digest`] of it
-//! that is kept in its place.
+//! Secrets, and the digests that are stored in their place.
 
 use std::fmt;
 
@@ -9,11 +8,10 @@ use zeroize::Zeroizing;
 
 use crate::util::encoding::{LEN_OF_32, base64url_of_32, base64url_to_32};
 
-/// A random value of 256 bits that nobody can guess, such as the token in a
-/// cookie.
+/// A random 256-bit value, such as the token in a cookie.
 ///
-/// Its `Debug` shows nothing, it can't be compared, and its memory is wiped when
-/// it is dropped. Keep its [`digest`](Secret::digest), never the secret itself.
+/// Its `Debug` output shows nothing, it can't be compared with `==`, and its memory is wiped on
+/// drop. Store the [`digest`](Secret::digest), never the secret.
 ///
 /// ```
 /// use tollgate::Secret;
@@ -27,34 +25,33 @@ use crate::util::encoding::{LEN_OF_32, base64url_of_32, base64url_to_32};
 pub struct Secret(Zeroizing<[u8; LEN_OF_32]>);
 
 impl Secret {
-    /// A new secret from the random generator of the operating system.
+    /// Generates a secret with the random generator of the operating system.
     ///
     /// # Panics
     ///
-    /// If that generator fails: nothing that is handed out afterwards would be
-    /// safe.
-    #[expect(clippy::expect_used, reason = "no input reaches it, and there is no safe way to go on")]
+    /// Panics if the random generator fails, because it would be unsafe to continue.
+    #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
     pub fn generate() -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
-        getrandom::fill(bytes.as_mut_slice()).expect("the operating system gives random bytes");
+        getrandom::fill(bytes.as_mut_slice()).expect("the operating system provides random bytes");
         Self(Zeroizing::new(base64url_of_32(&bytes)))
     }
 
-    /// Reads a secret that a caller presents: 43 characters of base64url that
-    /// stand for 32 bytes. `None` for all else.
+    /// Parses a secret that a caller presents: 43 characters of base64url. Returns `None` for
+    /// anything else.
     pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
         let text = text.as_ref();
         base64url_to_32(text)?;
         Some(Self(Zeroizing::new(text.try_into().ok()?)))
     }
 
-    /// The secret as text, to hand to its owner: 43 characters of base64url.
+    /// Returns the secret as 43 characters of base64url, to hand to its owner.
     pub fn expose(&self) -> &str {
-        // never the default: base64url is ASCII
+        // the default is never used: base64url is ASCII
         std::str::from_utf8(self.0.as_slice()).unwrap_or_default()
     }
 
-    /// What to keep in its place.
+    /// Returns the digest to store instead of the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_slice())
     }
@@ -66,30 +63,30 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The SHA-256 of a secret: what is stored and looked up in place of it.
+/// The SHA-256 of a secret, which is stored in its place.
 ///
-/// It can't be compared with `==`, which stops at the first difference and so
-/// tells by its time where that is; see [`matches`](Digest::matches).
+/// It does not implement `==`, which would stop at the first difference and so leak its position
+/// through timing. Use [`matches`](Digest::matches).
 #[derive(Clone, Copy)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Hashes these bytes.
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// A digest that was stored.
+    /// Restores a stored digest.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest, to be stored or to look up by.
+    /// Returns the bytes of the digest, for storing or looking it up.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Whether the two are one, in a time that tells nothing.
+    /// Compares two digests in constant time.
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -101,7 +98,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// For serde's `with`: a digest as base64url.
+/// For serde's `with`: a digest as base64url text.
 pub(crate) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -111,13 +108,13 @@ pub(crate) mod text {
     };
 
     pub(crate) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
-        // never the default: base64url is ASCII
+        // the default is never used: base64url is ASCII
         serializer.serialize_str(std::str::from_utf8(&base64url_of_32(digest.as_bytes())).unwrap_or_default())
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| D::Error::custom("not a digest"))?;
+        let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| D::Error::custom("invalid digest"))?;
         Ok(Digest::from_bytes(*bytes))
     }
 }
@@ -133,7 +130,7 @@ mod tests {
         let secrets: Vec<_> = (0..1000).map(|_| Secret::generate()).collect();
         let texts: HashSet<_> = secrets.iter().map(Secret::expose).collect();
         assert_eq!(texts.len(), 1000);
-        // every bit is set in about half of them
+        // every bit is set in about half of the secrets
         let mut ones = [0; 256];
         for secret in &secrets {
             let bytes = base64url_to_32(secret.expose().as_bytes()).unwrap();
@@ -160,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_the_sha_256_of_the_text() {
+    fn a_digest_is_the_sha_256_of_its_input() {
         let digest = Digest::of("abc");
         let hex: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -173,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused() {
+    fn invalid_secrets_are_rejected() {
         for text in ["", "short", "__________________________________________9", &"A".repeat(44)] {
             assert!(Secret::parse(text).is_none(), "{text:?}");
         }

@@ -1,4 +1,4 @@
-//! For serde's `with`: what is stored as the text that it prints, and read by its own parser.
+//! For serde's `with`: values stored as the text that `Display` prints and `FromStr` parses.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -10,10 +10,10 @@ pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> 
 
 pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| D::Error::custom("not a text of this kind"))
+    text.parse().map_err(|_| D::Error::custom("invalid text"))
 }
 
-/// The same for several.
+/// For lists of such values.
 pub(crate) mod list {
     use std::{fmt::Display, str::FromStr};
 
@@ -25,18 +25,18 @@ pub(crate) mod list {
 
     pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
         let texts = Vec::<String>::deserialize(deserializer)?;
-        let values = texts.iter().map(|text| text.parse().map_err(|_| D::Error::custom("not a text of this kind")));
+        let values = texts.iter().map(|text| text.parse().map_err(|_| D::Error::custom("invalid text")));
         values.collect()
     }
 }
 
-/// The same for what may be missing.
+/// For optional values.
 pub(crate) mod option {
     use std::{fmt::Display, str::FromStr};
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    #[expect(clippy::ref_option, reason = "serde requires this signature")]
     pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
         match value {
             Some(value) => serializer.collect_str(value),
@@ -46,6 +46,6 @@ pub(crate) mod option {
 
     pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse()).transpose().map_err(|_| D::Error::custom("not a text of this kind"))
+        text.map(|text| text.parse()).transpose().map_err(|_| D::Error::custom("invalid text"))
     }
 }

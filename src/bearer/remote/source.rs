@@ -1,4 +1,4 @@
-//! [`RemoteKeySource`]: the keys of an issuer, fetched by those who need them.
+//! Shares the keys of a remote issuer among all requests.
 
 use std::{
     future::ready,
@@ -35,12 +35,12 @@ struct Shared {
     fetch: Fetch,
     clock: Arc<dyn Clock>,
     cache: Mutex<KeyCache>,
-    /// Tells those who wait that a request is over.
+    /// Notifies waiting callers that a request has ended.
     ended: watch::Sender<()>,
 }
 
-/// A request that is under way. However it ends, those who wait for it hear of it.
-struct Errand {
+/// A request in progress. Notifies waiting callers however it ends.
+struct PendingFetch {
     source: RemoteKeySource,
     found: Option<(KeySet, Lifetime)>,
 }
@@ -68,7 +68,7 @@ impl RemoteKeySource {
             NextStep::Wait => false,
             NextStep::Fetch => true,
         };
-        // before the lock is free, so that no end is missed
+        // subscribe before releasing the lock, so that no notification is missed
         let mut ended = self.0.ended.subscribe();
         drop(cache);
         if fetches {
@@ -76,17 +76,18 @@ impl RemoteKeySource {
         }
         let source = self.clone();
         MaybeReady::Pending(Box::pin(async move {
-            // the sender is there as long as the source
+            // the sender lives as long as the source
             let _ = ended.changed().await;
             let now = source.0.clock.now();
             source.cache().good(now).cloned().ok_or(Unavailable)
         }))
     }
 
-    /// Makes a request in a task of its own: whoever started it may go away, and others need its answer.
+    /// Makes a request in a separate task, because its caller may disconnect while others need the
+    /// result.
     fn start(&self) {
-        let mut errand = Errand { source: self.clone(), found: None };
-        // outside of a runtime there is no network
+        let mut errand = PendingFetch { source: self.clone(), found: None };
+        // without a runtime, there is no network
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move { errand.run().await });
     }
@@ -98,21 +99,21 @@ impl RemoteKeySource {
     }
 }
 
-impl Errand {
+impl PendingFetch {
     async fn run(&mut self) {
         match self.source.0.fetch.keys().await {
             Ok(found) => {
                 if found.0.iter().next().is_none() {
-                    trace::warning!("the issuer of access tokens publishes no key that can be used here");
+                    trace::warning!("the issuer of access tokens publishes no usable key");
                 }
                 self.found = Some(found);
             }
-            Err(missing) => trace::warning!("the keys of access tokens can't be fetched: {missing}"),
+            Err(missing) => trace::warning!("failed to fetch the keys for access tokens: {missing}"),
         }
     }
 }
 
-impl Drop for Errand {
+impl Drop for PendingFetch {
     fn drop(&mut self) {
         self.source.end(self.found.take());
     }
