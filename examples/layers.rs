@@ -1,10 +1,11 @@
-//! Three layers in their order, and what each sees: a limit outside, then the session, then PKCE.
+//! Three layers in their order, and what each of them sees: a rate limit outside, then the session,
+//! then PKCE.
 //!
 //!     cargo run --example layers
 //!
-//! It prints what to try.
+//! It prints commands to try.
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens and what to try")]
+#![expect(clippy::print_stdout, reason = "prints its address and commands to try")]
 
 use std::{convert::Infallible, error::Error, net::SocketAddr};
 
@@ -27,17 +28,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let here = listener.local_addr()?;
     print_what_to_try(here);
 
-    // plain http, on loopback: without this the cookie is `__Host-session` and Secure
+    // plain http on loopback; otherwise the cookie is `__Host-session` and Secure
     let sessions = Sessions::new(Memory::new()).insecure_loopback();
 
-    // One limit for all: 30 a minute for each address. It sees every request and no session, so what floods is refused
-    // before a store is asked.
+    // First limit: 30 requests per minute and address. It sees all requests and no sessions, so
+    // floods are rejected before the store is used.
     let by_address = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::per_minute(30)?)));
-    // It sees what is within that limit, and knows the user.
+    // Sees requests within that limit, and identifies the user.
     let session = SessionLayer::new(sessions.clone()).required().login_url("/login")?.return_parameter("return_to")?;
-    // A second limit, for what only the session tells: 5 a minute for each tenant.
+    // Second limit: 5 requests per minute and tenant. The tenant comes from the session.
     let by_tenant = RateLimitLayer::new(SessionTenant, Limiter::memory(Quotas::new(Quota::per_minute(5)?)));
-    // It sees only requests that could be served at all.
+    // Sees only requests that could be served.
     let pkce = PkceLayer::new("/authorize")?;
 
     let app = ServiceBuilder::new()
@@ -46,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(by_tenant.respond_with(ProblemJson))
         .layer(pkce.respond_with(ProblemJson))
         .service(tower::service_fn(app));
-    // the login page stands behind the limit alone
+    // the login page is only behind the first limit
     let login = ServiceBuilder::new()
         .layer(by_address.respond_with(ProblemJson))
         .service(tower::service_fn(move |_: Request<Incoming>| login(sessions.clone())));
@@ -68,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What came through carries what each layer found out.
+/// Reads what each layer has found.
 async fn app(request: Request<Incoming>) -> Result<Answer, Infallible> {
     let session = Session::from_extensions(request.extensions());
     let limit = request.extensions().get::<RateLimit>();
@@ -80,7 +81,7 @@ async fn app(request: Request<Incoming>) -> Result<Answer, Infallible> {
     )))
 }
 
-/// Signs everyone in as Ada; yours asks for more.
+/// Signs everyone in as Ada. A real login checks credentials.
 async fn login(sessions: Sessions) -> Result<Answer, Infallible> {
     let created = match (Tenant::parse("acme"), UserId::parse("ada")) {
         (Ok(tenant), Ok(user)) => sessions.create(NewSession::new(tenant, user)).await.ok(),
@@ -107,6 +108,6 @@ fn print_what_to_try(here: SocketAddr) {
     println!("  curl -c jar http://{here}/login                                 # signs in");
     println!("  curl -b jar -i http://{here}/                                   # 200: as ada");
     println!("  curl -b jar -i http://{here}/authorize                          # 400: no challenge");
-    println!("  curl -b jar -i -X POST http://{here}/                           # 403: from which site?");
-    println!("  for i in 1 2 3 4 5 6; do curl -b jar http://{here}/; done       # then 429: 5 a minute");
+    println!("  curl -b jar -i -X POST http://{here}/                           # 403: not from this site");
+    println!("  for i in 1 2 3 4 5 6; do curl -b jar http://{here}/; done       # then 429: 5 per minute");
 }

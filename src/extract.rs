@@ -1,4 +1,4 @@
-//! What layers leave in a request, as extractors of axum (feature `axum`).
+//! Extractors for axum (feature `axum`).
 
 use std::{convert::Infallible, fmt};
 
@@ -17,8 +17,8 @@ use crate::{
     tenant::Tenant,
 };
 
-/// A handler asks for what only a layer can give, and that layer is not before
-/// it: the server's bug, so 500.
+/// The rejection of an extractor whose layer does not cover the route. This is a bug of the server,
+/// so the response is a 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingLayer {
     detail: &'static str,
@@ -38,7 +38,7 @@ impl IntoResponse for MissingLayer {
     }
 }
 
-/// A value that a layer has left in the extensions of the request.
+/// Implements an extractor for a value that a layer inserts into the request extensions.
 macro_rules! left_by_a_layer {
     ($value:ty, $missing:literal) => {
         impl<S: Sync> FromRequestParts<S> for $value {
@@ -59,16 +59,16 @@ macro_rules! left_by_a_layer {
     };
 }
 
-left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer guards this route");
-left_by_a_layer!(Tenant, "no RateLimitLayer is before this route, or it was told to leave no extensions");
-left_by_a_layer!(RateLimit, "no RateLimitLayer is before this route, or it was told to leave no extensions");
+left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
+left_by_a_layer!(Tenant, "no RateLimitLayer covers this route, or its extensions are disabled");
+left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
-/// Why a handler gets no [`Session`].
+/// The rejection of the [`Session`] extractor.
 #[derive(Clone, Debug)]
 pub enum SessionRejection {
-    /// No `SessionLayer` is before the route: 500.
+    /// No `SessionLayer` covers the route. The response is a 500.
     MissingLayer(MissingLayer),
-    /// The request has no session: 401, with what its `WWW-Authenticate` asks for.
+    /// The request has no session. The response is a 401 with this `WWW-Authenticate` challenge.
     NoSession(HeaderValue),
 }
 
@@ -83,7 +83,7 @@ impl IntoResponse for SessionRejection {
     }
 }
 
-const NO_SESSION_LAYER: MissingLayer = MissingLayer { detail: "no SessionLayer is before this route" };
+const NO_SESSION_LAYER: MissingLayer = MissingLayer { detail: "no SessionLayer covers this route" };
 
 impl<S: Sync> FromRequestParts<S> for Session {
     type Rejection = SessionRejection;
@@ -97,7 +97,7 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
-/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because it would make every caller anonymous.
 impl<S: Sync> OptionalFromRequestParts<S> for Session {
     type Rejection = MissingLayer;
 
@@ -110,14 +110,14 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
     }
 }
 
-/// Why a handler gets no [`AccessToken`].
+/// The rejection of the [`AccessToken`] extractor.
 #[cfg(feature = "bearer")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AccessTokenRejection {
-    /// No `BearerLayer` is before the route: 500.
+    /// No `BearerLayer` covers the route. The response is a 500.
     MissingLayer(MissingLayer),
-    /// The request has no token: 401, with what its `WWW-Authenticate` asks for.
+    /// The request has no token. The response is a 401 with this `WWW-Authenticate` challenge.
     NoToken(HeaderValue),
 }
 
@@ -134,7 +134,7 @@ impl IntoResponse for AccessTokenRejection {
 }
 
 #[cfg(feature = "bearer")]
-const NO_BEARER_LAYER: MissingLayer = MissingLayer { detail: "no BearerLayer is before this route" };
+const NO_BEARER_LAYER: MissingLayer = MissingLayer { detail: "no BearerLayer covers this route" };
 
 #[cfg(feature = "bearer")]
 impl<S: Sync> FromRequestParts<S> for AccessToken {
@@ -149,7 +149,7 @@ impl<S: Sync> FromRequestParts<S> for AccessToken {
     }
 }
 
-/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because it would make every caller anonymous.
 #[cfg(feature = "bearer")]
 impl<S: Sync> OptionalFromRequestParts<S> for AccessToken {
     type Rejection = MissingLayer;

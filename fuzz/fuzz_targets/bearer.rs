@@ -1,7 +1,8 @@
 #![no_main]
-//! What goes into `Authorization` and into `DPoP` of a request to an API, a line each, then a JSON Web Key Set. `{token}` and
-//! `{bound}` stand for access tokens that are good, the second bound to a key, and `{proof}` for a proof of that. Nothing
-//! panics, only with them a request comes through, as who they are for, and by keys of others nothing does.
+//! The `Authorization` and `DPoP` headers of a request to an API, one per line, then a JSON Web Key
+//! Set. `{token}` and `{bound}` are replaced by valid access tokens, the second one bound to a key,
+//! and `{proof}` by a proof with that key. Nothing may panic. Requests are admitted only with these
+//! tokens and as their users, and never with foreign keys.
 
 use std::{cell::RefCell, convert::Infallible};
 

@@ -128,7 +128,7 @@ impl AuthService {
     }
 
     fn lane(self, channel: Channel, sender: AnySender) -> Self {
-        self.set(|config| config.queue = config.queue.clone().with_lane(channel, sender.into()))
+        self.set(|config| config.queue = config.queue.clone().with_lane(channel, sender))
     }
 
     /// Sends one-time codes through this queue, in place of those that were set before.

@@ -45,7 +45,11 @@ impl BearerRejections {
     pub(super) fn require(&mut self, scope: &str) -> Result<(), ConfigError> {
         let allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
         if scope.is_empty() || !scope.bytes().all(allowed) {
-            return Err(ConfigError::new("required scope", scope, "must be a single name of visible ASCII without quotes"));
+            return Err(ConfigError::new(
+                "required scope",
+                scope,
+                "must be a single name of visible ASCII without quotes",
+            ));
         }
         self.scopes.push(scope.into());
         Ok(())

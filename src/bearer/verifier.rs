@@ -108,8 +108,7 @@ impl Verifier {
     /// Returns an error if the key set is invalid or has no usable key, or if a name is invalid.
     pub fn with_keys(issuer: &str, audience: &str, jwks_json: &[u8]) -> Result<Self, ConfigError> {
         let keys = KeySet::parse(jwks_json).filter(|keys| keys.iter().next().is_some());
-        let wrong =
-            || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a usable key");
+        let wrong = || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a usable key");
         let keys = StaticKeys(Arc::new(keys.ok_or_else(wrong)?));
         Self::new(keys, issuer, audience, Arc::new(SystemClock::new()))
     }

@@ -79,7 +79,11 @@ impl Memory {
     pub fn bytes(mut self, most: usize) -> Result<Self, ConfigError> {
         const LEAST: usize = 128 * 1024;
         if most < LEAST {
-            return Err(ConfigError::new("store bytes", most, "must be at least 131072, the size of the largest value with its key"));
+            return Err(ConfigError::new(
+                "store bytes",
+                most,
+                "must be at least 131072, the size of the largest value with its key",
+            ));
         }
         self.used.max_bytes = most;
         Ok(self)

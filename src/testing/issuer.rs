@@ -23,10 +23,11 @@ use crate::{
     util::clock::{Clock, SystemClock, UnixTime},
 };
 
-/// An issuer of access tokens, to test a service behind a [`BearerLayer`](crate::BearerLayer) without a login.
+/// Issues access tokens for tests of services behind a [`BearerLayer`](crate::BearerLayer), without
+/// a login.
 ///
-/// Its keys are made anew for each, and nothing but its own [`verifier`](Self::verifier) knows them. Clones are the same
-/// issuer.
+/// Each issuer has new keys, which only its own [`verifier`](Self::verifier) knows. Clones share
+/// the same issuer.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -63,20 +64,20 @@ pub struct TestIssuer {
 
 struct State {
     signer: Arc<Signer>,
-    /// What verifiers know.
+    /// The keys that verifiers know.
     known: Arc<KeySet>,
-    /// What they get when they ask again.
+    /// The keys that verifiers get when they ask for newer ones.
     published: Arc<KeySet>,
     revoked: HashSet<String>,
     down: bool,
 }
 
 impl TestIssuer {
-    /// An issuer of this name, for a service of that one.
+    /// Creates an issuer whose tokens are for the service `audience`.
     ///
     /// # Panics
     ///
-    /// If no key can be made.
+    /// Panics if key generation fails.
     pub fn new(issuer: &str, audience: &str) -> Self {
         let (signer, keys) = key();
         let state = State { signer, known: Arc::clone(&keys), published: keys, revoked: HashSet::new(), down: false };
@@ -89,36 +90,36 @@ impl TestIssuer {
         }
     }
 
-    /// Issues, and lets its verifiers check, by this clock.
+    /// Sets the clock, also for its verifiers.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Arc::new(clock), ..self }
     }
 
-    /// What checks its tokens.
+    /// Returns a verifier of its tokens.
     ///
     /// # Panics
     ///
-    /// If the issuer or the service has a name that none can have, such as an empty one.
+    /// Panics if the issuer or the audience is not a valid name, for example because it is empty.
     pub fn verifier(&self) -> Verifier {
         Verifier::new(self.clone(), &self.name, &self.audience, Arc::clone(&self.clock))
-            .expect("an issuer and an audience have names")
+            .expect("issuer and audience are valid names")
     }
 
-    /// A token of these claims. Without any it is that of the user `user` and the client `client`, for ten minutes, without
-    /// a tenant or a scope.
+    /// Issues a token with these claims. By default it is for the user `user` and the client
+    /// `client`, valid for ten minutes, without tenant and scopes.
     ///
     /// # Panics
     ///
-    /// If the key does not sign.
+    /// Panics if signing fails.
     pub fn token(&self, claims: impl FnOnce(TestClaims) -> TestClaims) -> String {
         self.sign(bearer::TYPE, &claims(self.claims()).0)
     }
 
-    /// Takes a token back.
+    /// Revokes a token.
     ///
     /// # Panics
     ///
-    /// If it is no access token.
+    /// Panics if it is not a token.
     pub fn revoke(&self, token: &str) {
         let claims = token.split('.').nth(1).expect("a token has three parts");
         let claims: AccessTokenClaims =
@@ -126,11 +127,11 @@ impl TestIssuer {
         self.state().revoked.insert(claims.jti);
     }
 
-    /// Makes a new key, which signs from now on, and forgets the old one. Verifiers hear of it when they see it named.
+    /// Replaces the signing key. Verifiers learn about the new key when a token names it.
     ///
     /// # Panics
     ///
-    /// If no key can be made.
+    /// Panics if key generation fails.
     pub fn rotate(&self) {
         let (signer, published) = key();
         let mut state = self.state();
@@ -138,7 +139,7 @@ impl TestIssuer {
         state.published = published;
     }
 
-    /// Whether its keys can't be had: what keeps a verifier from any answer.
+    /// Makes the keys unavailable, so that verifiers can't decide.
     pub fn down(&self, down: bool) {
         self.state().down = down;
     }
@@ -164,9 +165,9 @@ impl TestIssuer {
         })
     }
 
-    /// Signs anything.
+    /// Signs arbitrary claims.
     pub(crate) fn sign(&self, typ: &str, claims: &impl Serialize) -> String {
-        jws::sign(&self.state().signer, typ, claims).expect("a key signs")
+        jws::sign(&self.state().signer, typ, claims).expect("signing succeeds")
     }
 
     #[cfg(test)]
@@ -180,8 +181,8 @@ impl TestIssuer {
 }
 
 fn key() -> (Arc<Signer>, Arc<KeySet>) {
-    let pkcs8 = Signer::generate(Algorithm::Es256).expect("keys can be made");
-    let signer = Signer::read(Algorithm::Es256, &pkcs8).expect("they can be read");
+    let pkcs8 = Signer::generate(Algorithm::Es256).expect("key generation succeeds");
+    let signer = Signer::read(Algorithm::Es256, &pkcs8).expect("a generated key is valid");
     let keys = KeySet::new([(signer.kid().to_owned(), signer.public().clone())]);
     (Arc::new(signer), Arc::new(keys))
 }
@@ -220,91 +221,91 @@ impl fmt::Debug for TestIssuer {
     }
 }
 
-/// What a token of a [`TestIssuer`] says.
+/// The claims of a token of a [`TestIssuer`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TestClaims(pub(crate) AccessTokenClaims);
 
 impl TestClaims {
-    /// On whose behalf.
+    /// Sets the subject.
     pub fn subject(mut self, name: &str) -> Self {
         self.0.sub = name.to_owned();
         self
     }
 
-    /// The application that got the token.
+    /// Sets the client.
     pub fn client_id(mut self, name: &str) -> Self {
         self.0.client_id = name.to_owned();
         self
     }
 
-    /// Of which tenant.
+    /// Sets the tenant.
     pub fn tenant(mut self, tenant: &Tenant) -> Self {
         self.0.tenant = Some(tenant.to_string());
         self
     }
 
-    /// What the caller may do: names with a space between each two.
+    /// Sets the scopes, separated by spaces.
     pub fn scope(mut self, names: &str) -> Self {
         self.0.scope = Some(names.to_owned());
         self
     }
 
-    /// For another service than that of the issuer's verifier.
+    /// Sets the audience. Defaults to that of the issuer.
     pub fn audience(mut self, name: &str) -> Self {
         self.0.aud = Audience::One(name.to_owned());
         self
     }
 
-    /// By another issuer, though with the keys of this one.
+    /// Sets the issuer. The token is still signed with the keys of this one.
     pub fn issuer(mut self, name: &str) -> Self {
         self.0.iss = name.to_owned();
         self
     }
 
-    /// For how long.
+    /// Sets the lifetime.
     pub fn expires_in(mut self, time: Duration) -> Self {
         self.0.exp = self.0.iat.saturating_add(time.as_secs());
         self
     }
 
-    /// Over for an hour already.
+    /// Makes the token expire an hour ago.
     pub fn expired(mut self) -> Self {
         self.0.iat = self.0.iat.saturating_sub(4200);
         self.expires_in(Duration::from_secs(600))
     }
 
-    /// When the user proved who they are.
+    /// Sets when the user authenticated.
     pub fn auth_time(mut self, time: UnixTime) -> Self {
         self.0.auth_time = Some(time.as_secs());
         self
     }
 
-    /// How strong the proof was.
+    /// Sets the authentication context (`acr`).
     pub fn acr(mut self, acr: &str) -> Self {
         self.0.acr = Some(acr.to_owned());
         self
     }
 
-    /// What was proved.
+    /// Sets the authentication methods (`amr`).
     pub fn amr<'a>(mut self, amr: impl IntoIterator<Item = &'a str>) -> Self {
         self.0.amr = amr.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// The name of the token; otherwise each has its own.
+    /// Sets the id (`jti`). Unique by default.
     pub fn id(mut self, name: &str) -> Self {
         self.0.jti = name.to_owned();
         self
     }
 
-    /// The name of the signed-in session that it comes from.
+    /// Sets the session id (`sid`).
     pub fn session(mut self, name: &str) -> Self {
         self.0.sid = Some(name.to_owned());
         self
     }
 
-    /// Bound to the key of this thumbprint (RFC 9449 §6).
+    /// Binds the token to the key with this thumbprint (RFC 9449 §6).
     pub fn bound_to(mut self, thumbprint: &str) -> Self {
         self.0.cnf = Some(Confirmation { jkt: Some(thumbprint.to_owned()) });
         self

@@ -1,4 +1,4 @@
-//! The request to a gateway.
+//! Builds requests to gateways.
 
 use http::{HeaderValue, Method, Request, Uri, header};
 use serde::Serialize;
