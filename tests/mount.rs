@@ -252,7 +252,7 @@ async fn a_grpc_rejection_is_trailers_only() {
     );
     assert!(refused.body().is_end_stream(), "nothing follows the headers");
     let rest = refused.into_body().collect().await.unwrap();
-    assert!(rest.trailers().is_none(), "all of it stands in the headers");
+    assert!(rest.trailers().is_none(), "everything is in the headers");
     assert_eq!(rest.to_bytes(), "");
 }
 

@@ -83,13 +83,11 @@
 #[cfg(feature = "tokens")]
 #[cfg(test)]
 mod attacks;
-mod verified_tokens;
-mod token_claims;
+mod authorization;
 mod gate;
 mod keys;
 mod layer;
 mod possession;
-mod authorization;
 mod rejections;
 #[cfg(feature = "jwks")]
 mod remote;
@@ -99,6 +97,8 @@ mod tenant;
 #[cfg(test)]
 mod times;
 mod token;
+mod token_claims;
+mod verified_tokens;
 mod verifier;
 
 #[cfg(feature = "jwks")]

@@ -75,7 +75,7 @@ impl BearerRejections {
         self.error(Kind::InvalidRequest, "the authorization header is malformed", Scheme::Bearer, "invalid_request")
     }
 
-    /// Gives the same answer for every kind of invalid token.
+    /// Rejects every kind of invalid token in the same way.
     pub(super) fn invalid(&self, scheme: Scheme) -> Rejection {
         self.error(Kind::Unauthenticated, "the access token is invalid", scheme, "invalid_token")
     }

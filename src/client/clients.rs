@@ -66,17 +66,17 @@ impl<C: Clients> Clients for Arc<C> {
 pub struct AnyClients(Arc<dyn DynClients>);
 
 impl AnyClients {
-    /// See [`Clients::find`].
+    /// Calls [`Clients::find`].
     pub async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
         self.0.find(client_id).await
     }
 
-    /// See [`Clients::allows_origin`].
+    /// Calls [`Clients::allows_origin`].
     pub async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
         self.0.allows_origin(origin).await
     }
 
-    /// See [`Clients::listed`].
+    /// Calls [`Clients::listed`].
     pub fn listed(&self) -> Vec<Arc<Client>> {
         self.0.listed()
     }

@@ -162,7 +162,7 @@ pub struct Event {
     pub id: u64,
     /// When the event happened.
     pub at: UnixTime,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// The tenant, if the event concerns exactly one.
     pub tenant: Option<Tenant>,

@@ -133,7 +133,8 @@ impl Sink for TracingSink {
     }
 }
 
-#[cfg(all(test, feature = "tracing"))]
+#[cfg(feature = "tracing")]
+#[cfg(test)]
 mod tests {
     use std::{
         fmt,

@@ -31,7 +31,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// What the other implementation reads with the keys that we publish.
+    /// Verifies a token with the other implementation and the keys that we publish.
     fn read_there(&self, token: &str) -> Option<Value> {
         let keys: JwkSet = serde_json::from_slice(&self.keys.to_json()).unwrap();
         let key = keys.find(self.ours.kid()).unwrap();

@@ -31,7 +31,7 @@ pub enum Method {
     Passkey,
 }
 
-/// What a method proves. The steps of a login must prove different classes.
+/// The kind of evidence that a method provides. The steps of a login must use different classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FactorClass {

@@ -24,8 +24,6 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// - Entries that have not expired are never evicted. A write beyond the limits fails with
 ///   [`StoreErrorKind::Full`].
 ///
-/// [`StoreErrorKind::Full`]: super::StoreErrorKind::Full
-///
 /// A store may remove expired entries, judging by the time of later writes ([`Record::written_at`])
 /// or by its own clock. It need not hurry, and may return expired entries until then. Readers check
 /// the expiry.
@@ -33,7 +31,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// After a future is dropped, or after [`StoreErrorKind::Unavailable`], it is unknown whether the
 /// write happened.
 ///
-/// [`StoreErrorKind::Unavailable`]: super::StoreErrorKind::Unavailable
+/// [`StoreErrorKind::Full`]: super::StoreErrorKind::Full [`StoreErrorKind::Unavailable`]:
+/// super::StoreErrorKind::Unavailable
 #[diagnostic::on_unimplemented(
     message = "`{Self}` doesn't implement `Store`",
     note = "implement `tollgate::store::Store` for it; the documentation of `tollgate::store` has a complete example"

@@ -10,8 +10,7 @@ use crate::tenant::Tenant;
 /// The key of a value: a table, a tenant and an id.
 ///
 /// Table names are 1 to 64 bytes long, ids at most 1,024. The binary form is unambiguous, because
-/// each part is preceded by its length: different keys never collide, whatever bytes an id
-/// contains.
+/// it stores the length of each part: different keys never collide.
 ///
 /// ```
 /// use tollgate::{Tenant, store::Key};

@@ -34,7 +34,7 @@ struct CachedKeys {
     good_until: Moment,
 }
 
-/// What a caller that needs keys must do.
+/// The next action of a caller that needs keys.
 #[derive(Debug)]
 pub(super) enum NextStep {
     /// Use these keys.
@@ -59,7 +59,7 @@ impl KeyCache {
         self.held.as_ref().filter(|held| now < held.good_until).map(|held| &held.keys)
     }
 
-    /// Decides for a token. If there are keys, nobody waits.
+    /// Decides for a token. Callers never wait while there are keys.
     pub(super) fn keys(&mut self, now: Moment) -> NextStep {
         let Some(keys) = self.good(now).map(Arc::clone) else { return self.none(now) };
         let is_old = self.held.as_ref().is_some_and(|held| held.renew_at <= now);

@@ -27,13 +27,13 @@ impl Lifetime {
         self.0
     }
 
-    /// When to fetch new keys, early enough for them to arrive before these expire.
+    /// Returns when to fetch new keys, early enough for them to arrive before these expire.
     pub(super) fn early(self) -> Duration {
         self.0 / 5 * 4
     }
 }
 
-/// The lifetime according to one directive.
+/// Returns the lifetime according to one directive.
 fn wish(directive: &str) -> Option<Duration> {
     let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
     match name.trim().to_ascii_lowercase().as_str() {

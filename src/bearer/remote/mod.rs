@@ -1,7 +1,7 @@
 //! Keys of a remote issuer.
 
-mod key_cache;
 mod fetch;
+mod key_cache;
 mod lifetime;
 mod source;
 
