@@ -23,7 +23,7 @@ use super::{
 use crate::{
     event::EventKind,
     http::cookie::SetCookie,
-    store::{Outcome, StoreError, StoreErrorKind, table::Change},
+    store::{StoreError, StoreErrorKind, WriteOutcome, table::Change},
     tenant::Tenant,
     util::{clock::UnixTime, handle::Handle, secret::Secret},
 };
@@ -90,7 +90,7 @@ impl Sessions {
         self.record_revoked(&revoked);
         let keep_until = self.lifetimes().keep_until(&row);
         let written = SessionRow::Live(row.clone());
-        if let Outcome::Lost(_) = self.rows().insert(None, sid.as_bytes(), &written, keep_until).await? {
+        if let WriteOutcome::Lost(_) = self.rows().insert(None, sid.as_bytes(), &written, keep_until).await? {
             return Ok(None);
         }
         let session = Session::new(sid, row);

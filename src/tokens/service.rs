@@ -17,7 +17,7 @@ use super::{
     seal::Seal,
 };
 use crate::{
-    bearer::{Claims, Verifier},
+    bearer::{AccessTokenClaims, Verifier},
     client::Scopes,
     jose::{
         Algorithm,
@@ -26,14 +26,14 @@ use crate::{
     login::Keyed,
     session::Authentication,
     store::{
-        AnyStore, Outcome, StoreError, StoreErrorKind,
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Stored, Table},
     },
     user::{self, ClaimTarget},
     util::{
         clock::{Clock, UnixTime},
         handle::Handle,
-        outlasting::Outlasting,
+        run_to_completion::RunToCompletion,
         secret::Digest,
     },
 };
@@ -173,7 +173,7 @@ impl Presented {
 
 /// An access token of ours that is valid.
 pub(crate) struct ValidAccess {
-    pub(crate) claims: Claims,
+    pub(crate) claims: AccessTokenClaims,
     pub(crate) grant: Grant,
     pub(crate) family: Handle,
 }
@@ -275,7 +275,7 @@ impl TokenService {
             self.0.families.remove(None, id.as_bytes()).await?;
             return Ok(false);
         }
-        Ok(matches!(inserted, Outcome::Done(_)))
+        Ok(matches!(inserted, WriteOutcome::Done(_)))
     }
 
     /// Returns the family that a code began, if the code was redeemed and the family lives. Also returns whether the code
@@ -348,7 +348,7 @@ impl TokenService {
         match next(family, self.now()) {
             Change::Keep(refreshed) => return Ok(refreshed),
             Change::Put(row, ends, refreshed) => {
-                if let Outcome::Done(_) = self.0.families.swap(None, id, read, &row, ends).await? {
+                if let WriteOutcome::Done(_) = self.0.families.swap(None, id, read, &row, ends).await? {
                     return Ok(refreshed);
                 }
             }
@@ -362,7 +362,7 @@ impl TokenService {
     /// Revokes all tokens that came from one code. Runs to completion, so that disconnecting keeps no half of them.
     pub(crate) async fn revoke_family(&self, id: &Handle) -> Result<(), StoreError> {
         let (service, id) = (self.clone(), *id);
-        Outlasting::new(async move { service.end_family(&id).await }).await
+        RunToCompletion::new(async move { service.end_family(&id).await }).await
     }
 
     /// Access tokens end first: if a later step fails, the client can ask again.
@@ -389,7 +389,7 @@ impl TokenService {
 
     /// Reads an access token of ours, whatever API it is for. Returns `None` if it is not valid.
     pub(crate) async fn access(&self, token: &str) -> Result<Option<ValidAccess>, StoreError> {
-        let Some(claims) = self.claims::<Claims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
+        let Some(claims) = self.claims::<AccessTokenClaims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
         let now = self.now().as_secs();
         if claims.iss != self.issuer() || now >= claims.exp || claims.iat > now + SKEW.as_secs() {
             return Ok(None);

@@ -14,7 +14,7 @@ use crate::{
     pkce::CodeVerifier,
     tokens::{Grant, Issued, TokenRequest},
     util::{
-        outlasting::Outlasting,
+        run_to_completion::RunToCompletion,
         secret::{Digest, Secret},
     },
 };
@@ -77,7 +77,8 @@ pub(crate) async fn redeem(
     let issued = tokens.first_tokens(&family, &request).await?;
     let (codes, tokens) = (codes.clone(), tokens.clone());
     // a caller that disconnects must not leave a family that is not counted
-    let stored = Outlasting::new(async move { Ok(codes.take(&code).await? && tokens.store_family(family).await?) });
+    let stored =
+        RunToCompletion::new(async move { Ok(codes.take(&code).await? && tokens.store_family(family).await?) });
     let stored: Result<bool, crate::store::StoreError> = stored.await;
     if !stored? {
         return Err(invalid_grant());

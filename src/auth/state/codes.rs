@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     login::{Binding, LoginId, Wanted},
     session::Authentication,
-    store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
+    store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Table},
     util::{clock::Clock, handle::Handle, secret::Digest},
 };
 
@@ -39,8 +39,8 @@ impl Codes {
 
     pub(crate) async fn issue(&self, code: &Digest, row: &AuthorizationCode) -> Result<(), StoreError> {
         match self.0.insert(None, code.as_bytes(), row, self.0.now() + CODE_LIVES).await? {
-            Outcome::Done(_) => Ok(()),
-            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+            WriteOutcome::Done(_) => Ok(()),
+            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
     }
 
