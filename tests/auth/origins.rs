@@ -78,9 +78,6 @@ async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
             ("/userinfo", &*bearer),
             ("/userinfo", "Bearer x"),
             ("/userinfo", ""),
-            ("/jwks", ""),
-            ("/.well-known/openid-configuration", ""),
-            ("/.well-known/oauth-authorization-server", ""),
         ] {
             let answer = get(&mut browser, origin, path, shown).await;
             assert_eq!(is_readable(&answer, origin), expected, "{origin} {path} {shown}");

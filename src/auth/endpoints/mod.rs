@@ -37,7 +37,7 @@ where
     B: http_body::Body<Data = Bytes> + Send,
 {
     let Some(endpoints) = &visit.inner.running().tokens else {
-        return Err(Problem::new(Code::NotFound, "there is nothing here"));
+        return Err(Problem::new(Code::NotFound, "nothing is here"));
     };
     match route {
         TokenRoute::Keys => {
