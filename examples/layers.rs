@@ -27,8 +27,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let here = listener.local_addr()?;
     print_what_to_try(here);
 
-    // plain http, on loopback: without this the cookie is `__Host-session` and Secure
-    let sessions = Sessions::new(Memory::new()).insecure_loopback();
+    // for plain HTTP on loopback; without it the cookie is `__Host-session_…` and Secure
+    let sessions = Sessions::builder(Memory::new()).insecure_loopback().build()?;
 
     // One limit for all: 30 a minute for each address. It sees every request and no session, so what floods is refused
     // before a store is asked.
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(by_tenant.respond_with(ProblemJson))
         .layer(pkce.respond_with(ProblemJson))
         .service(tower::service_fn(app));
-    // the login page stands behind the limit alone
+    // the login page is behind the rate limit only
     let login = ServiceBuilder::new()
         .layer(by_address.respond_with(ProblemJson))
         .service(tower::service_fn(move |_: Request<Incoming>| login(sessions.clone())));
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What came through carries what each layer found out.
+/// Prints what each layer has put into the request.
 async fn app(request: Request<Incoming>) -> Result<Answer, Infallible> {
     let session = Session::from_extensions(request.extensions());
     let limit = request.extensions().get::<RateLimit>();

@@ -13,7 +13,7 @@ use axum::{Router, extract::ConnectInfo, routing::get};
 use tokio::net::TcpListener;
 use tollgate::{
     ApiKeys, AuthService, Client, ClientIp, ClientTable, Head, Identifier, Limiter, NewUser, Password, Passwords,
-    Quota, Quotas, RateLimitLayer, Session, SessionLayer, Sessions, StoredUsers, Tenant, UserId,
+    Quota, Quotas, RateLimitLayer, Session, SessionLayer, StoredUsers, Tenant, UserId,
     store::{AnyStore, Memory},
 };
 
@@ -32,7 +32,6 @@ async fn app(origin: &str) -> Result<Router, Box<dyn Error>> {
     // `store::Disk` in place of it keeps all that over a restart
     let store = AnyStore::from(Memory::new());
     // plain http, on loopback: leave out both `insecure_loopback` where there is TLS
-    let sessions = Sessions::new(store.clone()).insecure_loopback();
     // one budget for the API and the logins of a tenant
     let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
 
@@ -42,15 +41,16 @@ async fn app(origin: &str) -> Result<Router, Box<dyn Error>> {
     let web = Client::new("web", acme)?.redirect_uri(&format!("{origin}/callback"))?.scopes("openid")?;
 
     // its endpoints are {origin}/auth/authorize and so on; whether the router strips `/auth` makes no difference
-    let auth = AuthService::new(&format!("{origin}/auth"), store, ClientTable::new([web])?, users)?
-        .sessions(sessions.clone())
+    let auth = AuthService::builder(&format!("{origin}/auth"), store)
+        .clients(ClientTable::new([web])?)
+        .users(users)
         .limiter(limiter.clone())
         .client_ip(ClientIp::peer().peer_by(peer))
-        .insecure_loopback()?
-        .check()?;
+        .insecure_loopback()
+        .build()?;
 
     let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?, limiter);
-    let signed_in = SessionLayer::new(sessions).required();
+    let signed_in = SessionLayer::new(auth.sessions().clone()).required();
     Ok(Router::new()
         .nest_service("/auth", auth)
         .route("/account", get(account).layer(signed_in))

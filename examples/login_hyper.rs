@@ -19,7 +19,7 @@ use hyper_util::{
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, Client, ClientTable, Identifier, NewUser, PeerAddr, Quota, StoredUsers, Tenant, UserId,
+    AuthService, Client, ClientIp, ClientTable, Identifier, NewUser, PeerAddr, Quota, StoredUsers, Tenant, UserId,
     body::Body,
     delivery::{Message, OtpSender, SendError},
     store::{AnyStore, Memory},
@@ -65,15 +65,18 @@ async fn auth(origin: &str) -> Result<AuthService, Box<dyn Error>> {
         .contact(EmailAddress::parse("ada@example.com")?);
     users.create(&acme, ada).await?;
     let web = Client::new("web", acme)?.redirect_uri(&format!("{origin}/callback"))?.scopes("openid")?;
-    Ok(AuthService::new(&format!("{origin}{BASE}"), store, ClientTable::new([web])?, users)?
+    Ok(AuthService::builder(&format!("{origin}{BASE}"), store)
+        .clients(ClientTable::new([web])?)
+        .users(users)
+        .client_ip(ClientIp::peer())
         .email(Printed)
         .without_passwords()
         // of the 600 requests a minute of a tenant, one address may spend 60 here
         .per_address(Quota::per_minute(60)?)
         .messages_per_address(Quota::per_minute(10)?)
         // plain http, on loopback: leave it out where there is TLS
-        .insecure_loopback()?
-        .check()?)
+        .insecure_loopback()
+        .build()?)
 }
 
 /// Shows codes to whoever started the server.

@@ -1,4 +1,4 @@
-//! What layers leave in a request, as extractors of axum (feature `axum`).
+//! axum extractors for the results of layers (feature `axum`).
 
 use std::{convert::Infallible, fmt};
 
@@ -13,12 +13,12 @@ use crate::bearer::{self, AccessToken};
 use crate::{
     limit::RateLimit,
     pkce::CodeChallenge,
-    session::{Session, Slot},
+    session::{Session, SessionExtension},
     tenant::Tenant,
 };
 
-/// A handler asks for what only a layer can give, and that layer is not before
-/// it: the server's bug, so 500.
+/// The rejection of an extractor whose layer does not protect the route. Answers 500, because
+/// this is a bug of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingLayer {
     detail: &'static str,
@@ -38,7 +38,7 @@ impl IntoResponse for MissingLayer {
     }
 }
 
-/// A value that a layer has left in the extensions of the request.
+/// Implements extractors for a value that a layer puts into the extensions of the request.
 macro_rules! left_by_a_layer {
     ($value:ty, $missing:literal) => {
         impl<S: Sync> FromRequestParts<S> for $value {
@@ -63,12 +63,12 @@ left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer guards this route
 left_by_a_layer!(Tenant, "no RateLimitLayer is before this route, or it was told to leave no extensions");
 left_by_a_layer!(RateLimit, "no RateLimitLayer is before this route, or it was told to leave no extensions");
 
-/// Why a handler gets no [`Session`].
+/// The rejection of the extractor [`Session`].
 #[derive(Clone, Debug)]
 pub enum SessionRejection {
-    /// No `SessionLayer` is before the route: 500.
+    /// No `SessionLayer` protects the route: 500.
     MissingLayer(MissingLayer),
-    /// The request has no session: 401, with what its `WWW-Authenticate` asks for.
+    /// The request has no session: 401 with this `WWW-Authenticate`.
     NoSession(HeaderValue),
 }
 
@@ -90,34 +90,34 @@ impl<S: Sync> FromRequestParts<S> for Session {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, SessionRejection> {
         match parts.extensions.get() {
-            Some(Slot::Taken(session)) => Ok(session.clone()),
-            Some(Slot::Empty(challenge)) => Err(SessionRejection::NoSession(challenge.clone())),
+            Some(SessionExtension::Present(session)) => Ok(session.clone()),
+            Some(SessionExtension::Absent(challenge)) => Err(SessionRejection::NoSession(challenge.clone())),
             None => Err(SessionRejection::MissingLayer(NO_SESSION_LAYER)),
         }
     }
 }
 
-/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because a forgotten layer would make everyone anonymous.
 impl<S: Sync> OptionalFromRequestParts<S> for Session {
     type Rejection = MissingLayer;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, MissingLayer> {
         match parts.extensions.get() {
-            Some(Slot::Taken(session)) => Ok(Some(session.clone())),
-            Some(Slot::Empty(_)) => Ok(None),
+            Some(SessionExtension::Present(session)) => Ok(Some(session.clone())),
+            Some(SessionExtension::Absent(_)) => Ok(None),
             None => Err(NO_SESSION_LAYER),
         }
     }
 }
 
-/// Why a handler gets no [`AccessToken`].
+/// The rejection of the extractor [`AccessToken`].
 #[cfg(feature = "bearer")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AccessTokenRejection {
-    /// No `BearerLayer` is before the route: 500.
+    /// No `BearerLayer` protects the route: 500.
     MissingLayer(MissingLayer),
-    /// The request has no token: 401, with what its `WWW-Authenticate` asks for.
+    /// The request has no token: 401 with this `WWW-Authenticate`.
     NoToken(HeaderValue),
 }
 
@@ -149,7 +149,7 @@ impl<S: Sync> FromRequestParts<S> for AccessToken {
     }
 }
 
-/// Without the layer it is no `None`: a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because a forgotten layer would make everyone anonymous.
 #[cfg(feature = "bearer")]
 impl<S: Sync> OptionalFromRequestParts<S> for AccessToken {
     type Rejection = MissingLayer;

@@ -52,7 +52,7 @@ pub use crate::jose::{Algorithm, AlgorithmError};
 pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]
 pub use crate::{
-    auth::AuthService,
+    auth::{AuthService, AuthServiceBuilder},
     client::{Client, ClientTable, Clients},
     delivery::OtpSender,
     password::{Password, PasswordHash, Passwords},

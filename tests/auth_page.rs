@@ -16,7 +16,7 @@ use std::time::Duration;
 use axum::{Router, extract::RawQuery, routing::get};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
-use tollgate::{AuthService, Client, ClientTable, Passwords, Policy};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Policy};
 
 use chromium::Chromium;
 use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge};
@@ -46,14 +46,17 @@ impl Page {
         let sharing = [client("shop").single_sign_on(), client("bank").single_sign_on().policy(two())];
         let clients = [client("web"), client("mfa").policy(two())].into_iter().chain(sharing);
         let clients = ClientTable::new(clients).unwrap();
-        let service = AuthService::new(&format!("{origin}{base}"), world.store.clone(), clients, world.users.clone())
-            .unwrap()
+        let service = AuthService::builder(&format!("{origin}{base}"), world.store.clone())
+            .clients(clients)
+            .users(world.users.clone())
+            .client_ip(ClientIp::peer())
             .insecure_loopback()
-            .unwrap()
             .sms(world.outbox.clone())
             .email(world.outbox.clone())
             .passwords(Passwords::insecure_fast())
-            .clock(world.clock.clone());
+            .clock(world.clock.clone())
+            .build()
+            .unwrap();
         let (tell, back) = mpsc::unbounded_channel();
         let callback = async move |RawQuery(query): RawQuery| drop(tell.send(query.unwrap_or_default()));
         let app = Router::new().route("/callback", get(callback));

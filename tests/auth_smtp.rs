@@ -24,7 +24,7 @@ use served::WEB;
 use support::Script;
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
-    AuthService, EventLog,
+    AuthServiceBuilder, EventLog,
     delivery::{Channel, Queue, Smtp, Undelivered},
     event::{EventKind, Query},
 };
@@ -48,7 +48,8 @@ async fn a_code_goes_out_by_mail_and_ends_a_login_also_when_the_mail_server_puts
     let Some(mut mail) = mail().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "Acme <no-reply@acme.example>").unwrap().port(mail.port);
     let others = ["later".to_owned()];
-    let server = served::axum("", others, |auth| Router::new().fallback_service(auth.email(smtp))).await;
+    let server =
+        served::axum("", others, |auth| Router::new().fallback_service(auth.email(smtp).build().unwrap())).await;
     // the server says 451 to the first letter for later@
     for name in ["ada", "later"] {
         let (mut browser, mailbox) = (Browser::new(&server.origin(), ""), format!("{name}@example.com"));
@@ -74,7 +75,8 @@ async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
     let others = ["grace".to_owned()];
     // one after the other, so that a letter too many would be the first
     let queue = Queue::new().workers(1).unwrap().lane(Channel::Email, smtp);
-    let server = served::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue))).await;
+    let server =
+        served::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue).build().unwrap())).await;
     let mut browser = Browser::new(&server.origin(), "");
     // nobody's mailbox, somebody else's, and that of a name without an account; then the right one
     for (name, to) in [("ada", "eve"), ("ada", "grace"), ("nobody", "nobody"), ("ada", "ada")] {
@@ -97,7 +99,8 @@ async fn a_letter_that_is_refused_is_an_event_and_told_to_whoever_asked_to_be_to
     });
     let (others, log) = (["refused".to_owned()], EventLog::new());
     let events = log.clone();
-    let mount = |auth: AuthService| Router::new().fallback_service(auth.delivery(queue).events(events));
+    let mount =
+        |auth: AuthServiceBuilder| Router::new().fallback_service(auth.delivery(queue).events(events).build().unwrap());
     let server = served::axum("", others, mount).await;
     let mut browser = Browser::new(&server.origin(), "");
     let id = browser.start(&WEB, "refused").await;

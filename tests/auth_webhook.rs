@@ -56,7 +56,7 @@ async fn a_login_waits_for_no_gateway_and_ends_when_the_gateway_is_well_again() 
     let key = b"a key of thirty-two plain bytes.";
     let webhook = Webhook::new(&format!("http://{address}/otp"), key).unwrap();
     let webhook = webhook.timeout(Duration::from_millis(300)).unwrap();
-    let server = served::axum("", [], |auth| Router::new().fallback_service(auth.sms(webhook))).await;
+    let server = served::axum("", [], |auth| Router::new().fallback_service(auth.sms(webhook).build().unwrap())).await;
     let mut browser = Browser::new(&server.origin(), "");
     let id = browser.start(&WEB, "ada").await;
     let ask = json!({ "session_id": id, "method": "sms", "phone_number": ADAS_PHONE });

@@ -19,7 +19,7 @@ use hyper_util::{
 use serde_json::json;
 use served::{PASSWORD, Running, WEB, axum, listen, service};
 use tokio::task::JoinSet;
-use tollgate::{AuthService, PeerAddr};
+use tollgate::{AuthServiceBuilder, PeerAddr};
 use tonic::service::Routes;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncServiceLayer};
@@ -38,7 +38,7 @@ async fn logs_in(server: &Running, base: &'static str) {
 
 async fn hyper(base: &str) -> Running {
     let (listener, address) = listen().await;
-    let auth = service(&format!("http://{address}{base}"), []).await;
+    let auth = service(&format!("http://{address}{base}"), []).await.build().unwrap();
     let task = tokio::spawn(async move {
         while let Ok((stream, peer)) = listener.accept().await {
             let auth = auth.clone().map_request(move |mut request: Request<Incoming>| {
@@ -58,18 +58,23 @@ async fn hyper(base: &str) -> Running {
 
 #[tokio::test]
 async fn axum_with_the_path_of_the_issuer_stripped() {
-    logs_in(&axum("/auth", [], |auth| Router::new().nest_service("/auth", auth)).await, "/auth").await;
+    logs_in(
+        &axum("/auth", [], |auth: AuthServiceBuilder| Router::new().nest_service("/auth", auth.build().unwrap())).await,
+        "/auth",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn axum_with_the_path_of_the_issuer_left_on() {
-    let mount = |auth| Router::new().route_service("/a/b/{*rest}", auth);
+    let mount = |auth: AuthServiceBuilder| Router::new().route_service("/a/b/{*rest}", auth.build().unwrap());
     logs_in(&axum("/a/b", [], mount).await, "/a/b").await;
 }
 
 #[tokio::test]
 async fn axum_at_the_root_beside_other_routes() {
-    let mount = |auth: AuthService| {
+    let mount = |auth: AuthServiceBuilder| {
+        let auth = auth.build().unwrap();
         Router::new()
             .route("/", axum::routing::get(async || "home"))
             .route_service("/authorize", auth.clone())
@@ -80,7 +85,7 @@ async fn axum_at_the_root_beside_other_routes() {
 
 #[tokio::test]
 async fn axum_as_the_fallback() {
-    logs_in(&axum("", [], |auth| Router::new().fallback_service(auth)).await, "").await;
+    logs_in(&axum("", [], |auth| Router::new().fallback_service(auth.build().unwrap())).await, "").await;
 }
 
 #[tokio::test]
@@ -92,7 +97,7 @@ async fn hyper_with_the_path_of_the_issuer_and_without_one() {
 #[tokio::test]
 async fn tonic_beside_a_grpc_service() {
     let (listener, address) = listen().await;
-    let auth = service(&format!("http://{address}/auth"), []).await;
+    let auth = service(&format!("http://{address}/auth"), []).await.build().unwrap();
     let (_reporter, health) = tonic_health::server::health_reporter();
     let routes = Routes::from(Routes::new(health).into_axum_router().nest_service("/auth", auth));
     let incoming = tonic::transport::server::TcpIncoming::from(listener);
@@ -108,7 +113,8 @@ async fn tonic_beside_a_grpc_service() {
 
 #[tokio::test]
 async fn behind_layers_that_box_what_they_pass_on() {
-    let mount = |auth: AuthService| {
+    let mount = |auth: AuthServiceBuilder| {
+        let auth = auth.build().unwrap();
         let stack = ServiceBuilder::new()
             .layer(BoxCloneSyncServiceLayer::new(ServiceBuilder::new().concurrency_limit(2).into_inner()))
             .map_request(|request: Request<axum::body::Body>| {
@@ -172,9 +178,10 @@ async fn a_body_that_is_too_long_is_a_413_and_other_connections_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_logins_at_once_end_with_fifty_codes() {
-    let server =
-        axum("/auth", (1..50).map(|number| format!("user{number}")), |auth| Router::new().nest_service("/auth", auth))
-            .await;
+    let server = axum("/auth", (1..50).map(|number| format!("user{number}")), |auth: AuthServiceBuilder| {
+        Router::new().nest_service("/auth", auth.build().unwrap())
+    })
+    .await;
     let mut logins = JoinSet::new();
     for number in 0..50 {
         let origin = server.origin();

@@ -3,45 +3,44 @@
 use std::{error::Error, net::SocketAddr};
 
 use axum::extract::ConnectInfo;
-use tollgate::{AuthService, EventLog, Head, Limiter, Sessions, StoredUsers, Tokens, store::AnyStore};
+use tollgate::{AuthService, EventLog, Head, Limiter, StoredUsers, store::AnyStore};
 
-use crate::{facts::Facts, outbox::Outbox};
+use crate::{facts::Facts, outbox::Outbox, tokens};
 
 /// What the login service has in common with the others.
 pub(crate) struct Shared<'s> {
     pub(crate) issuer: &'s str,
     pub(crate) store: &'s AnyStore,
-    pub(crate) sessions: &'s Sessions,
     pub(crate) limiter: &'s Limiter,
-    pub(crate) tokens: &'s Tokens,
     pub(crate) log: &'s EventLog,
 }
 
 pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) -> Result<AuthService, Box<dyn Error>> {
-    let Shared { issuer, store, sessions, limiter, tokens, log } = *shared;
+    let Shared { issuer, store, limiter, log } = *shared;
     let users = StoredUsers::new(store.clone());
     for person in facts.people {
         let id = person.id.clone();
         person.add_to(&users).await.map_err(|error| format!("users: {id:?}: {error}"))?;
     }
-    let auth = AuthService::new(issuer, store.clone(), facts.clients, users)?
+    let auth = AuthService::builder(issuer, store.clone())
+        .clients(facts.clients)
+        .users(users)
         .policies(facts.policies)
-        // what a login begins, `SessionLayer` finds
-        .sessions(sessions.clone())
         // one budget with the API
         .limiter(limiter.clone())
-        .tokens(tokens.clone())?
         .client_ip(facts.client_ip.peer_by(peer))
         .events(log.clone());
-    let mut auth = facts.tokens.set_on(auth)?;
+    let mut auth = facts.tokens.set_on(auth);
     if facts.prints_codes {
         // yours are `delivery::Smtp`, `delivery::Webhook` or a sender of your own
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
     }
     if is_plain(issuer) {
-        auth = auth.insecure_loopback()?;
+        auth = auth.insecure_loopback();
     }
-    Ok(auth.check()?)
+    let auth = auth.build()?;
+    tokens::prepare(&auth).await?;
+    Ok(auth)
 }
 
 /// Without TLS there are no `Secure` cookies.

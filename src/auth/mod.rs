@@ -1,5 +1,5 @@
 //! Logins: [`AuthService`] serves their endpoints, from `/authorize` to the authorization code (OAuth 2.0 Authorization
-//! Code Flow with PKCE, for public clients), and with [`AuthService::tokens`] (feature `tokens`) on to tokens and OpenID
+//! Code Flow with PKCE, for public clients), and with [`AuthServiceBuilder::tokens`] (feature `tokens`) on to tokens and OpenID
 //! Connect.
 //!
 //! ```
@@ -7,7 +7,7 @@
 //! use http_body_util::BodyExt;
 //! use serde_json::{Value, json};
 //! use tollgate::{
-//!     AuthService, Client, ClientTable, CodeChallenge, CodeVerifier, Identifier, NewUser, Password, Passwords,
+//!     AuthService, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, Identifier, NewUser, Password, Passwords,
 //!     StoredUsers, Tenant, UserId,
 //!     body::Body,
 //!     store::{AnyStore, Memory},
@@ -22,7 +22,11 @@
 //! users.create(&acme, NewUser::new(UserId::parse("u-1")?, Identifier::parse("ada")?).password(hash)).await?;
 //! let web = Client::new("web", acme)?.redirect_uri("https://app.example/callback")?.scopes("openid profile")?;
 //!
-//! let auth = AuthService::new("https://auth.example", store, ClientTable::new([web])?, users)?.check()?;
+//! let auth = AuthService::builder("https://auth.example", store)
+//!     .clients(ClientTable::new([web])?)
+//!     .users(users)
+//!     .client_ip(ClientIp::peer())
+//!     .build()?;
 //!
 //! // what the application makes up for this login, and sends with each call
 //! let verifier = CodeVerifier::generate();
@@ -98,7 +102,7 @@
 //! |---|---|
 //! | `GET /authorize` | without a login for this request: a person goes on to the page, a program gets 401 |
 //! | `POST /authorize` | the same as a form: 303 to the URL that says it |
-//! | `GET /authentication/start` | the page; with `Accept: application/json` what a page of your own has to know ([`login_url`](AuthService::login_url)) |
+//! | `GET /authentication/start` | the page; with `Accept: application/json` what a page of your own has to know ([`login_url`](AuthServiceBuilder::login_url)) |
 //! | `POST /authentication/start` | a login begins: `identifier`; answers `session_id`, `available_methods`, `required_steps` |
 //! | `POST /authentication/authenticate` | a step: `method`, with `username` and `password`, or `phone_number` or `email` to send a code to |
 //! | `POST /authentication/verify-otp` | the code comes back: `otp` |
@@ -150,7 +154,7 @@
 //!
 //! # Tokens
 //!
-//! With [`AuthService::tokens`] there are
+//! With [`AuthServiceBuilder::tokens`] there are
 //!
 //! | | |
 //! |---|---|
@@ -158,7 +162,7 @@
 //! | `GET`, `POST /userinfo` | who logged in, as far as the scopes say: `profile`, `email`, `phone` |
 //! | `GET /jwks` | the keys; may be kept for five minutes |
 //! | `POST /revoke` | ends all that came of one code, by its refresh token or an access token (RFC 7009) |
-//! | `POST /introspect` | what is known of a token (RFC 7662): a client asks about its own, an [`introspector`](AuthService::introspector) about any |
+//! | `POST /introspect` | what is known of a token (RFC 7662): a client asks about its own, an [`introspector`](AuthServiceBuilder::introspector) about any |
 //! | `GET`, `POST /logout` | ends the signed-in session and its tokens (OpenID Connect RP-Initiated Logout) |
 //! | `GET /.well-known/openid-configuration` | what there is, for clients that set themselves up |
 //! | `GET /.well-known/oauth-authorization-server` | the same, in front of the path of the issuer (RFC 8414) |
@@ -230,7 +234,7 @@
 //! [`AuthService::sessions`]. The session whose cookie this one replaces is ended. (Of two logins that finish in one
 //! browser at the same moment the cookie that comes last stays; the other session, which a list of
 //! [`Sessions`](crate::Sessions) shows, ends by its time.) Both are `Secure`, `HttpOnly`, `Path=/` and `SameSite=Lax`. For
-//! plain http on a loopback address there is [`insecure_loopback`](AuthService::insecure_loopback), here and on `Sessions`.
+//! plain http on a loopback address there is [`insecure_loopback`](AuthServiceBuilder::insecure_loopback), here and on `Sessions`.
 //!
 //! # Pages of other origins
 //!
@@ -242,30 +246,30 @@
 //!
 //! # Which address counts
 //!
-//! That of [`PeerAddr`](crate::PeerAddr), or what [`client_ip`](AuthService::client_ip) says: behind proxies
+//! That of [`PeerAddr`](crate::PeerAddr), or what [`client_ip`](AuthServiceBuilder::client_ip) says: behind proxies
 //! [`ClientIp::behind`](crate::ClientIp::behind), in axum `ClientIp::peer().peer_by(…)` over `ConnectInfo`. **Set it**:
 //! where requests come without an address, no limit of addresses holds, for one that all share would let anybody lock out
 //! everybody. A warning says so once (feature `tracing`). Behind a proxy that is not named, all are one address.
 //!
-//! Every request spends of the budget of its tenant: with [`limiter`](AuthService::limiter) one with your APIs, else
+//! Every request spends of the budget of its tenant: with [`limiter`](AuthServiceBuilder::limiter) one with your APIs, else
 //! 600 in any minute for this service alone. A client's id is public, so a stranger can spend that budget; give
-//! [`per_address`](AuthService::per_address) a tenth of it. Requests of no known client are charged to their address, or
+//! [`per_address`](AuthServiceBuilder::per_address) a tenth of it. Requests of no known client are charged to their address, or
 //! without one to a budget that they all share. One address can ask for 120 codes a minute; where messages cost money, let
-//! [`messages_per_address`](AuthService::messages_per_address) be less.
+//! [`messages_per_address`](AuthServiceBuilder::messages_per_address) be less.
 //!
 //! # Steps
 //!
-//! [`policies`](AuthService::policies) say which steps a login needs; the default is one, by any method. `password` is
-//! there unless [`without_passwords`](AuthService::without_passwords); `sms`, `email` and `whatsapp` where they have a
+//! [`policies`](AuthServiceBuilder::policies) say which steps a login needs; the default is one, by any method. `password` is
+//! there unless [`without_passwords`](AuthServiceBuilder::without_passwords); `sms`, `email` and `whatsapp` where they have a
 //! sender. Each step must be of another kind: `sms` and `whatsapp` both prove the phone. They come in any order. See
 //! [`policy`](crate::policy) and [`delivery`](crate::delivery). A code goes only to a verified contact of the account that
-//! equals the address given, and nobody waits for its sender. [`check`](AuthService::check) finds at the start what no
+//! equals the address given, and nobody waits for its sender. [`build`](AuthServiceBuilder::build) finds at the start what no
 //! login could meet; [`explain`](AuthService::explain) says what one would need, and why.
 //!
 //! # Keys
 //!
 //! One-time codes, and names and addresses where they are counted and logged, are hashes under a key. By default the service
-//! makes it and keeps it in the store, which suits one that nobody else reads. With [`key`](AuthService::key) it comes from
+//! makes it and keeps it in the store, which suits one that nobody else reads. With [`key`](AuthServiceBuilder::key) it comes from
 //! you, the same on all nodes, and whoever has a copy of the store alone can't try those out; a login itself, and
 //! `StoredUsers`, have names without it. A change of the key ends open codes and logins by password that are under way, and
 //! counts begin anew.
@@ -339,7 +343,7 @@
 //! whose 600 requests a minute are all spent by strangers has up to 42,000 logins that were begun, or up to 864,000 rows
 //! after a day; one address alone comes to 60 rows of failures and 120 of messages a minute. A full `Memory` (1,000,000
 //! rows or 512 MiB, if nothing else is set) forgets nothing that lives: logins get a 503. Give it room for your tenants,
-//! and set [`per_address`](AuthService::per_address).
+//! and set [`per_address`](AuthServiceBuilder::per_address).
 //!
 //! # Errors
 //!
@@ -362,7 +366,7 @@
 //!
 //! # Events
 //!
-//! With [`events`](AuthService::events) the log shows logins that began, went on, failed, were locked and succeeded,
+//! With [`events`](AuthServiceBuilder::events) the log shows logins that began, went on, failed, were locked and succeeded,
 //! codes that were sent or could not be, tokens that were issued, taken back and used twice, and foreign origins: with keyed hashes in place of names, never a secret.
 //!
 //! # What is not there yet
@@ -376,21 +380,23 @@
 mod http;
 mod state;
 mod pages;
-mod inner;
-mod visit;
-mod sign_out;
-mod replaced;
+mod core;
+mod context;
 mod methods;
 mod authorize;
 mod steps;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
+mod ending;
 #[cfg(feature = "tokens")]
-mod signing_keys;
-#[cfg(feature = "tokens")]
-mod interim_tokens;
+mod signing;
+mod builder;
 #[cfg(test)]
 mod openapi;
 
-pub use self::service::{AuthFuture, AuthService};
+pub use self::{
+    builder::AuthServiceBuilder,
+    service::{AuthFuture, AuthService},
+};
+pub use crate::login::LoginLimits;

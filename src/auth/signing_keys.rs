@@ -63,7 +63,7 @@ impl AuthService {
     }
 
     fn token_service(&self) -> Option<&TokenService> {
-        self.0.running().tokens.as_ref().map(|endpoints| &endpoints.service)
+        self.0.core().tokens.as_ref().map(|endpoints| &endpoints.service)
     }
 }
 

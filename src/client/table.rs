@@ -32,10 +32,10 @@ use crate::{store::StoreError, util::error::ConfigError};
 /// require_dpop = true
 /// after_logout = ["http://127.0.0.1:8080/demo/"]
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClientTable(Arc<Contents>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Contents {
     clients: HashMap<Box<str>, Arc<Client>>,
     origins: HashSet<Box<str>>,

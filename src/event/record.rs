@@ -3,7 +3,7 @@ use crate::{
     util::{clock::UnixTime, handle::Handle},
 };
 
-/// What kind of thing happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -25,22 +25,24 @@ pub enum EventKind {
     SessionRenewed,
     /// A session was ended: by its user, by an operator, or because the user has too many.
     SessionRevoked,
-    /// A cookie was presented whose session had ended before. Its owner's browser may have slept, or it was stolen.
+    /// A cookie was used after the end of its session. The browser may have slept, or the cookie was stolen.
     SessionUseAfterExpire,
+    /// A cookie named a live session but carried another secret. It may be older than the last rotation, or a guess.
+    SessionWrongSecret,
     /// A login began.
     LoginStarted,
     /// A step of a login was proved.
     LoginStepProved,
     /// All steps were proved, and the code was issued.
     LoginSucceeded,
-    /// A step of a login was tried, and was wrong.
+    /// An attempt at a step of a login failed.
     LoginFailed,
     /// A login ended after too many failures.
     LoginFailedMost,
-    /// A try was refused, for there were too many failures before.
+    /// An attempt was refused because of too many failures before.
     LoginLocked,
-    /// What was right, or would have been sent, was not taken: an account or an address had more than its share. The
-    /// caller does not see it.
+    /// A right answer was not accepted, or a message was not sent, because an account or an address had reached its
+    /// ceiling. The caller cannot see this.
     LoginCeiling,
     /// An authorization code was issued.
     CodeIssued,
@@ -48,15 +50,15 @@ pub enum EventKind {
     OtpSent,
     /// A one-time code could not be delivered.
     OtpUndelivered,
-    /// A call came before its turn, or with other parameters than the login began with.
+    /// A call came out of order, or with other parameters than those of the login.
     SequenceFailed,
     /// A call came from a page that may not make it.
     ForeignOrigin,
     /// A code or a refresh token was exchanged for tokens.
     TokenIssued,
-    /// A code or a refresh token came back that had been used before: two have it. What it gave has ended.
+    /// A code or a refresh token was used a second time, so two parties have it. Its tokens were revoked.
     TokenReused,
-    /// Tokens were taken back, by their client or by a sign-out.
+    /// Tokens were revoked by their client or by a sign-out.
     TokenRevoked,
 }
 
@@ -73,6 +75,7 @@ impl EventKind {
         Self::SessionRenewed,
         Self::SessionRevoked,
         Self::SessionUseAfterExpire,
+        Self::SessionWrongSecret,
         Self::LoginStarted,
         Self::LoginStepProved,
         Self::LoginSucceeded,
@@ -90,7 +93,7 @@ impl EventKind {
         Self::TokenRevoked,
     ];
 
-    /// A stable name, as it stands in the log and in queries. Those of logins follow the logging vocabulary of OWASP.
+    /// Returns the stable name used in the log and in queries. Names of login events follow the OWASP logging vocabulary.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RateLimited => "rate_limited",
@@ -103,6 +106,7 @@ impl EventKind {
             Self::SessionRenewed => "session_renewed",
             Self::SessionRevoked => "session_revoked",
             Self::SessionUseAfterExpire => "session_use_after_expire",
+            Self::SessionWrongSecret => "session_wrong_secret",
             Self::LoginStarted => "authn_login_start",
             Self::LoginStepProved => "authn_login_step",
             Self::LoginSucceeded => "authn_login_success",
@@ -121,24 +125,24 @@ impl EventKind {
         }
     }
 
-    /// The kind of this name.
+    /// Finds a kind by its name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 }
 
-/// Whether a quota refuses or only says that it would.
+/// Whether a quota is enforced or only observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// What it refuses is refused.
+    /// Requests beyond the quota are refused.
     Enforced,
-    /// What it would refuse is admitted and logged.
+    /// Requests beyond the quota are admitted and logged.
     Shadow,
 }
 
 impl Mode {
-    /// A stable name, as it stands in the log.
+    /// Returns the stable name used in the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Enforced => "enforced",
@@ -151,21 +155,21 @@ impl Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Its number in the log, from 1, in the order of recording; 0 until it is recorded.
+    /// The number in the log, from 1 in the order of recording. 0 until the event is recorded.
     pub id: u64,
-    /// When.
+    /// The time of the event.
     pub at: UnixTime,
-    /// What.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// Whose, where it concerns one tenant.
+    /// The tenant, if the event concerns one.
     pub tenant: Option<Tenant>,
-    /// The session, where it concerns one; coalesced events of several show none.
+    /// The session, if the event concerns one. Empty for coalesced events of several.
     pub session: Option<Handle>,
-    /// Whom it is about, as a keyed hash of what they typed; coalesced events of several show none.
+    /// A keyed hash of the identifier that was typed. Empty for coalesced events of several.
     pub subject: Option<Handle>,
     /// The method of a step of a login, or the channel of a one-time code.
     pub method: Option<&'static str>,
-    /// The policy, where one decided.
+    /// The policy, if one decided.
     pub policy: Option<&'static str>,
     /// Whether that policy is enforced.
     pub mode: Mode,
@@ -173,14 +177,14 @@ pub struct Event {
     pub limit: u32,
     /// Units still allowed: `x-ratelimit-remaining`.
     pub remaining: u32,
-    /// When a retry is admitted: `x-ratelimit-reset`, in Unix seconds rounded up; `None` where no retry helps.
+    /// When a retry is admitted: `x-ratelimit-reset`, in Unix seconds rounded up. `None` if no retry can succeed.
     pub reset: Option<UnixTime>,
-    /// How many such things this entry stands for: floods are coalesced.
+    /// The number of events in this entry, because floods are coalesced.
     pub count: u64,
 }
 
 impl Event {
-    /// An event that concerns no policy.
+    /// Creates an event that concerns no policy.
     pub fn new(kind: EventKind, at: UnixTime) -> Self {
         Self {
             id: 0,
@@ -199,25 +203,25 @@ impl Event {
         }
     }
 
-    /// Says whose it is.
+    /// Sets the tenant.
     pub fn tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = Some(tenant);
         self
     }
 
-    /// Says which session it concerns.
+    /// Sets the session.
     pub fn session(mut self, session: Handle) -> Self {
         self.session = Some(session);
         self
     }
 
-    /// Says whom it is about, by a keyed hash.
+    /// Sets the subject, a keyed hash.
     pub fn subject(mut self, subject: Handle) -> Self {
         self.subject = Some(subject);
         self
     }
 
-    /// Says by which method.
+    /// Sets the method.
     pub fn method(mut self, method: &'static str) -> Self {
         self.method = Some(method);
         self

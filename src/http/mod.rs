@@ -4,6 +4,8 @@
 pub(crate) mod head;
 pub(crate) mod accept;
 pub(crate) mod origin;
+pub(crate) mod cross_site;
+pub(crate) mod return_to;
 #[cfg(any(feature = "login", feature = "bearer"))]
 #[cfg_attr(
     not(any(feature = "login", feature = "jwks")),

@@ -1,4 +1,4 @@
-//! [`Keyed`]: hashes that only who has the key can make.
+//! Keyed hashes of values that are short enough to be guessed.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use sha2::Sha256;
 
 use crate::util::secret::{Digest, Secret};
 
-/// The key under everything that is short enough to be guessed: one-time codes, identifiers, addresses.
+/// Hashes one-time codes, identifiers and addresses under a secret key.
 ///
-/// A plain hash of a phone number or of six digits is undone in no time by whoever reads the store or the log.
+/// A plain hash of a phone number or of six digits can be reversed in seconds by anyone who reads the store or the log.
 #[derive(Clone)]
 pub(crate) struct Keyed(Hmac<Sha256>);
 
 impl Keyed {
-    /// Hashes under this key.
+    /// Creates a hasher with this key.
     #[expect(clippy::expect_used, reason = "HMAC takes keys of every length")]
     pub(crate) fn new(key: &Secret) -> Self {
-        Self(Hmac::new_from_slice(key.expose().as_bytes()).expect("a key of any length is one"))
+        Self(Hmac::new_from_slice(key.expose().as_bytes()).expect("HMAC takes keys of every length"))
     }
 
-    /// The hash of these parts, which may hold any bytes: what one ends with is never taken for the next one's start.
-    /// `purpose` keeps apart what is hashed for different ends.
+    /// Hashes these parts. Lengths are hashed too, so bytes cannot move from one part to the next. A different `purpose`
+    /// gives a different hash.
     pub(crate) fn hash<const N: usize>(&self, purpose: &'static str, parts: [&[u8]; N]) -> Digest {
         let mut mac = self.0.clone();
         for part in std::iter::once(purpose.as_bytes()).chain(parts) {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_purpose_and_division_into_parts_has_a_hash_of_its_own() {
+    fn keys_purposes_and_part_boundaries_change_the_hash() {
         let key = Secret::generate();
         let keyed = Keyed::new(&key);
         let hash = keyed.hash("a", [b"bc", b"d"]);

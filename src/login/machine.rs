@@ -1,226 +1,240 @@
-//! The table of a login: from what, by which call, under which condition, to what.
+//! The transition table of a login.
 //!
-//! It is a pure function. What it says is stored by one compare-and-swap, and only then answered: so of calls that race
-//! one comes first, and the others meet what it left.
+//! [`transition`] is a pure function. The caller stores its result with one compare-and-swap before it answers, so calls
+//! that race are decided one after the other.
 
 use std::time::Duration;
 
 use super::{
     keyed::Keyed,
-    state::{Challenge, FAILURES, Login, OpenCode, Phase, SENDS, View},
+    one_time_code::OpenCode,
+    state::{Challenge, Login, LoginPhase, LoginView, MAX_FAILURES, MAX_SENDS},
+    subject::{BoundUser, Subject},
 };
 use crate::{
     policy::Method,
-    session::UserId,
+    session::Proof,
     util::{clock::UnixTime, secret::Digest},
 };
 
-/// What somebody wants of a login.
+/// One call that changes a login.
 #[derive(Clone, Debug)]
-pub(crate) enum Call<'a> {
-    /// A secret is about to be checked, which takes time: the try is counted first.
-    Try(Method),
-    /// It was checked; what that proves, if it was right.
-    Settle(Method, Option<Proof<'a>>),
-    /// It could not be checked: as if it had not been tried.
-    TakeBack,
-    /// A challenge would be opened: whether it may.
+pub(crate) enum LoginCall<'a> {
+    /// Counts an attempt before a secret is checked, because checking takes time.
+    Attempt(Method),
+    /// Ends a counted attempt, with the proof if the secret was right.
+    Settle(Method, Option<Proved<'a>>),
+    /// Removes a counted attempt whose secret could not be checked.
+    Withdraw,
+    /// Asks whether a challenge could be opened. Changes nothing.
     MayOpen(Method),
-    /// A challenge is opened, which closes the one before.
+    /// Opens a challenge, which closes the one before.
     Open(&'a Challenge),
-    /// A code comes back, for the challenge that the try was counted for; who may be proved by it, if anybody.
-    Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a UserId> },
-    /// All steps are done: they are confirmed.
+    /// Compares a guess with the open code. `of` is the code that the attempt was counted for, and `owner` its owner with
+    /// the current generation, if a right guess may count.
+    Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a BoundUser> },
+    /// Confirms that all steps are done.
     Complete,
-    /// The code of this digest is issued for it.
+    /// Ends the login because its user or a proof does not count any more.
+    End,
+    /// Uses the login up for the code with this digest.
     Consume(&'a Digest),
 }
 
-/// Whose a secret is, and marks of what it was checked against: one of them must still stand there when the code is
-/// issued.
+/// The user whose secret was right, with the current generation, and the mark of the secret.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Proof<'a> {
-    pub(crate) user: &'a UserId,
-    pub(crate) marks: &'a [[u8; 32]],
+pub(crate) struct Proved<'a> {
+    pub(crate) user: &'a BoundUser,
+    pub(crate) mark: Option<[u8; 32]>,
 }
 
-/// Why not.
+/// Why a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum LoginError {
     Expired,
-    SessionFailed,
+    TooManyFailures,
     NoStepRemaining,
     StepsRemaining,
     MethodNotAllowed,
     NoPendingChallenge,
     NotCompleted,
-    /// The last tries are under way, and nobody knows yet how they end.
-    LastTries,
-    /// No more codes are sent in this login, which lasts so long yet.
-    SendsSpent(Duration),
-    /// What was tried is wrong.
-    Wrong(Method),
+    /// The last allowed attempts are still under way.
+    AttemptsUnderWay,
+    /// This login sends no more codes. It ends after this time.
+    NoSendsLeft(Duration),
+    WrongSecret(Method),
 }
 
-/// What becomes of a login, and what is answered.
+/// The result of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
-    /// What it is from now on; `None` where nothing changes.
+pub(crate) struct Transition {
+    /// The changed login, or `None` if nothing changes.
     pub(crate) next: Option<Login>,
-    pub(crate) answer: Result<View, Denied>,
+    pub(crate) answer: Result<LoginView, LoginError>,
 }
 
-/// The table.
-pub(crate) fn step(login: &Login, call: &Call<'_>, now: UnixTime) -> Step {
-    if let Some(why) = refused(login, call, now) {
-        return Step { next: given_back(login, call, why), answer: Err(why) };
+/// Applies a call to a login.
+pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Transition {
+    if let Some(error) = refusal(login, call, now) {
+        return Transition { next: refund(login, call, error), answer: Err(error) };
     }
     match call {
-        Call::Try(_) => to(login, now, |next| next.failures += 1),
-        Call::Settle(method, Some(proof)) if login.is_of(proof.user) => {
-            success(&uncounted(login), *method, *proof, now)
+        LoginCall::Attempt(_) => change(login, now, |next| next.failures += 1),
+        LoginCall::Settle(method, Some(proved)) if login.subject.accepts(&proved.user.id) => {
+            success(&without_failure(login), *method, *proved, now)
         }
-        Call::Settle(method, _) => wrong(login, *method, now),
-        Call::TakeBack => to(login, now, |next| next.failures = next.failures.saturating_sub(1)),
-        Call::MayOpen(_) => same(login, now),
-        Call::Open(challenge) => to(login, now, |next| {
+        LoginCall::Settle(method, _) => wrong(login, *method, now),
+        LoginCall::Withdraw => change(login, now, |next| next.failures = next.failures.saturating_sub(1)),
+        LoginCall::MayOpen(_) => unchanged(login, now),
+        LoginCall::Open(challenge) => change(login, now, |next| {
             next.sends += 1;
             next.open = Some((*challenge).clone());
-            next.phase = Phase::Pending;
+            next.phase = LoginPhase::Pending;
         }),
-        Call::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
-        Call::Complete if matches!(login.phase, Phase::Completed(_)) => same(login, now),
-        Call::Complete => to(login, now, |next| next.phase = Phase::Completed(now.as_nanos())),
-        Call::Consume(code) => to(login, now, |next| next.phase = Phase::Consumed(*code.as_bytes())),
+        LoginCall::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
+        LoginCall::Complete if matches!(login.phase, LoginPhase::Completed(_)) => unchanged(login, now),
+        LoginCall::Complete => change(login, now, |next| next.phase = LoginPhase::Completed(now.as_nanos())),
+        LoginCall::End => end(login, now),
+        LoginCall::Consume(code) => change(login, now, |next| next.phase = LoginPhase::Consumed(*code.as_bytes())),
     }
 }
 
-/// The guards: why a call can't be made at all, from what it finds.
-fn refused(login: &Login, call: &Call<'_>, now: UnixTime) -> Option<Denied> {
+/// Returns why a call is refused in this state, if it is.
+fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginError> {
     if login.has_ended(now) {
-        return Some(Denied::Expired);
+        return Some(LoginError::Expired);
     }
     if login.has_failed(now) {
-        return Some(Denied::SessionFailed);
+        return Some(LoginError::TooManyFailures);
     }
     let unfit = match call {
-        Call::Try(method) | Call::Settle(method, _) | Call::MayOpen(method) => unasked(login, *method),
-        Call::Open(challenge) => unasked(login, challenge.method()),
-        Call::Verify { of, .. } if !login.waits_for(*of) => Some(Denied::NoPendingChallenge),
-        Call::Complete if login.remaining() > 0 => Some(Denied::StepsRemaining),
-        Call::Consume(_) if !matches!(login.phase, Phase::Completed(_)) => Some(Denied::NotCompleted),
-        Call::TakeBack if login.remaining() == 0 => Some(Denied::NoStepRemaining),
+        LoginCall::Attempt(method) | LoginCall::Settle(method, _) | LoginCall::MayOpen(method) => {
+            not_expected(login, *method)
+        }
+        LoginCall::Open(challenge) => not_expected(login, challenge.method()),
+        LoginCall::Verify { of, .. } if !login.waits_for(*of) => Some(LoginError::NoPendingChallenge),
+        LoginCall::Complete if login.remaining() > 0 => Some(LoginError::StepsRemaining),
+        LoginCall::Consume(_) if !matches!(login.phase, LoginPhase::Completed(_)) => Some(LoginError::NotCompleted),
+        LoginCall::Withdraw if login.remaining() == 0 => Some(LoginError::NoStepRemaining),
         _ => None,
     };
     let spent = match call {
-        Call::Try(_) | Call::Verify { .. } | Call::MayOpen(_) | Call::Open(_) if login.failures >= FAILURES => {
-            Some(Denied::LastTries)
+        LoginCall::Attempt(_) | LoginCall::Verify { .. } | LoginCall::MayOpen(_) | LoginCall::Open(_)
+            if login.failures >= MAX_FAILURES =>
+        {
+            Some(LoginError::AttemptsUnderWay)
         }
-        Call::MayOpen(_) | Call::Open(_) if login.sends >= SENDS => {
+        LoginCall::MayOpen(_) | LoginCall::Open(_) if login.sends >= MAX_SENDS => {
             let left = login.ends_at().as_nanos().saturating_sub(now.as_nanos());
-            Some(Denied::SendsSpent(Duration::from_nanos(left)))
+            Some(LoginError::NoSendsLeft(Duration::from_nanos(left)))
         }
         _ => None,
     };
     unfit.or(spent)
 }
 
-/// Why no step by this method is asked for, if none is.
-fn unasked(login: &Login, method: Method) -> Option<Denied> {
+/// Returns why the login does not expect a step by this method, if it does not.
+fn not_expected(login: &Login, method: Method) -> Option<LoginError> {
     if login.remaining() == 0 {
-        return Some(Denied::NoStepRemaining);
+        return Some(LoginError::NoStepRemaining);
     }
-    (!login.plan.allows(login.proved(), method)).then_some(Denied::MethodNotAllowed)
+    (!login.plan.allows(login.proved(), method)).then_some(LoginError::MethodNotAllowed)
 }
 
-/// What was right and came second is no failure: as when somebody clicks twice.
-fn given_back(login: &Login, call: &Call<'_>, why: Denied) -> Option<Login> {
-    match (call, why) {
-        (Call::Settle(_, Some(proof)), Denied::NoStepRemaining | Denied::MethodNotAllowed)
-            if login.is_of(proof.user) =>
+/// A right secret that comes second is not a failure. It happens when somebody clicks twice.
+fn refund(login: &Login, call: &LoginCall<'_>, error: LoginError) -> Option<Login> {
+    match (call, error) {
+        (LoginCall::Settle(_, Some(proved)), LoginError::NoStepRemaining | LoginError::MethodNotAllowed)
+            if login.subject.accepts(&proved.user.id) =>
         {
-            Some(uncounted(login))
+            Some(without_failure(login))
         }
         _ => None,
     }
 }
 
-fn uncounted(login: &Login) -> Login {
+fn without_failure(login: &Login) -> Login {
     Login { failures: login.failures.saturating_sub(1), ..login.clone() }
 }
 
-fn same(login: &Login, now: UnixTime) -> Step {
-    Step { next: None, answer: Ok(login.view(now)) }
+fn unchanged(login: &Login, now: UnixTime) -> Transition {
+    Transition { next: None, answer: Ok(login.view(now)) }
 }
 
-/// A code is tried: counted and compared in one step.
-fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&UserId>, now: UnixTime) -> Step {
-    let Some(Challenge::Code(open)) = &login.open else { return denied(Denied::NoPendingChallenge) };
+/// Counts and compares a guess in one step.
+fn verify(login: &Login, guess: &str, keyed: &Keyed, owner: Option<&BoundUser>, now: UnixTime) -> Transition {
+    let Some(Challenge::Code(open)) = &login.open else { return denied(LoginError::NoPendingChallenge) };
     let is_code = open.is(guess, &login.id, keyed, now);
-    match owner {
-        Some(owner) if is_code && open.owner.as_ref() == Some(owner) && login.is_of(owner) => {
-            success(login, open.method, Proof { user: owner, marks: &[] }, now)
+    if let (true, Some(sent_to), Some(owner)) = (is_code, &open.owner, owner)
+        && sent_to.id == owner.id
+        && login.subject.accepts(&owner.id)
+    {
+        if sent_to.generation < owner.generation {
+            return end(login, now);
         }
-        _ => {
-            let mut tried = login.clone();
-            tried.failures += 1;
-            tried.open = open.tried().map(Challenge::Code);
-            wrong(&tried, open.method, now).or(tried, now)
-        }
+        return success(login, open.method, Proved { user: owner, mark: Some(open.contact) }, now);
     }
+    let mut guessed = login.clone();
+    guessed.failures += 1;
+    guessed.open = open.after_wrong_guess().map(Challenge::Code);
+    guessed.touched = now.as_nanos().max(login.touched);
+    let transition = wrong(&guessed, open.method, now);
+    Transition { next: transition.next.or(Some(guessed)), ..transition }
 }
 
-/// A step is proved.
-fn success(login: &Login, method: Method, proof: Proof<'_>, now: UnixTime) -> Step {
-    to(login, now, |next| {
-        next.proved.push((method, now.as_nanos()));
-        next.user = Some(proof.user.clone());
-        next.marks.extend_from_slice(proof.marks);
+/// Adds a proof. The first one binds the login. If `end_user` raised the generation since the login was bound, the login
+/// ends instead.
+fn success(login: &Login, method: Method, proved: Proved<'_>, now: UnixTime) -> Transition {
+    if let Some(user) = login.subject.user()
+        && user.generation < proved.user.generation
+    {
+        return end(login, now);
+    }
+    change(login, now, |next| {
+        next.proofs.push(Proof { method: method.as_str().into(), at: now.as_nanos(), mark: proved.mark });
+        if next.subject == Subject::Unbound {
+            next.subject = Subject::User(proved.user.clone());
+        }
         next.open = None;
-        next.phase = Phase::Success;
+        next.phase = LoginPhase::Success;
     })
 }
 
-/// What was tried, and is counted already, is wrong. At the last count the login ends, whatever else is under way.
-fn wrong(login: &Login, method: Method, now: UnixTime) -> Step {
-    if login.failures < FAILURES {
-        return denied(Denied::Wrong(method));
+/// Refuses a wrong secret, which is counted already. The last allowed failure ends the login.
+fn wrong(login: &Login, method: Method, now: UnixTime) -> Transition {
+    if login.failures < MAX_FAILURES {
+        return denied(LoginError::WrongSecret(method));
     }
-    let failed = to(login, now, |next| {
+    let failed = change(login, now, |next| {
         next.open = None;
-        next.phase = Phase::Failed;
+        next.phase = LoginPhase::Failed;
     });
-    Step { answer: Err(Denied::SessionFailed), ..failed }
+    Transition { answer: Err(LoginError::TooManyFailures), ..failed }
 }
 
-fn to(login: &Login, now: UnixTime, change: impl FnOnce(&mut Login)) -> Step {
+fn end(login: &Login, now: UnixTime) -> Transition {
+    let ended = change(login, now, |next| {
+        next.open = None;
+        next.phase = LoginPhase::Ended;
+    });
+    Transition { answer: Err(LoginError::Expired), ..ended }
+}
+
+fn change(login: &Login, now: UnixTime, change: impl FnOnce(&mut Login)) -> Transition {
     let mut next = login.clone();
     next.touched = now.as_nanos().max(login.touched);
     change(&mut next);
     let answer = Ok(next.view(now));
-    Step { next: Some(next), answer }
+    Transition { next: Some(next), answer }
 }
 
-fn denied(why: Denied) -> Step {
-    Step { next: None, answer: Err(why) }
-}
-
-impl Step {
-    /// Where nothing else is to be stored, this is.
-    fn or(self, mut login: Login, now: UnixTime) -> Self {
-        login.touched = now.as_nanos().max(login.touched);
-        Self { next: self.next.or(Some(login)), ..self }
-    }
+fn denied(error: LoginError) -> Transition {
+    Transition { next: None, answer: Err(error) }
 }
 
 impl Login {
-    /// Whether this is the code that is waited for, and no other that was sent since.
+    /// Returns whether this code is open, and no newer one.
     fn waits_for(&self, code: Option<&OpenCode>) -> bool {
         matches!((code, &self.open), (Some(code), Some(Challenge::Code(open))) if open.is_same(code))
-    }
-
-    /// Whether this user may go on with it: anybody at first, and then only who proved the first step.
-    fn is_of(&self, user: &UserId) -> bool {
-        self.user.as_ref().is_none_or(|own| own == user)
     }
 }

@@ -1,21 +1,26 @@
-//! The login state machine and its parts: pure, without I/O. What is stored, asked and sent stands in `auth`.
+//! The login state machine and its parts: pure, without I/O. The module `auth` stores logins, checks secrets and sends
+//! codes.
 
-mod code;
 mod keyed;
+mod limits;
 mod machine;
 #[cfg(test)]
 mod model;
+mod one_time_code;
 mod parameters;
-mod sends;
+mod sent_codes;
 mod state;
+mod subject;
 mod throttle;
 
+pub use self::limits::LoginLimits;
 pub(crate) use self::{
-    code::{DIGITS, OneTimeCode},
     keyed::Keyed,
-    machine::{Call, Denied, Proof, Step, step},
+    machine::{LoginCall, LoginError, Proved, Transition, transition},
+    one_time_code::{DIGITS, OneTimeCode, OpenCode},
     parameters::{Binding, ClientParameters, Wanted},
-    sends::{Allowance, COOL_DOWN, Sends, TooSoon},
-    state::{CODE_LIVES, Carried, Challenge, Login, LoginId, OpenCode, View},
+    sent_codes::{SendLimit, SendRefused, SentCodes},
+    state::{CarriedProofs, Challenge, Login, LoginView},
+    subject::{BoundUser, LoginId, Subject},
     throttle::Throttle,
 };

@@ -1,10 +1,10 @@
-//! What a client sends with each call, and what of it a login is bound to.
+//! The parameters that a client sends with each call, and those that a login is bound to.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{client::Scopes, pkce::CodeChallenge};
 
-/// The six parameters of a client, as they came.
+/// The six client parameters of a call, unchecked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientParameters {
     pub(crate) client_id: Option<String>,
@@ -15,7 +15,7 @@ pub(crate) struct ClientParameters {
     pub(crate) code_challenge_method: Option<String>,
 }
 
-/// The same once they are known to be good: what a login is for, from its start to its code.
+/// The client parameters after validation. A login is bound to them from its start to its code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Binding {
     pub(crate) client_id: String,
@@ -26,8 +26,8 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// The name of the first parameter that is not the one that the login began with. Scopes are compared as sets, all
-    /// else byte by byte.
+    /// Returns the name of the first parameter that differs from the start of the login. Scopes are compared as sets, all
+    /// others byte by byte.
     pub(crate) fn mismatch(&self, sent: &ClientParameters) -> Option<&'static str> {
         let is = |sent: &Option<String>, own: &str| sent.as_deref() == Some(own);
         let scope = sent.scope.as_deref().and_then(|scope| Scopes::parse(scope).ok());
@@ -44,19 +44,28 @@ impl Binding {
     }
 }
 
-/// What a client wants of the tokens, said when the login begins or when its code is had.
+/// Wishes of a client about its tokens, sent when the login starts or when the code is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) nonce: Option<String>,
-    /// The thumbprint of the key that the code is bound to.
+    /// The thumbprint of the DPoP key that the code is bound to.
     pub(crate) dpop_jkt: Option<String>,
-    /// Claims that are wanted by name in the id_token, and at userinfo.
+    /// Names of claims requested in the id_token and at `/userinfo`.
     pub(crate) id_token: Vec<String>,
     pub(crate) userinfo: Vec<String>,
+    /// The login was begun for a request that asks the user to confirm.
+    #[serde(default)]
+    pub(crate) is_confirmed: bool,
+    /// The user chose to stay signed in.
+    #[serde(default)]
+    pub(crate) remember: bool,
+    /// Where a sign-in to this site itself leads to.
+    #[serde(default)]
+    pub(crate) return_to: Option<String>,
 }
 
 impl Wanted {
-    /// The same, with what is not said here as it stands there.
+    /// Fills in what is missing here from `other`.
     pub(crate) fn or(self, other: &Self) -> Self {
         let either = |own: Vec<String>, other: &Vec<String>| if own.is_empty() { other.clone() } else { own };
         Self {
@@ -64,6 +73,9 @@ impl Wanted {
             dpop_jkt: self.dpop_jkt.or_else(|| other.dpop_jkt.clone()),
             id_token: either(self.id_token, &other.id_token),
             userinfo: either(self.userinfo, &other.userinfo),
+            is_confirmed: self.is_confirmed || other.is_confirmed,
+            remember: self.remember || other.remember,
+            return_to: self.return_to.or_else(|| other.return_to.clone()),
         }
     }
 }

@@ -1,56 +1,43 @@
-//! [`Login`]: one login as it is stored, between its start and its end.
+//! A login as it is stored, from its start to its end.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    keyed::Keyed,
+    limits::LoginLimits,
+    one_time_code::OpenCode,
     parameters::{Binding, Wanted},
+    subject::{BoundUser, LoginId, Subject},
 };
 use crate::{
     policy::{Method, MethodSet, Plan},
-    session::UserId,
+    session::{Authentication, Proof},
     tenant::Tenant,
     user::Identifier,
     util::{
-        clock::UnixTime,
+        clock::{UnixTime, saturating_nanos},
         handle::Handle,
-        secret::{Digest, Secret},
+        secret::Secret,
     },
 };
 
-/// A login that nobody works on ends after this long.
-const IDLE: Duration = Duration::from_secs(10 * 60);
-/// And in any case this long after its start.
-const ABSOLUTE: Duration = Duration::from_secs(30 * 60);
-/// How long after the first `complete` the code can be had.
-const COMPLETED: Duration = Duration::from_secs(5 * 60);
-/// How long a login that has ended is remembered, so that it can be told from one that never was.
+/// How long an ended login is remembered, so that its calls get `session_expired` instead of `invalid_session`.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// How long a code that was sent can be given back.
-pub(crate) const CODE_LIVES: Duration = Duration::from_secs(5 * 60);
-/// How often a code can be tried.
-const TRIES: u8 = 5;
-/// How many codes one login may have sent.
-pub(crate) const SENDS: u8 = 5;
-/// How many failures end a login.
-pub(crate) const FAILURES: u8 = 15;
+/// The maximum number of one-time codes sent in one login.
+pub(super) const MAX_SENDS: u8 = 5;
+/// The number of failures that end a login.
+pub(super) const MAX_FAILURES: u8 = 15;
+/// An attempt that takes longer than this is not under way any more.
+const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
-/// After so long no try is under way any more.
-const SETTLED: Duration = Duration::from_secs(30);
-
-/// The public name of a login: it is shown and sent about freely, and without the secret in the cookie it opens nothing.
-pub(crate) type LoginId = Handle;
-
-/// What a login begins with: steps that are done already, for they were proved in a signed-in session of its browser.
+/// Steps of a signed-in session of the same browser, with which a login begins.
 #[derive(Clone, Debug)]
-pub(crate) struct Carried {
+pub(crate) struct CarriedProofs {
     pub(crate) session: Handle,
-    pub(crate) user: UserId,
-    /// In the order of their times, each of another kind.
-    pub(crate) proved: Vec<(Method, u64)>,
-    pub(crate) marks: Vec<[u8; 32]>,
+    pub(crate) user: BoundUser,
+    /// Ordered by time, each of another method.
+    pub(crate) proofs: Vec<Proof>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,48 +47,52 @@ pub(crate) struct Login {
     #[serde(with = "crate::util::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
-    /// What the request for the code need not say again.
-    #[serde(default)]
+    /// The client's wishes, which the request for the code does not have to repeat.
     pub(crate) wanted: Wanted,
-    /// Who it was begun for, by the name that was given; whether there is such a user is not known to it.
-    pub(crate) identifier: Identifier,
+    /// The name that was given at the start. It counts for throttles and events only: accounts are found by id.
+    pub(crate) identifier: Option<Identifier>,
+    pub(crate) subject: Subject,
     pub(crate) plan: Plan,
-    /// What was proved, in order, and when.
-    pub(crate) proved: Vec<(Method, u64)>,
-    /// How many of them it began with, and the session that must live as long as they are to count.
-    #[serde(default)]
+    /// The proved steps, oldest first.
+    pub(crate) proofs: Vec<Proof>,
+    /// How many of them came from a session. They count as long as that session lives.
     pub(crate) carried: usize,
-    #[serde(default, with = "crate::util::text::option")]
-    pub(crate) session: Option<Handle>,
-    /// Who proved it: fixed by the first success.
     #[serde(with = "crate::util::text::option")]
-    pub(crate) user: Option<UserId>,
-    /// Keyed hashes of what the password was checked against, and of what took its place at once.
-    pub(crate) marks: Vec<[u8; 32]>,
-    pub(crate) phase: Phase,
+    pub(crate) session: Option<Handle>,
+    pub(crate) phase: LoginPhase,
     pub(crate) open: Option<Challenge>,
     pub(crate) failures: u8,
     pub(crate) sends: u8,
     pub(crate) began: u64,
     pub(crate) touched: u64,
+    pub(super) timeouts: Timeouts,
 }
 
-/// How far it is.
+/// The timeouts that were set when a login began, in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Timeouts {
+    idle: u64,
+    absolute: u64,
+    completion: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Phase {
-    /// Something is waited for.
+pub(crate) enum LoginPhase {
+    /// A challenge is open, or nothing happened yet.
     Pending,
-    /// The last step was proved; more may remain.
+    /// A step was proved. More may remain.
     Success,
-    /// All steps are proved and confirmed, since then.
+    /// All steps were proved and confirmed at this time.
     Completed(u64),
     /// Too many failures.
     Failed,
-    /// The code of this digest was issued for it.
+    /// The user or a proof does not count any more.
+    Ended,
+    /// The code with this digest was issued.
     Consumed([u8; 32]),
 }
 
-/// What is waited for, one at a time. Passkeys and other providers will have theirs here.
+/// The one challenge that a login waits for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Challenge {
     Code(OpenCode),
@@ -115,68 +106,79 @@ impl Challenge {
     }
 }
 
-/// A one-time code that was, or seems to have been, sent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct OpenCode {
-    pub(crate) method: Method,
-    /// Keyed hash of the address that was asked for.
-    pub(crate) address: [u8; 32],
-    code: [u8; 32],
-    /// Whose verified address it is; nobody's code can't come back right.
-    #[serde(with = "crate::util::text::option")]
-    pub(crate) owner: Option<UserId>,
-    tries: u8,
-    expires_at: u64,
-}
-
 impl Login {
     pub(crate) fn begin(
         secret: &Secret,
         tenant: Tenant,
-        binding: Binding,
-        identifier: Identifier,
+        (binding, wanted): (Binding, Wanted),
         plan: Plan,
-        now: UnixTime,
+        (limits, now): (&LoginLimits, UnixTime),
     ) -> Self {
         Self {
             id: Handle::of(&secret.digest()),
             tenant,
             binding,
-            wanted: Wanted::default(),
-            identifier,
+            wanted,
+            identifier: None,
+            subject: Subject::Unbound,
             plan,
-            proved: Vec::new(),
+            proofs: Vec::new(),
             carried: 0,
             session: None,
-            user: None,
-            marks: Vec::new(),
-            phase: Phase::Pending,
+            phase: LoginPhase::Pending,
             open: None,
             failures: 0,
             sends: 0,
             began: now.as_nanos(),
             touched: now.as_nanos(),
+            timeouts: Timeouts {
+                idle: saturating_nanos(limits.idle_timeout),
+                absolute: saturating_nanos(limits.absolute_timeout),
+                completion: saturating_nanos(limits.completion_window),
+            },
         }
     }
 
-    pub(crate) fn wanting(self, wanted: Wanted) -> Self {
-        Self { wanted, ..self }
+    /// Binds a new login to the user behind a name.
+    pub(crate) fn identified(self, identifier: Identifier, subject: Subject) -> Self {
+        Self { identifier: Some(identifier), subject, ..self }
     }
 
-    /// The same, with steps that are done already.
-    pub(crate) fn carrying(mut self, carried: Carried) -> Self {
-        self.carried = carried.proved.len();
+    /// Returns whether a new login can go on from this session.
+    pub(crate) fn may_carry(&self, carried: &CarriedProofs) -> bool {
+        self.subject.accepts(&carried.user.id)
+    }
+
+    /// Adds the proofs of a session to a new login and binds it to the session's user.
+    pub(crate) fn carrying(mut self, carried: CarriedProofs) -> Self {
+        self.carried = carried.proofs.len();
         self.session = Some(carried.session);
-        self.user = Some(carried.user);
-        self.marks = carried.marks;
-        self.proved = carried.proved;
-        self.phase = Phase::Success;
+        self.subject = Subject::User(carried.user);
+        self.proofs = carried.proofs;
+        self.phase = LoginPhase::Success;
         self
     }
 
-    /// Whether it rests on a session alone.
+    /// Returns whether all proofs come from a session.
     pub(crate) fn is_all_carried(&self) -> bool {
-        self.carried == self.proved.len()
+        self.carried == self.proofs.len()
+    }
+
+    /// Returns the proofs that come from a session.
+    pub(crate) fn carried_proofs(&self) -> &[Proof] {
+        self.proofs.get(..self.carried).unwrap_or_default()
+    }
+
+    /// Returns who logged in and how, or `None` before the first proof.
+    pub(crate) fn authentication(&self, acr: Option<&str>) -> Option<Authentication> {
+        let user = self.subject.user().filter(|_| !self.proofs.is_empty())?;
+        Some(Authentication {
+            tenant: self.tenant.clone(),
+            user: user.id.clone(),
+            generation: user.generation,
+            proofs: self.proofs.clone(),
+            acr: acr.map(Into::into),
+        })
     }
 
     pub(crate) fn required(&self) -> usize {
@@ -184,7 +186,7 @@ impl Login {
     }
 
     pub(crate) fn completed(&self) -> usize {
-        self.proved.len()
+        self.proofs.len()
     }
 
     pub(crate) fn remaining(&self) -> usize {
@@ -192,116 +194,76 @@ impl Login {
     }
 
     pub(crate) fn proved(&self) -> MethodSet {
-        self.proved.iter().map(|(method, _)| *method).collect()
+        self.proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect()
     }
 
-    /// When it ends, if nobody does anything about it.
+    /// Returns when the login ends if nothing happens.
     pub(crate) fn ends_at(&self) -> UnixTime {
-        let began = UnixTime::from_nanos(self.began);
+        let after = |from: u64, nanos: u64| UnixTime::from_nanos(from.saturating_add(nanos));
         let next = match self.phase {
-            Phase::Completed(since) => UnixTime::from_nanos(since) + COMPLETED,
-            Phase::Consumed(_) => UnixTime::from_nanos(self.touched),
-            Phase::Pending | Phase::Success | Phase::Failed => UnixTime::from_nanos(self.touched) + IDLE,
+            LoginPhase::Completed(since) => after(since, self.timeouts.completion),
+            LoginPhase::Consumed(_) | LoginPhase::Ended => UnixTime::from_nanos(self.touched),
+            LoginPhase::Pending | LoginPhase::Success | LoginPhase::Failed => after(self.touched, self.timeouts.idle),
         };
-        next.min(began + ABSOLUTE)
+        next.min(after(self.began, self.timeouts.absolute))
     }
 
     pub(crate) fn has_ended(&self, now: UnixTime) -> bool {
-        matches!(self.phase, Phase::Consumed(_)) || now >= self.ends_at()
+        matches!(self.phase, LoginPhase::Consumed(_) | LoginPhase::Ended) || now >= self.ends_at()
     }
 
-    /// When it may be forgotten.
+    /// Returns when the row can be deleted.
     pub(crate) fn forgotten_at(&self) -> UnixTime {
         self.ends_at() + REMEMBERED
     }
 
-    /// Whether too many tries were wrong; or may have been, for whoever made the last ones never learned how they ended.
+    /// Returns whether the login failed. Attempts whose outcome was never stored count as failures after a while.
     pub(crate) fn has_failed(&self, now: UnixTime) -> bool {
-        let unsettled = self.failures >= FAILURES && self.remaining() > 0;
-        self.phase == Phase::Failed || unsettled && now >= UnixTime::from_nanos(self.touched) + SETTLED
+        let unsettled = self.failures >= MAX_FAILURES && self.remaining() > 0;
+        self.phase == LoginPhase::Failed || unsettled && now >= UnixTime::from_nanos(self.touched) + ATTEMPT_TIME
     }
 
     pub(crate) fn is_completed(&self, now: UnixTime) -> bool {
-        matches!(self.phase, Phase::Completed(_)) && !self.has_ended(now)
+        matches!(self.phase, LoginPhase::Completed(_)) && !self.has_ended(now)
     }
 
-    /// Whether all that it was proved by is no older than this, or was proved in it: it was begun for one request, so that
-    /// is an authentication anew, however short the time was that the request gave.
+    /// Returns whether each proof is younger than `age` or was made in this login. A login belongs to one request, so its
+    /// own proofs are a fresh authentication even if `age` is very short.
     pub(crate) fn was_proved_within(&self, age: Duration, now: UnixTime) -> bool {
-        self.proved.iter().take(self.carried).all(|(_, at)| UnixTime::from_nanos(*at) + age >= now)
+        self.carried_proofs().iter().all(|proof| UnixTime::from_nanos(proof.at) + age >= now)
     }
 
-    /// What is shown of it.
-    pub(crate) fn view(&self, now: UnixTime) -> View {
+    pub(crate) fn view(&self, now: UnixTime) -> LoginView {
         let status = match self.phase {
-            Phase::Consumed(_) => Status::Expired,
-            _ if self.has_ended(now) => Status::Expired,
-            _ if self.has_failed(now) => Status::Failed,
-            Phase::Pending => Status::Pending,
-            Phase::Success => Status::Success,
-            Phase::Completed(_) => Status::Completed,
-            Phase::Failed => Status::Failed,
+            _ if self.has_ended(now) => LoginStatus::Expired,
+            _ if self.has_failed(now) => LoginStatus::Failed,
+            LoginPhase::Pending => LoginStatus::Pending,
+            LoginPhase::Success => LoginStatus::Success,
+            LoginPhase::Completed(_) => LoginStatus::Completed,
+            LoginPhase::Failed => LoginStatus::Failed,
+            LoginPhase::Ended | LoginPhase::Consumed(_) => LoginStatus::Expired,
         };
-        View { id: self.id, status, completed: self.completed(), remaining: self.remaining() }
+        LoginView { id: self.id, status, completed: self.completed(), remaining: self.remaining() }
     }
 }
 
-impl OpenCode {
-    pub(crate) fn new(
-        method: Method,
-        address: &Digest,
-        owner: Option<UserId>,
-        login: &LoginId,
-        code: &str,
-        keyed: &Keyed,
-        now: UnixTime,
-    ) -> Self {
-        let address = *address.as_bytes();
-        let expires_at = (now + CODE_LIVES).as_nanos();
-        let code = *hash_of(login, method, &address, code, keyed).as_bytes();
-        Self { method, address, code, owner, tries: 0, expires_at }
-    }
-
-    /// Whether this is that very code, sent at that very time.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.code == other.code && self.expires_at == other.expires_at
-    }
-
-    /// What is left of it after a try that was wrong: nothing after the last.
-    pub(crate) fn tried(&self) -> Option<Self> {
-        let tries = self.tries.saturating_add(1);
-        (tries < TRIES).then(|| Self { tries, ..self.clone() })
-    }
-
-    /// Whether this is the code, in a time that does not depend on where the two differ.
-    pub(crate) fn is(&self, guess: &str, login: &LoginId, keyed: &Keyed, now: UnixTime) -> bool {
-        let guessed = hash_of(login, self.method, &self.address, guess, keyed);
-        guessed.matches(&Digest::from_bytes(self.code)) & (now.as_nanos() < self.expires_at)
-    }
-}
-
-/// A code counts in one login, by one method and for one address.
-fn hash_of(login: &LoginId, method: Method, address: &[u8; 32], code: &str, keyed: &Keyed) -> Digest {
-    keyed.hash("one-time code", [login.to_string().as_bytes(), method.as_str().as_bytes(), address, code.as_bytes()])
-}
-
-/// What every answer shows.
+/// The part of a login that every response shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct View {
+pub(crate) struct LoginView {
     pub(crate) id: LoginId,
-    pub(crate) status: Status,
+    pub(crate) status: LoginStatus,
     pub(crate) completed: usize,
     pub(crate) remaining: usize,
 }
 
-impl View {
+impl LoginView {
     pub(crate) fn next(&self) -> Option<usize> {
         (self.remaining > 0).then_some(self.completed + 1)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum LoginStatus {
     Pending,
     Success,
     Completed,
@@ -309,7 +271,7 @@ pub(crate) enum Status {
     Expired,
 }
 
-impl Status {
+impl LoginStatus {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",

@@ -1,70 +1,61 @@
-//! [`Throttle`]: how often somebody may be wrong.
+//! How failed attempts slow down further ones.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::limits::LoginLimits;
 use crate::util::clock::UnixTime;
 
-/// So many failures cost nothing but themselves.
-const FREE: u32 = 5;
-/// The wait after the last free failure; each further one doubles it.
-const FIRST_WAIT: Duration = Duration::from_secs(30);
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// After so many in a row nothing is tried any more, until it is forgotten.
-const MOST: u32 = 100;
-/// How long after the last failure all is forgotten.
-const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
-
-/// The failures in a row of one identifier with one method, counted before it is known whether they are any.
+/// The consecutive failures of one name with one method. Attempts are counted before their outcome is known.
 ///
-/// A try during the wait is refused and changes nothing, so that nobody can lock somebody out by trying on.
+/// An attempt during a wait is refused and changes nothing, so repeated attempts cannot prolong a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Throttle {
     failures: u32,
-    /// The next try may come then, in Unix nanoseconds; of a silent count, when it is forgotten.
+    /// When the next attempt is allowed, in Unix nanoseconds. In a hidden count: when it is forgotten.
     open_at: u64,
 }
 
 impl Throttle {
-    /// Counts a try; or says how long to wait.
-    pub(crate) fn counted(self, now: UnixTime) -> Result<Self, Duration> {
+    /// Counts an attempt, or returns how long to wait.
+    pub(crate) fn count(self, limits: &LoginLimits, now: UnixTime) -> Result<Self, Duration> {
         let wait = Duration::from_nanos(self.open_at.saturating_sub(now.as_nanos()));
         if !wait.is_zero() {
-            // a clock that was set back makes no wait longer than it was
-            return Err(wait.min(wait_after(self.failures)));
+            // a clock that was set back must not lengthen the wait
+            return Err(wait.min(wait_after(self.failures, limits)));
         }
         let failures = self.failures.saturating_add(1);
-        Ok(Self { failures, open_at: (now + wait_after(failures)).as_nanos() })
+        Ok(Self { failures, open_at: (now + wait_after(failures, limits)).as_nanos() })
     }
 
-    /// Counts a try, if it is one of the first hundred: the ceiling of an account, which shows no wait. Says how long the
-    /// count is kept, which tries beyond the ceiling don't put off, and whether this one is below it.
-    pub(crate) fn counted_silently(self, now: UnixTime) -> (Self, UnixTime, bool) {
-        let is_below = self.failures < MOST;
+    /// Counts an attempt against an account, which shows no wait. Returns the new count, when it is forgotten, and whether
+    /// the attempt is below the ceiling. Attempts beyond the ceiling do not prolong it.
+    pub(crate) fn count_hidden(self, limits: &LoginLimits, now: UnixTime) -> (Self, UnixTime, bool) {
+        let is_below = self.failures < limits.failure_ceiling;
         let next = match is_below {
-            true => Self { failures: self.failures + 1, open_at: Self::forgotten_at(now).as_nanos() },
+            true => Self { failures: self.failures + 1, open_at: Self::forgotten_at(limits, now).as_nanos() },
             false => self,
         };
         (next, UnixTime::from_nanos(next.open_at), is_below)
     }
 
-    /// Takes back a try that was counted, for nobody could tell whether it was right.
-    pub(crate) fn uncounted(self) -> Self {
+    /// Removes an attempt whose secret could not be checked.
+    pub(crate) fn uncount(self) -> Self {
         Self { failures: self.failures.saturating_sub(1), open_at: 0 }
     }
 
-    /// When a count of this moment may be forgotten.
-    pub(crate) fn forgotten_at(now: UnixTime) -> UnixTime {
-        now + REMEMBERED
+    /// Returns when a count that was written now can be forgotten.
+    pub(crate) fn forgotten_at(limits: &LoginLimits, now: UnixTime) -> UnixTime {
+        now + limits.failure_memory
     }
 }
 
-fn wait_after(failures: u32) -> Duration {
-    match failures.checked_sub(FREE) {
+fn wait_after(failures: u32, limits: &LoginLimits) -> Duration {
+    match failures.checked_sub(limits.free_failures) {
         None => Duration::ZERO,
-        Some(_) if failures >= MOST => REMEMBERED,
-        Some(doublings) => FIRST_WAIT.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_WAIT),
+        Some(_) if failures >= limits.failure_ceiling => limits.failure_memory,
+        Some(doublings) => limits.first_wait.saturating_mul(2_u32.saturating_pow(doublings)).min(limits.longest_wait),
     }
 }
 
@@ -75,11 +66,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c110_waits_grow_from_thirty_seconds_to_an_hour_and_end_at_a_hundred() {
+    fn c110_waits_grow_from_thirty_seconds_to_an_hour_until_the_hundredth_failure() {
         let (mut throttle, mut now, mut waits) = (Throttle::default(), UnixTime::from_secs(1_000_000), Vec::new());
-        for _ in 0..MOST {
-            throttle = throttle.counted(now).unwrap();
-            let wait = throttle.counted(now).err().unwrap_or_default();
+        for _ in 0..100 {
+            throttle = throttle.count(&LoginLimits::new(), now).unwrap();
+            let wait = throttle.count(&LoginLimits::new(), now).err().unwrap_or_default();
             waits.push(wait.as_secs());
             now = now + wait;
         }
@@ -89,35 +80,35 @@ mod tests {
     }
 
     #[test]
-    fn c058_an_account_takes_a_hundred_failures_and_then_no_more() {
+    fn c058_an_account_accepts_a_hundred_failures() {
         let mut throttle = Throttle::default();
         let now = UnixTime::from_secs(1_000_000);
         for failure in 1..=200 {
             let at = now + Duration::from_secs(failure);
-            let (next, kept_until, is_below) = throttle.counted_silently(at);
+            let (next, kept_until, is_below) = throttle.count_hidden(&LoginLimits::new(), at);
             assert_eq!(is_below, failure <= 100, "{failure}");
-            assert_eq!(kept_until, now + Duration::from_secs(failure.min(100)) + REMEMBERED);
+            assert_eq!(kept_until, now + Duration::from_secs(failure.min(100)) + Duration::from_secs(24 * 3600));
             throttle = next;
         }
     }
 
     proptest! {
         #[test]
-        fn c110_a_try_during_the_wait_changes_nothing(failures in 0_u32..120, early in 1_u64..3_600_000_000_000) {
+        fn c110_an_attempt_during_the_wait_changes_nothing(failures in 0_u32..120, early in 1_u64..3_600_000_000_000) {
             let now = UnixTime::from_secs(1_000_000);
             let mut throttle = Throttle::default();
             let mut at = now;
             for _ in 0..failures {
-                throttle = throttle.counted(at).unwrap();
+                throttle = throttle.count(&LoginLimits::new(), at).unwrap();
                 at = UnixTime::from_nanos(throttle.open_at.max(at.as_nanos()));
             }
             let opens = throttle.open_at;
             if opens > early + now.as_nanos() {
-                let wait = throttle.counted(UnixTime::from_nanos(opens - early)).unwrap_err();
-                // a clock that was set back makes no wait longer than it was
-                prop_assert_eq!(wait, Duration::from_nanos(early).min(wait_after(throttle.failures)));
+                let wait = throttle.count(&LoginLimits::new(), UnixTime::from_nanos(opens - early)).unwrap_err();
+                // a clock that was set back must not lengthen the wait
+                prop_assert_eq!(wait, Duration::from_nanos(early).min(wait_after(throttle.failures, &LoginLimits::new())));
             }
-            prop_assert!(throttle.counted(UnixTime::from_nanos(opens)).is_ok());
+            prop_assert!(throttle.count(&LoginLimits::new(), UnixTime::from_nanos(opens)).is_ok());
         }
     }
 }

@@ -1,16 +1,33 @@
+//! The layer that finds the session of each request, and the gate behind it.
+
 use std::{any::type_name, fmt, sync::Arc};
 
+use http::{Extensions, Uri};
 use tower_layer::Layer;
 
-use super::{Sessions, gate::SessionGate, origin::Origins, refusal::Refusal};
-use crate::{gate::Gated, reject::StatusOnly, tenant::TenantSource, util::error::ConfigError};
+use super::{
+    claims::CachedClaims,
+    cookies::PresentedCookies,
+    lookup::LookupResult,
+    session::{Session, SessionExtension},
+    sessions::Sessions,
+    sign_in_required::SignInRequired,
+};
+use crate::{
+    gate::{Gate, Gated, MaybeReady, Pass},
+    http::{cross_site::TrustedOrigins, head::Head},
+    reject::{Kind, Rejection, StatusOnly},
+    store::BoxFuture,
+    tenant::TenantSource,
+    util::error::ConfigError,
+};
 
 /// Finds the session of each request by its cookie.
 ///
-/// A request that has one carries a [`Session`](super::Session). One that has
-/// none comes through too, unless the layer says [`required`](Self::required).
+/// Requests with a session carry a [`Session`] in their extensions. Requests without one
+/// pass too, unless the layer is [`required`](Self::required).
 ///
-/// See the [module docs](super) for what is refused and why.
+/// The [module documentation](super) describes which requests are refused and why.
 #[must_use]
 pub struct SessionLayer<R = StatusOnly> {
     gate: SessionGate,
@@ -18,78 +35,133 @@ pub struct SessionLayer<R = StatusOnly> {
 }
 
 impl SessionLayer {
-    /// A layer that attaches the session, if there is one.
+    /// Creates a layer that attaches the session, if there is one.
+    ///
+    /// A browser can have sessions at several tenants. Without [`tenant`](Self::tenant), the
+    /// layer accepts a request with exactly one live session and treats a request with several
+    /// as one without.
     pub fn new(sessions: Sessions) -> Self {
         let gate = SessionGate {
             sessions,
             required: false,
-            refusal: Refusal::new(),
-            origins: Origins::default(),
+            sign_in: SignInRequired::new(),
+            origins: TrustedOrigins::default(),
             tenant: None,
+            claims: None,
         };
         Self { gate, respond: StatusOnly }
     }
 }
 
 impl<R> SessionLayer<R> {
-    /// Lets only requests with a session through. Others are answered 401
-    /// (UNAUTHENTICATED to a gRPC client), or sent to the
-    /// [`login_url`](Self::login_url).
+    /// Refuses requests without a session: with 401 (UNAUTHENTICATED for gRPC clients), or
+    /// with a redirect to the [`login_url`](Self::login_url).
     pub fn required(mut self) -> Self {
         self.gate.required = true;
         self
     }
 
-    /// Where [`required`](Self::required) sends a person who opens a page
-    /// without a session: a path of this site, or an `https` URL. The answer is
-    /// a 303. Programs get a 401 all the same.
+    /// Sets where [`required`](Self::required) redirects (303) a person who opens a page
+    /// without a session: a path of this site or an `https` URL. Programs still get a 401.
     ///
-    /// A navigation is told by `Sec-Fetch-Mode: navigate`; in browsers that
-    /// don't send that, by an `Accept` that prefers HTML. Keep the login page
-    /// itself outside of the layer.
+    /// A navigation is recognized by `Sec-Fetch-Mode: navigate` or, in browsers that do not
+    /// send that, by an `Accept` header that prefers HTML. Keep the login page itself
+    /// outside of the layer.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the URL is neither of the two.
     pub fn login_url(mut self, url: &str) -> Result<Self, ConfigError> {
-        self.gate.refusal.set_login(url)?;
+        self.gate.sign_in.set_login(url)?;
         Ok(self)
     }
 
-    /// Tells the login page where the person was going, in a query parameter of
-    /// this name: always a path with its query, as the layer sees it (a router
-    /// may have stripped a prefix). It is left out where coming back makes no
-    /// sense, such as after a form was sent.
+    /// Passes the page that the person wanted to open to the login page, in the query
+    /// parameter `name`. The value is a path of this site with its query. It is left out
+    /// if returning makes no sense, for example after a form was sent.
     ///
-    /// The login page must check it again before it redirects: anyone can write
-    /// a link to that page.
+    /// The login page must check it again before it redirects, because anyone can write a link
+    /// to that page.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name has other characters than letters, digits and `-._~`.
     pub fn return_parameter(mut self, name: &str) -> Result<Self, ConfigError> {
-        self.gate.refusal.set_parameter(name)?;
+        self.gate.sign_in.set_parameter(name)?;
         Ok(self)
     }
 
-    /// The realm in `WWW-Authenticate`, otherwise `app`.
+    /// Sets where the layer finds the URI that the browser requested.
+    ///
+    /// A router that nests services strips the prefix of the path, and the
+    /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the
+    /// URI that the layer sees. In axum:
+    ///
+    /// ```
+    /// # use tollgate::{SessionLayer, Sessions, store::Memory};
+    /// use axum::extract::OriginalUri;
+    ///
+    /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
+    ///     .original_uri(|extensions| extensions.get::<OriginalUri>().map(|uri| &uri.0));
+    /// # let _ = layer;
+    /// ```
+    pub fn original_uri(mut self, find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) -> Self {
+        self.gate.sign_in.set_original_uri(Arc::new(find));
+        self
+    }
+
+    /// Sets the realm in `WWW-Authenticate`. Defaults to `app`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the realm has quotes or is not printable ASCII.
     pub fn realm(mut self, realm: &str) -> Result<Self, ConfigError> {
-        self.gate.refusal.set_realm(realm)?;
+        self.gate.sign_in.set_realm(realm)?;
         Ok(self)
     }
 
-    /// Lets the pages of one more origin write, such as
-    /// `https://admin.example`; give the site's own too, where a proxy in front
-    /// changes the `Host` header. Over plain http only a loopback address is
-    /// accepted.
+    /// Allows the pages of another origin to write, such as `https://admin.example`. If a
+    /// proxy changes the `Host` header, add the site's own origin. Plain HTTP is accepted
+    /// only on a loopback address.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if this is not an origin, or not an acceptable one.
     pub fn trusted_origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         self.gate.origins.trust(origin)?;
         Ok(self)
     }
 
-    /// Accepts only sessions of the tenant that `source` finds in the request,
-    /// such as the one that the host names. Any other is none, and so is all
-    /// where the request names no tenant.
+    /// Accepts only sessions of the tenant that `source` finds in the request, such as
+    /// [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant) is also a source:
+    /// pass it if the service has only one tenant.
+    ///
+    /// Other sessions are ignored. All sessions are ignored if the request names no tenant.
     pub fn tenant(mut self, source: impl TenantSource) -> Self {
         self.gate.tenant = Some(Arc::new(source));
         self
     }
 
-    /// Chooses how refusals are answered; see [`Respond`](crate::Respond).
+    /// Sets how refusals are answered; see [`Respond`](crate::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> SessionLayer<R2> {
         SessionLayer { gate: self.gate, respond }
+    }
+}
+
+#[cfg(any(feature = "login", test))]
+impl<R> SessionLayer<R> {
+    /// Adds the claims of this source to each session, for [`Session::claim`].
+    pub(crate) fn claims(mut self, source: Arc<dyn super::claims::ClaimsSource>) -> Self {
+        let clock = Arc::clone(self.gate.sessions.clock());
+        self.gate.claims = Some(Arc::new(CachedClaims::new(source, clock, super::claims::CACHED_FOR)));
+        self
+    }
+
+    /// Sets how long the claims of a user are cached. Defaults to one minute. Only a layer
+    /// that comes from an `AuthService` has claims.
+    pub fn claims_cached_for(mut self, time: std::time::Duration) -> Self {
+        self.gate.claims = self.gate.claims.map(|claims| Arc::new(claims.cached_for(time)));
+        self
     }
 }
 
@@ -110,5 +182,119 @@ impl<R: Clone> Clone for SessionLayer<R> {
 impl<R> fmt::Debug for SessionLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionLayer").field("gate", &self.gate).field("respond", &type_name::<R>()).finish()
+    }
+}
+
+/// The [`Gate`] of a [`SessionLayer`]: finds the session of a request.
+#[derive(Clone)]
+pub struct SessionGate {
+    sessions: Sessions,
+    required: bool,
+    sign_in: SignInRequired,
+    origins: TrustedOrigins,
+    tenant: Option<Arc<dyn TenantSource>>,
+    claims: Option<Arc<CachedClaims>>,
+}
+
+type PassResult = Result<SessionPass, Rejection>;
+
+impl Gate for SessionGate {
+    type Pass = SessionPass;
+    type Future = BoxFuture<'static, PassResult>;
+
+    fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
+        let format = self.sessions.cookies();
+        let (cookies, tenant) = match &self.tenant {
+            None => (format.of_all_tenants(head.headers()), None),
+            Some(_) if !format.is_presented(head.headers()) => (PresentedCookies::Absent, None),
+            Some(source) => match source.find(head) {
+                Ok(Some(tenant)) => (format.of_tenant(head.headers(), &tenant), Some(tenant)),
+                Ok(None) | Err(_) => (PresentedCookies::Absent, None),
+            },
+        };
+        if matches!(cookies, PresentedCookies::Absent) {
+            return MaybeReady::Ready(self.without_session(head));
+        }
+        if !self.origins.allow(head, self.sessions.is_loopback()) {
+            return MaybeReady::Ready(Err(Rejection::new(Kind::Forbidden, "the request comes from another site")));
+        }
+        let pending = match self.sessions.find(cookies, tenant) {
+            MaybeReady::Ready(found) => match self.settle(found, || self.without_session(head)) {
+                MaybeReady::Ready(result) => return MaybeReady::Ready(result),
+                MaybeReady::Pending(claims) => return MaybeReady::Pending(claims),
+            },
+            MaybeReady::Pending(pending) => pending,
+        };
+        // the request is gone when the store answers
+        let (gate, without_session) = (self.clone(), self.without_session(head));
+        MaybeReady::Pending(Box::pin(async move {
+            let found = pending.await;
+            gate.settle(found, || without_session).wait().await
+        }))
+    }
+}
+
+impl SessionGate {
+    /// Returns the answer to a request without a session.
+    fn without_session(&self, head: Head<'_>) -> PassResult {
+        if self.required {
+            return Err(self.sign_in.answer(head));
+        }
+        Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
+    }
+
+    /// Adds the claims to the session that was found.
+    fn settle(
+        &self,
+        found: LookupResult,
+        without_session: impl FnOnce() -> PassResult,
+    ) -> MaybeReady<BoxFuture<'static, PassResult>> {
+        let session = match found {
+            Ok(Some(session)) => session,
+            Ok(None) => return MaybeReady::Ready(without_session()),
+            Err(error) => return MaybeReady::Ready(Err(unavailable(&error))),
+        };
+        let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::of(session))) };
+        let pass = |found: Result<Session, _>| match found {
+            Ok(session) => Ok(SessionPass::of(session)),
+            Err(error) => Err(unavailable::<Box<dyn std::error::Error + Send + Sync>>(&error)),
+        };
+        match claims.add_to(session) {
+            MaybeReady::Ready(found) => MaybeReady::Ready(pass(found)),
+            MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { pass(future.await) })),
+        }
+    }
+}
+
+fn unavailable<E: fmt::Display>(error: &E) -> Rejection {
+    crate::util::trace::warning!("sessions cannot be read: {error}");
+    let _ = error;
+    Rejection::new(Kind::Unavailable, "sessions cannot be read at the moment")
+}
+
+impl fmt::Debug for SessionGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionGate")
+            .field("sessions", &self.sessions)
+            .field("required", &self.required)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The session of an admitted request, if it has one.
+#[derive(Debug)]
+pub struct SessionPass(Option<SessionExtension>);
+
+impl SessionPass {
+    fn of(session: Session) -> Self {
+        Self(Some(SessionExtension::Present(session)))
+    }
+}
+
+impl Pass for SessionPass {
+    fn admit(&mut self, extensions: &mut Extensions) {
+        if let Some(extension) = self.0.take() {
+            extensions.insert(extension);
+        }
     }
 }

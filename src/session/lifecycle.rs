@@ -1,232 +1,450 @@
-//! How sessions begin and end.
+//! How sessions begin, change and end.
 //!
-//! Two rows stand for a session: its own, under the digest of its secret, and
-//! its user's, which lists digests. What lives is always listed, so that
-//! nothing escapes [`Sessions::list`] and [`Sessions::revoke_user`], whatever is
-//! torn down in between: a session is listed before it begins, and ends before
-//! it is taken from the list. One that ends where none has begun leaves its end
-//! there, so that a sign-in or a rotation under way can't begin it afterwards.
+//! Two rows describe a session: its own, under its `sid`, and the list of its user. Every
+//! live session is listed, so nothing escapes [`Sessions::list`] and
+//! [`Sessions::revoke_user`], even if a node crashes in between: a session is listed before
+//! it begins, and it ends before it is removed from the list. Ending a session that has not
+//! begun yet leaves its end in the row, so a sign-in under way cannot begin it afterwards.
+//!
+//! A session that begins or is renewed is written first, and then the generation of its
+//! user is read. [`Sessions::end_user`] raises the generation first and then reads the list.
+//! So one of the two always sees the other.
 
+use std::time::Duration;
+
+#[cfg(any(feature = "login", test))]
+use super::identity::Proof;
 use super::{
-    NewSession, Session, Sessions, UserId,
-    index::{Index, Listed},
-    record::{REMEMBERED, Record, Row},
+    identity::{Authentication, UserId},
+    rows::{ListedSession, LiveSession, REMEMBERED, SessionList, SessionRow},
+    session::{NewSession, Session},
+    sessions::Sessions,
 };
 use crate::{
     event::EventKind,
     http::cookie::SetCookie,
     store::{Outcome, StoreError, StoreErrorKind, table::Change},
     tenant::Tenant,
-    util::{
-        clock::UnixTime,
-        handle::Handle,
-        secret::{Digest, Secret},
-    },
+    util::{clock::UnixTime, handle::Handle, secret::Secret},
 };
 
-/// How often the list is read again because others change it.
-const ROUNDS: usize = 64;
+/// How often a list is read again because others change it.
+const LIST_ROUNDS: usize = 64;
+
+/// The maximum number of tenants at which one browser is signed in.
+#[cfg(any(feature = "login", test))]
+const MOST_TENANTS: usize = 4;
+
+/// A new sign-in of a user who already has a session in this browser.
+#[cfg(any(feature = "login", test))]
+#[derive(Debug)]
+pub(crate) enum Renewal {
+    /// The user proved everything anew, so the absolute lifetime restarts.
+    FullSignIn(NewSession),
+    /// The user proved more. The absolute end stays, and so does whether the session is
+    /// remembered.
+    StepUp(NewSession),
+}
 
 impl Sessions {
-    /// Begins a session with a secret of its own, never one that a caller
-    /// brought, and gives the cookie that carries it.
+    /// Begins a session and returns the cookie that carries it. The id and the secret are
+    /// always new, so an attacker cannot plant them beforehand.
     ///
-    /// A user has up to 100 sessions; with one more, the oldest is revoked. The
-    /// error is `Busy` if all sessions of the user were revoked at that very
-    /// moment.
+    /// A user has up to 100 sessions. Beyond that, the oldest is revoked.
+    ///
+    /// This creates a second session if the browser already has one. End the one it replaces
+    /// with [`revoke`](Self::revoke). `AuthService` does that, and it ends the oldest session
+    /// when a browser signs in at a fifth tenant; this function does neither.
+    ///
+    /// # Errors
+    ///
+    /// Besides errors of the store, returns `Busy` if all sessions of the user were ended at
+    /// that very moment.
     pub async fn create(&self, new: NewSession) -> Result<(SetCookie, Session), StoreError> {
-        self.create_with(&Secret::generate(), new).await
+        self.create_unless_ended(new).await?.ok_or_else(|| StoreErrorKind::Busy.into())
     }
 
-    /// The same with a secret that was made just now, for who has to know its digest before.
-    pub(crate) async fn create_with(
+    /// Begins a session. Returns `None` if the user's sessions were ended since the sign-in
+    /// began.
+    pub(crate) async fn create_unless_ended(
         &self,
-        secret: &Secret,
         new: NewSession,
-    ) -> Result<(SetCookie, Session), StoreError> {
-        let record = Record::new(new, self.rows().now(), self.lifetimes());
-        let (tenant, user) = (record.tenant.clone(), record.user.clone());
-        let listed = Listed::new(secret.digest(), record.expires);
-        let amended =
-            self.amend(&tenant, &user, Vec::new(), |index| Some(index.with(listed.clone()))).await?.unwrap_or_default();
-        self.note_revoked(&amended);
-        let session = self.begin(secret, record).await?.ok_or(StoreErrorKind::Busy)?;
-        self.journal().record(EventKind::SessionCreated, &session, self.time());
-        Ok((self.cookie(secret), session))
-    }
-
-    /// Gives a session a new secret, and ends the old one at once; to be called
-    /// when what a session may do changes. Identity and absolute end stay.
-    ///
-    /// `None` if it had ended already, or is ended meanwhile. Of several calls
-    /// for one session, one gets the new secret. If the store fails, the user
-    /// may have to sign in again.
-    pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        self.rotate_with(&Secret::generate(), session).await
-    }
-
-    /// The same with a secret that was made just now, for who has to know its digest before.
-    pub(crate) async fn rotate_with(
-        &self,
-        secret: &Secret,
-        session: &Session,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-        let old = Listed::new(session.digest(), session.expires());
-        let Some(mut record) = self.end(session.tenant(), &old).await? else { return Ok(None) };
-        record.last_use = self.rows().now();
-        let new = Listed::new(secret.digest(), record.expires);
-        let replace = |index: Index| index.replaced(&old.digest, new.clone());
-        if self.amend(session.tenant(), session.user(), vec![old.clone()], replace).await?.is_none() {
+        let (authentication, secret) = (self.with_generation(&new).await?, Secret::generate());
+        let (tenant, user) = (authentication.tenant.clone(), authentication.user.clone());
+        let now = self.rows().now();
+        let row = LiveSession {
+            authentication,
+            secret: secret.digest(),
+            client: new.client,
+            amr: new.amr,
+            declared_auth_time: new.auth_time.unwrap_or(now),
+            created: now,
+            expires: now + new.remember.unwrap_or(self.lifetimes().absolute),
+            last_use: now,
+            remembered: new.remember.is_some(),
+        };
+        let sid = Handle::random();
+        let listed = ListedSession::new(sid, row.expires);
+        let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed))).await?.unwrap_or_default();
+        self.record_revoked(&revoked);
+        let keep_until = self.lifetimes().keep_until(&row);
+        let written = SessionRow::Live(row.clone());
+        if let Outcome::Lost(_) = self.rows().insert(None, sid.as_bytes(), &written, keep_until).await? {
             return Ok(None);
         }
-        let Some(renewed) = self.begin(secret, record).await? else { return Ok(None) };
-        self.journal().record(EventKind::SessionRenewed, &renewed, self.time());
-        Ok(Some((self.cookie(secret), renewed)))
+        let session = Session::new(sid, row);
+        if !self.is_of_current_generation(&session).await? {
+            return Ok(None);
+        }
+        self.record(EventKind::SessionCreated, &session);
+        Ok(Some((self.cookie(&session, &secret), session)))
     }
 
-    /// Ends a session: a sign-out. From the next request on it is refused.
+    /// Replaces the secret of a session and invalidates the old one at once. Call this when the
+    /// rights of the session change. Its id, its user and its absolute end stay.
+    ///
+    /// Returns `None` if the session has ended or got another secret in the meantime: of
+    /// several calls for one session, one succeeds. If the store fails, the user may have to
+    /// sign in again.
+    pub async fn rotate(&self, session: &Session) -> Result<Option<(SetCookie, Session)>, StoreError> {
+        let secret = Secret::generate();
+        let change = |row: &LiveSession, now| LiveSession { secret: secret.digest(), last_use: now, ..row.clone() };
+        let Some(rotated) = self.change(session, change).await? else { return Ok(None) };
+        self.record(EventKind::SessionRenewed, &rotated);
+        Ok(Some((self.cookie(&rotated, &secret), rotated)))
+    }
+
+    /// Updates a session after its user has signed in again or has proved more, and gives it
+    /// a new secret.
+    ///
+    /// Returns `None` if the session has ended or got another secret in the meantime, if
+    /// the user's sessions were ended since the sign-in began, or if `renewal` is about
+    /// another user.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn renew(
+        &self,
+        session: &Session,
+        renewal: Renewal,
+    ) -> Result<Option<(SetCookie, Session)>, StoreError> {
+        let (new, is_full) = match renewal {
+            Renewal::FullSignIn(new) => (new, true),
+            Renewal::StepUp(new) => (new, false),
+        };
+        let (authentication, secret) = (self.with_generation(&new).await?, Secret::generate());
+        let (tenant, user) = (session.tenant(), session.user());
+        if authentication.tenant != *tenant || authentication.user != *user {
+            return Ok(None);
+        }
+        let began = self.rows().now();
+        let expires = began + new.remember.unwrap_or(self.lifetimes().absolute);
+        if is_full {
+            // what would fail below must not make the session the newest
+            let current = self.get(&session.sid()).await?;
+            if current.is_none_or(|current| !current.row().secret.matches(&session.row().secret)) {
+                return Ok(None);
+            }
+            // first the list, because it must never name an earlier end than the row
+            let listed = ListedSession::new(session.sid(), expires);
+            if self.amend(tenant, user, |list| list.renewed(listed)).await?.is_none() {
+                return Ok(None);
+            }
+        }
+        let change = |row: &LiveSession, now| {
+            let lifetime = if is_full { (began, expires, new.remember.is_some()) } else { lifetime_of(row) };
+            LiveSession {
+                authentication: authentication.clone(),
+                secret: secret.digest(),
+                client: new.client.clone(),
+                amr: new.amr.clone(),
+                declared_auth_time: new.auth_time.unwrap_or(now),
+                created: lifetime.0,
+                expires: lifetime.1,
+                remembered: lifetime.2,
+                last_use: now,
+            }
+        };
+        let Some(renewed) = self.change(session, change).await? else { return Ok(None) };
+        if !self.is_of_current_generation(&renewed).await? {
+            return Ok(None);
+        }
+        self.record(EventKind::SessionRenewed, &renewed);
+        Ok(Some((self.cookie(&renewed, &secret), renewed)))
+    }
+
+    /// Removes proofs that no longer count, and with them the `acr` that they reached. `amr`
+    /// computes the new names from the remaining proofs.
+    ///
+    /// Ends the session if no proof is left, and returns `None`. Also returns `None` if the
+    /// session has ended in the meantime. Sessions that never had proofs stay as they are.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn keep_proofs(
+        &self,
+        session: &Session,
+        keep: impl Fn(&Proof) -> bool + Send + Sync,
+        amr: impl Fn(&[Proof]) -> Box<[Box<str>]> + Send + Sync,
+    ) -> Result<Option<Session>, StoreError> {
+        if session.authentication().proofs.iter().all(&keep) {
+            return Ok(Some(session.clone()));
+        }
+        let lifetimes = self.lifetimes();
+        let step = |row: Option<&SessionRow>, now: UnixTime| {
+            let Some(SessionRow::Live(row)) = row else { return Change::Keep(None) };
+            if now >= lifetimes.end_of(row) || row.authentication.proofs.iter().all(&keep) {
+                return Change::Keep(Some(row.clone()).filter(|row| now < lifetimes.end_of(row)));
+            }
+            let mut kept = row.clone();
+            kept.authentication.proofs.retain(&keep);
+            kept.authentication.acr = None;
+            kept.amr = amr(&kept.authentication.proofs);
+            if kept.authentication.proofs.is_empty() {
+                let ended = SessionRow::Ended(row.authentication.tenant.clone());
+                return Change::Put(ended, row.expires + REMEMBERED, Some(kept));
+            }
+            let keep_until = lifetimes.keep_until(&kept);
+            Change::Put(SessionRow::Live(kept.clone()), keep_until, Some(kept))
+        };
+        let Some(row) = self.rows().update(None, session.sid().as_bytes(), step).await? else { return Ok(None) };
+        let had_proofs = !session.authentication().proofs.is_empty();
+        // with the secret that was passed: if another one has replaced it, a rotation must still fail
+        let kept = Session::new(session.sid(), LiveSession { secret: session.row().secret, ..row });
+        if had_proofs && kept.authentication().proofs.is_empty() {
+            self.record(EventKind::SessionRevoked, &kept);
+            self.unlist(kept.tenant(), kept.user(), kept.sid()).await;
+            return Ok(None);
+        }
+        Ok(Some(kept))
+    }
+
+    /// Ends a session: a sign-out. It is refused from the next request on.
     pub async fn revoke(&self, session: &Session) -> Result<(), StoreError> {
-        let listed = Listed::new(session.digest(), session.expires());
+        let listed = ListedSession::new(session.sid(), session.expires());
         let ended = self.end(session.tenant(), &listed).await?;
-        self.note_revoked(&Vec::from_iter(ended.map(|record| Session::new(listed.digest, record))));
-        // the list may name what has ended, so whether this succeeds does not matter
-        let digest = listed.digest;
-        let rest = |index: Index| Some(index.only(|listed| !listed.digest.matches(&digest)));
-        let _amended = self.amend(session.tenant(), session.user(), vec![listed], rest).await;
+        self.record_revoked(&Vec::from_iter(ended));
+        self.unlist(session.tenant(), session.user(), session.sid()).await;
         Ok(())
     }
 
-    /// Ends the session of a user that has this handle; says whether there was one.
-    pub async fn revoke_one(&self, tenant: &Tenant, user: &UserId, handle: &Handle) -> Result<bool, StoreError> {
-        let ended = self.revoke_if(tenant, user, |digest| Handle::of(digest) == *handle).await?;
-        Ok(ended > 0)
+    /// Ends the session with this id. Returns whether there was one.
+    ///
+    /// A `sid` is not a secret. If users name the session to end, check first that it is
+    /// one of their own: [`get`](Self::get) returns its tenant and user.
+    pub async fn revoke_sid(&self, sid: &Handle) -> Result<bool, StoreError> {
+        let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(false) };
+        let SessionRow::Live(row) = stored.value else { return Ok(false) };
+        let Authentication { tenant, user, .. } = &row.authentication;
+        let ended = self.end(tenant, &ListedSession::new(*sid, row.expires)).await?;
+        let lived = ended.is_some();
+        self.record_revoked(&Vec::from_iter(ended));
+        self.unlist(tenant, user, *sid).await;
+        Ok(lived)
     }
 
-    /// Ends all sessions of a user, also those whose sign-in is under way; says
-    /// how many there were.
+    /// Ends all sessions of a user. Returns how many there were.
+    ///
+    /// A sign-in that has not reached its session yet is not stopped: see
+    /// [`end_user`](Self::end_user).
     pub async fn revoke_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         self.revoke_if(tenant, user, |_| true).await
     }
 
-    /// Ends all sessions of a user but this one; says how many there were.
+    /// Ends all sessions of a user except this one. Returns how many there were.
     pub async fn revoke_others(&self, session: &Session) -> Result<usize, StoreError> {
-        let own = session.digest();
-        self.revoke_if(session.tenant(), session.user(), |digest| !digest.matches(&own)).await
+        let own = session.sid();
+        self.revoke_if(session.tenant(), session.user(), |sid| *sid != own).await
     }
 
-    /// The sessions of a user, oldest first.
+    /// Ends all sessions of a user and everything else that the user has begun: sign-ins
+    /// under way, and the tokens that an `AuthService` on the same store has issued.
+    /// Returns how many sessions there were.
+    ///
+    /// It does not matter whether the clocks of the nodes agree. The user can sign in again
+    /// at once.
+    pub async fn end_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+        self.generations().raise(tenant, user).await?;
+        self.revoke_user(tenant, user).await
+    }
+
+    /// Returns the live sessions of a user, oldest sign-in first.
     pub async fn list(&self, tenant: &Tenant, user: &UserId) -> Result<Vec<Session>, StoreError> {
-        let Some(index) = self.users().get(Some(tenant), user.as_str().as_bytes()).wait().await? else {
+        let Some(list) = self.lists().get(Some(tenant), user.as_str().as_bytes()).wait().await? else {
             return Ok(Vec::new());
         };
         let mut sessions = Vec::new();
-        for listed in index.value.iter() {
-            let found = self.rows().get(None, listed.digest.as_bytes()).wait().await?;
-            if let Some(Row::Live(record)) = found.map(|stored| stored.value)
-                && self.rows().now() < self.lifetimes().end_of(&record)
-            {
-                sessions.push(Session::new(listed.digest, record));
-            }
+        for listed in list.value.iter() {
+            sessions.extend(self.get(&listed.sid).await?);
         }
         Ok(sessions)
     }
 
-    /// The digest of a session, until its absolute end, if it was not revoked.
-    #[cfg(feature = "login")]
-    pub(crate) async fn listed(
+    /// Ends the sessions that `session` replaces in its browser: other sessions at the same
+    /// tenant, and the oldest sessions at other tenants beyond four tenants. Call this after
+    /// a sign-in, with the headers of its request. Returns the cookies that remove those of
+    /// the ended sessions.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn end_replaced(
         &self,
-        tenant: &Tenant,
-        user: &UserId,
-        handle: &Handle,
-    ) -> Result<Option<Digest>, StoreError> {
-        let index = self.users().get(Some(tenant), user.as_str().as_bytes()).wait().await?;
-        let listed = index.and_then(|index| {
-            let mut digests = index.value.iter().map(|listed| listed.digest);
-            digests.find(|digest| Handle::of(digest) == *handle)
-        });
-        Ok(listed)
+        headers: &http::HeaderMap,
+        session: &Session,
+    ) -> Result<Vec<SetCookie>, StoreError> {
+        let mut others = self.signed_in(headers).await?;
+        others.retain(|other| other.sid() != session.sid());
+        others.sort_by_key(Session::created);
+        // by name: two tenants can have one cookie, and then the new one replaces the other
+        let own = self.cookie_name(session.tenant());
+        let (replaced, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|other| self.cookie_name(other.tenant()) == own);
+        for session in &replaced {
+            self.revoke(session).await?;
+        }
+        let mut oldest_first: Vec<&Tenant> = Vec::new();
+        for other in &others {
+            if !oldest_first.contains(&other.tenant()) {
+                oldest_first.push(other.tenant());
+            }
+        }
+        let beyond = (oldest_first.len() + 1).saturating_sub(MOST_TENANTS);
+        let mut removals = Vec::new();
+        for tenant in oldest_first.into_iter().take(beyond) {
+            for other in others.iter().filter(|other| other.tenant() == tenant) {
+                self.revoke(other).await?;
+            }
+            removals.push(self.removal(tenant));
+        }
+        Ok(removals)
+    }
+
+    /// Returns the authentication of a new session, with the current generation if the
+    /// sign-in has not read it.
+    async fn with_generation(&self, new: &NewSession) -> Result<Authentication, StoreError> {
+        let mut authentication = new.authentication.clone();
+        if !new.has_generation {
+            let (tenant, user) = (&authentication.tenant, &authentication.user);
+            authentication.generation = self.generations().current(tenant, user).wait().await?;
+        }
+        Ok(authentication)
+    }
+
+    /// Checks the generation of a session that was just written, and ends the session if its
+    /// user was ended since the sign-in began.
+    async fn is_of_current_generation(&self, session: &Session) -> Result<bool, StoreError> {
+        let current = self.generations().current(session.tenant(), session.user()).wait().await;
+        if matches!(current, Ok(current) if current <= session.authentication().generation) {
+            return Ok(true);
+        }
+        // its secret was not sent to anyone yet, so a failure here does no harm
+        let ended = self.revoke(session).await;
+        current?;
+        ended?;
+        Ok(false)
+    }
+
+    fn cookie(&self, session: &Session, secret: &Secret) -> SetCookie {
+        let remaining = session.expires().as_nanos().saturating_sub(self.rows().now().as_nanos());
+        let max_age = session.row().remembered.then(|| Duration::from_nanos(remaining));
+        self.cookies().set(session.tenant(), session.sid(), secret, max_age)
     }
 
     async fn revoke_if(
         &self,
         tenant: &Tenant,
         user: &UserId,
-        whether: impl Fn(&Digest) -> bool + Send,
+        whether: impl Fn(&Handle) -> bool + Send,
     ) -> Result<usize, StoreError> {
-        let rest = move |index: Index| Some(index.only(|listed| !whether(&listed.digest)));
-        let ended = self.amend(tenant, user, Vec::new(), rest).await?.unwrap_or_default();
-        self.note_revoked(&ended);
+        let rest = move |list: SessionList| Some(list.only(|listed| !whether(&listed.sid)));
+        let ended = self.amend(tenant, user, rest).await?.unwrap_or_default();
+        self.record_revoked(&ended);
         Ok(ended.len())
     }
 
-    fn note_revoked(&self, ended: &[Session]) {
+    fn record_revoked<'a>(&self, ended: impl IntoIterator<Item = &'a Session>) {
         for session in ended {
-            self.journal().record(EventKind::SessionRevoked, session, self.time());
+            self.record(EventKind::SessionRevoked, session);
         }
     }
 
-    /// Writes the row of a session, unless its end stands there already.
-    async fn begin(&self, secret: &Secret, record: Record) -> Result<Option<Session>, StoreError> {
-        let digest = secret.digest();
-        let kept_until = self.lifetimes().end_of(&record) + REMEMBERED;
-        let row = Row::Live(record.clone());
-        match self.rows().insert(None, digest.as_bytes(), &row, kept_until).await? {
-            Outcome::Done(_) => Ok(Some(Session::new(digest, record))),
-            Outcome::Lost(_) => Ok(None),
-        }
-    }
-
-    /// Ends a session; gives it if it lived until now.
-    async fn end(&self, tenant: &Tenant, listed: &Listed) -> Result<Option<Record>, StoreError> {
-        let lifetimes = self.lifetimes();
-        let end = |row: Option<&Row>, now: UnixTime| {
-            let lived = match row {
-                Some(Row::Ended(_)) => return Change::Keep(None),
-                Some(Row::Live(record)) => Some(record).filter(|record| now < lifetimes.end_of(record)).cloned(),
-                None => None,
-            };
-            Change::Put(Row::Ended(tenant.clone()), listed.expires() + REMEMBERED, lived)
+    /// Changes the row of a session by one compare-and-swap, if the session lives and still
+    /// has the secret of the one that is passed.
+    async fn change(
+        &self,
+        session: &Session,
+        change: impl Fn(&LiveSession, UnixTime) -> LiveSession + Send + Sync,
+    ) -> Result<Option<Session>, StoreError> {
+        let (lifetimes, secret) = (self.lifetimes(), session.row().secret);
+        let step = |row: Option<&SessionRow>, now: UnixTime| match row {
+            Some(SessionRow::Live(row)) if row.secret.matches(&secret) && now < lifetimes.end_of(row) => {
+                let changed = change(row, now);
+                let keep_until = lifetimes.keep_until(&changed);
+                Change::Put(SessionRow::Live(changed.clone()), keep_until, Some(changed))
+            }
+            _ => Change::Keep(None),
         };
-        self.rows().update(None, listed.digest.as_bytes(), end).await
+        let changed = self.rows().update(None, session.sid().as_bytes(), step).await?;
+        Ok(changed.map(|row| Session::new(session.sid(), row)))
     }
 
-    /// Changes the list of a user to what `plan` makes of it, after the
-    /// sessions that are not in it any more have ended; those not among
-    /// `ended` already are given. `None` if `plan` wants no change.
+    /// Ends a session. Returns it if it was live until now.
+    async fn end(&self, tenant: &Tenant, listed: &ListedSession) -> Result<Option<Session>, StoreError> {
+        let lifetimes = self.lifetimes();
+        let end = |row: Option<&SessionRow>, now: UnixTime| {
+            let (lived, expires) = match row {
+                Some(SessionRow::Ended(_)) => return Change::Keep(None),
+                Some(SessionRow::Live(row)) => {
+                    let lived = (now < lifetimes.end_of(row)).then(|| row.clone());
+                    (lived, listed.expires().max(row.expires))
+                }
+                None => (None, listed.expires()),
+            };
+            Change::Put(SessionRow::Ended(tenant.clone()), expires + REMEMBERED, lived)
+        };
+        let lived = self.rows().update(None, listed.sid.as_bytes(), end).await?;
+        Ok(lived.map(|row| Session::new(listed.sid, row)))
+    }
+
+    /// Removes an ended session from the list of its user. A failure does not matter, because
+    /// the list may name sessions that have ended.
+    async fn unlist(&self, tenant: &Tenant, user: &UserId, sid: Handle) {
+        let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
+        if let Err(error) = self.amend(tenant, user, rest).await {
+            crate::util::trace::warning!("an ended session could not be removed from its list: {error}");
+        }
+    }
+
+    /// Replaces the list of a user with the result of `plan`, after ending the sessions that
+    /// are missing in it. Returns those that were live. Returns `None` if `plan` wants no
+    /// change.
     ///
-    /// When it is done, no session lives that was on the list before and is not
-    /// on it now: should one be added meanwhile, it begins anew.
+    /// When this is done, every session that was listed before and is not listed now has
+    /// ended.
     async fn amend(
         &self,
         tenant: &Tenant,
         user: &UserId,
-        mut ended: Vec<Listed>,
-        mut plan: impl FnMut(Index) -> Option<Index> + Send,
+        mut plan: impl FnMut(SessionList) -> Option<SessionList> + Send,
     ) -> Result<Option<Vec<Session>>, StoreError> {
-        let mut lived = Vec::new();
-        for _ in 0..ROUNDS {
-            let step = |index: Option<&Index>, now: UnixTime| {
-                let before = index.cloned().unwrap_or_default().living(now);
-                let Some(after) = plan(before.clone()) else { return Change::Keep(Step::Nothing) };
-                let mut doomed = before.without(&after);
-                doomed.retain(|listed| !ended.iter().any(|done| done.digest.matches(&listed.digest)));
-                if !doomed.is_empty() {
-                    return Change::Keep(Step::End(doomed));
+        let (mut ended, mut lived) = (Vec::<Handle>::new(), Vec::new());
+        for _ in 0..LIST_ROUNDS {
+            let step = |list: Option<&SessionList>, now: UnixTime| {
+                let before = list.cloned().unwrap_or_default().without_expired(now);
+                let Some(after) = plan(before.clone()) else { return Change::Keep(AmendStep::NoChange) };
+                let mut removed = before.missing_in(&after);
+                removed.retain(|listed| !ended.contains(&listed.sid));
+                if !removed.is_empty() {
+                    return Change::Keep(AmendStep::EndFirst(removed));
                 }
-                if index.is_none() && after.is_empty() {
-                    return Change::Keep(Step::Done);
+                if list.is_none() && after.is_empty() {
+                    return Change::Keep(AmendStep::Done);
                 }
                 let expires = after.expires(now);
-                Change::Put(after, expires, Step::Done)
+                Change::Put(after, expires, AmendStep::Done)
             };
-            match self.users().update(Some(tenant), user.as_str().as_bytes(), step).await? {
-                Step::Nothing => return Ok(None),
-                Step::Done => return Ok(Some(lived)),
-                Step::End(doomed) => {
-                    for listed in doomed {
-                        let record = self.end(tenant, &listed).await?;
-                        lived.extend(record.map(|record| Session::new(listed.digest, record)));
-                        ended.push(listed);
+            match self.lists().update(Some(tenant), user.as_str().as_bytes(), step).await? {
+                AmendStep::NoChange => return Ok(None),
+                AmendStep::Done => return Ok(Some(lived)),
+                AmendStep::EndFirst(removed) => {
+                    for listed in removed {
+                        lived.extend(self.end(tenant, &listed).await?);
+                        ended.push(listed.sid);
                     }
                 }
             }
@@ -235,8 +453,300 @@ impl Sessions {
     }
 }
 
-enum Step {
-    Nothing,
-    End(Vec<Listed>),
+/// Creation, absolute end, and whether the session is remembered.
+#[cfg(any(feature = "login", test))]
+fn lifetime_of(row: &LiveSession) -> (UnixTime, UnixTime, bool) {
+    (row.created, row.expires, row.remembered)
+}
+
+/// The next step towards a new list.
+enum AmendStep {
+    NoChange,
+    EndFirst(Vec<ListedSession>),
     Done,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, header::COOKIE};
+
+    use super::*;
+    use crate::{
+        event::{EventLog, Query},
+        session::{
+            cookies::SessionCookie,
+            model::{amr, cookie_of, present, proved},
+        },
+        store::Memory,
+        testing::{ManualClock, block_on},
+    };
+
+    struct World {
+        sessions: Sessions,
+        clock: ManualClock,
+        log: EventLog,
+    }
+
+    /// A browser with its cookies.
+    #[derive(Default)]
+    struct Browser(Vec<(String, String)>);
+
+    impl Browser {
+        fn take(&mut self, cookie: &SetCookie) {
+            let header = cookie.header_value();
+            let text = header.to_str().unwrap();
+            let (name, value) = text.split(';').next().unwrap().split_once('=').unwrap();
+            self.0.retain(|(other, _)| other != name);
+            if !text.contains("Max-Age=0") {
+                self.0.push((name.to_owned(), value.to_owned()));
+            }
+        }
+
+        fn headers(&self) -> HeaderMap {
+            let pairs: Vec<_> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            HeaderMap::from_iter([(COOKIE, HeaderValue::from_str(&pairs.join("; ")).unwrap())])
+        }
+    }
+
+    impl World {
+        fn new() -> Self {
+            let (clock, log) = (ManualClock::new(), EventLog::new());
+            let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).events(log.clone()).build().unwrap();
+            Self { sessions, clock, log }
+        }
+
+        fn create(&self, new: NewSession) -> (SetCookie, Session) {
+            block_on(self.sessions.create(new)).unwrap()
+        }
+
+        fn lives(&self, session: &Session) -> bool {
+            block_on(self.sessions.get(&session.sid())).unwrap().is_some()
+        }
+
+        /// Signs in as the login service does, and returns the session.
+        fn sign_in(&self, browser: &mut Browser, tenant: &str, user: &str) -> Session {
+            let (cookie, session) = self.create(login(tenant, user));
+            let removals = block_on(self.sessions.end_replaced(&browser.headers(), &session)).unwrap();
+            for cookie in [cookie].iter().chain(&removals) {
+                browser.take(cookie);
+            }
+            self.clock.advance(Duration::from_secs(1));
+            session
+        }
+
+        fn signed_in(&self, browser: &Browser) -> Vec<String> {
+            let sessions = block_on(self.sessions.signed_in(&browser.headers())).unwrap();
+            let mut names: Vec<_> = sessions.iter().map(|it| format!("{} of {}", it.user(), it.tenant())).collect();
+            names.sort();
+            names
+        }
+    }
+
+    fn login(tenant: &str, user: &str) -> NewSession {
+        NewSession::authenticated(proved(tenant, user, 0, &["password", "email"]))
+    }
+
+    #[test]
+    fn c118_a_right_sid_with_a_wrong_secret_changes_nothing_and_is_counted() {
+        let world = World::new();
+        let (cookie, session) = world.create(login("acme", "ada"));
+        let right = cookie_of(&cookie);
+        // so that a use would be recorded
+        world.clock.advance(Duration::from_secs(61));
+        let row = || {
+            let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+            (row.version, row.expires_at)
+        };
+        let before = row();
+        for bit in [0, 1, 100, 255] {
+            let mut secret = *right.secret.as_bytes();
+            secret[bit / 8] ^= 1 << (bit % 8);
+            let wrong = SessionCookie { secret: crate::util::secret::Digest::from_bytes(secret), ..right };
+            assert!(present(&world.sessions, wrong).unwrap().is_none());
+        }
+        assert_eq!(row(), before, "nothing was written");
+        let count = |kind| {
+            let page = world.log.read(&Query::new().kind(kind));
+            assert!(page.events.iter().all(|event| event.session == Some(session.sid())));
+            page.events.iter().map(|event| event.count).sum::<u64>()
+        };
+        assert_eq!((count(EventKind::SessionWrongSecret), count(EventKind::SessionUseAfterExpire)), (4, 0));
+        assert!(present(&world.sessions, right).unwrap().is_some(), "nothing was ended");
+        assert_ne!(row(), before);
+        // another user's secret does not help
+        let (other, _) = world.create(login("acme", "grace"));
+        let mixed = SessionCookie { sid: session.sid(), ..cookie_of(&other) };
+        assert!(present(&world.sessions, mixed).unwrap().is_none());
+    }
+
+    #[test]
+    fn c118_the_secret_before_a_rotation_opens_nothing() {
+        let world = World::new();
+        let (old, session) = world.create(login("acme", "ada"));
+        let (new, rotated) = block_on(world.sessions.rotate(&session)).unwrap().unwrap();
+        assert_eq!((rotated.sid(), rotated.expires()), (session.sid(), session.expires()));
+        assert!(present(&world.sessions, cookie_of(&old)).unwrap().is_none());
+        assert!(present(&world.sessions, cookie_of(&new)).unwrap().is_some());
+        assert!(block_on(world.sessions.rotate(&session)).unwrap().is_none());
+        // signing out with the old snapshot ends the session all the same: the sid is the same
+        block_on(world.sessions.revoke(&session)).unwrap();
+        assert!(!world.lives(&rotated));
+    }
+
+    #[test]
+    fn a_step_up_keeps_the_absolute_end_and_a_full_sign_in_restarts_it() {
+        let world = World::new();
+        let (_, session) =
+            world.create(NewSession::authenticated(proved("acme", "ada", 0, &["password"])).client("web"));
+        assert_eq!(session.client(), Some("web"));
+        world.clock.advance(Duration::from_secs(1800));
+        let again = || login("acme", "ada").client("shop").amr(["pwd", "otp"]).unwrap();
+        let renew = |session: &Session, renewal| block_on(world.sessions.renew(session, renewal)).unwrap();
+        let (cookie, stepped) = renew(&session, Renewal::StepUp(again())).unwrap();
+        assert!(!cookie.header_value().to_str().unwrap().contains("Max-Age"));
+        assert_eq!(
+            (stepped.sid(), stepped.created(), stepped.expires()),
+            (session.sid(), session.created(), session.expires())
+        );
+        assert!(stepped.authentication().methods().eq(["password", "email"]));
+        assert_eq!((stepped.client(), stepped.acr()), (Some("shop"), Some("mfa")));
+        assert!(stepped.amr().eq(["pwd", "otp"]));
+        assert!(renew(&session, Renewal::StepUp(again())).is_none(), "the secret is not the one that was passed");
+
+        let month = Duration::from_secs(30 * 86400);
+        let full = Renewal::FullSignIn(again().remember(month).unwrap());
+        let (cookie, renewed) = renew(&stepped, full).unwrap();
+        assert!(cookie.header_value().to_str().unwrap().contains("; Max-Age=2592000;"));
+        assert_eq!(renewed.created(), session.created() + Duration::from_secs(1800));
+        assert_eq!(renewed.expires(), renewed.created() + month);
+        // a step-up later, and a rotation, leave the end and give the cookie the remaining time
+        world.clock.advance(Duration::from_secs(86400));
+        let (_, stepped) = renew(&renewed, Renewal::StepUp(again())).unwrap();
+        let (cookie, rotated) = block_on(world.sessions.rotate(&stepped)).unwrap().unwrap();
+        assert!(cookie.header_value().to_str().unwrap().contains("; Max-Age=2505600;"));
+        assert_eq!(rotated.expires(), renewed.expires());
+        // remembered sessions do not end by idle time
+        world.clock.advance(month - Duration::from_secs(86401));
+        assert!(world.lives(&rotated));
+        world.clock.advance(Duration::from_secs(1));
+        assert!(!world.lives(&rotated));
+        // another user, another tenant
+        let (_, other) = world.create(login("acme", "grace"));
+        assert!(renew(&other, Renewal::FullSignIn(again())).is_none());
+        assert!(renew(&other, Renewal::StepUp(login("globex", "grace"))).is_none());
+        assert!(world.lives(&other));
+    }
+
+    #[test]
+    fn c119_a_sign_in_that_began_before_end_user_gets_no_session() {
+        let world = World::new();
+        let (_, session) = world.create(login("acme", "ada"));
+        let (_, other) = world.create(login("acme", "grace"));
+        let (_, elsewhere) = world.create(login("globex", "ada"));
+        let (tenant, user) = (session.tenant(), session.user());
+        // clocks do not matter
+        world.clock.set_wall(UnixTime::from_secs(5));
+        assert_eq!(block_on(world.sessions.end_user(tenant, user)).unwrap(), 1);
+        assert!(!world.lives(&session) && world.lives(&other) && world.lives(&elsewhere));
+        assert!(block_on(world.sessions.create_unless_ended(login("acme", "ada"))).unwrap().is_none());
+        let busy = block_on(world.sessions.create(login("acme", "ada"))).unwrap_err();
+        assert_eq!(busy.kind(), StoreErrorKind::Busy);
+        assert!(block_on(world.sessions.list(tenant, user)).unwrap().is_empty());
+        // a session of an application, and a login that begins now
+        let new = NewSession::new(tenant.clone(), user.clone());
+        let (_, begun) = world.create(new);
+        assert_eq!(begun.authentication().generation, 1);
+        let (_, session) = world.create(NewSession::authenticated(proved("acme", "ada", 1, &["password"])));
+        // a step-up that began before is refused too, and ends the session that it was written to
+        assert!(block_on(world.sessions.renew(&session, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
+        assert!(!world.lives(&session) && world.lives(&begun));
+    }
+
+    #[test]
+    fn proofs_that_no_longer_count_are_dropped_and_the_session_ends_with_the_last() {
+        let world = World::new();
+        let keep = |session: &Session, method: &'static str| {
+            block_on(world.sessions.keep_proofs(session, move |proof| &*proof.method == method, amr)).unwrap()
+        };
+        let (cookie, session) = world.create(login("acme", "ada").amr(["pwd", "otp"]).unwrap());
+        let kept = keep(&session, "password").unwrap();
+        assert!(kept.authentication().methods().eq(["password"]));
+        assert!(kept.amr().eq(["password"]) && kept.acr().is_none());
+        let found = present(&world.sessions, cookie_of(&cookie)).unwrap().unwrap();
+        assert_eq!(found.authentication(), kept.authentication(), "the cookie stays");
+        // a snapshot from before a rotation is still good for this, and for nothing else
+        let (_, rotated) = block_on(world.sessions.rotate(&kept)).unwrap().unwrap();
+        let again = keep(&session, "password").unwrap();
+        assert!(block_on(world.sessions.rotate(&again)).unwrap().is_none());
+        // what was proved since then counts
+        let renewal = Renewal::StepUp(login("acme", "ada"));
+        let (_, renewed) = block_on(world.sessions.renew(&rotated, renewal)).unwrap().unwrap();
+        let old = Session::new(rotated.sid(), rotated.row().clone());
+        assert!(keep(&old, "email").unwrap().authentication().methods().eq(["email"]));
+        assert!(world.lives(&renewed));
+        assert!(keep(&old, "none").is_none());
+        assert!(!world.lives(&renewed));
+        assert!(block_on(world.sessions.ended().contains(&session.sid()).wait()).unwrap());
+        assert!(keep(&old, "none").is_none(), "it has ended");
+        // a session that an application has made has no proofs to lose
+        let (_, own) =
+            world.create(NewSession::new(session.tenant().clone(), session.user().clone()).acr("own").unwrap());
+        assert_eq!(keep(&own, "none").unwrap().acr(), Some("own"));
+        assert!(world.lives(&own));
+    }
+
+    #[test]
+    fn c121_a_browser_is_signed_in_at_four_tenants_and_a_fifth_ends_the_oldest() {
+        let world = World::new();
+        let mut browser = Browser::default();
+        let first: Vec<_> =
+            ["one", "two", "three", "four"].iter().map(|tenant| world.sign_in(&mut browser, tenant, "ada")).collect();
+        assert_eq!(world.signed_in(&browser), ["ada of four", "ada of one", "ada of three", "ada of two"]);
+        for session in &first {
+            let found = block_on(world.sessions.presented(&browser.headers(), session.tenant())).unwrap().unwrap();
+            assert_eq!(found.sid(), session.sid());
+            assert!(browser.0.iter().any(|(name, _)| *name == world.sessions.cookie_name(session.tenant())));
+        }
+        world.sign_in(&mut browser, "five", "ada");
+        assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of three", "ada of two"]);
+        assert!(!world.lives(&first[0]));
+        assert_eq!(browser.0.len(), 4, "the cookie of the oldest is removed");
+        // somebody else at the same tenant replaces that session and no other
+        world.sign_in(&mut browser, "three", "grace");
+        assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of two", "grace of three"]);
+        assert!(!world.lives(&first[2]) && world.lives(&first[1]));
+        // another browser's sessions stay
+        let mut other = Browser::default();
+        world.sign_in(&mut other, "two", "ada");
+        assert_eq!(world.signed_in(&browser).len(), 4);
+        // a session that ended takes no place
+        block_on(world.sessions.revoke(&first[1])).unwrap();
+        world.sign_in(&mut browser, "six", "ada");
+        assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of six", "grace of three"]);
+    }
+
+    #[test]
+    fn c106_a_tombstone_outlives_the_tokens_of_its_session() {
+        let world = World::new();
+        let sids: Vec<_> = (0..3).map(|_| world.create(login("acme", "ada")).1).collect();
+        let ended = |session: &Session| block_on(world.sessions.ended().contains(&session.sid()).wait()).unwrap();
+        block_on(world.sessions.revoke(&sids[0])).unwrap();
+        // a session that expired hours ago can still be ended, because its tokens may live
+        world.clock.advance(Duration::from_secs(23 * 3600));
+        assert!(!block_on(world.sessions.revoke_sid(&sids[1].sid())).unwrap());
+        world.clock.advance(Duration::from_secs(26 * 3600) - Duration::from_nanos(1));
+        assert_eq!((ended(&sids[0]), ended(&sids[1]), ended(&sids[2])), (true, true, false));
+        world.clock.advance(Duration::from_nanos(1));
+        assert!(!ended(&sids[0]));
+        assert!(!block_on(world.sessions.revoke_sid(&Handle::random())).unwrap());
+    }
+
+    #[test]
+    fn a_session_is_remembered_for_two_minutes_to_400_days() {
+        let remember = |seconds| login("acme", "ada").remember(Duration::from_secs(seconds));
+        assert!(remember(120).is_ok() && remember(400 * 86400).is_ok());
+        for seconds in [0, 119, 400 * 86400 + 1, u64::MAX] {
+            assert_eq!(remember(seconds).unwrap_err().setting(), "remembered session lifetime");
+        }
+    }
 }

@@ -1,94 +1,108 @@
-//! From what a request presents to its session.
+//! From the cookies of a request to its session.
 
-#[cfg(feature = "login")]
+#[cfg(any(feature = "login", test))]
 use http::HeaderMap;
 
 use super::{
-    Session, Sessions,
-    presented::Presented,
-    record::{Record, Row},
+    cookies::{PresentedCookies, SessionCookie},
+    rows::{LiveSession, SessionRow},
+    session::Session,
+    sessions::Sessions,
 };
 use crate::{
+    event::EventKind,
     gate::MaybeReady,
     store::{BoxFuture, Outcome, StoreError, table::Stored},
     tenant::Tenant,
-    util::{clock::UnixTime, secret::Digest},
+    util::{clock::UnixTime, handle::Handle},
 };
 
-/// Use is noted when the last note is this old.
-const NOTED_EVERY: u64 = 60;
+/// Use is recorded if the last record is this many seconds old.
+const USE_RECORDED_EVERY: u64 = 60;
 
-pub(super) type Found = Result<Option<Session>, StoreError>;
+pub(super) type LookupResult = Result<Option<Session>, StoreError>;
 
-/// What a row says about a request that presents its secret.
-enum Verdict {
-    Nobody,
-    Lives(Session),
-    /// It lives, and its use is to be noted.
-    Due(Box<Stored<Row>>, Record),
+/// The result of comparing a cookie with the row of its session.
+enum CookieCheck {
+    Refused,
+    Accepted(Session),
+    /// Accepted, and its use must be recorded: replace the version that was read with this row.
+    UseIsDue(Stored<()>, Session),
 }
 
 impl Sessions {
-    /// The session of a request, at once where the store answers at once.
+    /// Finds the live session behind the cookies; at once if the store answers at once.
     ///
-    /// Where `of` is given, sessions of other tenants don't count. Where two
-    /// sessions live, neither does.
-    pub(super) fn find(&self, presented: Presented, of: Option<Tenant>) -> MaybeReady<BoxFuture<'static, Found>> {
-        match presented {
-            Presented::Nothing | Presented::Useless => MaybeReady::Ready(Ok(None)),
-            Presented::One(digest) => match self.look_up(digest) {
-                MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| belongs(found, of.as_ref()))),
+    /// Ignores sessions of tenants other than `tenant`, if one is given. Finds nothing if two
+    /// of the cookies belong to live sessions.
+    pub(super) fn find(
+        &self,
+        cookies: PresentedCookies,
+        tenant: Option<Tenant>,
+    ) -> MaybeReady<BoxFuture<'static, LookupResult>> {
+        match cookies {
+            PresentedCookies::Absent | PresentedCookies::Unusable => MaybeReady::Ready(Ok(None)),
+            PresentedCookies::One(cookie) => match self.look_up(cookie) {
+                MaybeReady::Ready(found) => MaybeReady::Ready(found.map(|found| of_tenant(found, tenant.as_ref()))),
                 MaybeReady::Pending(future) => {
-                    MaybeReady::Pending(Box::pin(async move { Ok(belongs(future.await?, of.as_ref())) }))
+                    MaybeReady::Pending(Box::pin(async move { Ok(of_tenant(future.await?, tenant.as_ref())) }))
                 }
             },
-            Presented::Several(digests) => {
+            PresentedCookies::Several(cookies) => {
                 let sessions = self.clone();
-                MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(digests, of).await }))
+                MaybeReady::Pending(Box::pin(async move { sessions.only_one_of(cookies, tenant).await }))
             }
         }
     }
 
-    /// The session of a browser, if it is of this tenant, where one is named.
-    #[cfg(feature = "login")]
-    pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: Option<&Tenant>) -> Found {
-        self.find(Presented::read(headers, self.name_of_cookie()), tenant.cloned()).wait().await
+    /// Finds the session of a browser at this tenant.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn presented(&self, headers: &HeaderMap, tenant: &Tenant) -> LookupResult {
+        self.find(self.cookies().of_tenant(headers, tenant), Some(tenant.clone())).wait().await
     }
 
-    /// Whether a request presents anything as its session, be it good for nothing.
-    #[cfg(feature = "tokens")]
-    pub(crate) fn presents(&self, headers: &HeaderMap) -> bool {
-        !matches!(Presented::read(headers, self.name_of_cookie()), Presented::Nothing)
-    }
-
-    /// What a request presents as sessions, be it that none of them lives.
-    #[cfg(feature = "login")]
-    pub(crate) fn shown(&self, headers: &HeaderMap) -> Vec<Digest> {
-        match Presented::read(headers, self.name_of_cookie()) {
-            Presented::Nothing | Presented::Useless => Vec::new(),
-            Presented::One(digest) => vec![digest],
-            Presented::Several(digests) => digests,
-        }
-    }
-
-    /// Ends what a request presents as sessions: for an answer that brings another in their place. Those
-    /// that lived are given.
-    #[cfg(feature = "login")]
-    pub(crate) async fn end_presented(&self, headers: &HeaderMap) -> Result<Vec<Digest>, StoreError> {
-        let mut ended = Vec::new();
-        for digest in self.shown(headers) {
-            if let Some(session) = self.look_up(digest).wait().await? {
-                self.revoke(&session).await?;
-                ended.push(digest);
+    /// Finds all live sessions of a browser, of any tenant. Looks at 16 cookies at most.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Vec<Session>, StoreError> {
+        let mut sessions: Vec<Session> = Vec::new();
+        for cookie in self.cookies().first_of_all_tenants(headers) {
+            if sessions.iter().all(|known| known.sid() != cookie.sid) {
+                sessions.extend(self.look_up(cookie).wait().await?);
             }
         }
-        Ok(ended)
+        Ok(sessions)
     }
 
-    async fn only_one_of(&self, digests: Vec<Digest>, of: Option<Tenant>) -> Found {
+    /// Finds the sessions whose secret the browser holds, including idle and expired ones that were not revoked: tokens
+    /// issued from those can still be live.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn held(&self, headers: &HeaderMap) -> Result<Vec<Session>, StoreError> {
+        let mut sessions: Vec<Session> = Vec::new();
+        for cookie in self.cookies().first_of_all_tenants(headers) {
+            let Some(stored) = self.rows().get(None, cookie.sid.as_bytes()).wait().await? else { continue };
+            if let SessionRow::Live(row) = stored.value
+                && row.secret.matches(&cookie.secret)
+                && sessions.iter().all(|known| known.sid() != cookie.sid)
+            {
+                sessions.push(Session::new(cookie.sid, row));
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// Finds a live session by its id, without recording that it was used.
+    pub async fn get(&self, sid: &Handle) -> Result<Option<Session>, StoreError> {
+        let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
+        Ok(match stored.value {
+            SessionRow::Live(row) if self.rows().now() < self.lifetimes().end_of(&row) => Some(Session::new(*sid, row)),
+            SessionRow::Live(_) | SessionRow::Ended(_) => None,
+        })
+    }
+
+    async fn only_one_of(&self, cookies: Vec<SessionCookie>, tenant: Option<Tenant>) -> LookupResult {
         let mut only = None;
-        for digest in digests {
-            if let Some(session) = belongs(self.look_up(digest).wait().await?, of.as_ref())
+        for cookie in cookies {
+            if let Some(session) = of_tenant(self.look_up(cookie).wait().await?, tenant.as_ref())
                 && only.replace(session).is_some()
             {
                 return Ok(None);
@@ -97,73 +111,80 @@ impl Sessions {
         Ok(only)
     }
 
-    fn look_up(&self, digest: Digest) -> MaybeReady<BoxFuture<'static, Found>> {
-        let pending = match self.rows().get(None, digest.as_bytes()) {
+    fn look_up(&self, cookie: SessionCookie) -> MaybeReady<BoxFuture<'static, LookupResult>> {
+        let pending = match self.rows().get(None, cookie.sid.as_bytes()) {
             MaybeReady::Ready(Err(error)) => return MaybeReady::Ready(Err(error)),
-            MaybeReady::Ready(Ok(found)) => match self.judge(digest, found) {
-                Verdict::Nobody => return MaybeReady::Ready(Ok(None)),
-                Verdict::Lives(session) => return MaybeReady::Ready(Ok(Some(session))),
-                Verdict::Due(stored, record) => Err((stored, record)),
+            MaybeReady::Ready(Ok(found)) => match self.check(&cookie, found) {
+                CookieCheck::Refused => return MaybeReady::Ready(Ok(None)),
+                CookieCheck::Accepted(session) => return MaybeReady::Ready(Ok(Some(session))),
+                CookieCheck::UseIsDue(stored, used) => Err((stored, used)),
             },
             MaybeReady::Pending(future) => Ok(future),
         };
         let sessions = self.clone();
         MaybeReady::Pending(Box::pin(async move {
-            let (stored, record) = match pending {
+            let (stored, used) = match pending {
                 Err(due) => due,
-                Ok(future) => match sessions.judge(digest, future.await?) {
-                    Verdict::Nobody => return Ok(None),
-                    Verdict::Lives(session) => return Ok(Some(session)),
-                    Verdict::Due(stored, record) => (stored, record),
+                Ok(future) => match sessions.check(&cookie, future.await?) {
+                    CookieCheck::Refused => return Ok(None),
+                    CookieCheck::Accepted(session) => return Ok(Some(session)),
+                    CookieCheck::UseIsDue(stored, used) => (stored, used),
                 },
             };
-            Ok(sessions.note_use(digest, &stored, record).await)
+            Ok(sessions.record_use(&cookie, &stored, used).await)
         }))
     }
 
-    fn judge(&self, digest: Digest, found: Option<Stored<Row>>) -> Verdict {
-        let Some(stored) = found else { return Verdict::Nobody };
+    /// Compares a cookie with the row of its session. Writes nothing.
+    fn check(&self, cookie: &SessionCookie, found: Option<Stored<SessionRow>>) -> CookieCheck {
+        let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused };
         let now = self.rows().now();
-        let tenant = match stored.value {
-            Row::Ended(tenant) => tenant,
-            Row::Live(record) if now < self.lifetimes().end_of(&record) => {
-                if !is_due(&record, now) {
-                    return Verdict::Lives(Session::new(digest, record));
-                }
-                let read = Stored { value: Row::Live(record.clone()), ..stored };
-                return Verdict::Due(Box::new(read), Record { last_use: now, ..record });
+        let tenant = match value {
+            SessionRow::Ended(tenant) => tenant,
+            // before anything else: the sid is public, and callers without the secret learn nothing
+            SessionRow::Live(row) if !row.secret.matches(&cookie.secret) => {
+                self.tally(EventKind::SessionWrongSecret, &row.authentication.tenant, cookie.sid);
+                return CookieCheck::Refused;
             }
-            Row::Live(record) => record.tenant,
+            SessionRow::Live(row) if now < self.lifetimes().end_of(&row) => {
+                return match is_due(&row, now) {
+                    false => CookieCheck::Accepted(Session::new(cookie.sid, row)),
+                    true => {
+                        let read = Stored { value: (), version, expires_at };
+                        CookieCheck::UseIsDue(read, Session::new(cookie.sid, LiveSession { last_use: now, ..row }))
+                    }
+                };
+            }
+            SessionRow::Live(row) => row.authentication.tenant,
         };
-        self.journal().used_after_end(&tenant, &digest, self.time());
-        Verdict::Nobody
+        self.tally(EventKind::SessionUseAfterExpire, &tenant, cookie.sid);
+        CookieCheck::Refused
     }
 
-    /// Notes the use of a session, unless somebody wrote since it was read: then
-    /// what they wrote decides, so that what was revoked stays so.
-    async fn note_use(&self, digest: Digest, read: &Stored<Row>, used: Record) -> Option<Session> {
-        let kept_until = self.lifetimes().end_of(&used) + super::record::REMEMBERED;
-        let row = Row::Live(used.clone());
-        match self.rows().swap(None, digest.as_bytes(), read, &row, kept_until).await {
-            Ok(Outcome::Done(_)) => Some(Session::new(digest, used)),
-            Ok(Outcome::Lost(instead)) => match self.judge(digest, instead) {
-                Verdict::Nobody => None,
-                Verdict::Lives(session) => Some(session),
-                Verdict::Due(_, record) => Some(Session::new(digest, record)),
+    /// Records the use of a session, unless somebody has written its row since it was read.
+    /// In that case the new row decides, so that a revoked session stays revoked.
+    async fn record_use(&self, cookie: &SessionCookie, read: &Stored<()>, used: Session) -> Option<Session> {
+        let keep_until = self.lifetimes().keep_until(used.row());
+        let row = SessionRow::Live(used.row().clone());
+        match self.rows().swap(None, cookie.sid.as_bytes(), read, &row, keep_until).await {
+            Ok(Outcome::Done(_)) => Some(used),
+            Ok(Outcome::Lost(instead)) => match self.check(cookie, instead) {
+                CookieCheck::Refused => None,
+                CookieCheck::Accepted(session) | CookieCheck::UseIsDue(_, session) => Some(session),
             },
-            // it was read, so it lives; that its use goes unnoted only makes it end earlier
+            // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
-                crate::util::trace::warning!("the use of a session could not be noted: {error}");
-                Some(Session::new(digest, used))
+                crate::util::trace::warning!("the use of a session could not be recorded: {error}");
+                Some(used)
             }
         }
     }
 }
 
-fn is_due(record: &Record, now: UnixTime) -> bool {
-    now.as_nanos().saturating_sub(record.last_use.as_nanos()) >= NOTED_EVERY * 1_000_000_000
+fn is_due(row: &LiveSession, now: UnixTime) -> bool {
+    now.as_nanos().saturating_sub(row.last_use.as_nanos()) >= USE_RECORDED_EVERY * 1_000_000_000
 }
 
-fn belongs(session: Option<Session>, of: Option<&Tenant>) -> Option<Session> {
-    session.filter(|session| of.is_none_or(|tenant| tenant == session.tenant()))
+fn of_tenant(session: Option<Session>, tenant: Option<&Tenant>) -> Option<Session> {
+    session.filter(|session| tenant.is_none_or(|tenant| tenant == session.tenant()))
 }

@@ -1,5 +1,5 @@
-//! Signed-in sessions: [`Sessions`] begins and ends them, [`SessionLayer`] finds
-//! that of each request, and [`Session`] says who the caller is.
+//! Signed-in sessions. [`Sessions`] creates and ends them, [`SessionLayer`] finds the
+//! session of each request, and [`Session`] describes the caller.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -20,11 +20,11 @@
 //! let response = service.clone().oneshot(Request::new(String::new())).await?;
 //! assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
 //!
-//! // a browser without one
+//! // a browser without a session
 //! let request = Request::get("/").header("sec-fetch-mode", "navigate").body(String::new())?;
 //! assert_eq!(service.clone().oneshot(request).await?.headers()["location"], "/login");
 //!
-//! // one with a session
+//! // a browser with a session
 //! let ada = NewSession::new(Tenant::parse("acme")?, UserId::parse("ada")?);
 //! let (cookie, _) = sessions.create(ada).await?;
 //! let set = cookie.header_value();
@@ -36,106 +36,116 @@
 //!
 //! # What a session is
 //!
-//! A record of who signed in, when and how, that is written once and never
-//! changed; see [`Session`]. Its secret of 256 bits is in the cookie
-//! `__Host-session` (`Secure`, `HttpOnly`, `SameSite=Lax`, gone when the browser
-//! closes), and nowhere else: the store has its digest. A sign-in makes a new
-//! secret always, so none can be planted beforehand.
+//! A session records who signed in, when and how. Its random id, the [`sid`](Session::sid),
+//! never changes and is not a secret. The cookie contains the `sid` and a secret of 256
+//! bits, and the store keeps only the digest of the secret. A new sign-in always gets a new
+//! secret, so an attacker cannot plant one beforehand. A right `sid` with a wrong secret is no
+//! session: it changes nothing and is only counted in the event log.
 //!
-//! A session ends after an hour without use and 24 hours after the sign-in
-//! ([`Sessions::idle`], [`Sessions::absolute`]), when it is revoked, and when its
-//! user has 100 newer ones. What has ended never comes back. There is no cache:
-//! revocation holds at the next request. A secret that is used after its end is
-//! an event of the log ([`Sessions::events`]): its owner's browser may have
-//! slept, or somebody has stolen it.
+//! By default a session ends after an hour without use, and 24 hours after the sign-in
+//! ([`SessionsBuilder`]). It also ends when it is revoked, and when its user has 100 newer
+//! ones. [`NewSession::remember`] keeps a user signed in for longer, and also when the browser
+//! is closed. A session that has ended never comes back. There is no cache, so a
+//! revocation takes effect at the next request.
 //!
 //! # What the layer does
 //!
 //! | request | optional | `required` |
 //! |---|---|---|
-//! | with a session | comes through with it | comes through with it |
-//! | without | comes through | 401; 303 to the login page for a person; UNAUTHENTICATED for gRPC |
+//! | with a session | passes with it | passes with it |
+//! | without a session | passes | 401; 303 to the login page for a person; UNAUTHENTICATED for gRPC |
 //! | with a cookie, and writes from another site | 403 | 403 |
 //! | with a cookie, and the store fails | 503 | 503 |
 //!
-//! **The store fails.** A request with a cookie is not served as nobody's, even
-//! where a session is optional: a shop would show an empty basket, and a page
-//! that hides things from some users would show them. One without a cookie needs
-//! no store.
+//! ## When the store fails
 //!
-//! **Other sites.** A request that carries the cookie and does more than read
-//! (any method but GET, HEAD, OPTIONS and TRACE, and the handshake of a
-//! WebSocket) must come from a page of the site: `Sec-Fetch-Site` is
-//! `same-origin` or `none`, or, in a browser that does not send it, `Origin` is
-//! `https://` and the `Host` of the request. One that has neither header is
-//! refused, except from a gRPC client. A program that calls with a cookie sends
-//! `Origin`. Forwarding headers are not looked at: behind a proxy that changes
-//! `Host`, give the site's own origin to [`SessionLayer::trusted_origin`].
-//! Reading must not change anything; the layer takes GET at its word.
+//! A request that carries a session cookie gets a 503, even where the session is optional.
+//! Treating it as anonymous would empty a shopping basket, or show a page that is hidden
+//! from some users. Requests without a cookie do not need the store.
 //!
-//! **Several cookies of the name.** Each is tried. If exactly one is of a session
-//! that lives, that is the one. If two sessions live, or there are more than
-//! four cookies, there is no session: whose request it is can't be told, and
-//! nobody shall act in a session that another has planted.
+//! ## Requests from other sites
 //!
-//! **Stale cookies** are left alone. An answer that takes one away could come
-//! after that of a sign-in in another tab, and take the new one away.
+//! A request that carries the cookie and does more than read must come from a page of the
+//! site. Reading is GET, HEAD, OPTIONS and TRACE, except for the handshake of a WebSocket. The
+//! layer accepts `Sec-Fetch-Site: same-origin` or `none`. From browsers that do not send this
+//! header it accepts an `Origin` of `https://` and the `Host` of the request. It refuses
+//! requests with neither header, except those of gRPC clients. A program that uses a cookie
+//! must send `Origin`.
 //!
-//! **Tenants.** A session belongs to one tenant. Where the request names one by
-//! its host or path, [`SessionLayer::tenant`] refuses sessions of any other. A
-//! caller can send any cookie to any host.
+//! Forwarding headers are ignored. Behind a proxy that changes `Host`, pass the site's own
+//! origin to [`SessionLayer::trusted_origin`]. Your GET routes must not change anything.
+//!
+//! ## Tenants
+//!
+//! A session belongs to one tenant, and each tenant has a cookie of its own:
+//! `__Host-session_` and eight characters of the tenant's digest (`Secure`, `HttpOnly`,
+//! `SameSite=Lax`). So a browser can be signed in at several tenants, and signing in at one
+//! does not disturb the others.
+//!
+//! With [`SessionLayer::tenant`], the layer reads only the cookie of the request's tenant,
+//! and compares the tenant of the session as well. Without it, a request must have exactly
+//! one live session: the layer never picks one of several.
+//!
+//! ## Several cookies
+//!
+//! If a request carries several cookies of one tenant, the one with a live session counts. If two
+//! sessions are live, the request counts as one without a session, because a user must not act in a
+//! session that an attacker has planted. The same holds for more than four cookies of one tenant and more
+//! than 16 in total.
+//!
+//! ## Stale cookies
+//!
+//! The layer never deletes a stale cookie. Its response could arrive after a sign-in in
+//! another tab and delete the new cookie.
 //!
 //! # Layers together
 //!
-//! Limits stand outside, then the session, then PKCE, as in `examples/layers.rs`:
+//! Put rate limits outside, then the session, then PKCE, as in `examples/layers.rs`:
 //!
 //! ```text
-//! RateLimitLayer     sees every request, and no session. What floods is refused
-//!                    before a store is asked.
-//! SessionLayer       sees what is within the limit. Knows the user.
-//! RateLimitLayer     with SessionTenant or a source of your own over `Session`:
-//!                    a limit for what only the session tells.
-//! PkceLayer          sees authorize requests of those who may make them.
-//! your service       has them all in its extensions.
+//! RateLimitLayer     sees every request, and refuses a flood before the store is read
+//! SessionLayer       finds the user
+//! RateLimitLayer     with SessionTenant: a limit per tenant of the session
+//! PkceLayer          sees the authorization requests of signed-in users
+//! your service       finds all results in the extensions
 //! ```
 //!
-//! A CORS layer stands outside of all: a preflight carries no cookie, and a
-//! refusal needs its headers too.
+//! Put a CORS layer outside of all of them, because preflight requests carry no cookie, and
+//! refusals need CORS headers too.
 
-mod gate;
-mod index;
-mod journal;
-mod layer;
-mod lifecycle;
+// Each file uses only files that are listed above it.
+mod identity;
+mod rows;
+mod generations;
+#[expect(clippy::module_inception, reason = "the type that the module is named after")]
+mod session;
+mod cookies;
+mod sessions;
 mod lookup;
+mod lifecycle;
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service has claims"))]
+mod claims;
+mod sign_in_required;
+mod layer;
 #[cfg(test)]
 mod model;
-mod new;
-mod origin;
-mod presented;
 #[cfg(test)]
 mod races;
-mod record;
-mod refusal;
-#[expect(clippy::module_inception, reason = "it is what the module is about")]
-mod session;
-mod sessions;
-#[cfg(feature = "login")]
-mod stand_in;
-mod tenant;
-mod user;
 
 #[cfg(feature = "axum")]
-pub(crate) use self::session::Slot;
+pub(crate) use self::session::SessionExtension;
 #[cfg(feature = "login")]
-#[allow(unused_imports, reason = "replaced at the merge")]
-pub(crate) use self::stand_in::{Authentication, EndedSessions, GenerationCheck, Generations, Proof, SessionEndCheck};
+#[allow(unused_imports, reason = "what the login service uses of sessions")]
+pub(crate) use self::{
+    claims::{ClaimsResult, ClaimsSource},
+    generations::{GenerationCheck, Generations},
+    identity::{Authentication, Proof},
+    lifecycle::Renewal,
+    rows::{EndedSessions, SessionEndCheck},
+};
 pub use self::{
-    gate::{SessionGate, SessionPass},
-    layer::SessionLayer,
-    new::NewSession,
-    session::Session,
-    sessions::Sessions,
-    tenant::SessionTenant,
-    user::{IdentityError, UserId},
+    identity::{IdentityError, UserId},
+    layer::{SessionGate, SessionLayer, SessionPass},
+    session::{NewSession, Session, SessionTenant},
+    sessions::{Sessions, SessionsBuilder},
 };

@@ -1,5 +1,5 @@
-//! Calls that overlap in every way, step by step. What holds after each step
-//! holds after a crash there.
+//! Calls that overlap in every order, step by step. A property that holds after each step
+//! also holds after a crash at that point.
 
 use std::{
     collections::HashMap,
@@ -16,27 +16,30 @@ use std::{
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
-use super::model::present;
+use super::{
+    cookies::{PresentedCookies, SessionCookie},
+    identity::UserId,
+    lifecycle::Renewal,
+    model::{amr, cookie_of, present, proved},
+    rows::{LiveSession, SessionRow},
+    session::{NewSession, Session},
+    sessions::Sessions,
+};
 use crate::{
     gate::MaybeReady,
-    session::{
-        NewSession, Session, Sessions, UserId,
-        presented::Presented,
-        record::{Record, Row},
-    },
-    store::{Entry, Key, Memory, Outcome, Record as Written, Store, StoreError, Version},
+    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, Version},
     tenant::Tenant,
     testing::{ManualClock, block_on},
-    util::secret::Digest,
+    util::handle::Handle,
 };
 
-/// A store that lets others go first before each step.
+/// A store that lets other calls run before each of its steps.
 #[derive(Clone, Default)]
 struct Slow {
     memory: Arc<Memory>,
     yields: bool,
-    /// Every session that was ever written.
-    seen: Arc<Mutex<Vec<Digest>>>,
+    /// The ids of all sessions that were ever written.
+    seen: Arc<Mutex<Vec<Handle>>>,
 }
 
 impl Slow {
@@ -51,10 +54,10 @@ impl Slow {
 
     fn note(&self, key: &Key) {
         if key.table() == "sessions" {
-            let digest = Digest::from_bytes(key.id().try_into().unwrap());
+            let sid = Handle::from_bytes(key.id().try_into().unwrap());
             let mut seen = self.seen.lock().unwrap();
-            if !seen.iter().any(|known| known.matches(&digest)) {
-                seen.push(digest);
+            if !seen.contains(&sid) {
+                seen.push(sid);
             }
         }
     }
@@ -69,13 +72,13 @@ impl Store for Slow {
         })
     }
 
-    async fn insert(&self, key: &Key, record: Written) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
         Self::others_first(self.yields).await;
         self.note(key);
         self.memory.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Written) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
         Self::others_first(self.yields).await;
         self.memory.swap(key, expected, record).await
     }
@@ -90,10 +93,17 @@ impl Store for Slow {
 enum Call {
     Use(usize),
     Revoke(usize),
+    RevokeSid(usize),
     RevokeOthers(usize),
     RevokeUser,
+    EndUser,
     Rotate(usize),
+    StepUp(usize),
+    FullSignIn(usize),
+    DropProofs(usize),
     Create,
+    /// A login that read the generation before all other calls.
+    FinishLogin,
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -101,10 +111,16 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         3 => session().prop_map(Call::Use),
         2 => session().prop_map(Call::Revoke),
+        1 => session().prop_map(Call::RevokeSid),
         1 => session().prop_map(Call::RevokeOthers),
         2 => Just(Call::RevokeUser),
+        2 => Just(Call::EndUser),
         2 => session().prop_map(Call::Rotate),
+        1 => session().prop_map(Call::StepUp),
+        2 => session().prop_map(Call::FullSignIn),
+        1 => session().prop_map(Call::DropProofs),
         1 => Just(Call::Create),
+        2 => Just(Call::FinishLogin),
     ]
 }
 
@@ -117,105 +133,131 @@ fn new_ada() -> NewSession {
     NewSession::new(tenant, user)
 }
 
-/// What is watched beside the calls.
+/// A login of ada that began in generation 0.
+fn login() -> NewSession {
+    NewSession::authenticated(proved("acme", "ada", 0, &["password", "email"]))
+}
+
+/// Looks at all rows after each step.
 struct Watch {
     plain: Sessions,
-    seen: Arc<Mutex<Vec<Digest>>>,
-    /// What was last seen of each session; `None` once it has ended.
-    last: HashMap<[u8; 32], Option<Record>>,
+    seen: Arc<Mutex<Vec<Handle>>>,
+    /// The last state of each session; `None` after its end.
+    last: HashMap<Handle, Option<LiveSession>>,
 }
 
 impl Watch {
-    /// Looks at all rows: a session that has ended stays so, identity stays,
-    /// and what lives is listed. Says how many live.
-    fn look(&mut self) -> usize {
+    /// Checks that an ended session stays ended, that the user of a session stays the same,
+    /// and that every live session is listed. Returns the live sessions.
+    fn look(&mut self) -> Vec<LiveSession> {
         let (tenant, user) = ada();
-        let index = block_on(self.plain.users().get(Some(&tenant), user.as_str().as_bytes()).wait()).unwrap();
-        let mut living = 0;
-        for digest in self.seen.lock().unwrap().iter() {
-            let row = block_on(self.plain.rows().get(None, digest.as_bytes()).wait()).unwrap();
+        let list = block_on(self.plain.lists().get(Some(&tenant), user.as_str().as_bytes()).wait()).unwrap();
+        let mut living = Vec::new();
+        for sid in self.seen.lock().unwrap().iter() {
+            let row = block_on(self.plain.rows().get(None, sid.as_bytes()).wait()).unwrap();
             let now = match row.map(|stored| stored.value) {
                 None => continue,
-                Some(Row::Ended(_)) => None,
-                Some(Row::Live(record)) => Some(record),
+                Some(SessionRow::Ended(_)) => None,
+                Some(SessionRow::Live(row)) => Some(row),
             };
-            if let Some(record) = &now {
-                living += 1;
-                let listed = index.as_ref().is_some_and(|index| index.value.has(digest));
-                assert!(listed, "a session lives that is not listed");
-                if let Some(before) = self.last.get(digest.as_bytes()) {
-                    let before = before.clone().expect("c106 an ended session came back");
-                    let noted = Record { last_use: record.last_use, ..before };
-                    assert_eq!(&noted, record, "the identity changed");
+            assert_eq!(block_on(self.plain.ended().contains(sid).wait()).unwrap(), now.is_none());
+            if let Some(row) = &now {
+                let listed = list.iter().flat_map(|list| list.value.iter()).find(|listed| listed.sid == *sid);
+                let listed = listed.expect("a live session is not listed");
+                assert!(listed.expires() >= row.expires, "the list forgets a session before its end");
+                if let Some(before) = self.last.get(sid) {
+                    let before = before.as_ref().expect("c106 an ended session came back");
+                    assert_eq!(before.authentication.user, row.authentication.user);
+                    assert!(before.authentication.generation <= row.authentication.generation);
+                    assert!(before.created <= row.created);
                 }
+                living.push(row.clone());
             }
-            self.last.insert(*digest.as_bytes(), now);
+            self.last.insert(*sid, now);
         }
         living
     }
 
-    fn has_ended(&self, digest: &Digest) -> bool {
-        matches!(self.last.get(digest.as_bytes()), Some(None))
+    fn has_ended(&self, sid: &Handle) -> bool {
+        matches!(self.last.get(sid), Some(None))
     }
 }
 
 enum Done {
     Used(Option<Session>),
     RevokedAll,
+    EndedUser,
+    /// Whether the session got a new secret.
+    NewSecret(bool),
     Else,
 }
 
 type Running = Pin<Box<dyn Future<Output = Done> + Send>>;
 
-fn start(sessions: &Sessions, base: &[Session], call: Call) -> Running {
+fn start(sessions: &Sessions, base: &[(SessionCookie, Session)], call: Call) -> Running {
+    use Call::*;
     let sessions = sessions.clone();
-    let session = match call {
-        Call::Use(at) | Call::Revoke(at) | Call::RevokeOthers(at) | Call::Rotate(at) => base[at].clone(),
-        Call::RevokeUser | Call::Create => base[0].clone(),
+    let (cookie, session) = match call {
+        Use(at) | Revoke(at) | RevokeSid(at) | RevokeOthers(at) | Rotate(at) | StepUp(at) | FullSignIn(at)
+        | DropProofs(at) => base[at].clone(),
+        RevokeUser | EndUser | Create | FinishLogin => base[0].clone(),
     };
     Box::pin(async move {
         match call {
-            Call::Use(_) => Done::Used(sessions.find(Presented::One(session.digest()), None).wait().await.unwrap()),
-            Call::Revoke(_) => sessions.revoke(&session).await.map(|()| Done::Else).unwrap(),
-            Call::RevokeOthers(_) => sessions.revoke_others(&session).await.map(|_| Done::Else).unwrap(),
-            Call::RevokeUser => {
+            Use(_) => Done::Used(sessions.find(PresentedCookies::One(cookie), None).wait().await.unwrap()),
+            Revoke(_) => sessions.revoke(&session).await.map(|()| Done::Else).unwrap(),
+            RevokeSid(_) => sessions.revoke_sid(&session.sid()).await.map(|_| Done::Else).unwrap(),
+            RevokeOthers(_) => sessions.revoke_others(&session).await.map(|_| Done::Else).unwrap(),
+            RevokeUser => {
                 sessions.revoke_user(session.tenant(), session.user()).await.map(|_| Done::RevokedAll).unwrap()
             }
-            Call::Rotate(_) => sessions.rotate(&session).await.map(|_| Done::Else).unwrap(),
-            // it may lose to a revocation of all
-            Call::Create => sessions.create(new_ada()).await.map_or(Done::Else, |_| Done::Else),
+            EndUser => sessions.end_user(session.tenant(), session.user()).await.map(|_| Done::EndedUser).unwrap(),
+            Rotate(_) => Done::NewSecret(sessions.rotate(&session).await.unwrap().is_some()),
+            StepUp(_) => Done::NewSecret(sessions.renew(&session, Renewal::StepUp(login())).await.unwrap().is_some()),
+            FullSignIn(_) => {
+                Done::NewSecret(sessions.renew(&session, Renewal::FullSignIn(login())).await.unwrap().is_some())
+            }
+            DropProofs(_) => sessions.keep_proofs(&session, |_| false, amr).await.map(|_| Done::Else).unwrap(),
+            // refused if all sessions were revoked in the meantime
+            Create => sessions.create(new_ada()).await.map_or(Done::Else, |_| Done::Else),
+            FinishLogin => sessions.create_unless_ended(login()).await.map(|_| Done::Else).unwrap(),
         }
     })
 }
 
 proptest! {
-    #![proptest_config(Config::with_cases(1_000))]
+    #![proptest_config(Config::with_cases(2_000))]
     #[test]
-    fn c106_c109_whatever_overlaps_nothing_escapes_and_nothing_comes_back(
+    fn c106_c109_c119_nothing_escapes_and_nothing_comes_back_in_any_interleaving(
         calls in vec(call(), 1..5),
         schedule in vec(0..5_usize, 0..120),
     ) {
         let clock = ManualClock::new();
         let slow = Slow { yields: true, ..Slow::default() };
-        let plain = Sessions::new(Slow { yields: false, ..slow.clone() }).clock(clock.clone());
-        let sessions = Sessions::new(slow.clone()).clock(clock.clone());
-        let base: Vec<Session> = (0..3).map(|_| block_on(plain.create(new_ada())).unwrap().1).collect();
-        // so that each use is to be noted
+        let build = |store: Slow| Sessions::builder(store).clock(clock.clone()).build().unwrap();
+        let (plain, sessions) = (build(Slow { yields: false, ..slow.clone() }), build(slow.clone()));
+        let base = |_| {
+            let (cookie, session) = block_on(plain.create(login())).unwrap();
+            (cookie_of(&cookie), session)
+        };
+        let base: Vec<(SessionCookie, Session)> = (0..3).map(base).collect();
+        // so that each use is recorded
         clock.advance(Duration::from_secs(61));
         let mut watch = Watch { plain, seen: Arc::clone(&slow.seen), last: HashMap::new() };
         watch.look();
-        let creates = calls.iter().filter(|call| matches!(call, Call::Create)).count();
+        let creates = calls.iter().filter(|call| matches!(call, Call::Create | Call::FinishLogin)).count();
 
         let mut running: Vec<Option<Running>> = calls.iter().map(|_| None).collect();
         let mut begun = vec![false; calls.len()];
-        let mut ended_before = vec![false; calls.len()];
-        let mut all_revoked = false;
-        let finish = (0..2_000).map(|step| step % calls.len());
+        let mut refused_before = vec![false; calls.len()];
+        let mut new_secrets = [0; 3];
+        let (mut all_revoked, mut ended_users) = (false, 0);
+        let finish = (0..4_000).map(|step| step % calls.len());
         for at in schedule.iter().copied().filter(|at| *at < calls.len()).chain(finish) {
             if !begun[at] {
                 begun[at] = true;
                 if let Call::Use(session) = calls[at] {
-                    ended_before[at] = watch.has_ended(&base[session].digest());
+                    refused_before[at] = watch.has_ended(&base[session].1.sid()) || new_secrets[session] > 0;
                 }
                 running[at] = Some(start(&sessions, &base, calls[at]));
             }
@@ -224,17 +266,26 @@ proptest! {
             let living = watch.look();
             if let Poll::Ready(done) = polled {
                 running[at] = None;
-                match done {
-                    Done::Used(found) => prop_assert!(found.is_none() || !ended_before[at], "used after its end"),
-                    Done::RevokedAll => all_revoked = true,
-                    Done::Else => {}
+                match (done, calls[at]) {
+                    (Done::Used(found), _) => {
+                        prop_assert!(found.is_none() || !refused_before[at], "used after its end or with an old secret");
+                    }
+                    (Done::RevokedAll, _) => all_revoked = true,
+                    (Done::EndedUser, _) => (all_revoked, ended_users) = (true, ended_users + 1),
+                    (Done::NewSecret(true), Call::Rotate(it) | Call::StepUp(it) | Call::FullSignIn(it)) => {
+                        new_secrets[it] += 1;
+                        prop_assert_eq!(new_secrets[it], 1, "two calls replaced one secret");
+                    }
+                    _ => {}
                 }
             }
             if all_revoked {
-                prop_assert!(living <= creates, "{} live after all were revoked", living);
+                prop_assert!(living.len() <= creates, "{} live after all were revoked", living.len());
             }
         }
         prop_assert!(running.iter().all(Option::is_none), "a call goes on forever");
+        let is_current = |row: &LiveSession| row.authentication.generation >= ended_users;
+        prop_assert!(watch.look().iter().all(is_current), "c119 a session of an ended generation lives");
     }
 }
 
@@ -242,17 +293,18 @@ proptest! {
 fn c106_a_revoked_session_is_never_accepted_again_while_threads_use_it() {
     for _ in 0..50 {
         let clock = ManualClock::new();
-        let sessions = Sessions::new(Memory::new()).clock(clock.clone());
-        let (_, session) = block_on(sessions.create(new_ada())).unwrap();
+        let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).build().unwrap();
+        let (cookie, session) = block_on(sessions.create(new_ada())).unwrap();
+        let cookie = cookie_of(&cookie);
         let revoked = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        // so that each use is noted
+                        // so that each use is recorded
                         clock.advance(Duration::from_secs(1));
                         let before = revoked.load(SeqCst);
-                        let found = present(&sessions, session.digest()).unwrap();
+                        let found = present(&sessions, cookie).unwrap();
                         assert!(!before || found.is_none(), "accepted after it was revoked");
                     }
                 });
@@ -262,31 +314,40 @@ fn c106_a_revoked_session_is_never_accepted_again_while_threads_use_it() {
                 revoked.store(true, SeqCst);
             });
         });
-        assert!(present(&sessions, session.digest()).unwrap().is_none());
+        assert!(present(&sessions, cookie).unwrap().is_none());
     }
 }
 
 #[test]
 fn c109_beyond_100_sessions_the_oldest_is_revoked() {
     let clock = ManualClock::new();
-    let sessions = Sessions::new(Memory::new()).clock(clock.clone());
+    let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).build().unwrap();
     let mut all = Vec::new();
     for _ in 0..103 {
-        all.push(block_on(sessions.create(new_ada())).unwrap().1);
+        all.push(block_on(sessions.create(new_ada())).unwrap());
         clock.advance(Duration::from_secs(1));
     }
     let (tenant, user) = ada();
-    let handles = |sessions: &[Session]| sessions.iter().map(Session::handle).collect::<Vec<_>>();
-    assert_eq!(handles(&block_on(sessions.list(&tenant, &user)).unwrap()), handles(&all[3..]));
-    for (at, session) in all.iter().enumerate() {
-        assert_eq!(present(&sessions, session.digest()).unwrap().is_some(), at >= 3, "{at}");
+    let sids = |sessions: &[Session]| sessions.iter().map(Session::sid).collect::<Vec<_>>();
+    let list = || sids(&block_on(sessions.list(&tenant, &user)).unwrap());
+    let expected: Vec<_> = all[3..].iter().map(|(_, session)| session.sid()).collect();
+    assert_eq!(list(), expected);
+    for (at, (cookie, _)) in all.iter().enumerate() {
+        assert_eq!(present(&sessions, cookie_of(cookie)).unwrap().is_some(), at >= 3, "{at}");
     }
-    // a new secret keeps its place
-    let (_, renewed) = block_on(sessions.rotate(&all[3])).unwrap().unwrap();
-    assert_eq!(block_on(sessions.list(&tenant, &user)).unwrap()[0].handle(), renewed.handle());
-    // what expired is pruned and takes no place
+    // a new secret and a step-up keep the place in the list, a full sign-in makes a session the newest
+    let renewal = |renewal| block_on(sessions.renew(&all[3].1, renewal)).unwrap().unwrap();
+    let _stepped_up = renewal(Renewal::StepUp(login()));
+    assert_eq!(list(), expected);
+    let (_, current) =
+        block_on(sessions.rotate(&block_on(sessions.get(&all[3].1.sid())).unwrap().unwrap())).unwrap().unwrap();
+    assert_eq!(list(), expected);
+    let (_, newest) = block_on(sessions.renew(&current, Renewal::FullSignIn(login()))).unwrap().unwrap();
+    assert_eq!(newest.sid(), all[3].1.sid());
+    assert_eq!(list(), [&expected[1..], &expected[..1]].concat());
+    // what expired is removed and takes no place
     clock.advance(Duration::from_secs(25 * 3600));
     let _created = block_on(sessions.create(new_ada())).unwrap();
-    let index = block_on(sessions.users().get(Some(&tenant), user.as_str().as_bytes()).wait()).unwrap().unwrap();
-    assert_eq!(index.value.iter().count(), 1);
+    let list = block_on(sessions.lists().get(Some(&tenant), user.as_str().as_bytes()).wait()).unwrap().unwrap();
+    assert_eq!(list.value.iter().count(), 1);
 }

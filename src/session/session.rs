@@ -1,112 +1,277 @@
-use std::{fmt, sync::Arc};
+//! A session as the application sees it, and what one is made of.
+
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::{Extensions, HeaderValue};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
-use super::{UserId, record::Record};
-use crate::{
-    tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, secret::Digest},
+use super::{
+    identity::{Authentication, IdentityError, UserId, is_visible},
+    rows::LiveSession,
 };
+use crate::{
+    http::head::Head,
+    tenant::{Tenant, TenantError, TenantSource},
+    util::{clock::UnixTime, error::ConfigError, handle::Handle},
+};
+
+/// The longest time for which a session can be remembered. Browsers drop cookies after it.
+const LONGEST_REMEMBERED: Duration = Duration::from_secs(400 * 86400);
+const SHORTEST_REMEMBERED: Duration = Duration::from_secs(120);
 
 /// A signed-in session: who the caller is, and how and when they proved it.
 ///
-/// It is a record made at sign-in that nothing changes: there is nothing to
-/// save, so no late request can undo a sign-out. What an app remembers about a
-/// visitor belongs in a table of its own, under [`handle`](Self::handle) or
-/// [`user`](Self::user). It holds no secret.
+/// A `Session` is a snapshot of what the store holds. It cannot be changed or saved, so a
+/// late request cannot undo a sign-out. Keep what your application remembers about a
+/// visitor in a table of your own, under [`sid`](Self::sid) or [`user`](Self::user).
 ///
-/// With the feature `axum` it is an extractor: `Session` answers 401 where there
-/// is none, `Option<Session>` does not, and both answer 500 where no
-/// [`SessionLayer`](super::SessionLayer) is before the route.
+/// With the feature `axum` it is an extractor: `Session` answers 401 to requests without a
+/// session, `Option<Session>` lets them through, and both answer 500 if no
+/// [`SessionLayer`](super::SessionLayer) protects the route.
 #[derive(Clone)]
-pub struct Session(Arc<Inner>);
+pub struct Session {
+    inner: Arc<Inner>,
+    claims: Option<Arc<Map<String, Value>>>,
+}
 
 struct Inner {
-    digest: Digest,
-    record: Record,
+    sid: Handle,
+    row: LiveSession,
 }
 
 impl Session {
-    pub(super) fn new(digest: Digest, record: Record) -> Self {
-        Self(Arc::new(Inner { digest, record }))
+    pub(super) fn new(sid: Handle, row: LiveSession) -> Self {
+        Self { inner: Arc::new(Inner { sid, row }), claims: None }
     }
 
-    /// The session of a request that came through a
-    /// [`SessionLayer`](super::SessionLayer), if it has one: in plain hyper from
-    /// `request.extensions()`, in tonic too.
+    /// Returns the session of a request that passed a
+    /// [`SessionLayer`](super::SessionLayer). Takes `request.extensions()` of hyper and of
+    /// tonic.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         match extensions.get()? {
-            Slot::Taken(session) => Some(session),
-            Slot::Empty(_) => None,
+            SessionExtension::Present(session) => Some(session),
+            SessionExtension::Absent(_) => None,
         }
     }
 
-    /// Who.
+    /// Returns the id of the session. It stays the same until the session ends, and it is
+    /// not a secret: logs, tokens and pages may show it.
+    pub fn sid(&self) -> Handle {
+        self.inner.sid
+    }
+
+    /// Returns the user.
     pub fn user(&self) -> &UserId {
-        &self.0.record.user
+        &self.authentication().user
     }
 
-    /// Of which tenant.
+    /// Returns the tenant of the user.
     pub fn tenant(&self) -> &Tenant {
-        &self.0.record.tenant
+        &self.authentication().tenant
     }
 
-    /// When the user proved who they are.
+    /// Returns when the user last proved who they are.
     pub fn auth_time(&self) -> UnixTime {
-        self.0.record.auth_time
+        self.authentication().auth_time().unwrap_or(self.inner.row.declared_auth_time)
     }
 
-    /// How strong the proof was, if that was said.
+    /// Returns how strong the proof was, if the sign-in recorded it.
     pub fn acr(&self) -> Option<&str> {
-        self.0.record.acr.as_deref()
+        self.authentication().acr.as_deref()
     }
 
-    /// What was proved.
+    /// Returns how the user proved who they are, by the names of RFC 8176.
     pub fn amr(&self) -> impl Iterator<Item = &str> {
-        self.0.record.amr.iter().map(AsRef::as_ref)
+        self.inner.row.amr.iter().map(AsRef::as_ref)
     }
 
-    /// When it began.
+    /// Returns when the session began, or when the user last signed in to it anew.
     pub fn created(&self) -> UnixTime {
-        self.0.record.created
+        self.inner.row.created
     }
 
-    /// When it ends, however much it is used.
+    /// Returns when the session ends at the latest, however much it is used.
     pub fn expires(&self) -> UnixTime {
-        self.0.record.expires
+        self.inner.row.expires
     }
 
-    /// When it was last used, to the minute.
+    /// Returns when the session was last used, to the minute.
     pub fn last_use(&self) -> UnixTime {
-        self.0.record.last_use
+        self.inner.row.last_use
     }
 
-    /// Its name in logs, and on a page that lists a user's sessions.
-    pub fn handle(&self) -> Handle {
-        Handle::of(&self.0.digest)
+    /// Reads an extra claim of the user, such as a role or a locale.
+    ///
+    /// Claims come from the login service and are cached for a minute by default, so they can be
+    /// that old. Returns `None` if there is no such claim, if it has another type, or if
+    /// the layer has no source of claims.
+    pub fn claim<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        T::deserialize(self.claims.as_ref()?.get(name)?).ok()
     }
 
-    pub(crate) fn digest(&self) -> Digest {
-        self.0.digest
+    pub(super) fn with_claims(mut self, claims: Arc<Map<String, Value>>) -> Self {
+        self.claims = Some(claims);
+        self
+    }
+
+    pub(super) fn row(&self) -> &LiveSession {
+        &self.inner.row
+    }
+
+    pub(crate) fn authentication(&self) -> &Authentication {
+        &self.inner.row.authentication
+    }
+
+    /// Returns the client at which the session began.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) fn client(&self) -> Option<&str> {
+        self.inner.row.client.as_deref()
+    }
+
+    /// Returns whether the user asked to stay signed in.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.inner.row.remembered
     }
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("handle", &self.handle())
+            .field("sid", &self.sid())
             .field("tenant", self.tenant())
             .field("user", self.user())
             .finish_non_exhaustive()
     }
 }
 
-/// What a layer leaves in every request, so that one without a session is told
-/// from one without a layer.
+/// The entry that the layer adds to the extensions of every request. It distinguishes a
+/// request without a session from a route without a layer.
 #[derive(Clone, Debug)]
-pub(crate) enum Slot {
-    Taken(Session),
-    /// Nobody, and what a 401 has to ask for.
-    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only the extractor answers by itself"))]
-    Empty(HeaderValue),
+pub(crate) enum SessionExtension {
+    Present(Session),
+    /// No session; holds the `WWW-Authenticate` value for a 401.
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only the extractor reads it"))]
+    Absent(HeaderValue),
+}
+
+/// A session that is about to begin: who signed in, and how.
+///
+/// ```
+/// use tollgate::{NewSession, Tenant, UserId};
+///
+/// let ada = NewSession::new(Tenant::parse("acme")?, UserId::parse("ada")?).acr("mfa")?.amr(["pwd", "otp"])?;
+/// # let _ = ada;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct NewSession {
+    /// The generation counts only if `has_generation` is set.
+    pub(super) authentication: Authentication,
+    /// Whether the generation was read when the sign-in began. If not, it is read when the
+    /// session is created.
+    pub(super) has_generation: bool,
+    pub(super) auth_time: Option<UnixTime>,
+    pub(super) amr: Box<[Box<str>]>,
+    pub(super) client: Option<Box<str>>,
+    pub(super) remember: Option<Duration>,
+}
+
+impl NewSession {
+    /// Describes a session of this user, who has just signed in.
+    pub fn new(tenant: Tenant, user: UserId) -> Self {
+        let authentication = Authentication { tenant, user, generation: 0, proofs: Vec::new(), acr: None };
+        Self {
+            authentication,
+            has_generation: false,
+            auth_time: None,
+            amr: Box::default(),
+            client: None,
+            remember: None,
+        }
+    }
+
+    /// Describes the session of a login, with its proofs and the generation that was read
+    /// when the login began.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) fn authenticated(authentication: Authentication) -> Self {
+        let new = Self::new(authentication.tenant.clone(), authentication.user.clone());
+        Self { authentication, has_generation: true, ..new }
+    }
+
+    /// Sets when the user signed in, if that was earlier: the `auth_time` of OpenID Connect.
+    pub fn auth_time(mut self, time: UnixTime) -> Self {
+        self.auth_time = Some(time);
+        self
+    }
+
+    /// Sets how strong the proof was, by a name of your own: the `acr` of OpenID Connect.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless the name has 1 to 255 visible ASCII characters.
+    pub fn acr(mut self, class: &str) -> Result<Self, IdentityError> {
+        if !is_visible(class, 255) {
+            return Err(IdentityError("the acr must have 1 to 255 visible ASCII characters"));
+        }
+        self.authentication.acr = Some(class.into());
+        Ok(self)
+    }
+
+    /// Sets how the user proved who they are, by the names of RFC 8176: the `amr` of OpenID
+    /// Connect.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for more than 16 names, or if a name does not have 1 to 64 visible
+    /// ASCII characters.
+    pub fn amr<'a>(mut self, methods: impl IntoIterator<Item = &'a str>) -> Result<Self, IdentityError> {
+        // one more than allowed is enough to notice
+        let methods: Vec<&str> = methods.into_iter().take(17).collect();
+        if methods.len() > 16 || !methods.iter().all(|method| is_visible(method, 64)) {
+            return Err(IdentityError("the amr must be up to 16 names of 1 to 64 visible ASCII characters"));
+        }
+        self.amr = methods.into_iter().map(Box::from).collect();
+        Ok(self)
+    }
+
+    /// Keeps the user signed in for this long ("remember me").
+    ///
+    /// The cookie gets a `Max-Age`, so it survives a closed browser, and the session ends
+    /// after this time instead of after the lifetimes of [`Sessions`](super::Sessions).
+    /// Sessions without this setting end with the browser.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the time is shorter than two minutes or longer than 400 days.
+    pub fn remember(mut self, lifetime: Duration) -> Result<Self, ConfigError> {
+        if !(SHORTEST_REMEMBERED..=LONGEST_REMEMBERED).contains(&lifetime) {
+            let reason = "must be from two minutes to 400 days";
+            return Err(ConfigError::new("remembered session lifetime", format!("{lifetime:?}"), reason));
+        }
+        self.remember = Some(lifetime);
+        Ok(self)
+    }
+
+    /// Sets the client at which the session begins.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) fn client(mut self, id: &str) -> Self {
+        self.client = Some(id).filter(|id| !id.is_empty()).map(Box::from);
+        self
+    }
+}
+
+/// Reads the tenant from the session of the request.
+///
+/// Needs a [`SessionLayer`](super::SessionLayer) outside. Callers cannot forge this tenant,
+/// unlike one that a header names. Requests without a session have no tenant.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionTenant;
+
+impl TenantSource for SessionTenant {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        Ok(Session::from_extensions(head.extensions()).map(|session| session.tenant().clone()))
+    }
 }

@@ -1,237 +1,160 @@
+//! The shared handle on all sessions, and its builder.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    index::Index,
-    journal::Journal,
-    record::{Lifetimes, Row},
+    cookies::CookieFormat,
+    generations::Generations,
+    rows::{EndedSessions, SESSIONS, SessionLifetimes, SessionList, SessionRow},
+    session::Session,
 };
 use crate::{
-    event::EventLog,
+    event::{Event, EventKind, EventLog},
     http::cookie::SetCookie,
     store::{AnyStore, table::Table},
+    tenant::Tenant,
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
-        secret::Secret,
+        handle::Handle,
     },
 };
 
-/// All signed-in sessions: what begins, finds, lists and ends them.
+const HOUR: Duration = Duration::from_secs(3600);
+const DEFAULT_LIFETIMES: SessionLifetimes = SessionLifetimes { idle: HOUR, absolute: Duration::from_secs(24 * 3600) };
+
+/// Creates, finds, lists and ends signed-in sessions.
 ///
-/// Clones are one. The app keeps one for its sign-in and sign-out pages and
-/// gives another to the [`SessionLayer`](super::SessionLayer).
+/// Clones share the same sessions. The application keeps one for its sign-in and sign-out
+/// pages and gives another to the [`SessionLayer`](super::SessionLayer).
 ///
-/// There is no cache in front of the store: a revoked session is refused from
-/// the next request on, on every node that shares the store.
+/// There is no cache in front of the store: a revoked session is refused from the next
+/// request on, on every node that shares the store.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::{NewSession, Sessions, Tenant, UserId, store::Memory};
 ///
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// let sessions = Sessions::new(Memory::new()).idle(Duration::from_secs(1800))?;
+/// let sessions = Sessions::builder(Memory::new()).idle(Duration::from_secs(1800)).build()?;
 ///
-/// // sign in: the cookie goes into the answer
+/// // sign in: the cookie goes into the response
 /// let ada = NewSession::new(Tenant::parse("acme")?, UserId::parse("ada")?);
 /// let (cookie, session) = sessions.create(ada).await?;
-/// assert!(cookie.header_value().to_str()?.starts_with("__Host-session="));
+/// assert!(cookie.header_value().to_str()?.starts_with("__Host-session_"));
 ///
 /// // sign out
 /// sessions.revoke(&session).await?;
+/// let removal = sessions.removal(session.tenant());
 /// assert!(sessions.list(session.tenant(), session.user()).await?.is_empty());
+/// # let _ = removal;
 /// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Sessions(Arc<Shared>);
+pub struct Sessions(Arc<SessionsInner>);
 
-#[derive(Clone)]
-struct Shared {
+struct SessionsInner {
     store: AnyStore,
     clock: Arc<dyn Clock>,
-    rows: Table<Row>,
-    users: Table<Index>,
-    lifetimes: Lifetimes,
-    cookie: Cookie,
-    journal: Journal,
-}
-
-#[derive(Clone)]
-struct Cookie {
-    /// Without the prefix.
-    base: String,
-    /// As it is sent.
-    name: String,
-    loopback: bool,
-}
-
-impl Cookie {
-    fn new(base: &str, loopback: bool) -> Self {
-        let prefix = if loopback { "" } else { "__Host-" };
-        Self { base: base.to_owned(), name: format!("{prefix}{base}"), loopback }
-    }
-
-    fn set(&self, value: &str) -> Result<SetCookie, ConfigError> {
-        let cookie = SetCookie::new(&self.name, value)?;
-        if self.loopback { cookie.insecure_plain_http() } else { Ok(cookie) }
-    }
+    rows: Table<SessionRow>,
+    lists: Table<SessionList>,
+    ended: EndedSessions,
+    generations: Generations,
+    lifetimes: SessionLifetimes,
+    cookies: CookieFormat,
+    log: Option<EventLog>,
 }
 
 impl Sessions {
-    /// Sessions in this store. They end after an hour without use and after 24
-    /// hours in any case; their cookie is `__Host-session`.
+    /// Creates sessions in this store with the default settings of
+    /// [`builder`](Self::builder).
     pub fn new(store: impl Into<AnyStore>) -> Self {
-        let hours = |hours: u64| Duration::from_secs(hours * 3600);
-        Self::assemble(Shared::new(
-            store.into(),
-            Arc::new(SystemClock::new()),
-            Lifetimes { idle: hours(1), absolute: hours(24) },
-        ))
+        Self::builder(store).assemble(CookieFormat::default_name())
     }
 
-    fn assemble(shared: Shared) -> Self {
-        Self(Arc::new(shared))
-    }
-
-    /// Ends a session that was not used for this long. Use is noted once a
-    /// minute, so that one may end up to a minute early; at least two minutes.
-    ///
-    /// A shorter time holds at once, for sessions that began before too; a
-    /// longer one from their next use.
-    pub fn idle(self, lifetime: Duration) -> Result<Self, ConfigError> {
-        const SETTING: &str = "session idle lifetime";
-        let mut shared = self.into_shared();
-        if lifetime < Duration::from_secs(120) {
-            return Err(ConfigError::new(SETTING, format!("{lifetime:?}"), "must be at least two minutes"));
+    /// Begins to set up sessions in this store.
+    pub fn builder(store: impl Into<AnyStore>) -> SessionsBuilder {
+        SessionsBuilder {
+            store: store.into(),
+            clock: Arc::new(SystemClock::new()),
+            lifetimes: DEFAULT_LIFETIMES,
+            cookie_name: String::from("session"),
+            loopback: false,
+            log: None,
         }
-        if lifetime > shared.lifetimes.absolute {
-            let reason = "must not be longer than the absolute lifetime; set that first";
-            return Err(ConfigError::new(SETTING, format!("{lifetime:?}"), reason));
-        }
-        shared.lifetimes.idle = lifetime;
-        Ok(Self::assemble(shared))
     }
 
-    /// Ends a session this long after its sign-in, however much it is used.
-    ///
-    /// A shorter time holds at once, for sessions that began before too.
-    pub fn absolute(self, lifetime: Duration) -> Result<Self, ConfigError> {
-        const SETTING: &str = "session absolute lifetime";
-        let mut shared = self.into_shared();
-        if lifetime < shared.lifetimes.idle {
-            let reason = "must not be shorter than the idle lifetime; set that first";
-            return Err(ConfigError::new(SETTING, format!("{lifetime:?}"), reason));
-        }
-        if lifetime > Duration::from_secs(400 * 86400) {
-            return Err(ConfigError::new(SETTING, format!("{lifetime:?}"), "must be at most 400 days"));
-        }
-        shared.lifetimes.absolute = lifetime;
-        Ok(Self::assemble(shared))
+    /// Creates a cookie that removes the session cookie of this tenant, for the response to a
+    /// sign-out. It does not end the session: see [`revoke`](Self::revoke).
+    pub fn removal(&self, tenant: &Tenant) -> SetCookie {
+        self.0.cookies.removal(tenant)
     }
 
-    /// Names the cookie, without its prefix: `app` is sent as `__Host-app`.
-    pub fn cookie_name(self, name: &str) -> Result<Self, ConfigError> {
-        if name.is_empty() || name.starts_with("__") {
-            return Err(ConfigError::new("session cookie name", name, "is a name, given without a prefix"));
-        }
-        let mut shared = self.into_shared();
-        let cookie = Cookie::new(name, shared.cookie.loopback);
-        // as long as every value that it will have
-        let _good = cookie.set(&"A".repeat(43))?;
-        shared.cookie = cookie;
-        Ok(Self::assemble(shared))
+    /// Returns the name of the session cookie of this tenant. The cookies of two tenants can
+    /// have the same name.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) fn cookie_name(&self, tenant: &Tenant) -> String {
+        self.0.cookies.name(tenant)
     }
 
-    /// Takes the time from this clock.
-    pub fn clock(self, clock: impl Clock) -> Self {
-        let old = self.into_shared();
-        let new = Shared::new(old.store, Arc::new(clock), old.lifetimes);
-        Self::assemble(Shared { cookie: old.cookie, journal: old.journal, ..new })
-    }
-
-    /// Records in this log when sessions begin, get a new secret, are revoked,
-    /// and are used after their end.
-    pub fn events(self, log: EventLog) -> Self {
-        Self::assemble(Shared { journal: Journal(Some(log)), ..self.into_shared() })
-    }
-
-    /// Sends the cookie over plain HTTP, as `session` without `__Host-` and
-    /// `Secure`. For development on a loopback address alone: elsewhere everyone
-    /// on the way reads it, and any host of the domain can set it.
-    pub fn insecure_loopback(self) -> Self {
-        let mut shared = self.into_shared();
-        shared.cookie = Cookie::new(&shared.cookie.base, true);
-        Self::assemble(shared)
-    }
-
-    /// The cookie that takes the session cookie away, for the answer to a
-    /// sign-out. It revokes nothing: see [`revoke`](Self::revoke).
-    #[expect(clippy::expect_used, reason = "the name was checked when it was set")]
-    pub fn removal(&self) -> SetCookie {
-        self.0.cookie.set("").expect("the name is good").max_age(Duration::ZERO)
-    }
-
-    /// The cookie that brings this secret.
-    #[expect(clippy::expect_used, reason = "the name was checked when it was set, and a secret is base64url")]
-    pub(super) fn cookie(&self, secret: &Secret) -> SetCookie {
-        self.0.cookie.set(secret.expose()).expect("the name is good")
-    }
-
-    pub(super) fn name_of_cookie(&self) -> &str {
-        &self.0.cookie.name
-    }
-
+    /// Returns whether cookies are sent over plain HTTP.
     pub(crate) fn is_loopback(&self) -> bool {
-        self.0.cookie.loopback
+        self.0.cookies.is_loopback()
     }
 
-    pub(super) fn rows(&self) -> &Table<Row> {
-        &self.0.rows
-    }
-
-    pub(super) fn users(&self) -> &Table<Index> {
-        &self.0.users
-    }
-
-    /// When a session that begins now has ended in any case.
+    /// Returns the lifetime of sessions that are not remembered.
     #[cfg(feature = "login")]
-    pub(crate) fn ends_if_begun_now(&self) -> crate::util::clock::UnixTime {
-        self.0.rows.now() + self.0.lifetimes.absolute
-    }
-
-    /// How long one lives in any case.
-    #[cfg(feature = "login")]
-    pub(crate) fn absolute_lifetime(&self) -> Duration {
+    pub(crate) fn absolute(&self) -> Duration {
         self.0.lifetimes.absolute
     }
 
-    pub(super) fn lifetimes(&self) -> Lifetimes {
+    /// Returns the generations of users.
+    pub(crate) fn generations(&self) -> &Generations {
+        &self.0.generations
+    }
+
+    /// Returns which sessions were ended.
+    #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
+    pub(crate) fn ended(&self) -> &EndedSessions {
+        &self.0.ended
+    }
+
+    pub(super) fn cookies(&self) -> &CookieFormat {
+        &self.0.cookies
+    }
+
+    pub(super) fn rows(&self) -> &Table<SessionRow> {
+        &self.0.rows
+    }
+
+    pub(super) fn lists(&self) -> &Table<SessionList> {
+        &self.0.lists
+    }
+
+    pub(super) fn lifetimes(&self) -> SessionLifetimes {
         self.0.lifetimes
     }
 
-    pub(super) fn journal(&self) -> &Journal {
-        &self.0.journal
+    #[cfg(any(feature = "login", test))]
+    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
     }
 
-    pub(super) fn time(&self) -> &dyn Clock {
-        &*self.0.clock
-    }
-
-    fn into_shared(self) -> Shared {
-        Arc::unwrap_or_clone(self.0)
-    }
-}
-
-impl Shared {
-    fn new(store: AnyStore, clock: Arc<dyn Clock>, lifetimes: Lifetimes) -> Self {
-        Self {
-            rows: Table::new(store.clone(), "sessions", Arc::clone(&clock)),
-            users: Table::new(store.clone(), "session_users", Arc::clone(&clock)),
-            store,
-            clock,
-            lifetimes,
-            cookie: Cookie::new("session", false),
-            journal: Journal::default(),
+    pub(super) fn record(&self, kind: EventKind, session: &Session) {
+        if let Some(log) = &self.0.log {
+            log.record(self.event(kind, session.tenant(), session.sid()));
         }
+    }
+
+    /// Counts an event that any caller can trigger at will.
+    pub(super) fn tally(&self, kind: EventKind, tenant: &Tenant, sid: Handle) {
+        if let Some(log) = &self.0.log {
+            log.tally(&self.event(kind, tenant, sid));
+        }
+    }
+
+    fn event(&self, kind: EventKind, tenant: &Tenant, sid: Handle) -> Event {
+        Event::new(kind, self.0.clock.unix(self.0.clock.now())).tenant(tenant.clone()).session(sid)
     }
 }
 
@@ -239,8 +162,109 @@ impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
             .field("store", &self.0.store)
-            .field("cookie", &self.0.cookie.name)
+            .field("cookies", &self.0.cookies)
             .field("lifetimes", &self.0.lifetimes)
             .finish_non_exhaustive()
+    }
+}
+
+/// Sets up [`Sessions`]. Created by [`Sessions::builder`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SessionsBuilder {
+    store: AnyStore,
+    clock: Arc<dyn Clock>,
+    lifetimes: SessionLifetimes,
+    cookie_name: String,
+    loopback: bool,
+    log: Option<EventLog>,
+}
+
+impl SessionsBuilder {
+    /// Ends sessions that were not used for this long. Defaults to one hour, and is at least
+    /// two minutes.
+    ///
+    /// Use is recorded once a minute, so a session can end up to a minute early. A shorter
+    /// time also holds for existing sessions, a longer one from their next use.
+    pub fn idle(mut self, lifetime: Duration) -> Self {
+        self.lifetimes.idle = lifetime;
+        self
+    }
+
+    /// Ends sessions this long after the sign-in, however much they are used. Defaults to 24
+    /// hours, and is at most 400 days. [`NewSession::remember`](super::NewSession::remember)
+    /// sets another time for one session.
+    ///
+    /// A shorter time also holds for existing sessions.
+    pub fn absolute(mut self, lifetime: Duration) -> Self {
+        self.lifetimes.absolute = lifetime;
+        self
+    }
+
+    /// Sets the base name of the cookies, without a prefix. Defaults to `session`, which is
+    /// sent as `__Host-session_` and eight characters of the tenant's digest.
+    pub fn cookie_name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.cookie_name);
+        self
+    }
+
+    /// Takes the time from this clock. Defaults to [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Records in this log when sessions begin, get a new secret or are revoked, and when a
+    /// cookie is used that no longer counts.
+    pub fn events(mut self, log: EventLog) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// Sends cookies over plain HTTP, without `__Host-` and `Secure`.
+    ///
+    /// # Security
+    ///
+    /// Use this only for development on a loopback address. Elsewhere everyone on the
+    /// network can read the cookie, and any host of the domain can set it.
+    pub fn insecure_loopback(mut self) -> Self {
+        self.loopback = true;
+        self
+    }
+
+    /// Checks the settings and creates the sessions.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a lifetime or the cookie name is not usable.
+    pub fn build(self) -> Result<Sessions, ConfigError> {
+        let SessionLifetimes { idle, absolute } = self.lifetimes;
+        let wrong = |setting, value: Duration, reason| Err(ConfigError::new(setting, format!("{value:?}"), reason));
+        if idle < Duration::from_secs(120) {
+            return wrong("session idle lifetime", idle, "must be at least two minutes");
+        }
+        if absolute > Duration::from_secs(400 * 86400) {
+            return wrong("session absolute lifetime", absolute, "must be at most 400 days");
+        }
+        if idle > absolute {
+            return wrong("session idle lifetime", idle, "must not be longer than the absolute lifetime");
+        }
+        let cookies = CookieFormat::new(&self.cookie_name, self.loopback)?;
+        Ok(self.assemble(cookies))
+    }
+
+    fn assemble(self, cookies: CookieFormat) -> Sessions {
+        let Self { store, clock, lifetimes, log, .. } = self;
+        Sessions(Arc::new(SessionsInner {
+            rows: Table::new(store.clone(), SESSIONS, Arc::clone(&clock)),
+            lists: Table::new(store.clone(), "session_users", Arc::clone(&clock)),
+            ended: EndedSessions::new(store.clone(), Arc::clone(&clock)),
+            generations: Generations::new(store.clone(), Arc::clone(&clock)),
+            store,
+            clock,
+            lifetimes,
+            cookies,
+            log,
+        }))
     }
 }

@@ -60,6 +60,12 @@ impl ClientIp {
         Self { peer: None, proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
     }
 
+    /// Knows no client's address, so per-address limits are off: nothing slows down one address that guesses passwords or
+    /// asks for one-time codes, beyond the limits of each account. Prefer any other choice.
+    pub fn unknown() -> Self {
+        Self::peer().peer_by(|_| None)
+    }
+
     /// The client behind these proxies, given as addresses and ranges, by
     /// `X-Forwarded-For`. Name your own proxies only: whoever sends from such a
     /// range can pass for any address.

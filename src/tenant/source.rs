@@ -7,14 +7,13 @@ use crate::{http::head::Head, util::form::FormError};
 
 /// Finds the tenant of a request.
 ///
-/// It answers at once: what must be asked of a database first is loaded into
-/// [`ApiKeys`](super::ApiKeys), or found by an asynchronous layer outside, which
-/// leaves the [`Tenant`] in the extensions for
+/// A source answers at once. Load data from a database into [`ApiKeys`](super::ApiKeys), or
+/// put an asynchronous layer outside that stores the [`Tenant`] in the extensions for
 /// [`ExtensionTenant`](super::ExtensionTenant).
 ///
-/// A closure is one too. Return `Ok(None)` where the request names no tenant,
-/// so that the next source of a chain is asked. A source that is chosen at run
-/// time stands in an `Arc` (not in a `Box`, for a closure may stand there too):
+/// Closures are sources too. Return `Ok(None)` if the request names no tenant, so that the
+/// next source of a chain is asked. Use an `Arc` for a source that is chosen at run time (a
+/// `Box` could be a closure, so it does not work):
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,7 +58,14 @@ impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
     }
 }
 
-/// Why a request has no usable tenant though it names one.
+/// A fixed tenant, the same for every request.
+impl TenantSource for Tenant {
+    fn find(&self, _head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        Ok(Some(self.clone()))
+    }
+}
+
+/// Why the tenant that a request names is not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantError {
     unknown: bool,
@@ -78,21 +84,21 @@ impl TenantError {
         Self { unknown: true, detail, challenge: "ApiKey" }
     }
 
-    /// Says what the 401 asks for in its `WWW-Authenticate` header, such as
-    /// `Bearer error="invalid_token"`; otherwise it is `ApiKey`.
+    /// Sets the `WWW-Authenticate` header of the 401, such as
+    /// `Bearer error="invalid_token"`. Defaults to `ApiKey`.
     pub const fn challenge(mut self, challenge: &'static str) -> Self {
         self.challenge = challenge;
         self
     }
 
-    /// Whether a credential was given and is not known.
+    /// Returns whether the request had a credential that is not known.
     pub fn is_unknown(&self) -> bool {
         self.unknown
     }
 
-    /// What a 401 has to ask for.
+    /// Returns the `WWW-Authenticate` header of a 401.
     pub(crate) fn asks_for(&self) -> Option<HeaderValue> {
-        // every 401 has a challenge, even where the given one is none
+        // every 401 needs a challenge, even if the given one is not usable
         let given = || match HeaderValue::from_str(self.challenge.trim_ascii()) {
             Ok(given) if !given.is_empty() => given,
             _ => HeaderValue::from_static("ApiKey"),
@@ -100,7 +106,7 @@ impl TenantError {
         self.unknown.then(given)
     }
 
-    /// The reason in words, fit for the caller: nothing of the request is in it.
+    /// Returns the reason in words. It repeats nothing of the request, so callers may see it.
     pub fn detail(&self) -> &'static str {
         self.detail
     }

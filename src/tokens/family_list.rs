@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn a_full_list_is_read_back_and_small_enough_for_a_store() {
         let ends = UnixTime::from_nanos(u64::MAX);
-        let list = (0..MOST as u8).fold(FamilyList::default(), |list, n| list.with(listed(n, n, ends), UnixTime::default()).0);
+        let list =
+            (0..MOST as u8).fold(FamilyList::default(), |list, n| list.with(listed(n, n, ends), UnixTime::default()).0);
         assert_eq!(list.0.len(), MOST);
         let bytes = serde_json::to_vec(&list).unwrap();
         assert!(bytes.len() < 16 * 1024, "{}", bytes.len());

@@ -5,7 +5,7 @@
 //! use http_body_util::BodyExt;
 //! use serde_json::{Value, json};
 //! use tollgate::{
-//!     AccessToken, AuthService, BearerLayer, Client, ClientTable, CodeChallenge, CodeVerifier, StoredUsers, Tenant,
+//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, StoredUsers, Tenant,
 //!     Tokens, body::Body, store::{AnyStore, Memory},
 //! };
 //! use tower::{Layer, ServiceExt};
@@ -25,9 +25,12 @@
 //! // one issuer, for the login service and for its tokens
 //! let tokens = Tokens::new("https://auth.example", store.clone())?;
 //! tokens.prepare().await?; // the keys are there, or it is said now why not
-//! let auth = AuthService::new("https://auth.example", store, ClientTable::new([app])?, users)?
-//!     .tokens(tokens.clone())?
-//!     .check()?;
+//! let auth = AuthService::builder("https://auth.example", store)
+//!     .clients(ClientTable::new([app])?)
+//!     .users(users)
+//!     .client_ip(ClientIp::peer())
+//!     .tokens(tokens.clone())
+//!     .build()?;
 //!
 //! // the app sends its user to /authorize, and gets a code: see the docs of `auth`
 //! let verifier = CodeVerifier::generate();

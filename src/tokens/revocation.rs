@@ -79,7 +79,8 @@ pub(super) struct RevocationCheck {
 impl RevocationCheck {
     pub(super) fn is_revoked(&self) -> Answer {
         let own = self.generation;
-        let family = self.family.as_ref().map(|key| map(self.families.get_at(key), |row: Option<Stored<()>>| row.is_some()));
+        let family =
+            self.family.as_ref().map(|key| map(self.families.get_at(key), |row: Option<Stored<()>>| row.is_some()));
         let session = self.session.as_ref().map(SessionEndCheck::has_ended);
         let user = self.user.as_ref().map(|user| map(user.current(), move |current| current > own));
         let mut pending = Vec::new();

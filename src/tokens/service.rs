@@ -247,11 +247,7 @@ impl TokenService {
     }
 
     /// Signs the first tokens of a family. They count once the family is [stored](Self::store_family).
-    pub(crate) async fn first_tokens(
-        &self,
-        new: &NewFamily,
-        request: &TokenRequest<'_>,
-    ) -> Result<Issued, StoreError> {
+    pub(crate) async fn first_tokens(&self, new: &NewFamily, request: &TokenRequest<'_>) -> Result<Issued, StoreError> {
         let NewFamily { id, first, family } = new;
         let issued = self.sign(family, request, claims::jti(id, &Handle::of(&random())), self.now()).await?;
         let refresh_token = first.as_ref().map(|first| first.write(request.keyed));
@@ -445,7 +441,14 @@ impl TokenService {
         let granted = request.scope.unwrap_or(grant.scope());
         let scope = granted.to_string();
         let (issuer, audience) = (inner.issuer.as_str(), request.audience.unwrap_or(&inner.audience));
-        let token = AccessToken { issuer, audience, scope: &scope, jti, span, more: of_target(&request.extra_claims, ClaimTarget::AccessToken) };
+        let token = AccessToken {
+            issuer,
+            audience,
+            scope: &scope,
+            jti,
+            span,
+            more: of_target(&request.extra_claims, ClaimTarget::AccessToken),
+        };
         let claims = claims::access(grant, request.who, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(span.from);

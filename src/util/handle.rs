@@ -1,4 +1,4 @@
-//! [`Handle`]: what a log or a page shows in place of a secret.
+//! [`Handle`]: a short name that may be shown, logged and put into tokens.
 
 use std::{fmt, str::FromStr};
 
@@ -8,36 +8,56 @@ use crate::util::secret::Digest;
 
 const LEN: usize = 16;
 
-/// A short name of something that is found by a [`Digest`], such as a session.
+/// Characters of a handle as text.
+pub(crate) const HANDLE_TEXT_LEN: usize = 22;
+
+/// A name of 128 bits, such as the `sid` of a session.
 ///
-/// It may be shown, logged and sent in a URL: it is a hash of the digest, which
-/// is a hash of the secret, and neither can be had from it. Nothing is looked up
-/// by it alone, so who knows one can do nothing with it.
+/// A handle is not a secret: it may be shown, logged and sent in a URL. Knowing one
+/// proves nothing, because everything it names needs a secret as well.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle([u8; LEN]);
 
 impl Handle {
-    /// The handle of what has this digest.
+    /// Returns the handle of what has this digest. It reveals nothing of the digest.
     pub fn of(digest: &Digest) -> Self {
         let hash = Digest::of([b"tollgate handle:", &digest.as_bytes()[..]].concat());
         // never the default: a digest has 32 bytes
         Self(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
 
-    #[cfg(feature = "tokens")]
+    /// Creates a random handle.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the random generator of the operating system fails.
+    #[expect(clippy::expect_used, reason = "no input reaches it, and there is no safe way to go on")]
+    pub(crate) fn random() -> Self {
+        let mut bytes = [0; LEN];
+        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        Self(bytes)
+    }
+
+    #[cfg(any(test, feature = "tokens"))]
     pub(crate) const fn from_bytes(bytes: [u8; LEN]) -> Self {
         Self(bytes)
     }
 
-    #[cfg(feature = "tokens")]
     pub(crate) const fn as_bytes(&self) -> &[u8; LEN] {
         &self.0
     }
 
-    /// Reads what [`to_string`](ToString::to_string) wrote: 22 characters of
-    /// base64url. `None` for all else.
+    /// Reads what [`to_string`](ToString::to_string) wrote: 22 characters of base64url.
+    /// Returns `None` for any other text.
     pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
-        URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
+        let text = text.as_ref();
+        if text.len() != HANDLE_TEXT_LEN {
+            return None;
+        }
+        // two more than needed, because the decoder estimates the room it asks for
+        let mut room = [0; LEN + 2];
+        let len = URL_SAFE_NO_PAD.decode_slice(text, &mut room).ok()?;
+        room.get(..len)?.try_into().ok().map(Self)
     }
 }
 
@@ -47,7 +67,7 @@ impl fmt::Display for Handle {
     }
 }
 
-/// What [`parse`](Handle::parse) refuses.
+/// The error of [`Handle::from_str`](FromStr::from_str).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleError;
 
@@ -92,11 +112,24 @@ mod tests {
     }
 
     #[test]
+    fn c104_random_handles_differ_in_every_bit() {
+        let handles: Vec<_> = (0..1000).map(|_| Handle::random()).collect();
+        let mut ones = [0; 128];
+        for handle in &handles {
+            for (bit, count) in ones.iter_mut().enumerate() {
+                *count += u32::from(handle.0[bit / 8] >> (bit % 8) & 1);
+            }
+        }
+        assert!(ones.iter().all(|count| (350..650).contains(count)), "{ones:?}");
+    }
+
+    #[test]
     fn a_handle_reads_back_and_nothing_else_does() {
         let handle = Handle::of(&Digest::of("x"));
         let text = handle.to_string();
         assert_eq!((text.len(), Handle::parse(&text)), (22, Some(handle)));
-        for bad in ["", "short", &format!("{text}A"), &"=".repeat(22), &text[1..]] {
+        let stray_bits = format!("{}B", "A".repeat(21));
+        for bad in ["", "short", &format!("{text}A"), &"=".repeat(22), &text[1..], &stray_bits] {
             assert_eq!(Handle::parse(bad), None, "{bad:?}");
         }
     }

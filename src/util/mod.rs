@@ -5,7 +5,6 @@ pub(crate) mod error;
 pub(crate) mod clock;
 pub(crate) mod trace;
 pub(crate) mod encoding;
-#[cfg(feature = "login")]
 pub(crate) mod text;
 pub(crate) mod scan;
 #[cfg(feature = "tokens")]

@@ -1,5 +1,4 @@
-//! What a caller proves something with: a [`Secret`], and the [`Digest`] of it
-//! that is kept in its place.
+//! Secrets of callers, and the digests that are stored instead of them.
 
 use std::fmt;
 
@@ -9,11 +8,10 @@ use zeroize::Zeroizing;
 
 use crate::util::encoding::{LEN_OF_32, base64url_of_32, base64url_to_32};
 
-/// A random value of 256 bits that nobody can guess, such as the token in a
-/// cookie.
+/// A random value of 256 bits, such as the secret in a cookie.
 ///
-/// Its `Debug` shows nothing, it can't be compared, and its memory is wiped when
-/// it is dropped. Keep its [`digest`](Secret::digest), never the secret itself.
+/// Its `Debug` shows nothing, it cannot be compared, and its memory is wiped when it is
+/// dropped. Keep its [`digest`](Secret::digest), never the secret itself.
 ///
 /// ```
 /// use tollgate::Secret;
@@ -27,12 +25,11 @@ use crate::util::encoding::{LEN_OF_32, base64url_of_32, base64url_to_32};
 pub struct Secret(Zeroizing<[u8; LEN_OF_32]>);
 
 impl Secret {
-    /// A new secret from the random generator of the operating system.
+    /// Creates a secret from the random generator of the operating system.
     ///
     /// # Panics
     ///
-    /// If that generator fails: nothing that is handed out afterwards would be
-    /// safe.
+    /// Panics if that generator fails, because no later secret would be safe.
     #[expect(clippy::expect_used, reason = "no input reaches it, and there is no safe way to go on")]
     pub fn generate() -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
@@ -40,21 +37,21 @@ impl Secret {
         Self(Zeroizing::new(base64url_of_32(&bytes)))
     }
 
-    /// Reads a secret that a caller presents: 43 characters of base64url that
-    /// stand for 32 bytes. `None` for all else.
+    /// Reads a secret that a caller presents: 32 bytes as 43 characters of base64url. Returns
+    /// `None` for any other text.
     pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
         let text = text.as_ref();
         base64url_to_32(text)?;
         Some(Self(Zeroizing::new(text.try_into().ok()?)))
     }
 
-    /// The secret as text, to hand to its owner: 43 characters of base64url.
+    /// Returns the secret as 43 characters of base64url, to send to its owner.
     pub fn expose(&self) -> &str {
         // never the default: base64url is ASCII
         std::str::from_utf8(self.0.as_slice()).unwrap_or_default()
     }
 
-    /// What to keep in its place.
+    /// Returns the digest, to store instead of the secret.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_slice())
     }
@@ -89,7 +86,7 @@ impl Digest {
         &self.0
     }
 
-    /// Whether the two are one, in a time that tells nothing.
+    /// Compares two digests in constant time.
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -101,7 +98,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// For serde's `with`: a digest as base64url.
+/// For serde's `with`: stores a digest as base64url.
+#[cfg(feature = "tokens")]
 pub(crate) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -1,4 +1,4 @@
-//! For serde's `with`: what is stored as the text that it prints, and read by its own parser.
+//! For serde's `with`: stores a value as the text that it prints and reads it with its own parser.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -13,7 +13,8 @@ pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D
     text.parse().map_err(|_| D::Error::custom("not a text of this kind"))
 }
 
-/// The same for several.
+/// A list of values, each written as text.
+#[cfg(feature = "login")]
 pub(crate) mod list {
     use std::{fmt::Display, str::FromStr};
 
@@ -30,7 +31,8 @@ pub(crate) mod list {
     }
 }
 
-/// The same for what may be missing.
+/// An optional value that is written as text.
+#[cfg(feature = "login")]
 pub(crate) mod option {
     use std::{fmt::Display, str::FromStr};
 

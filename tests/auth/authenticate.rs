@@ -43,7 +43,7 @@ async fn c041_every_call_brings_what_the_login_began_with() {
                 let mut wrong = good.clone();
                 wrong[name] = other;
                 let answer = post(&mut browser, endpoint, &wrong).await;
-                let (shown, description) = (answer.json(), format!("{name} is not that of the login"));
+                let (shown, description) = (answer.json(), format!("{name} differs from the start of the login"));
                 assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_request"), "{wrong}");
                 assert_eq!(shown["error_description"], description.as_str(), "{wrong}");
                 assert_eq!(browser.status(&id).await.text, before);
@@ -99,7 +99,7 @@ async fn c041_fields_of_a_method_are_named_when_they_are_missing() {
 
 #[tokio::test]
 async fn c042_a_method_is_known_available_and_used_once() {
-    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthService::without_passwords).await;
+    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthServiceBuilder::without_passwords).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     // what nobody knows, and what is not served yet

@@ -2,8 +2,8 @@
 
 use http::Request;
 use tollgate::{
-    Account, AuthService, Client, ClientTable, Identifier, Method, Password, PasswordHash, Passwords, Policies, Policy,
-    StoredUsers, Tenant, UserId, Users,
+    Account, AuthService, Client, ClientIp, ClientTable, Identifier, Method, Password, PasswordHash, Passwords,
+    Policies, Policy, StoredUsers, Tenant, UserId, Users,
     body::Body,
     password::Verdict,
     store::{AnyStore, Memory, StoreError, StoreErrorKind},
@@ -69,8 +69,13 @@ async fn a_weak_hash_that_stays_keeps_nobody_out() {
     for fails in [false, true] {
         let world = World::new().await;
         let users = Keeps { users: world.users.clone(), fails };
-        let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
-        let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+        let service = AuthService::builder(ISSUER, world.store.clone())
+            .clients(clients())
+            .users(users)
+            .client_ip(ClientIp::peer())
+            .clock(world.clock.clone())
+            .build()
+            .unwrap();
         let world = World { service, ..world };
         assert_eq!(world.browser().sign_in("web").await.code.len(), 43, "{fails}");
     }
@@ -88,8 +93,14 @@ async fn c120_a_hash_that_another_login_replaces_ends_nothing() {
     let before = stored().await;
     // another service on the same store, with the default cost
     let mut second = world.browser();
-    let strong = AuthService::new(ISSUER, world.store.clone(), clients(), world.users.clone()).unwrap();
-    second.service = strong.sessions(world.sessions.clone()).clock(world.clock.clone());
+    let strong = AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients())
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .clock(world.clock.clone())
+        .build()
+        .unwrap();
+    second.service = strong;
     assert_eq!(second.sign_in("web").await.code.len(), 43);
     let after = stored().await;
     assert_ne!(before.password_hash().unwrap().as_str(), after.password_hash().unwrap().as_str());
@@ -137,8 +148,13 @@ impl Users for ChangesMeanwhile {
 async fn c120_a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
     let world = World::new().await;
     let users = ChangesMeanwhile(world.users.clone());
-    let service = AuthService::new(ISSUER, world.store.clone(), clients(), users).unwrap();
-    let service = service.sessions(world.sessions.clone()).clock(world.clock.clone());
+    let service = AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients())
+        .users(users)
+        .client_ip(ClientIp::peer())
+        .clock(world.clock.clone())
+        .build()
+        .unwrap();
     let world = World { service, ..world };
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -180,7 +196,12 @@ async fn a_path_of_the_issuer_that_is_one_of_ours_is_found_with_and_without_it()
     let users = StoredUsers::new(Memory::new());
     for base in ["/authentication", "/authorize", "/a/b"] {
         let issuer = format!("https://auth.example{base}");
-        let service = AuthService::new(&issuer, store.clone(), clients.clone(), users.clone()).unwrap();
+        let service = AuthService::builder(&issuer, store.clone())
+            .clients(clients.clone())
+            .users(users.clone())
+            .client_ip(ClientIp::peer())
+            .build()
+            .unwrap();
         for path in ["/authentication/status", "/authorize", "/openapi.json"] {
             for target in [path.to_owned(), format!("{base}{path}")] {
                 let request = Request::get(&target).body(Body::empty()).unwrap();
@@ -197,10 +218,15 @@ async fn a_client_and_a_level_that_nothing_meets_together_are_found_at_the_start
     let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
     let service = |policies: Policies| {
         let users = StoredUsers::new(Memory::new());
-        AuthService::new("https://auth.example", Memory::new(), clients.clone(), users).unwrap().policies(policies)
+        AuthService::builder("https://auth.example", Memory::new())
+            .clients(clients.clone())
+            .users(users)
+            .client_ip(ClientIp::peer())
+            .policies(policies)
+            .build()
     };
-    assert!(service(Policies::default()).check().is_ok());
+    assert!(service(Policies::default()).is_ok());
     let strict = Policies::default().acr("urn:example:2fa", Policy::any(2).unwrap()).unwrap();
-    let why = service(strict).check().unwrap_err().to_string();
+    let why = service(strict).unwrap_err().to_string();
     assert!(why.contains("2"), "{why}");
 }

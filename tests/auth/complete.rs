@@ -22,7 +22,10 @@ async fn c086_a_login_is_completed_when_its_steps_are_done_and_as_often_as_it_is
     browser.verify("mfa", &id, &code).await;
     // steps alone give no code
     assert_eq!(browser.authorize("mfa").await.redirected("code"), None);
-    assert_eq!(browser.complete("web", &id).await.json()["error_description"], "client_id is not that of the login");
+    assert_eq!(
+        browser.complete("web", &id).await.json()["error_description"],
+        "client_id differs from the start of the login"
+    );
     let completed = browser.complete("mfa", &id).await;
     assert_eq!(
         completed.own(),

@@ -2,7 +2,7 @@
 
 use http::{HeaderValue, Request};
 use tollgate::{
-    AuthService,
+    AuthService, ClientIp,
     event::{EventKind, Query},
     store::Memory,
 };
@@ -29,12 +29,17 @@ async fn c103_the_cookie_is_for_this_host_over_tls_and_for_no_script() {
 async fn c103_on_loopback_alone_a_cookie_can_do_without_tls() {
     let world = World::new().await;
     let on = |issuer: &str| {
-        let service = AuthService::new(issuer, world.store.clone(), clients(), world.users.clone()).unwrap();
-        service.insecure_loopback()
+        AuthService::builder(issuer, world.store.clone())
+            .clients(clients())
+            .users(world.users.clone())
+            .client_ip(ClientIp::peer())
+            .passwords(tollgate::Passwords::insecure_fast())
+            .insecure_loopback()
+            .build()
     };
     assert!(on("https://auth.example").is_err());
     let mut browser = world.browser();
-    browser.service = on("http://127.0.0.1:8080").unwrap().passwords(tollgate::Passwords::insecure_fast());
+    browser.service = on("http://127.0.0.1:8080").unwrap();
     let id = browser.start("web", ADA).await;
     assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), [&format!("auth_session_{}", &id[..8])]);
     assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);

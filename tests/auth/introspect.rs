@@ -103,9 +103,7 @@ async fn c100_of_any_other_token_nothing_is_told() {
 #[tokio::test]
 async fn c100_an_api_with_a_secret_may_ask_about_any() {
     let (secret, second) = (Secret::generate(), Secret::generate());
-    let world =
-        World::with(Memory::new(), |service| service.introspector(&secret).unwrap().introspector(&second).unwrap())
-            .await;
+    let world = World::with(Memory::new(), |service| service.introspector(&secret).introspector(&second)).await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "openid").await;
     for secret in [&secret, &second] {

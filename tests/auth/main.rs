@@ -45,6 +45,7 @@ mod sso;
 mod start;
 mod status;
 mod steered;
+mod subject;
 mod tabs;
 mod throttle;
 mod token;

@@ -3,7 +3,7 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tollgate::{
-    Algorithm, AuthService, ClientTable, Tokens,
+    Algorithm, AuthService, ClientIp, ClientTable, Tokens,
     body::Body,
     store::{AnyStore, Memory},
     testing::ManualClock,
@@ -129,7 +129,12 @@ async fn c101_the_path_of_an_issuer_comes_after_the_well_known_one() {
 #[tokio::test]
 async fn c101_without_tokens_nothing_of_them_is_there() {
     let world = World::new().await;
-    let service = AuthService::new(ISSUER, Memory::new(), clients(), world.users.clone()).unwrap();
+    let service = AuthService::builder(ISSUER, Memory::new())
+        .clients(clients())
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .build()
+        .unwrap();
     for path in ["/token", "/revoke", "/introspect", "/userinfo", "/jwks", "/logout", OPENID, SERVER] {
         for method in [Method::GET, Method::POST, Method::OPTIONS] {
             let (status, text) = answered(&service, method, path).await;
@@ -150,19 +155,27 @@ async fn clients_whose_id_tokens_nothing_signs_are_found_ahead() {
     ] {
         let table = ClientTable::new([client("special").id_token_algorithm(own)]).unwrap();
         let tokens = Tokens::new().algorithm(usual);
-        let service = AuthService::new(ISSUER, Memory::new(), table, world.users.clone()).unwrap();
-        assert_eq!(service.tokens(tokens).unwrap().check().is_ok(), is_good, "{usual:?} {own:?}");
+        let service = AuthService::builder(ISSUER, Memory::new())
+            .clients(table)
+            .tokens(tokens)
+            .users(world.users.clone())
+            .client_ip(ClientIp::peer())
+            .build();
+        assert_eq!(service.is_ok(), is_good, "{usual:?} {own:?}");
     }
 }
 
 #[tokio::test]
 async fn settings_of_tokens_are_checked_with_the_service() {
     let world = World::new().await;
-    let service = AuthService::new(ISSUER, Memory::new(), clients(), world.users.clone()).unwrap();
+    let service = || {
+        let service = AuthService::builder(ISSUER, Memory::new()).clients(clients()).users(world.users.clone());
+        service.client_ip(ClientIp::peer())
+    };
     let bad = Tokens::new().access_lifetime(std::time::Duration::ZERO);
-    assert_eq!(service.clone().tokens(bad).unwrap_err().setting(), "access token lifetime");
-    assert!(service.clone().dpop_nonces(&tollgate::Secret::generate()).is_err());
-    assert!(service.introspector(&tollgate::Secret::generate()).is_err());
+    assert_eq!(service().tokens(bad).build().unwrap_err().setting(), "access token lifetime");
+    assert!(service().dpop_nonces(&tollgate::Secret::generate()).build().is_err());
+    assert!(service().introspector(&tollgate::Secret::generate()).build().is_err());
 }
 
 #[tokio::test]
@@ -182,7 +195,11 @@ async fn cached_documents_are_readable_from_every_origin_and_show_no_budget() {
             let request = Request::get(path);
             let request = if let Some(origin) = origin { request.header("origin", origin) } else { request };
             let answer = browser.send(request, "").await;
-            assert_eq!((answer.status.as_u16(), answer.header("cache-control")), (200, "public, max-age=300"), "{path}");
+            assert_eq!(
+                (answer.status.as_u16(), answer.header("cache-control")),
+                (200, "public, max-age=300"),
+                "{path}"
+            );
             assert_eq!(answer.header("access-control-allow-origin"), "*", "{path}");
             for name in ["vary", "access-control-allow-credentials", "x-ratelimit-remaining"] {
                 assert!(!answer.headers.contains_key(name), "{path}: {name}");

@@ -1,7 +1,7 @@
 //! What a person is shown, as it comes from the server: the page, its parts, its description, and errors.
 
 use http::Request;
-use tollgate::{AuthService, Client, ClientTable, Policy, store::Memory};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Policy, store::Memory};
 
 use crate::world::{Answer, Browser, CALLBACK, ISSUER, World, challenge, query};
 
@@ -112,7 +112,7 @@ async fn a_page_of_your_own_gets_the_same_as_json() {
 
 #[tokio::test]
 async fn what_is_described_is_what_a_login_offers() {
-    let clients = |service: AuthService| service.without_passwords();
+    let clients = |service: tollgate::AuthServiceBuilder| service.without_passwords();
     let world = World::with(Memory::new(), clients).await;
     let mut browser = world.browser();
     let told = ask(&mut browser, "GET", &start("mfa"), "application/json").await.json();
@@ -130,7 +130,12 @@ async fn a_client_is_shown_by_its_name() {
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
     let client = client.redirect_uri(CALLBACK).unwrap().name("</script>\"Ada\u{2019}s\"").unwrap();
     let clients = ClientTable::new([client.policy(Policy::any(1).unwrap())]).unwrap();
-    let service = AuthService::new(ISSUER, world.store.clone(), clients, world.users.clone()).unwrap();
+    let service = AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients)
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .build()
+        .unwrap();
     let mut browser = World { service, ..world }.browser();
     let told = ask(&mut browser, "GET", &start("web"), "application/json").await;
     assert_eq!(told.json()["client_name"], "</script>\"Ada\u{2019}s\"");

@@ -168,7 +168,7 @@ async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
 #[tokio::test]
 async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     let nonces = Secret::generate();
-    let world = World::with(Memory::new(), |service| service.dpop_nonces(&nonces).unwrap()).await;
+    let world = World::with(Memory::new(), |service| service.dpop_nonces(&nonces)).await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
     let proof = || key.proof("POST", &url("/token")).at(world.time());
@@ -211,16 +211,6 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     // bearer tokens need none
     let code = browser.sign_in("web").await;
     assert_eq!(browser.redeem("web", &code).await.status, 200);
-}
-
-#[tokio::test]
-async fn c100_nonces_are_demanded_of_tokens_that_are_set_anew_too() {
-    let world = World::with(Memory::new(), |service| service.dpop_nonces(&Secret::generate()).unwrap()).await;
-    let mut browser = world.browser();
-    browser.service = browser.service.tokens(Tokens::new()).unwrap();
-    let code = browser.sign_in("web").await;
-    let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
-    assert_eq!(post(&mut browser, &[&proof], &redemption("web", &code)).await.error(), "use_dpop_nonce");
 }
 
 #[tokio::test]

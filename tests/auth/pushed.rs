@@ -2,7 +2,7 @@
 
 use http::Request;
 use serde_json::json;
-use tollgate::{AuthService, Client, ClientTable};
+use tollgate::{AuthService, Client, ClientIp, ClientTable};
 
 use crate::world::{
     ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, ISSUER, World, encode, parameters, posted, query, with,
@@ -125,12 +125,14 @@ async fn a_client_can_have_its_requests_pushed_or_refused() {
     let world = World::new().await;
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().redirect_uri(CALLBACK).unwrap();
     let client = client.scopes("openid").unwrap().require_pushed_requests().single_sign_on();
-    let service =
-        AuthService::new(ISSUER, world.store.clone(), ClientTable::new([client]).unwrap(), world.users.clone())
-            .unwrap()
-            .passwords(tollgate::Passwords::insecure_fast())
-            .sessions(world.sessions.clone())
-            .clock(world.clock.clone());
+    let service = AuthService::builder(ISSUER, world.store.clone())
+        .clients(ClientTable::new([client]).unwrap())
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .passwords(tollgate::Passwords::insecure_fast())
+        .clock(world.clock.clone())
+        .build()
+        .unwrap();
     let mut browser = World { service, ..world }.browser();
     browser.log_in("web", ADA).await;
     let plain = browser.authorize("web").await;

@@ -158,7 +158,7 @@ async fn c032_the_methods_are_those_of_the_policy_and_not_those_of_the_user() {
         assert_eq!(answer["required_steps"], 2);
     }
     // and of them only what is enabled
-    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthService::without_passwords).await;
+    let world = World::with(tollgate::store::Memory::new(), tollgate::AuthServiceBuilder::without_passwords).await;
     let answer = start(&mut world.browser(), &body("web", ADA)).await.json();
     assert_eq!(answer["available_methods"], json!(["sms", "email", "whatsapp"]));
 }
@@ -231,7 +231,7 @@ async fn c034_the_id_of_a_login_opens_nothing_without_its_cookie() {
 #[tokio::test]
 async fn c035_nobody_begins_without_end() {
     // by address, where a share is set
-    let share = |service: tollgate::AuthService| service.per_address(Quota::per_minute(10).unwrap());
+    let share = |service: tollgate::AuthServiceBuilder| service.per_address(Quota::per_minute(10).unwrap());
     let world = World::with(tollgate::store::Memory::new(), share).await;
     for round in 0..12 {
         let answer = start(&mut world.browser(), &body("web", &format!("user{round}"))).await;

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, Account, AuthService, BearerLayer, ClientTable, Identifier, StoredUsers, Tenant, Tokens, UserId, Users,
+    AccessToken, Account, AuthService, BearerLayer, ClientIp, ClientTable, Identifier, Passwords, StoredUsers, Tenant,
+    Tokens, UserId, Users,
     body::Body,
     store::{StoreError, StoreErrorKind},
     user::{ClaimTarget, Claims, ClaimsRequest},
@@ -63,8 +64,15 @@ fn service(world: &World, fails: bool) -> AuthService {
     let client = client.redirect_uri(CALLBACK).unwrap().scopes("openid roles").unwrap();
     let users = WithRoles { users: world.users.clone(), fails };
     let clients = ClientTable::new([client]).unwrap();
-    let service = AuthService::new(ISSUER, world.store.clone(), clients, users).unwrap();
-    service.sessions(world.sessions.clone()).clock(world.clock.clone()).tokens(Tokens::new()).unwrap()
+    AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients)
+        .users(users)
+        .client_ip(ClientIp::peer())
+        .passwords(Passwords::insecure_fast())
+        .clock(world.clock.clone())
+        .tokens(Tokens::new())
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate::{
-    AuthService, Client, Identifier, Password, Passwords, Secret, Tenant, Tokens, UnixTime, UserId,
+    AuthService, Client, ClientIp, Identifier, Password, Passwords, Secret, Tenant, Tokens, UnixTime, UserId,
     event::{EventKind, Query},
     store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock},
@@ -81,8 +81,14 @@ async fn c120_hashing_the_same_password_again_ends_nothing() {
     let world = World::new().await;
     let given = world.browser().tokens("web", "openid").await;
     // another service on the same store, with the default cost, replaces the weak hash
-    let strong = AuthService::new(ISSUER, world.store.clone(), clients(), world.users.clone()).unwrap();
-    let strong = strong.sessions(world.sessions.clone()).clock(world.clock.clone()).tokens(Tokens::new()).unwrap();
+    let strong = AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients())
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .clock(world.clock.clone())
+        .tokens(Tokens::new())
+        .build()
+        .unwrap();
     let (acme, ada) = ada();
     let hash = async || {
         let account = tollgate::Users::by_id(&world.users, &acme, &ada).await.unwrap().unwrap();
@@ -200,9 +206,8 @@ async fn a_process_without_logins_verifies_with_the_store_alone() {
 #[tokio::test]
 async fn the_grace_and_the_lifetime_within_a_session_are_settings() {
     let store = AnyStore::from(Memory::new());
-    let tokens = Tokens::new()
-        .refresh_grace(Duration::from_secs(3))
-        .session_refresh_lifetime(Duration::from_secs(3600));
+    let tokens =
+        Tokens::new().refresh_grace(Duration::from_secs(3)).session_refresh_lifetime(Duration::from_secs(3600));
     let world = World::made(store, ManualClock::new(), clients(), tokens, |service| service).await;
     let mut browser = world.browser();
     let [first, second] = [browser.tokens("web", "openid").await, browser.tokens("web", "openid").await];

@@ -20,7 +20,7 @@ use crate::{
     races::{at_once, count, from, runtime},
     restart::File,
     steered::{Running, Steered, interleave},
-    world::{Answer, Browser, World},
+    world::{Answer, Browser, World, clients},
     worlds::{put_keys, steered_with_keys, two_nodes, world_with_keys},
 };
 
@@ -388,9 +388,8 @@ async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
 async fn what_was_logged_out_stays_so_as_long_as_anything_of_it_could_live() {
     let store = AnyStore::from(Memory::new());
     put_keys(&store).await;
-    let mut world = World::on(store, ManualClock::new(), |service| service).await;
     let tokens = Tokens::new().refresh_lifetime(Duration::from_secs(600));
-    world.service = world.service.clone().tokens(tokens).unwrap();
+    let world = World::made(store, ManualClock::new(), clients(), tokens, |service| service).await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
     let first = Given::of(&browser.redeem("web", &code).await);

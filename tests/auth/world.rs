@@ -10,9 +10,9 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tollgate::{
-    AuthService, Client, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog, Identifier, Limiter, Password,
-    PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers, Tenant, Tokens, UnixTime, UserId,
-    Users,
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, CodeChallenge, CodeVerifier, EventLog,
+    Identifier, Limiter, Password, PasswordHash, Passwords, PeerAddr, Policy, Quota, Quotas, Sessions, StoredUsers,
+    Tenant, Tokens, UnixTime, UserId, Users,
     body::Body,
     delivery::Outbox,
     store::{AnyStore, Memory},
@@ -98,11 +98,18 @@ impl World {
     }
 
     /// On this store, with these settings more.
-    pub(crate) async fn with(store: impl Into<AnyStore>, more: impl FnOnce(AuthService) -> AuthService) -> Self {
+    pub(crate) async fn with(
+        store: impl Into<AnyStore>,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
+    ) -> Self {
         Self::on(store.into(), ManualClock::new(), more).await
     }
 
-    pub(crate) async fn on(store: AnyStore, clock: ManualClock, more: impl FnOnce(AuthService) -> AuthService) -> Self {
+    pub(crate) async fn on(
+        store: AnyStore,
+        clock: ManualClock,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
+    ) -> Self {
         let tokens = Tokens::new();
         Self::made(store, clock, clients(), tokens, more).await
     }
@@ -113,7 +120,7 @@ impl World {
         clock: ManualClock,
         clients: ClientTable,
         tokens: Tokens,
-        more: impl FnOnce(AuthService) -> AuthService,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
     ) -> Self {
         Self::under(ISSUER, (store, clock), clients, tokens, more).await
     }
@@ -124,26 +131,27 @@ impl World {
         (store, clock): (AnyStore, ManualClock),
         clients: ClientTable,
         tokens: Tokens,
-        more: impl FnOnce(AuthService) -> AuthService,
+        more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
     ) -> Self {
         let (outbox, log) = (Outbox::new(), EventLog::new());
         let users = StoredUsers::with_clock(store.clone(), clock.clone());
         people(&users).await;
-        let sessions = Sessions::new(store.clone()).clock(clock.clone());
         let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
-        let service = AuthService::new(issuer, store.clone(), clients, users.clone())
-            .unwrap()
+        let service = AuthService::builder(issuer, store.clone())
+            .clients(clients)
+            .users(users.clone())
+            .client_ip(ClientIp::peer())
             .tokens(tokens)
-            .unwrap()
             .sms(outbox.clone())
             .email(outbox.clone())
             .whatsapp(outbox.clone())
             .passwords(Passwords::insecure_fast())
-            .sessions(sessions.clone())
             .limiter(limiter)
             .events(log.clone())
             .clock(clock.clone());
-        Self { service: more(service), clock, outbox, log, users, sessions, store }
+        let service = more(service).build().unwrap();
+        let sessions = service.sessions().clone();
+        Self { service, clock, outbox, log, users, sessions, store }
     }
 
     pub(crate) fn browser(&self) -> Browser {

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
-    AuthService, Client, ClientTable, Identifier, Limiter, NewUser, Password, Passwords, Quota, Quotas, StoredUsers,
-    Tenant, UserId,
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Identifier, Limiter, NewUser, Password, Passwords,
+    Quota, Quotas, StoredUsers, Tenant, UserId,
     store::{AnyStore, Memory},
     user::{Contact, EmailAddress, PhoneNumber},
 };
@@ -39,7 +39,7 @@ impl Running {
 }
 
 /// The service of this issuer: `ada` and others of these names may log in through `web`.
-pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = String>) -> AuthService {
+pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = String>) -> AuthServiceBuilder {
     let (acme, store) = (Tenant::parse("acme").unwrap(), AnyStore::from(Memory::new()));
     let (people, passwords) = (StoredUsers::new(store.clone()), Passwords::insecure_fast());
     let hash = passwords.hash(Password::new(PASSWORD)).await.unwrap();
@@ -53,12 +53,13 @@ pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = Strin
     }
     let web = Client::new("web", acme).unwrap().redirect_uri("http://127.0.0.1/callback").unwrap();
     let clients = ClientTable::new([web.scopes("openid").unwrap()]).unwrap();
-    AuthService::new(issuer, store, clients, people)
-        .unwrap()
+    AuthService::builder(issuer, store)
+        .clients(clients)
+        .users(people)
+        .client_ip(ClientIp::peer())
         .passwords(passwords)
         .limiter(Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())))
         .insecure_loopback()
-        .unwrap()
 }
 
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
@@ -71,7 +72,7 @@ pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
 pub(crate) async fn axum(
     base: &str,
     others: impl IntoIterator<Item = String>,
-    mount: impl FnOnce(AuthService) -> Router,
+    mount: impl FnOnce(AuthServiceBuilder) -> Router,
 ) -> Running {
     let (listener, address) = listen().await;
     let app = mount(service(&format!("http://{address}{base}"), others).await);

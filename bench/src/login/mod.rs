@@ -11,8 +11,8 @@ use std::{
 };
 
 use tollgate::{
-    Algorithm, AuthService, Client, ClientTable, Clock, Identifier, Limiter, Password, Passwords, Quota, Quotas,
-    StoredUsers, SystemClock, Tenant, Tokens, UserId,
+    Algorithm, AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Clock, Identifier, Limiter, Password,
+    Passwords, Quota, Quotas, StoredUsers, SystemClock, Tenant, Tokens, UserId,
     delivery::{OtpSender, Outbox},
     store::AnyStore,
     user::{Contact, EmailAddress, NewUser, PhoneNumber},
@@ -71,13 +71,18 @@ impl Setup {
     }
 
     /// With tokens that are signed so.
-    pub async fn with_tokens(self, algorithm: Algorithm) -> (AuthService, Tokens) {
-        let tokens = Tokens::new(ISSUER, self.store.clone()).expect("it is an issuer").algorithm(algorithm);
-        let service = self.service(Outbox::with_capacity(1).expect("one is enough")).await;
-        (service.tokens(tokens.clone()).expect("it is the same issuer"), tokens)
+    pub async fn with_tokens(self, algorithm: Algorithm) -> AuthService {
+        let outbox = Outbox::with_capacity(1).expect("one is enough");
+        let service =
+            self.builder(Arc::new(SystemClock::new()), outbox).await.tokens(Tokens::new().algorithm(algorithm));
+        service.build().expect("the settings are valid")
     }
 
     pub async fn service_on(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthService {
+        self.builder(clock, sender).await.build().expect("the settings are good")
+    }
+
+    async fn builder(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthServiceBuilder {
         let Self { store, users, passwords } = self;
         let accounts = StoredUsers::with_clock(store.clone(), clock.clone());
         let tenant: Tenant = "acme".parse().expect("it is a name of a tenant");
@@ -99,8 +104,10 @@ impl Setup {
         let clients = ClientTable::new([client]).expect("there is one");
         let budget = Quota::per_minute(100_000_000).expect("it is a quota");
         let limiter = Limiter::memory(Quotas::new(budget)).clock(clock.clone()).expect("it is new");
-        AuthService::new(ISSUER, store, clients, accounts)
-            .expect("it is an issuer")
+        AuthService::builder(ISSUER, store)
+            .clients(clients)
+            .users(accounts)
+            .client_ip(ClientIp::peer())
             .sms(sender)
             .passwords(passwords)
             .limiter(limiter)

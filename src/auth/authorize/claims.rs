@@ -1,115 +1,118 @@
-//! The parameter `claims` of OpenID Connect Core §5.5, as far as it is served: which claims a client wants by name, and
-//! what it says of `acr` and `sub`.
+//! The parameter `claims` (OpenID Connect Core §5.5): which claims a client requests by name, and what it requires of
+//! `acr` and `sub`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    auth::{authorize::request::Wrong, http::problem::Code},
-    user,
+    auth::http::problem::RequestError,
     util::json::{self, JsonError},
 };
 
-/// The longest text that is read.
+/// The maximum length of the parameter.
 const LONGEST: usize = 4096;
-/// How many claims can be requested that do not come from the account. The rest is ignored.
-const MOST_OTHERS: usize = 32;
-/// Every claim that comes from the account, and the scope that stands for it (OpenID Connect Core §5.4).
+/// The maximum number of claims that the service itself does not know.
+const MOST_CUSTOM: usize = 32;
+/// The maximum length of the name of such a claim.
+const LONGEST_NAME: usize = 64;
+/// The claims that the service fills in itself, by the scope that includes them (OpenID Connect Core §5.4).
 pub(crate) const OF_SCOPES: &[(&str, &[&str])] = &[
     ("profile", &["name", "preferred_username"]),
     ("email", &["email", "email_verified"]),
     ("phone", &["phone_number", "phone_number_verified"]),
 ];
 
-pub(crate) fn all() -> impl Iterator<Item = &'static str> {
+/// Returns the names of the claims that the service fills in itself.
+pub(crate) fn known() -> impl Iterator<Item = &'static str> {
     OF_SCOPES.iter().flat_map(|(_, names)| names.iter().copied())
 }
 
-/// What a client wants to know.
+/// The content of the parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claims {
-    /// By name, in the `id_token`.
+pub(crate) struct ClaimsParameter {
+    /// Claims requested by name in the id_token.
     pub(crate) id_token: Vec<String>,
-    /// By name, at userinfo.
+    /// Claims requested by name at `/userinfo`.
     pub(crate) userinfo: Vec<String>,
-    /// One of these levels must be reached; empty where that is left open.
+    /// Requested levels, best first.
     pub(crate) acr: Vec<String>,
-    /// One of these it must be; anybody where there are none.
+    /// Whether one of the levels must be reached.
+    pub(crate) is_acr_essential: bool,
+    /// The accepted users. Empty means any user.
     pub(crate) subjects: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct Document {
     id_token: Option<Map<String, Value>>,
     userinfo: Option<Map<String, Value>>,
 }
 
-/// How one claim is wanted.
+/// How one claim is requested.
 #[derive(Default, Deserialize)]
-struct Member {
+struct ClaimRequest {
     #[serde(default)]
     essential: bool,
     value: Option<Value>,
     values: Option<Vec<Value>>,
 }
 
-impl Claims {
-    pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
+const MALFORMED: &str = "claims is malformed";
+
+impl ClaimsParameter {
+    pub(crate) fn parse(text: &str) -> Result<Self, RequestError> {
         if text.len() > LONGEST {
-            return Err(wrong("claims is longer than 4 KiB"));
+            return Err(RequestError::invalid("claims is longer than 4 KiB"));
         }
-        let Written { id_token, userinfo } = json::from_object(text.as_bytes()).map_err(|error| match error {
-            JsonError::Malformed => malformed(),
-            JsonError::Duplicate => wrong("claims has a name twice"),
+        let Document { id_token, userinfo } = json::from_object(text.as_bytes()).map_err(|error| {
+            RequestError::invalid(match error {
+                JsonError::Malformed => MALFORMED,
+                JsonError::Duplicate => "claims contains a name twice",
+            })
         })?;
         let (id_token, userinfo) = (id_token.unwrap_or_default(), userinfo.unwrap_or_default());
-        let mut claims = Self { id_token: named(&id_token)?, userinfo: named(&userinfo)?, ..Self::default() };
-        let acr = member(id_token.get("acr"))?;
-        if acr.essential {
-            claims.acr = acr.texts()?;
-        }
-        claims.subjects = member(id_token.get("sub"))?.texts()?;
-        Ok(claims)
+        let acr = claim(id_token.get("acr"))?;
+        Ok(Self {
+            id_token: names(&id_token)?,
+            userinfo: names(&userinfo)?,
+            is_acr_essential: acr.essential,
+            acr: acr.texts()?,
+            subjects: claim(id_token.get("sub"))?.texts()?,
+        })
     }
 }
 
-/// The names of claims about the user, each of which is `null` or says how it is wanted. First those of the account, then
-/// others, about which the [`Users`](crate::Users) decide.
-fn named(wanted: &Map<String, Value>) -> Result<Vec<String>, Wrong> {
-    for how in wanted.values() {
-        member(Some(how))?;
+/// Returns the requested names, those that the service knows first. The protocol's own claims are left out.
+fn names(requested: &Map<String, Value>) -> Result<Vec<String>, RequestError> {
+    for how in requested.values() {
+        claim(Some(how))?;
     }
-    let known = all().filter(|name| wanted.contains_key(*name)).map(str::to_owned);
-    let is_other = |name: &&String| {
-        let is_name = (1..=user::Claims::MAX_NAME).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_graphic());
-        is_name && !user::Claims::is_reserved(name)
+    let is_custom = |name: &&String| {
+        let is_plain = (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+        is_plain && !known().any(|known| known == *name) && !crate::user::Claims::is_reserved(name)
     };
-    let others = wanted.keys().filter(is_other).take(MOST_OTHERS).cloned();
-    Ok(known.chain(others).collect())
+    let custom = requested.keys().filter(is_custom).take(MOST_CUSTOM).cloned();
+    Ok(known().filter(|name| requested.contains_key(*name)).map(str::to_owned).chain(custom).collect())
 }
 
-fn member(written: Option<&Value>) -> Result<Member, Wrong> {
-    match written {
-        None | Some(Value::Null) => Ok(Member::default()),
-        Some(how @ Value::Object(_)) => Member::deserialize(how).map_err(|_| malformed()),
-        Some(_) => Err(malformed()),
+fn claim(how: Option<&Value>) -> Result<ClaimRequest, RequestError> {
+    match how {
+        None | Some(Value::Null) => Ok(ClaimRequest::default()),
+        Some(how @ Value::Object(_)) => ClaimRequest::deserialize(how).map_err(|_| RequestError::invalid(MALFORMED)),
+        Some(_) => Err(RequestError::invalid(MALFORMED)),
     }
 }
 
-impl Member {
-    /// The texts that it may have.
-    fn texts(self) -> Result<Vec<String>, Wrong> {
+impl ClaimRequest {
+    /// Returns the accepted values.
+    fn texts(self) -> Result<Vec<String>, RequestError> {
         let all = self.value.into_iter().chain(self.values.into_iter().flatten());
-        all.map(|value| if let Value::String(text) = value { Ok(text) } else { Err(malformed()) }).collect()
+        all.map(|value| match value {
+            Value::String(text) => Ok(text),
+            _ => Err(RequestError::invalid(MALFORMED)),
+        })
+        .collect()
     }
-}
-
-const fn wrong(detail: &'static str) -> Wrong {
-    Wrong { code: Code::InvalidRequest, detail }
-}
-
-const fn malformed() -> Wrong {
-    wrong("claims is malformed")
 }
 
 #[cfg(test)]
@@ -118,34 +121,36 @@ mod tests {
 
     use super::*;
 
+    /// Returns the detail of an error alone, which can be compared.
+    fn parse(text: &str) -> Result<ClaimsParameter, &'static str> {
+        ClaimsParameter::parse(text).map_err(|error| error.detail)
+    }
+
     #[test]
-    fn names_are_collected_unless_they_are_reserved_or_too_many() {
+    fn known_names_are_collected_and_others_passed_over() {
         let text = r#"{"id_token":{"email":null,"auth_time":{"essential":true},"x":null,"name":{"value":"Ada"}},
             "userinfo":{"phone_number":{"values":["+1"]},"https://example.com/y":{"z":[1]}},"other":7}"#;
-        let claims = Claims::parse(text).unwrap();
-        assert_eq!(claims.id_token, ["name", "email", "x"]);
-        assert_eq!(claims.userinfo, ["phone_number", "https://example.com/y"]);
+        let claims = parse(text).unwrap();
+        assert_eq!(claims.id_token, ["name", "email"]);
+        assert_eq!(claims.userinfo, ["phone_number"]);
         assert_eq!((claims.acr.len(), claims.subjects.len()), (0, 0));
-        let many: Vec<_> = (100..200).map(|n| format!(r#""c{n}":null"#)).collect();
-        let claims = Claims::parse(&format!(r#"{{"userinfo":{{"sub":null,"a b":null,{}}}}}"#, many.join(","))).unwrap();
-        assert_eq!((claims.userinfo.len(), &*claims.userinfo[0]), (MOST_OTHERS, "c100"));
         for empty in ["{}", r#"{"id_token":null}"#, r#"{"userinfo":{}}"#] {
-            assert_eq!(Claims::parse(empty), Ok(Claims::default()), "{empty}");
+            assert_eq!(parse(empty), Ok(ClaimsParameter::default()), "{empty}");
         }
     }
 
     #[test]
     fn c025_an_essential_acr_is_a_demand_and_a_voluntary_one_is_none() {
-        let acr = |how: &str| Claims::parse(&format!(r#"{{"id_token":{{"acr":{how}}}}}"#)).map(|claims| claims.acr);
+        let acr = |how: &str| parse(&format!(r#"{{"id_token":{{"acr":{how}}}}}"#)).map(|claims| claims.acr);
         assert_eq!(acr(r#"{"essential":true,"value":"a"}"#).unwrap(), ["a"]);
         assert_eq!(acr(r#"{"essential":true,"values":["a","b"]}"#).unwrap(), ["a", "b"]);
         for open in ["null", r#"{"essential":true}"#, r#"{"values":["a"]}"#, r#"{"essential":false,"value":"a"}"#] {
             assert_eq!(acr(open), Ok(Vec::new()), "{open}");
         }
         for bad in ["1", "[]", r#""a""#, r#"{"essential":1}"#, r#"{"essential":true,"value":1}"#, r#"{"values":1}"#] {
-            assert_eq!(acr(bad), Err(malformed()), "{bad}");
+            assert_eq!(acr(bad), Err(MALFORMED), "{bad}");
         }
-        let subjects = |how: &str| Claims::parse(&format!(r#"{{"id_token":{{"sub":{how}}}}}"#)).unwrap().subjects;
+        let subjects = |how: &str| parse(&format!(r#"{{"id_token":{{"sub":{how}}}}}"#)).unwrap().subjects;
         assert_eq!(subjects(r#"{"value":"u-ada"}"#), ["u-ada"]);
         assert_eq!(subjects(r#"{"values":["u-ada","u-grace"]}"#), ["u-ada", "u-grace"]);
     }
@@ -155,20 +160,20 @@ mod tests {
         for bad in
             ["", "[]", "null", "{", "{} {}", r#"{"id_token":[]}"#, r#"{"userinfo":"x"}"#, r#"{"id_token":{"x":1}}"#]
         {
-            assert_eq!(Claims::parse(bad), Err(malformed()), "{bad}");
+            assert_eq!(parse(bad), Err(MALFORMED), "{bad}");
         }
         for twice in [r#"{"id_token":{},"id_token":{}}"#, r#"{"id_token":{"x":{"a":1,"\u0061":1}}}"#] {
-            assert_eq!(Claims::parse(twice), Err(wrong("claims has a name twice")), "{twice}");
+            assert_eq!(parse(twice), Err("claims contains a name twice"), "{twice}");
         }
         let padded = |len: usize| format!("{}{}", "{}", " ".repeat(len - 2));
-        assert!(Claims::parse(&padded(LONGEST)).is_ok());
-        assert_eq!(Claims::parse(&padded(LONGEST + 1)), Err(wrong("claims is longer than 4 KiB")));
+        assert!(parse(&padded(LONGEST)).is_ok());
+        assert_eq!(parse(&padded(LONGEST + 1)), Err("claims is longer than 4 KiB"));
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in r#"[\{\}\[\]",:acrsubvluen_tokid1 ]{0,80}|\PC{0,40}"#) {
-            let _ = Claims::parse(&text);
+            let _ = parse(&text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How an authorization code is issued: once for a login that is completed, or for who is signed in.
+//! Issues authorization codes: once for a completed login, or silently for a signed-in user.
 
 use http::Response;
 
@@ -6,133 +6,104 @@ use crate::{
     auth::{
         authorize::{
             query::{Asked, Checked},
-            request::Wrong,
+            session,
             signed_in::SignedIn,
         },
-        http::{cookies::Carried, problem::Code},
-        replaced::Replaced,
-        state::{codes::AuthorizationCode, evidence::Evidence},
-        visit::Visit,
+        context::RequestContext,
+        http::{
+            cookies::Carried,
+            problem::{Code, RequestError},
+        },
+        state::codes::AuthorizationCode,
     },
     event::EventKind,
     http::body::Body,
-    login::{Call, Login},
+    login::{Login, LoginCall},
     policy::Plan,
     store::StoreError,
-    util::{handle::Handle, secret::Secret},
+    util::secret::Secret,
 };
 
-/// The answer with the code, nothing, or what the client is told.
-type Issued = Result<Result<Option<Response<Body>>, Wrong>, StoreError>;
+const ANSWERED: RequestError = RequestError::invalid("the request was already answered");
 
-const ANSWERED: Wrong = Wrong { code: Code::InvalidRequest, detail: "the request had its answer" };
-
-/// For a login, which is spent by it; what it proved begins a signed-in session, in place of the one before.
-pub(crate) async fn of_login(
-    visit: &Visit<'_>,
+/// Issues the code of a completed login and spends the login. Its proofs begin or update the browser's session.
+///
+/// Returns `None` if the login cannot be used any more, so that the user logs in again.
+pub(crate) async fn for_login(
+    cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
     (cookie, login): (&Carried<'_>, &Login),
-    before: Option<SignedIn>,
-) -> Issued {
-    let (running, journal, keyed) = (visit.inner.running(), visit.inner.journal(), visit.inner.keyed().await?);
-    let Some(evidence) = Evidence::of(login) else { return Ok(Ok(None)) };
-    if !evidence.still_stands(visit).await? {
-        journal.tally_login(EventKind::LoginFailed, login, None, keyed);
-        return Ok(Err(Wrong { code: Code::AccessDenied, detail: "the account may not log in" }));
-    }
-    // whatever can fail without the store does so before the login is spent
-    let (code, secret) = (Secret::generate(), Secret::generate());
+    signed_in: Option<&SignedIn>,
+) -> Result<Option<Response<Body>>, RequestError> {
+    let (core, keyed) = (cx.core, cx.core.keyed().await?);
     let acr = checked.plan.as_ref().and_then(Plan::acr).or(login.plan.acr());
-    let before = before.filter(|before| login.session == Some(before.session.handle()));
-    let kept = before.as_ref().filter(|_| login.is_all_carried()).map(|before| before.session.handle());
-    let handle = kept.unwrap_or_else(|| Handle::of(&secret.digest()));
-    let wanted = checked.wishes.wanted.clone().or(&login.wanted);
-    let who = evidence.authentication(visit, acr).await?;
-    let grant = AuthorizationCode { who, session: handle, login: login.id, binding: login.binding.clone(), wanted };
-    let acr = acr.or(before.as_ref().and_then(SignedIn::acr));
-    let mut evidence = match &before {
-        Some(before) => evidence.and(&before.evidence),
-        None => evidence,
+    let Some(who) = login.authentication(acr) else { return Ok(None) };
+    if !session::still_counts(cx, &who).await? {
+        core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
+        return Err(RequestError::new(Code::AccessDenied, "the account is not allowed to log in"));
+    }
+    // what can fail without the store fails before the login is spent
+    let code = Secret::generate();
+    let Ok(mut response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
+    // the login is spent first: a failure after it costs a login and never yields two codes
+    let spent = core.logins.apply(&cookie.digest, &LoginCall::Consume(&code.digest())).await?;
+    if spent.is_none_or(|update| update.answer.is_err()) {
+        return Ok(None);
+    }
+    if !is_open(cx, asked).await? {
+        return Err(ANSWERED);
+    }
+    let Some(begun) = session::begin(cx, login, &who, signed_in).await? else { return Ok(None) };
+    let row = AuthorizationCode {
+        who,
+        session: begun.sid,
+        login: login.id,
+        binding: login.binding.clone(),
+        wanted: checked.oidc.wanted.clone().or(&login.wanted),
     };
-    let replaced = Replaced::by(visit, &evidence).await?;
-    evidence.replaced.clone_from(&replaced.own);
-    let answer = asked.back(visit, &[("code", code.expose())]);
-    let (Some(session), Ok(mut response)) = (evidence.new_session(acr), answer) else {
-        return Ok(Ok(None));
-    };
-    // first the login is spent, then the code exists: what fails in between costs a login and never gives two codes
-    let spent = running.logins.step(&cookie.digest, &Call::Consume(&code.digest())).await?;
-    if spent.is_none_or(|moved| moved.answer.is_err()) {
-        return Ok(Ok(None));
+    core.codes.issue(&code.digest(), &row).await?;
+    core.journal.record(EventKind::LoginSucceeded, login, None, keyed);
+    core.journal.record(EventKind::CodeIssued, login, None, keyed);
+    let removal = core.cookies.removal(cookie.name);
+    for cookie in begun.cookies.into_iter().chain(removal) {
+        cookie.append_to(response.headers_mut());
     }
-    if !is_open(visit, asked).await? {
-        return Ok(Err(ANSWERED));
-    }
-    // as long as the browser has the session of somebody else, another login can find what came of it
-    if kept.is_none() {
-        replaced.end_rest(visit).await?;
-    }
-    running.codes.issue(&code.digest(), &grant).await?;
-    // who proved nothing new stays signed in as before
-    if kept.is_none() {
-        // a session that lives has its evidence
-        running.evidences.keep(&secret.digest(), running.sessions.ends_if_begun_now(), &evidence).await?;
-        let (session_cookie, _) = running.sessions.create_with(&secret, session).await?;
-        // the cookie takes the place of the one before, and so nobody could end that session any more
-        match running.sessions.end_presented(&visit.parts.headers).await {
-            Ok(ended) => {
-                for digest in &ended {
-                    running.evidences.forget(digest).await;
-                }
-            }
-            Err(error) => crate::util::trace::warning!("the session before could not be ended: {error}"),
-        }
-        session_cookie.append_to(response.headers_mut());
-    }
-    journal.record(EventKind::LoginSucceeded, login, None, keyed);
-    journal.record(EventKind::CodeIssued, login, None, keyed);
-    if let Some(removal) = visit.inner.config.cookies.removal(cookie.name) {
-        removal.append_to(response.headers_mut());
-    }
-    Ok(Ok(Some(response)))
+    Ok(Some(response))
 }
 
-/// For who is signed in, without a login and without a word, where the client shares sessions and a site gets the code.
-pub(crate) async fn of_session(
-    visit: &Visit<'_>,
+/// Issues a code silently for a signed-in user, if the client has single sign-on and its redirect URI is a website.
+pub(crate) async fn for_session(
+    cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
     plan: &Plan,
     signed_in: &SignedIn,
-) -> Issued {
-    let (running, wishes) = (visit.inner.running(), &checked.wishes);
-    if wishes.asking || !signed_in.meets(plan, wishes, &asked.to.client, running.evidences.now()) {
-        return Ok(Ok(None));
-    }
+) -> Result<Option<Response<Body>>, RequestError> {
+    let (core, oidc) = (cx.core, &checked.oidc);
+    let silently = signed_in.silently(plan, oidc, &asked.to.client, core.logins.now());
+    let Some(who) = silently.filter(|_| !oidc.asks_user) else { return Ok(None) };
     if !asked.to.redirect.is_of_a_site() {
-        let wrong = Wrong { code: Code::InteractionRequired, detail: "the user has to confirm it" };
-        return Ok(if wishes.silent { Err(wrong) } else { Ok(None) });
+        let error = RequestError::new(Code::InteractionRequired, "the user must confirm");
+        return if oidc.is_silent { Err(error) } else { Ok(None) };
     }
-    let (code, evidence) = (Secret::generate(), &signed_in.evidence);
-    let handle = signed_in.session.handle();
-    let who = evidence.authentication(visit, plan.acr()).await?;
-    let (binding, wanted) = (checked.binding.clone(), wishes.wanted.clone());
-    let grant = AuthorizationCode { who, session: handle, login: evidence.login, binding, wanted };
-    let Ok(response) = asked.back(visit, &[("code", code.expose())]) else { return Ok(Ok(None)) };
-    // without a login that is spent, it is the request that is
-    if !is_open(visit, asked).await? {
-        return Ok(Err(ANSWERED));
+    let code = Secret::generate();
+    let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
+    // there is no login to spend, so a pushed request is spent instead
+    if !is_open(cx, asked).await? {
+        return Err(ANSWERED);
     }
-    running.codes.issue(&code.digest(), &grant).await?;
-    visit.inner.journal().record(EventKind::CodeIssued, evidence, None, visit.inner.keyed().await?);
-    Ok(Ok(Some(response)))
+    let session = signed_in.session.sid();
+    core.journal.record(EventKind::CodeIssued, &who, None, core.keyed().await?);
+    let (binding, wanted) = (checked.binding.clone(), oidc.wanted.clone());
+    core.codes.issue(&code.digest(), &AuthorizationCode { who, session, login: session, binding, wanted }).await?;
+    Ok(Some(response))
 }
 
-/// Whether a request may have a code: one that was pushed is spent by that.
-async fn is_open(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
+/// Returns whether the request can have a code. A pushed request is spent by this.
+async fn is_open(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
     match asked.pushed() {
-        Some(pushed) => visit.inner.running().pushed.take(pushed).await,
+        Some(pushed) => cx.core.pushed.take(pushed).await,
         None => Ok(true),
     }
 }

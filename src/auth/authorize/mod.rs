@@ -1,11 +1,12 @@
 //! The authorization request, its checks, and the code.
 
 pub(crate) mod claims;
+pub(crate) mod oidc;
+pub(crate) mod request;
+pub(crate) mod query;
+pub(crate) mod expected_user;
+pub(crate) mod signed_in;
+pub(crate) mod session;
 pub(crate) mod code;
 pub(crate) mod endpoint;
-pub(crate) mod hint;
-pub(crate) mod pushed;
-pub(crate) mod query;
-pub(crate) mod request;
-pub(crate) mod signed_in;
-pub(crate) mod wishes;
+pub(crate) mod par;

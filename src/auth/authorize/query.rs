@@ -7,15 +7,15 @@ use http::Response;
 use crate::{
     auth::{
         authorize::{
-            pushed,
-            request::{self, Addressed, Wrong},
-            wishes::Wishes,
+            oidc::OidcParameters,
+            request::{self, Recipient},
         },
+        context::RequestContext,
         http::{
             answer, credentials,
-            problem::{Code, Problem},
+            problem::{Code, Problem, RequestError},
         },
-        visit::Visit,
+        state::pushed,
     },
     client::Client,
     http::body::Body,
@@ -69,13 +69,13 @@ pub(crate) enum Source {
 pub(crate) struct Asked<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) source: Source,
-    pub(crate) to: Addressed,
+    pub(crate) to: Recipient,
     pub(crate) parameters: ClientParameters,
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn of(visit: &Visit<'a>) -> Result<Self, Problem> {
-        let raw = visit.parts.uri.query().unwrap_or_default();
+    pub(crate) fn of(cx: &RequestContext<'a>) -> Result<Self, Problem> {
+        let raw = cx.parts.uri.query().unwrap_or_default();
         Ok(Self { raw: Cow::Borrowed(raw), ..Self::parse(raw.as_bytes())? })
     }
 
@@ -115,16 +115,16 @@ impl<'a> Query<'a> {
 }
 
 /// Reads the query and charges the request. An error here is shown, for there is nowhere to send it.
-pub(crate) async fn asked<'a>(visit: &mut Visit<'a>) -> Result<Asked<'a>, Problem> {
-    let query = match Query::of(visit) {
+pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>) -> Result<Asked<'a>, Problem> {
+    let query = match Query::of(cx) {
         Ok(query) => query,
         Err(problem) => {
-            visit.charge(None)?;
+            cx.charge(None)?;
             return Err(problem);
         }
     };
-    let client = visit.charged_client(query.client_id()).await?;
-    let Some(secret) = query.value("request_uri").and_then(pushed::named) else {
+    let client = cx.charged_client(query.client_id()).await?;
+    let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return addressed(query, Source::Url, client);
     };
     let unknown = || Problem::new(Code::InvalidRequestUri, "there is no such request of this client any more");
@@ -134,7 +134,7 @@ pub(crate) async fn asked<'a>(visit: &mut Visit<'a>) -> Result<Asked<'a>, Proble
     if query.is_twice("request_uri") {
         return Err(Problem::invalid("request_uri is given twice"));
     }
-    let text = visit.inner.running().pushed.open(&secret, client.id()).await?.ok_or_else(unknown)?;
+    let text = cx.core.pushed.open(&secret, client.id()).await?.ok_or_else(unknown)?;
     let form = Query::parse(text.as_bytes())?.form.into_owned();
     let (id, uri) = (form::encode(client.id()), form::encode(query.value("request_uri").unwrap_or_default()));
     let query = Query { raw: Cow::Owned(format!("client_id={id}&request_uri={uri}")), form };
@@ -143,18 +143,18 @@ pub(crate) async fn asked<'a>(visit: &mut Visit<'a>) -> Result<Asked<'a>, Proble
 
 /// The same for a request that is being pushed.
 pub(crate) async fn pushing<'b>(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     query: Result<Query<'b>, Problem>,
 ) -> Result<Asked<'b>, Problem> {
     let query = match query {
         Ok(query) => query,
         Err(problem) => {
-            visit.charge(None)?;
+            cx.charge(None)?;
             return Err(problem);
         }
     };
-    let client = visit.calling_client(query.client_id()).await?;
-    credentials::refuse(&visit.parts.headers, |name| query.value(name))?;
+    let client = cx.calling_client(query.client_id()).await?;
+    credentials::refuse(&cx.parts.headers, |name| query.value(name))?;
     addressed(query, Source::Body, client)
 }
 
@@ -165,7 +165,7 @@ fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> R
         }
     }
     let parameters = query.parameters();
-    let to = request::address(&parameters, client)?;
+    let to = request::recipient(&parameters, client)?;
     Ok(Asked { query, source, to, parameters })
 }
 
@@ -173,15 +173,15 @@ fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> R
 pub(crate) struct Checked {
     /// What the login is to be for.
     pub(crate) binding: Binding,
-    pub(crate) wishes: Wishes,
+    pub(crate) oidc: OidcParameters,
     /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
     pub(crate) plan: Option<Plan>,
 }
 
 impl Asked<'_> {
     /// The whole request; what is wrong with it is told at the redirect URI.
-    pub(crate) fn checked(&self, visit: &Visit<'_>) -> Result<Checked, Wrong> {
-        let wrong = |code, detail| Err(Wrong { code, detail });
+    pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, RequestError> {
+        let wrong = |code, detail| Err(RequestError::new(code, detail));
         if self.query.form.has_duplicates() {
             return wrong(Code::InvalidRequest, "a parameter is given twice");
         }
@@ -205,9 +205,9 @@ impl Asked<'_> {
             return wrong(Code::InvalidRequest, "response_mode must be query");
         }
         let binding = request::bind(&self.parameters, &self.to)?;
-        let wishes = Wishes::read(|name| self.query.value(name))?;
-        let plan = wishes.plan(visit, &self.to.client)?;
-        Ok(Checked { binding, wishes, plan })
+        let oidc = OidcParameters::read(|name| self.query.value(name))?;
+        let plan = oidc.plan(cx, &self.to.client)?;
+        Ok(Checked { binding, oidc, plan })
     }
 
     /// The secret of a request that was pushed.
@@ -230,15 +230,17 @@ impl Asked<'_> {
     }
 
     /// Sends the browser back to the client with these parameters, its own `state`, and our name.
-    pub(crate) fn back(&self, visit: &Visit<'_>, parameters: &[(&str, &str)]) -> Result<Response<Body>, Problem> {
+    pub(crate) fn back(&self, cx: &RequestContext<'_>, parameters: &[(&str, &str)]) -> Result<Response<Body>, Problem> {
         let state = self.state().filter(|state| state.len() <= LONGEST_STATE).map(|state| ("state", state));
-        let issuer = ("iss", visit.inner.config.issuer.as_str());
+        let issuer = ("iss", cx.core.issuer.as_str());
         let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
         let location = self.to.redirect.answer(&all);
         answer::redirect(&location).ok_or_else(|| Problem::invalid("the answer is too long to be sent"))
     }
 
-    pub(crate) fn error(&self, visit: &Visit<'_>, wrong: Wrong) -> Result<Response<Body>, Problem> {
-        self.back(visit, &[("error", wrong.code.as_str()), ("error_description", wrong.detail)])
+    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: RequestError) -> Result<Response<Body>, Problem> {
+        let (code, detail) = (error.code.as_str(), error.detail);
+        Problem::from(error).log();
+        self.back(cx, &[("error", code), ("error_description", detail)])
     }
 }

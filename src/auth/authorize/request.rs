@@ -1,67 +1,52 @@
-//! What a client asks for, checked: the same at `/authorize` and at the start of a login.
+//! The parameters that every authorization request has. `/authorize` and `start` check them in the same way.
 
 use std::sync::Arc;
 
 use crate::{
-    auth::http::problem::Code,
+    auth::http::problem::{Code, RequestError},
     client::{Client, RequestedRedirect, Scopes},
     login::{Binding, ClientParameters},
     pkce::{CodeChallenge, PkceErrorKind},
 };
 
-/// A request that can be answered at its redirect URI.
-pub(crate) struct Addressed {
+/// The client, and the redirect URI to which the answer goes.
+pub(crate) struct Recipient {
     pub(crate) client: Arc<Client>,
     pub(crate) redirect: RequestedRedirect,
 }
 
-/// What is wrong with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) code: Code,
-    pub(crate) detail: &'static str,
-}
-
-const fn wrong(code: Code, detail: &'static str) -> Wrong {
-    Wrong { code, detail }
-}
-
-/// Whom to answer, and where. What is wrong here is shown, never sent anywhere.
-pub(crate) fn address(parameters: &ClientParameters, client: Option<Arc<Client>>) -> Result<Addressed, Wrong> {
+/// Determines who gets the answer. Errors here are shown and never sent anywhere.
+pub(crate) fn recipient(parameters: &ClientParameters, client: Option<Arc<Client>>) -> Result<Recipient, RequestError> {
     if parameters.client_id.is_none() {
-        return Err(wrong(Code::InvalidRequest, "client_id is missing"));
+        return Err(RequestError::invalid("client_id is missing"));
     }
-    let client = client.ok_or(wrong(Code::InvalidClient, "there is no client of this client_id"))?;
-    let requested = parameters.redirect_uri.as_deref();
-    let requested = requested.ok_or(wrong(Code::InvalidRequest, "redirect_uri is missing"))?;
-    let redirect = client
-        .redirect(requested)
-        .ok_or(wrong(Code::InvalidRequest, "redirect_uri is none that the client has registered"))?;
-    Ok(Addressed { client, redirect })
+    let client = client.ok_or(RequestError::new(Code::InvalidClient, "client_id is unknown"))?;
+    let requested = parameters.redirect_uri.as_deref().ok_or(RequestError::invalid("redirect_uri is missing"))?;
+    let redirect =
+        client.redirect(requested).ok_or(RequestError::invalid("redirect_uri is not registered for this client"))?;
+    Ok(Recipient { client, redirect })
 }
 
-/// The rest of the request. What is wrong here can be told at the redirect URI.
-pub(crate) fn bind(parameters: &ClientParameters, to: &Addressed) -> Result<Binding, Wrong> {
+/// Checks the other parameters. Errors here can be sent to the redirect URI.
+pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient) -> Result<Binding, RequestError> {
     match parameters.response_type.as_deref() {
         Some("code") => {}
-        Some(_) => return Err(wrong(Code::UnsupportedResponseType, "response_type must be code")),
-        None => return Err(wrong(Code::InvalidRequest, "response_type is missing")),
+        Some(_) => return Err(RequestError::new(Code::UnsupportedResponseType, "response_type must be code")),
+        None => return Err(RequestError::invalid("response_type is missing")),
     }
-    let scope = parameters.scope.as_deref().ok_or(wrong(Code::InvalidScope, "scope is missing"))?;
-    let scope = Scopes::parse(scope).map_err(|_| wrong(Code::InvalidScope, "scope is malformed"))?;
+    let scope_error = |detail| RequestError::new(Code::InvalidScope, detail);
+    let scope = parameters.scope.as_deref().ok_or(scope_error("scope is missing"))?;
+    let scope = Scopes::parse(scope).map_err(|_| scope_error("scope is malformed"))?;
     if !to.client.allows_scopes(&scope) {
-        return Err(wrong(Code::InvalidScope, "scope has a name that the client may not ask for"));
+        return Err(scope_error("scope contains a name that this client is not allowed to request"));
     }
     let (challenge, method) = (parameters.code_challenge.as_deref(), parameters.code_challenge_method.as_deref());
     let code_challenge = CodeChallenge::from_members(challenge, method).map_err(|error| {
-        wrong(
-            Code::InvalidRequest,
-            match error.kind() {
-                PkceErrorKind::ChallengeRequired => "code challenge required",
-                PkceErrorKind::UnsupportedMethod => "code_challenge_method must be S256",
-                _ => "code_challenge is malformed",
-            },
-        )
+        RequestError::invalid(match error.kind() {
+            PkceErrorKind::ChallengeRequired => "code challenge required",
+            PkceErrorKind::UnsupportedMethod => "code_challenge_method must be S256",
+            _ => "code_challenge is malformed",
+        })
     })?;
     Ok(Binding {
         client_id: to.client.id().to_owned(),

@@ -1,70 +1,113 @@
-//! [`SignedIn`]: the session of a browser, as far as a new login or a code can rest on it.
+//! The signed-in session of a browser, as far as a login or a code can build on it.
+
+use std::time::Duration;
 
 use crate::{
-    auth::{
-        authorize::wishes::Wishes,
-        state::evidence::Evidence,
-        visit::Visit,
-    },
+    auth::{authorize::oidc::OidcParameters, context::RequestContext, state::accounts::CurrentProofs},
     client::Client,
-    login::{Carried, Login},
+    login::{BoundUser, CarriedProofs, Login},
     policy::{Method, MethodSet, Plan},
-    session::Session,
+    session::{Authentication, Proof, Session},
     store::StoreError,
+    user::Account,
     util::clock::UnixTime,
 };
 
-/// A session that lives, and what it rests on, with an account that is as it was.
+/// A live session whose account may sign in. All of its proofs count.
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
-    pub(crate) evidence: Evidence,
+    pub(crate) account: Account,
 }
 
 impl SignedIn {
-    /// That of the browser, where it has one of this client's tenant, and the request does not ask for a login anew.
-    pub(crate) async fn find(visit: &Visit<'_>, client: &Client, wishes: &Wishes) -> Result<Option<Self>, StoreError> {
-        if wishes.fresh {
+    /// Finds the browser's session at the client's tenant, unless the request asks for a fresh login.
+    ///
+    /// Proofs that stopped counting are removed from the session: a changed password, a removed contact. If none is left,
+    /// the session ends. Sessions that the application created itself have no proofs, so nothing builds on them.
+    pub(crate) async fn find(
+        cx: &RequestContext<'_>,
+        client: &Client,
+        oidc: &OidcParameters,
+    ) -> Result<Option<Self>, StoreError> {
+        if oidc.is_fresh {
             return Ok(None);
         }
-        let running = visit.inner.running();
-        let headers = &visit.parts.headers;
-        let Some(session) = running.sessions.presented(headers, Some(client.tenant())).await? else { return Ok(None) };
-        let Some(evidence) = running.evidences.find(&session).await? else { return Ok(None) };
-        Ok(evidence.still_stands(visit).await?.then_some(Self { session, evidence }))
-    }
-
-    /// The level of the session, if all that it was reached by still counts.
-    pub(crate) fn acr(&self) -> Option<&str> {
-        self.session.acr().filter(|_| self.session.amr().eq(self.evidence.methods().amr()))
-    }
-
-    /// Whether a login that was begun with steps of a session was begun with those of this one, and all still count.
-    pub(crate) fn bears(&self, login: &Login) -> bool {
-        let counts = |proof: &(Method, u64)| self.evidence.proved.contains(proof);
-        login.session == Some(self.session.handle()) && login.proved.iter().take(login.carried).all(counts)
-    }
-
-    /// Whether a code can rest on it alone.
-    pub(crate) fn meets(&self, plan: &Plan, wishes: &Wishes, client: &Client, now: UnixTime) -> bool {
-        let proved = self.evidence.within(wishes.max_age, now).into_iter().map(|(method, _)| method).collect();
-        client.has_single_sign_on() && plan.is_met_by(proved)
-    }
-
-    /// The steps of a new login that are done by it. Where clients don't share sessions it is only the client of the
-    /// session, and something must be left to do: else it would be a single sign-on.
-    pub(crate) fn carried(&self, plan: &Plan, wishes: &Wishes, client: &Client, now: UnixTime) -> Option<Carried> {
-        let mut proved = self.evidence.within(wishes.max_age, now);
-        let methods = plan.closest(proved.iter().map(|(method, _)| *method).collect::<MethodSet>());
-        let is_step_up = self.evidence.client_id == client.id() && !plan.is_met_by(methods);
-        if methods.is_empty() || !(client.has_single_sign_on() || is_step_up) {
-            return None;
+        let sessions = &cx.core.sessions;
+        let Some(session) = sessions.presented(&cx.parts.headers, client.tenant()).await? else { return Ok(None) };
+        if session.authentication().proofs.is_empty() {
+            return Ok(None);
         }
-        proved.retain(|(method, _)| methods.contains(*method));
-        Some(Carried {
-            session: self.session.handle(),
-            user: self.evidence.user.clone(),
-            proved,
-            marks: self.evidence.marks.clone(),
+        let keyed = cx.core.keyed().await?;
+        let current = cx.core.accounts.current(session.authentication(), keyed).await?;
+        let Some(CurrentProofs { account, proofs }) = current else { return Ok(None) };
+        let session = cx.core.keep_proofs(&session, &proofs).await?;
+        Ok(session.map(|session| Self { session, account }))
+    }
+
+    fn proofs(&self) -> &[Proof] {
+        &self.session.authentication().proofs
+    }
+
+    /// Returns the proofs that are not older than this.
+    fn proofs_within(&self, age: Option<Duration>, now: UnixTime) -> Vec<Proof> {
+        let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
+        self.proofs().iter().filter(is_young).cloned().collect()
+    }
+
+    /// Returns whether the carried proofs of a login came from this session and still count.
+    pub(crate) fn bears(&self, login: &Login) -> bool {
+        login.session == Some(self.session.sid())
+            && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
+    }
+
+    /// Returns the authentication on which a silent code can rest, if the client takes part in single sign-on and the
+    /// session meets the plan.
+    pub(crate) fn silently(
+        &self,
+        plan: &Plan,
+        oidc: &OidcParameters,
+        client: &Client,
+        now: UnixTime,
+    ) -> Option<Authentication> {
+        let proofs = self.proofs_within(oidc.max_age, now);
+        let is_met = client.has_single_sign_on() && plan.is_met_by(methods(&proofs));
+        is_met.then(|| Authentication {
+            proofs,
+            acr: plan.acr().map(Box::from),
+            ..self.session.authentication().clone()
         })
     }
+
+    /// Returns the steps of a new login that this session has already proved.
+    ///
+    /// Without single sign-on, only the session's own client can build on it, and only to add a step.
+    pub(crate) fn carried(
+        &self,
+        plan: &Plan,
+        oidc: &OidcParameters,
+        client: &Client,
+        now: UnixTime,
+    ) -> Option<CarriedProofs> {
+        let mut proofs = self.proofs_within(oidc.max_age, now);
+        let useful = plan.closest(methods(&proofs));
+        let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
+        if useful.is_empty() || !(client.has_single_sign_on() || is_step_up) {
+            return None;
+        }
+        proofs.retain(|proof| Method::from_name(&proof.method).is_some_and(|method| useful.contains(method)));
+        let Authentication { user, generation, .. } = self.session.authentication().clone();
+        Some(CarriedProofs { session: self.session.sid(), user: BoundUser { id: user, generation }, proofs })
+    }
+
+    /// Returns a name of the user for our own pages.
+    pub(crate) fn display_name(&self) -> String {
+        let account = &self.account;
+        let name = account.preferred_username().or(account.display_name());
+        let contact = || account.contacts().next().map(|(contact, _)| contact.as_str());
+        name.or_else(contact).unwrap_or(account.id().as_str()).to_owned()
+    }
+}
+
+fn methods(proofs: &[Proof]) -> MethodSet {
+    proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect()
 }

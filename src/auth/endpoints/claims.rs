@@ -4,10 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     auth::{
-        authorize::claims::{OF_SCOPES, all},
-        endpoints::settings::TokenEndpoints,
-        state::proofs,
-        visit::Visit,
+        authorize::claims::{OF_SCOPES, known},
+        context::RequestContext,
+        state::{accounts::CurrentProofs, token_endpoints::TokenEndpoints},
     },
     client::{Client, Scopes},
     session::Authentication,
@@ -23,34 +22,37 @@ pub(crate) struct Subject {
     pub(crate) who: Authentication,
 }
 
-/// Finds the account of an authentication. The second value is `None` if nothing of the authentication counts.
+/// Finds the account of an authentication. The second value is `None` if nothing of the authentication counts. It keeps
+/// its `acr` only if every proof counts.
 async fn find(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     who: &Authentication,
 ) -> Result<Option<(Account, Option<Authentication>)>, StoreError> {
-    let keyed = visit.inner.keyed().await?;
-    let account = visit.inner.config.users.by_id(&who.tenant, &who.user).await?;
-    let account = account.filter(|account| *account.id() == who.user && !account.is_disabled());
-    Ok(account.map(|account| {
-        let counting = proofs::still_counts(who, &account, keyed);
+    let current = cx.core.accounts.current(who, cx.core.keyed().await?).await?;
+    Ok(current.map(|CurrentProofs { account, proofs }| {
+        let acr = who.acr.clone().filter(|_| proofs.len() == who.proofs.len());
+        let counting = (!proofs.is_empty()).then(|| Authentication { proofs, acr, ..who.clone() });
         (account, counting)
     }))
 }
 
 /// Returns the subject of a code, if the user may still sign in and any proof counts.
-pub(crate) async fn subject_of_code(visit: &Visit<'_>, who: &Authentication) -> Result<Option<Subject>, StoreError> {
-    let found = find(visit, who).await?;
+pub(crate) async fn subject_of_code(
+    cx: &RequestContext<'_>,
+    who: &Authentication,
+) -> Result<Option<Subject>, StoreError> {
+    let found = find(cx, who).await?;
     Ok(found.and_then(|(account, who)| Some(Subject { account, who: who? })))
 }
 
 /// Returns the subject of a family, if the user may still sign in. If no proof counts any more, the family is revoked.
 pub(crate) async fn subject_of_family(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     family: &Handle,
     grant: &Grant,
 ) -> Result<Option<Subject>, StoreError> {
-    match find(visit, &grant.who).await? {
+    match find(cx, &grant.who).await? {
         Some((account, Some(who))) => Ok(Some(Subject { account, who })),
         Some((_, None)) => {
             endpoints.service.revoke_family(family).await?;
@@ -63,7 +65,7 @@ pub(crate) async fn subject_of_family(
 
 /// Returns the claims of the [`Users`](crate::Users) for a grant with this scope.
 pub(crate) async fn extra(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     account: &Account,
     grant: &Grant,
     scope: &Scopes,
@@ -72,17 +74,16 @@ pub(crate) async fn extra(
         .with_scopes(scope.iter())
         .with_names(ClaimTarget::IdToken, grant.id_token.iter().cloned())
         .with_names(ClaimTarget::UserInfo, grant.userinfo.iter().cloned());
-    visit.inner.config.users.claims(&grant.who.tenant, account, &request).await
+    cx.core.users.claims(&grant.who.tenant, account, &request).await
 }
 
 /// Removes the names that the client may not ask for. A claim of the account needs the scope that it belongs to. About
 /// other claims, the [`Users`](crate::Users) decide.
 pub(crate) fn allowed(client: &Client, names: Vec<String>) -> Vec<String> {
     let scopes = client.allowed_scopes();
-    let is_of_account = |name: &String| all().any(|own| own == name);
-    let may = |name: &String| {
-        !is_of_account(name) || scopes.is_some_and(|scopes| of_scopes(scopes).any(|own| own == name))
-    };
+    let is_of_account = |name: &String| known().any(|own| own == name);
+    let may =
+        |name: &String| !is_of_account(name) || scopes.is_some_and(|scopes| of_scopes(scopes).any(|own| own == name));
     names.into_iter().filter(may).collect()
 }
 

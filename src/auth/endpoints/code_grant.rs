@@ -2,15 +2,11 @@
 
 use crate::{
     auth::{
-        endpoints::{
-            claims,
-            form::Posted,
-            proof::{check_bound, proved_key},
-            settings::TokenEndpoints,
-        },
+        context::RequestContext,
+        endpoints::{claims, form::Posted, proof::check_bound},
         http::problem::{Code, Problem},
         state::codes::AuthorizationCode,
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     client::Client,
     event::EventKind,
@@ -31,7 +27,7 @@ fn invalid_grant() -> Problem {
 
 /// Returns the tokens for a code, and whether they are bound to a key.
 pub(crate) async fn redeem(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     client: &Client,
     posted: &Posted<'_>,
@@ -41,15 +37,15 @@ pub(crate) async fn redeem(
     let verifier = CodeVerifier::parse(verifier).map_err(|_| Problem::invalid("code_verifier is malformed"))?;
     let code = Secret::parse(code).ok_or_else(invalid_grant)?.digest();
 
-    let (codes, tokens) = (&visit.inner.running().codes, &endpoints.service);
+    let (codes, tokens) = (&cx.core.codes, &endpoints.service);
     let Some(row) = codes.find(&code).await? else {
-        revoke_if_replayed(visit, endpoints, &code, (client, posted, &verifier)).await?;
+        revoke_if_replayed(cx, endpoints, &code, (client, posted, &verifier)).await?;
         return Err(invalid_grant());
     };
     if row.who.tenant != *client.tenant() || !fits(&row.binding, client, posted, &verifier) {
         return Err(invalid_grant());
     }
-    let jkt = proved_key(visit, endpoints, "/token", None).await?;
+    let jkt = cx.proved_key("/token", None).await?;
     if row.wanted.dpop_jkt.as_ref().is_some_and(|wanted| jkt.as_ref() != Some(wanted)) {
         return Err(Problem::new(Code::InvalidDpopProof, "the authorization code is bound to another key"));
     }
@@ -57,12 +53,12 @@ pub(crate) async fn redeem(
     let AuthorizationCode { who, session, binding, wanted, .. } = row;
     let (id_token, userinfo) = (claims::allowed(client, wanted.id_token), claims::allowed(client, wanted.userinfo));
     let grant = Grant { who, session, binding, jkt, id_token, userinfo };
-    let subject = claims::subject_of_code(visit, &grant.who).await?.ok_or_else(invalid_grant)?;
+    let subject = claims::subject_of_code(cx, &grant.who).await?.ok_or_else(invalid_grant)?;
     // the session or the user may have lost all tokens since the code was issued
     if tokens.has_ended(&grant).await? {
         return Err(invalid_grant());
     }
-    let extra = claims::extra(visit, &subject.account, &grant, grant.scope()).await?;
+    let extra = claims::extra(cx, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 
     let request = TokenRequest {
@@ -73,10 +69,10 @@ pub(crate) async fn redeem(
         nonce: wanted.nonce.as_deref(),
         account_claims: claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
         extra_claims: extra,
-        keyed: visit.inner.keyed().await?,
+        keyed: cx.core.keyed().await?,
     };
     let is_bound = grant.jkt.is_some();
-    visit.inner.running().challenges.note_redeemed(&grant.binding).await?;
+    cx.core.challenges.note_redeemed(&grant.binding).await?;
     let family = tokens.new_family(&code, grant, !client.tokens.without_refresh);
     // signing comes before the code is redeemed, because it can fail
     let issued = tokens.first_tokens(&family, &request).await?;
@@ -91,7 +87,7 @@ pub(crate) async fn redeem(
         Ok::<_, StoreError>(stored)
     });
     if !stored.await? {
-        revoke_if_replayed(visit, endpoints, &code, (client, posted, &verifier)).await?;
+        revoke_if_replayed(cx, endpoints, &code, (client, posted, &verifier)).await?;
         return Err(invalid_grant());
     }
     Ok((issued, is_bound))
@@ -107,7 +103,7 @@ fn fits(binding: &Binding, client: &Client, posted: &Posted<'_>, verifier: &Code
 /// Revokes the family of a code that is redeemed again. A caller that has both code and verifier got them from the
 /// client, so somebody else may have the tokens. A caller without the verifier ends nothing.
 async fn revoke_if_replayed(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     code: &Digest,
     (client, posted, verifier): (&Client, &Posted<'_>, &CodeVerifier),
@@ -116,7 +112,7 @@ async fn revoke_if_replayed(
     let fits = grant.who.tenant == *client.tenant() && fits(&grant.binding, client, posted, verifier);
     if is_replay && fits {
         endpoints.service.revoke_family(&family).await?;
-        visit.inner.journal().tally(EventKind::TokenReused, Some(client.tenant()), None);
+        cx.core.journal.tally(EventKind::TokenReused, Some(client.tenant()), None);
     }
     Ok(())
 }

@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             credentials,
             problem::{Code, Problem},
         },
-        visit::Visit,
     },
     client::Client,
     util::form::Form,
@@ -34,10 +34,10 @@ impl<'b> Posted<'b> {
     }
 
     /// Finds the client that posts, and charges the request to its tenant.
-    pub(crate) async fn client(&self, visit: &mut Visit<'_>) -> Result<Arc<Client>, Problem> {
-        let client = visit.calling_client(self.value("client_id")).await?;
+    pub(crate) async fn client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
+        let client = cx.calling_client(self.value("client_id")).await?;
         self.check()?;
-        credentials::refuse(&visit.parts.headers, |name| self.value(name))?;
+        credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
         client.ok_or(Problem::new(Code::InvalidClient, "there is no client with this client_id"))
     }

@@ -5,12 +5,13 @@ use serde::Serialize;
 
 use crate::{
     auth::{
-        endpoints::{claims, form::Posted, refresh_grant, settings::TokenEndpoints},
+        context::RequestContext,
+        endpoints::{claims, form::Posted, refresh_grant},
         http::{
             answer,
             problem::{Code, Problem},
         },
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     bearer::{Audience, Confirmation},
     http::body::Body,
@@ -61,21 +62,21 @@ enum Asker {
 }
 
 pub(crate) async fn introspect(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let asker = asker(visit, endpoints, &posted).await?;
+    let asker = asker(cx, endpoints, &posted).await?;
     let token = posted.required("token", "token is missing")?;
-    let known = known(visit, endpoints, token).await?;
+    let known = known(cx, endpoints, token).await?;
     // an API spends the budget of the tenant that the token belongs to
     if let (Asker::Introspector, Some(tenant)) = (&asker, known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()))
     {
-        visit.charge(Some(&tenant))?;
+        cx.charge(Some(&tenant))?;
     }
     // presenting a used refresh token as a client means that it leaked
     if matches!(asker, Asker::Client(_)) && known.is_none() {
-        refresh_grant::revoke_if_reused(visit, endpoints, token).await?;
+        refresh_grant::revoke_if_reused(cx, endpoints, token).await?;
     }
     let known = known.filter(|known| match &asker {
         Asker::Introspector => true,
@@ -84,11 +85,11 @@ pub(crate) async fn introspect(
     Ok(answer::json(StatusCode::OK, &Answer { active: known.is_some(), known }))
 }
 
-async fn asker(visit: &mut Visit<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Asker, Problem> {
-    let Some(shown) = visit.parts.headers.get(header::AUTHORIZATION) else {
-        let client = posted.client(visit).await;
+async fn asker(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Asker, Problem> {
+    let Some(shown) = cx.parts.headers.get(header::AUTHORIZATION) else {
+        let client = posted.client(cx).await;
         // introspection is for programs, so no page may read the answer
-        visit.reader = None;
+        cx.reader = None;
         return Ok(Asker::Client(client?.id().to_owned()));
     };
     let secret = shown.as_bytes().split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
@@ -97,24 +98,24 @@ async fn asker(visit: &mut Visit<'_>, endpoints: &TokenEndpoints, posted: &Poste
         posted.check()?;
         return Ok(Asker::Introspector);
     }
-    visit.charge(None)?;
+    cx.charge(None)?;
     let challenge = HeaderValue::from_static(r#"Bearer realm="introspect", error="invalid_token""#);
     Err(Problem::new(Code::InvalidToken, "introspection needs a client_id or a valid secret")
         .header(header::WWW_AUTHENTICATE, challenge))
 }
 
-async fn known(visit: &Visit<'_>, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
+async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
     let tokens = &endpoints.service;
-    if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
+    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
         let grant = presented.grant();
         if !presented.is_current() || tokens.has_ended(grant).await? {
             return Ok(None);
         }
-        let subject = claims::subject_of_family(visit, endpoints, &presented.family(), grant).await?;
+        let subject = claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
     let Some(access) = tokens.access(token).await? else { return Ok(None) };
-    let subject = claims::subject_of_family(visit, endpoints, &access.family, &access.grant).await?;
+    let subject = claims::subject_of_family(cx, endpoints, &access.family, &access.grant).await?;
     Ok(subject.map(|subject| of_access_token(access, &subject.who)))
 }
 

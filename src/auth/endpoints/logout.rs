@@ -1,4 +1,4 @@
-//! `/logout` (OpenID Connect RP-Initiated Logout): the end of the signed-in session, and of what came of it.
+//! `/logout` (OpenID Connect RP-Initiated Logout): ends the signed-in session and its tokens.
 
 use bytes::Bytes;
 use http::{Method, Response};
@@ -6,29 +6,27 @@ use http::{Method, Response};
 use crate::{
     auth::{
         authorize::query::LONGEST_STATE,
+        context::RequestContext,
         endpoints::form::Posted,
         http::{answer, fields, problem::Problem},
         pages::{logout as logout_pages, page},
-        sign_out::{self, Ended},
-        state::evidence::Evidence,
-        visit::Visit,
     },
     client::Client,
+    event::EventKind,
     http::body::Body,
-    session::UserId,
+    session::Session,
     store::StoreError,
-    tenant::Tenant,
     tokens::TokenService,
     util::{form::Form, handle::Handle},
 };
 
-/// What is asked for.
+/// The parameters of the request.
 struct Asked {
     client_id: Option<String>,
     hint: Option<String>,
     after: Option<String>,
     state: Option<String>,
-    /// A person has pressed the button of our own page.
+    /// The user has pressed the button on our own page.
     confirmed: bool,
 }
 
@@ -45,32 +43,23 @@ impl Asked {
     }
 }
 
-/// Whose session an id_token is of, and which.
-struct Hinted<'a> {
-    tenant: &'a Tenant,
-    user: UserId,
-    session: Option<Handle>,
-}
-
-impl Hinted<'_> {
-    fn is_of(&self, session: &Ended) -> bool {
-        *self.tenant == session.tenant
-            && self.user == session.user
-            && self.session.is_none_or(|named| named == session.handle)
-    }
-}
-
-/// Ends a session at once where the request comes from somebody who has an id_token of it, for no stranger's link has
-/// that. About any other that the browser shows a person is asked.
-pub(crate) async fn logout<B>(visit: &mut Visit<'_>, tokens: &TokenService, body: B) -> Result<Response<Body>, Problem>
+/// Ends the session of the browser, and the tokens issued from it.
+///
+/// An `id_token_hint` of that session ends it at once, because only its client has that token: no stranger's link can end
+/// a session. In all other cases the user is asked.
+pub(crate) async fn logout<B>(
+    cx: &mut RequestContext<'_>,
+    tokens: &TokenService,
+    body: B,
+) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let asked = match asked(visit, body).await {
+    let asked = match asked(cx, body).await {
         Ok(asked) => asked,
         Err(problem) => {
-            visit.charge(None)?;
-            return page::shown(visit, problem);
+            cx.charge(None)?;
+            return page::shown(cx, problem);
         }
     };
     let hint = match &asked.hint {
@@ -78,32 +67,31 @@ where
         None => None,
     };
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
-    let client = visit.charged_client(client_id.as_deref()).await?;
+    let client = cx.charged_client(client_id.as_deref()).await?;
     if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
-        return page::shown(visit, Problem::invalid("id_token_hint is of another client than client_id"));
+        return page::shown(cx, Problem::invalid("id_token_hint belongs to another client than client_id"));
     }
     let after = match after(&asked, client.as_deref()) {
         Ok(after) => after,
-        Err(problem) => return page::shown(visit, problem),
+        Err(problem) => return page::shown(cx, problem),
     };
-    visit.refuse_ahead()?;
-    // who only looks ends nothing
-    let hinted = hint.zip(client.as_ref()).filter(|_| visit.parts.method != Method::HEAD).and_then(|(hint, client)| {
-        let session = match hint.sid {
-            Some(sid) => Some(Handle::parse(sid)?),
-            None => None,
-        };
-        Some(Hinted { tenant: client.tenant(), user: UserId::parse(hint.sub).ok()?, session })
-    });
-    // whether or not it is shown: a client may post the hint, which then comes alone
-    if let Some(Hinted { tenant, user, session: Some(handle) }) = &hinted {
-        let (tenant, user) = ((*tenant).clone(), user.clone());
-        sign_out::end(visit.inner, &Ended { tenant, user, handle: *handle, digest: None }).await?;
+    cx.refuse_prefetch()?;
+    let sessions = &cx.core.sessions;
+    let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());
+    let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(Handle::parse);
+    // also without a cookie: a client can post the hint from another site
+    if let Some(sid) = &hinted_sid {
+        end(cx, sid).await?;
     }
-    let shown = shown(visit).await?;
-    let own_page = asked.confirmed && visit.parts.method == Method::POST && visit.is_of_own_page();
-    let is_hinted = |session: &Ended| hinted.as_ref().is_some_and(|hinted| hinted.is_of(session));
-    if !own_page && !shown.iter().all(is_hinted) {
+    let tenant = client.as_deref().map(Client::tenant);
+    let mut shown = sessions.held(&cx.parts.headers).await?;
+    shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
+    let is_hinted = |session: &Session| {
+        hinted_sid == Some(session.sid())
+            || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())
+    };
+    let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
+    if !is_confirmed && !shown.iter().all(is_hinted) {
         return Ok(logout_pages::ask(&[
             ("client_id", client_id.as_deref()),
             ("post_logout_redirect_uri", asked.after.as_deref()),
@@ -111,65 +99,54 @@ where
         ]));
     }
     for session in &shown {
-        sign_out::end(visit.inner, session).await?;
+        end(cx, &session.sid()).await?;
     }
-    let sessions = &visit.inner.running().sessions;
     let mut response = match after {
-        // a form may lead nowhere else, so a person goes on by a link
+        // the page's policy lets its form lead nowhere else, so the user follows a link
         Some(location) if asked.confirmed => logout_pages::done(Some(&location)),
-        Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state can't be sent back"))?,
+        Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?,
         None => logout_pages::done(None),
     };
-    // a browser keeps its cookie from other sites: what one of them sends must not take it away unseen
-    if sessions.presents(&visit.parts.headers) || visit.is_of_own_page() {
-        sessions.removal().append_to(response.headers_mut());
+    for session in &shown {
+        sessions.removal(session.tenant()).append_to(response.headers_mut());
     }
     Ok(response)
 }
 
-/// The sessions that a browser shows: the one that lives; where that is not one, all that it shows, be it that they were
-/// idle for too long, for their tokens may live, and somebody may have pressed "Log out".
-async fn shown(visit: &Visit<'_>) -> Result<Vec<Ended>, StoreError> {
-    let (running, headers) = (visit.inner.running(), &visit.parts.headers);
-    if let Some(session) = running.sessions.presented(headers, None).await? {
-        return Ok(vec![Ended::of(&session)]);
+async fn end(cx: &RequestContext<'_>, sid: &Handle) -> Result<(), StoreError> {
+    if cx.core.sessions.revoke_sid(sid).await? {
+        cx.core.journal.tally(EventKind::TokenRevoked, None, None);
     }
-    let mut idle = Vec::new();
-    for digest in running.sessions.shown(headers) {
-        if let Some(Evidence { tenant, user, .. }) = running.evidences.of(&digest).await? {
-            idle.push(Ended { tenant, user, handle: Handle::of(&digest), digest: Some(digest) });
-        }
-    }
-    Ok(idle)
+    Ok(())
 }
 
-async fn asked<B>(visit: &Visit<'_>, body: B) -> Result<Asked, Problem>
+async fn asked<B>(cx: &RequestContext<'_>, body: B) -> Result<Asked, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    if visit.parts.method == Method::POST {
-        let body = fields::form(visit.parts, body).await?;
+    if cx.parts.method == Method::POST {
+        let body = fields::form(cx.parts, body).await?;
         let posted = Posted::of(&body);
         posted.check()?;
         return Ok(Asked::of(|name| posted.value(name)));
     }
-    let query = visit.parts.uri.query().unwrap_or_default();
+    let query = cx.parts.uri.query().unwrap_or_default();
     let form = Form::parse(query.as_bytes()).map_err(|error| Problem::invalid(error.detail()))?;
     if form.has_duplicates() {
-        return Err(Problem::invalid("a parameter is given twice"));
+        return Err(Problem::invalid("a parameter appears more than once"));
     }
     let mut asked = Asked::of(|name| form.value(name));
     asked.confirmed = false;
     Ok(asked)
 }
 
-/// Where the browser goes afterwards: only where the client has said, and only if it is known which client it is.
+/// Returns where the browser goes afterwards: to a URI that the client has registered.
 fn after(asked: &Asked, client: Option<&Client>) -> Result<Option<String>, Problem> {
     let Some(uri) = &asked.after else { return Ok(None) };
     let Some(client) = client else {
         return Err(Problem::invalid("post_logout_redirect_uri needs client_id or id_token_hint"));
     };
-    let unknown = Problem::invalid("post_logout_redirect_uri is none that the client has registered");
+    let unknown = Problem::invalid("post_logout_redirect_uri is not registered for this client");
     let requested = client.after_logout_to(uri).ok_or(unknown)?;
     match &asked.state {
         Some(state) if state.len() > LONGEST_STATE => Err(Problem::invalid("state is longer than 4096 bytes")),

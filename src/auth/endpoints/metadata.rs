@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    auth::{authorize::claims, inner::Inner},
+    auth::{authorize::claims, core::Core},
     jose::Algorithm,
     tokens::OFFLINE_ACCESS,
 };
@@ -40,8 +40,8 @@ pub(crate) struct Document<'a> {
     request_uri_parameter_supported: bool,
 }
 
-pub(crate) fn document<'a>(inner: &'a Inner, algorithm: Algorithm) -> Document<'a> {
-    let issuer = inner.config.issuer.as_str();
+pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a> {
+    let issuer = core.issuer.as_str();
     let below = |path: &str| format!("{issuer}{path}");
     let own = ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "at_hash", "sid", "tenant"];
     // OpenID Connect Discovery requires RS256
@@ -68,10 +68,10 @@ pub(crate) fn document<'a>(inner: &'a Inner, algorithm: Algorithm) -> Document<'
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
         dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),
-        claims_supported: own.into_iter().chain(claims::all()).collect(),
+        claims_supported: own.into_iter().chain(claims::known()).collect(),
         claims_parameter_supported: true,
         prompt_values_supported: ["none", "login", "consent", "select_account"],
-        acr_values_supported: inner.config.policies.levels().collect(),
+        acr_values_supported: core.policies.levels().collect(),
         request_parameter_supported: false,
         request_uri_parameter_supported: false,
     }

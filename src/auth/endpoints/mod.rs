@@ -9,22 +9,22 @@ pub(crate) mod metadata;
 pub(crate) mod proof;
 pub(crate) mod refresh_grant;
 pub(crate) mod revoke;
-pub(crate) mod settings;
 pub(crate) mod token;
 pub(crate) mod userinfo;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use self::{form::Posted, settings::TokenEndpoints};
+use self::form::Posted;
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             answer, fields,
             problem::{Code, Problem},
             route::TokenRoute,
         },
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     http::body::Body,
 };
@@ -32,40 +32,40 @@ use crate::{
 /// How long clients may keep the public keys and the metadata: much shorter than a key is published before it signs.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-pub(crate) async fn serve<B>(visit: &mut Visit<'_>, route: TokenRoute, body: B) -> Result<Response<Body>, Problem>
+pub(crate) async fn serve<B>(cx: &mut RequestContext<'_>, route: TokenRoute, body: B) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let Some(endpoints) = &visit.inner.running().tokens else {
-        return Err(Problem::new(Code::NotFound, "nothing is here"));
+    let Some(endpoints) = &cx.core.tokens else {
+        return Err(Problem::new(Code::NotFound, "there is nothing here"));
     };
     match route {
         TokenRoute::Keys => {
-            visit.charge_asset()?;
+            cx.charge_asset()?;
             Ok(kept(answer::whole(StatusCode::OK, answer::JSON, endpoints.service.key_set().await?)))
         }
         TokenRoute::Metadata => {
-            visit.charge_asset()?;
-            let document = metadata::document(visit.inner, endpoints.service.algorithm());
+            cx.charge_asset()?;
+            let document = metadata::document(cx.core, endpoints.service.algorithm());
             Ok(kept(answer::json(StatusCode::OK, &document)))
         }
-        TokenRoute::UserInfo => userinfo::userinfo(visit, endpoints).await,
-        TokenRoute::Logout => logout::logout(visit, &endpoints.service, body).await,
+        TokenRoute::UserInfo => userinfo::userinfo(cx, endpoints).await,
+        TokenRoute::Logout => logout::logout(cx, &endpoints.service, body).await,
         TokenRoute::Exchange => {
             // RFC 6749 §5.1 and §5.2 require it beside `Cache-Control`
             const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
             let mut response =
-                posted(visit, endpoints, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
+                posted(cx, endpoints, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;
             response.headers_mut().insert(header::PRAGMA, NO_CACHE);
             Ok(response)
         }
-        TokenRoute::Revoke | TokenRoute::Introspect => posted(visit, endpoints, route, body).await,
+        TokenRoute::Revoke | TokenRoute::Introspect => posted(cx, endpoints, route, body).await,
     }
 }
 
 /// Serves what a client posts as a form.
 async fn posted<B>(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     route: TokenRoute,
     body: B,
@@ -73,18 +73,18 @@ async fn posted<B>(
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let body = match fields::form(visit.parts, body).await {
+    let body = match fields::form(cx.parts, body).await {
         Ok(body) => body,
         Err(problem) => {
-            visit.charge(None)?;
+            cx.charge(None)?;
             return Err(problem);
         }
     };
     let posted = Posted::of(&body);
     match route {
-        TokenRoute::Exchange => token::token(visit, endpoints, posted).await,
-        TokenRoute::Revoke => revoke::revoke(visit, endpoints, posted).await,
-        _ => introspect::introspect(visit, endpoints, posted).await,
+        TokenRoute::Exchange => token::token(cx, endpoints, posted).await,
+        TokenRoute::Revoke => revoke::revoke(cx, endpoints, posted).await,
+        _ => introspect::introspect(cx, endpoints, posted).await,
     }
 }
 

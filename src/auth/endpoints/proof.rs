@@ -4,38 +4,13 @@ use http::{HeaderValue, Response};
 
 use crate::{
     auth::{
-        endpoints::settings::TokenEndpoints,
         http::problem::{Code, Problem},
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     client::Client,
-    dpop::{self, DpopError},
+    dpop,
     http::body::Body,
 };
-
-/// Returns the thumbprint of the key that the caller proves to have. Returns `None` without a proof. Each proof counts
-/// once.
-pub(crate) async fn proved_key(
-    visit: &Visit<'_>,
-    endpoints: &TokenEndpoints,
-    path: &str,
-    access_token: Option<&str>,
-) -> Result<Option<String>, Problem> {
-    let url = format!("{}{path}", visit.inner.config.issuer.as_str());
-    let (method, headers) = (&visit.parts.method, &visit.parts.headers);
-    match endpoints.proofs.check(headers, method, &url, access_token).wait().await {
-        Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
-        Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
-        Err(DpopError::UseNonce(nonce)) => {
-            let problem = Problem::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
-            Err(match HeaderValue::try_from(nonce) {
-                Ok(nonce) => problem.header(dpop::NONCE, nonce),
-                Err(_) => problem,
-            })
-        }
-        Err(DpopError::Unavailable) => Err(Problem::unavailable()),
-    }
-}
 
 /// Checks that a client that gets only bound tokens has proved a key.
 pub(crate) fn check_bound(client: &Client, jkt: Option<&str>) -> Result<(), Problem> {

@@ -2,14 +2,10 @@
 
 use crate::{
     auth::{
-        endpoints::{
-            claims,
-            form::Posted,
-            proof::{check_bound, proved_key},
-            settings::TokenEndpoints,
-        },
+        context::RequestContext,
+        endpoints::{claims, form::Posted, proof::check_bound},
         http::problem::{Code, Problem},
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     client::{Client, Scopes},
     event::EventKind,
@@ -26,7 +22,7 @@ fn invalid_scope(detail: &'static str) -> Problem {
 
 /// Returns the next tokens, and whether they are bound to a key.
 pub(crate) async fn refresh(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     client: &Client,
     posted: &Posted<'_>,
@@ -37,7 +33,7 @@ pub(crate) async fn refresh(
     }
     let scope = posted.value("scope").map(Scopes::parse).transpose();
     let scope = scope.map_err(|_| invalid_scope("scope is malformed"))?;
-    let (keyed, tokens) = (visit.inner.keyed().await?, &endpoints.service);
+    let (keyed, tokens) = (cx.core.keyed().await?, &endpoints.service);
     let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
     let grant = presented.grant();
     // a made-up token reveals nothing, and a scope may have been taken from the client since
@@ -45,16 +41,16 @@ pub(crate) async fn refresh(
     if !is_own || !presented.is_known() || !client.allows_scopes(grant.scope()) {
         return Err(invalid_grant());
     }
-    let jkt = proved_key(visit, endpoints, "/token", None).await?;
+    let jkt = cx.proved_key("/token", None).await?;
     check_bound(client, jkt.as_deref())?;
     // the client may have to bind its tokens only since then
     if client.tokens.require_dpop && grant.jkt.is_none() {
         return Err(invalid_grant());
     }
-    let subject = claims::subject_of_family(visit, endpoints, &presented.family(), grant).await?;
+    let subject = claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
-    let extra = claims::extra(visit, &subject.account, grant, granted).await?;
+    let extra = claims::extra(cx, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;
     let request = TokenRequest {
         who: &subject.who,
@@ -81,15 +77,15 @@ pub(crate) async fn refresh(
 /// Revokes the family of a refresh token that was used before. Whoever presents it, and however wrong the rest of the
 /// request is, two parties have had it.
 pub(crate) async fn revoke_if_reused(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,
     text: &str,
 ) -> Result<(), Problem> {
     let tokens = &endpoints.service;
-    let Some(presented) = tokens.presented(text, visit.inner.keyed().await?).await? else { return Ok(()) };
+    let Some(presented) = tokens.presented(text, cx.core.keyed().await?).await? else { return Ok(()) };
     if tokens.is_reused(&presented) {
         tokens.revoke_family(&presented.family()).await?;
-        visit.inner.journal().tally(EventKind::TokenReused, Some(&presented.grant().who.tenant), None);
+        cx.core.journal.tally(EventKind::TokenReused, Some(&presented.grant().who.tenant), None);
     }
     Ok(())
 }

@@ -4,9 +4,10 @@ use http::{Response, StatusCode};
 
 use crate::{
     auth::{
-        endpoints::{form::Posted, settings::TokenEndpoints},
+        context::RequestContext,
+        endpoints::form::Posted,
         http::{answer, problem::Problem},
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     event::EventKind,
     http::body::Body,
@@ -18,26 +19,26 @@ use crate::{
 ///
 /// The answer is the same for every token, so that it does not reveal which tokens exist.
 pub(crate) async fn revoke(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let client = posted.client(visit).await?;
+    let client = posted.client(cx).await?;
     let token = posted.required("token", "token is missing")?;
-    if let Some(family) = family_of(visit, &endpoints.service, client.id(), token).await? {
+    if let Some(family) = family_of(cx, &endpoints.service, client.id(), token).await? {
         endpoints.service.revoke_family(&family).await?;
-        visit.inner.journal().tally(EventKind::TokenRevoked, Some(client.tenant()), None);
+        cx.core.journal.tally(EventKind::TokenRevoked, Some(client.tenant()), None);
     }
     Ok(answer::json(StatusCode::OK, &serde_json::Map::new()))
 }
 
 async fn family_of(
-    visit: &Visit<'_>,
+    cx: &RequestContext<'_>,
     tokens: &TokenService,
     client: &str,
     token: &str,
 ) -> Result<Option<Handle>, Problem> {
-    if let Some(presented) = tokens.presented(token, visit.inner.keyed().await?).await? {
+    if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
         // a made-up token must not end anything
         let own = presented.grant().client_id() == client && presented.is_known();
         return Ok(own.then(|| presented.family()));

@@ -5,12 +5,13 @@ use serde::Serialize;
 
 use crate::{
     auth::{
-        endpoints::{code_grant, form::Posted, proof::with_nonce, refresh_grant, settings::TokenEndpoints},
+        context::RequestContext,
+        endpoints::{code_grant, form::Posted, proof::with_nonce, refresh_grant},
         http::{
             answer,
             problem::{Code, Problem},
         },
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     event::EventKind,
     http::body::Body,
@@ -31,35 +32,35 @@ struct Answer {
 }
 
 pub(crate) async fn token(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let answer = issue(visit, endpoints, &posted).await;
+    let answer = issue(cx, endpoints, &posted).await;
     if let (Err(problem), Some(token)) = (&answer, posted.value("refresh_token"))
         // without a budget, or while the store fails, nothing more is read
         && !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable)
     {
-        refresh_grant::revoke_if_reused(visit, endpoints, token).await?;
+        refresh_grant::revoke_if_reused(cx, endpoints, token).await?;
     }
     answer
 }
 
 async fn issue(
-    visit: &mut Visit<'_>,
+    cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
     posted: &Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let client = posted.client(visit).await?;
+    let client = posted.client(cx).await?;
     let (issued, is_bound) = match posted.required("grant_type", "grant_type is missing")? {
-        "authorization_code" => code_grant::redeem(visit, endpoints, &client, posted).await?,
-        "refresh_token" => refresh_grant::refresh(visit, endpoints, &client, posted).await?,
+        "authorization_code" => code_grant::redeem(cx, endpoints, &client, posted).await?,
+        "refresh_token" => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
         _ => {
             let detail = "grant_type is neither authorization_code nor refresh_token";
             return Err(Problem::new(Code::UnsupportedGrantType, detail));
         }
     };
-    visit.inner.journal().tally(EventKind::TokenIssued, Some(client.tenant()), None);
+    cx.core.journal.tally(EventKind::TokenIssued, Some(client.tenant()), None);
     let Issued { access_token, expires_in, refresh_token, id_token, scope } = issued;
     let token_type = if is_bound { "DPoP" } else { "Bearer" };
     let answer = Answer { access_token, token_type, expires_in, refresh_token, id_token, scope };

@@ -5,16 +5,13 @@ use serde_json::Value;
 
 use crate::{
     auth::{
-        endpoints::{
-            claims,
-            proof::{proved_key, with_nonce},
-            settings::TokenEndpoints,
-        },
+        context::RequestContext,
+        endpoints::{claims, proof::with_nonce},
         http::{
             answer,
             problem::{Code, Problem},
         },
-        visit::Visit,
+        state::token_endpoints::TokenEndpoints,
     },
     bearer::{self, Authorization, Scheme},
     client::Scopes,
@@ -23,24 +20,27 @@ use crate::{
     user::ClaimTarget,
 };
 
-pub(crate) async fn userinfo(visit: &mut Visit<'_>, endpoints: &TokenEndpoints) -> Result<Response<Body>, Problem> {
-    let found = find(visit, endpoints).await;
+pub(crate) async fn userinfo(
+    cx: &mut RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+) -> Result<Response<Body>, Problem> {
+    let found = find(cx, endpoints).await;
     let grant = found.as_ref().ok().map(|access| &access.grant);
-    if let Some(grant) = grant.filter(|_| visit.reader.is_some()) {
+    if let Some(grant) = grant.filter(|_| cx.reader.is_some()) {
         // a page of another client must not read the answer
-        let client = visit.client(Some(grant.client_id())).await?;
-        visit.let_read(client.as_deref());
+        let client = cx.client(Some(grant.client_id())).await?;
+        cx.let_read(client.as_deref());
     }
-    visit.charge(grant.map(|grant| &grant.who.tenant))?;
+    cx.charge(grant.map(|grant| &grant.who.tenant))?;
     let ValidAccess { claims: token, grant, family } = found?;
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
         return Err(challenge(problem, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
     };
-    let subject = claims::subject_of_family(visit, endpoints, &family, &grant).await?;
+    let subject = claims::subject_of_family(cx, endpoints, &family, &grant).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
-    let extra = claims::extra(visit, &account, &grant, &granted).await?;
+    let extra = claims::extra(cx, &account, &grant, &granted).await?;
     let mut answer = claims::named(&account, claims::of_scopes(&granted));
     answer.extend(claims::named(&account, grant.userinfo.iter().map(String::as_str)));
     answer.extend(extra.iter(ClaimTarget::UserInfo).map(|(name, value)| (name.to_owned(), value.clone())));
@@ -50,8 +50,8 @@ pub(crate) async fn userinfo(visit: &mut Visit<'_>, endpoints: &TokenEndpoints) 
 }
 
 /// Returns the access token of the request, if it is valid.
-async fn find(visit: &Visit<'_>, endpoints: &TokenEndpoints) -> Result<ValidAccess, Problem> {
-    let (scheme, token) = match Authorization::read(&visit.parts.headers) {
+async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<ValidAccess, Problem> {
+    let (scheme, token) = match Authorization::read(&cx.parts.headers) {
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is required");
@@ -68,7 +68,7 @@ async fn find(visit: &Visit<'_>, endpoints: &TokenEndpoints) -> Result<ValidAcce
         Scheme::Bearer if bound.is_none() => Ok(access),
         Scheme::DPoP if bound.is_some() => {
             let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
-            let proved = proved_key(visit, endpoints, "/userinfo", Some(token)).await.map_err(unproved)?;
+            let proved = cx.proved_key("/userinfo", Some(token)).await.map_err(unproved)?;
             if Some(&*proved.ok_or_else(missing)?) == bound { Ok(access) } else { Err(invalid(scheme)) }
         }
         Scheme::Bearer | Scheme::DPoP => Err(invalid(scheme)),

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use crate::{http::body::Body, login::View};
+use crate::{http::body::Body, login::LoginView};
 
 pub(crate) const JSON: &str = "application/json";
 
@@ -18,8 +18,8 @@ pub(crate) struct Counters {
     next_step: Option<usize>,
 }
 
-impl From<View> for Counters {
-    fn from(view: View) -> Self {
+impl From<LoginView> for Counters {
+    fn from(view: LoginView) -> Self {
         Self {
             session_id: view.id.to_string(),
             status: Some(view.status.as_str()),

@@ -1,112 +1,87 @@
-//! Whose pages may call, and read what is answered.
+//! Which origins may call, and which may read the answers.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::{
-    auth::{
-        http::{
-            answer,
-            problem::{Code, Problem},
-            route::Path,
-        },
-        visit::Visit,
-    },
-    client::Client,
-    event::EventKind,
-    http::body::Body,
-};
+use crate::auth::http::route::Path;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What scripts of another origin may read of an answer.
+/// Response headers that scripts of another origin may read.
 const EXPOSED: &str = "retry-after, www-authenticate, dpop-nonce, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
 
-impl<'a> Visit<'a> {
-    /// Lets scripts of any client's pages read, as long as it is not known whose call it is.
-    pub(crate) async fn let_any_read(&mut self, path: &Path) {
-        let own = self.inner.config.issuer.origin().as_bytes();
-        let foreign = |origin: &&HeaderValue| path.is_for_scripts() && origin.as_bytes() != own;
-        let origin = self.only(&header::ORIGIN).unwrap_or_default().filter(foreign);
-        if let Some((origin, text)) = origin.and_then(|origin| Some((origin, origin.to_str().ok()?)))
-            && self.inner.config.clients.allows_origin(text).await.unwrap_or_default()
-        {
-            self.reader = Some(origin.clone());
-        }
-    }
+/// Where a request says that it comes from.
+pub(crate) struct Caller<'a> {
+    origin: Header<'a>,
+    site: Header<'a>,
+}
 
-    /// Lets scripts of this client's pages read the answer, be it that there is no budget left.
-    pub(crate) fn let_read(&mut self, client: Option<&Client>) {
-        let origin = self.only(&header::ORIGIN).unwrap_or_default();
-        let is_known = |text| client.is_some_and(|client| client.allows_origin(text));
-        self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
-    }
+enum Header<'a> {
+    Absent,
+    Once(&'a HeaderValue),
+    Repeated,
+}
 
-    /// The value of a header; an error where it is given twice.
-    fn only(&self, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
-        let mut values = self.parts.headers.get_all(name).iter();
+impl<'a> Header<'a> {
+    fn read(headers: &'a HeaderMap, name: &HeaderName) -> Self {
+        let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {
-            (value, None) => Ok(value),
-            (_, Some(_)) => Err(()),
+            (None, _) => Self::Absent,
+            (Some(value), None) => Self::Once(value),
+            (Some(_), Some(_)) => Self::Repeated,
+        }
+    }
+}
+
+impl<'a> Caller<'a> {
+    /// Reads `Origin` and `Sec-Fetch-Site`.
+    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+        Self { origin: Header::read(headers, &header::ORIGIN), site: Header::read(headers, &SEC_FETCH_SITE) }
+    }
+
+    /// Returns the origin, if it is sent once.
+    pub(crate) fn origin(&self) -> Option<&'a HeaderValue> {
+        match self.origin {
+            Header::Once(origin) => Some(origin),
+            Header::Absent | Header::Repeated => None,
         }
     }
 
-    /// Lets scripts call that run on our own pages or on those of this client, and programs that are no browsers.
-    pub(crate) fn check_origin(&mut self, client: Option<&Client>) -> Result<(), Problem> {
-        let allowed = match (self.only(&header::ORIGIN), self.only(&SEC_FETCH_SITE)) {
-            (Err(()), _) | (_, Err(())) => false,
-            // the browser says that the page is ours
-            (_, Ok(Some(site))) if site == "same-origin" => true,
-            (Ok(Some(origin)), _) if origin.as_bytes() == self.inner.config.issuer.origin().as_bytes() => true,
-            (Ok(Some(_)), _) => self.reader.is_some(),
-            (Ok(None), Ok(Some(site))) => site == "none",
-            (Ok(None), Ok(None)) => true,
-        };
-        if allowed {
-            return Ok(());
+    /// Checks whether this caller may call a script's endpoint: pages of our own origin, pages of an origin that
+    /// `is_allowed`, and programs that are not browsers.
+    pub(crate) fn may_call(&self, own: &str, is_allowed: bool) -> bool {
+        match (&self.origin, &self.site) {
+            (Header::Repeated, _) | (_, Header::Repeated) => false,
+            (_, Header::Once(site)) if *site == "same-origin" => true,
+            (Header::Once(origin), _) => origin.as_bytes() == own.as_bytes() || is_allowed,
+            (Header::Absent, Header::Once(site)) => *site == "none",
+            (Header::Absent, Header::Absent) => true,
         }
-        self.reader = None;
-        self.inner.journal().tally(EventKind::ForeignOrigin, client.map(Client::tenant), None);
-        Err(Problem::new(Code::OriginNotAllowed, "pages of this origin may not call"))
     }
 
-    /// Whether a browser says that one of our own pages sends this.
-    #[cfg(feature = "tokens")]
-    pub(crate) fn is_of_own_page(&self) -> bool {
-        match (self.only(&SEC_FETCH_SITE), self.only(&header::ORIGIN)) {
-            (Ok(Some(site)), Ok(_)) => site == "same-origin",
-            (Ok(None), Ok(Some(origin))) => origin.as_bytes() == self.inner.config.issuer.origin().as_bytes(),
+    /// Checks whether a browser says that one of our own pages sent this request.
+    pub(crate) fn is_own_page(&self, own: &str) -> bool {
+        match (&self.site, &self.origin) {
+            (Header::Once(site), Header::Once(_) | Header::Absent) => *site == "same-origin",
+            (Header::Absent, Header::Once(origin)) => origin.as_bytes() == own.as_bytes(),
             _ => false,
         }
     }
+}
 
-    /// The answer to OPTIONS: what a path takes and, to scripts that some client allows, that they may call.
-    pub(crate) async fn options(&mut self, path: &Path) -> Result<Response<Body>, Problem> {
-        let answer = answer::allow(StatusCode::NO_CONTENT, path.allow());
-        if !self.head().is_preflight() {
-            return Ok(answer);
-        }
-        let refused = || Problem::new(Code::OriginNotAllowed, "pages of this origin may not call");
-        let origin = self.parts.headers.get(header::ORIGIN).filter(|_| path.is_for_scripts()).ok_or_else(refused)?;
-        let text = origin.to_str().map_err(|_| refused())?;
-        if !self.inner.config.clients.allows_origin(text).await? {
-            return Err(refused());
-        }
-        self.reader = Some(origin.clone());
-        let mut answer = answer;
-        for (name, value) in [
-            (header::ACCESS_CONTROL_ALLOW_METHODS, path.allow()),
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type, accept, authorization, dpop"),
-            (header::ACCESS_CONTROL_MAX_AGE, "600"),
-        ] {
-            answer.headers_mut().insert(name, HeaderValue::from_static(value));
-        }
-        Ok(answer)
+/// Adds what a preflight asks for: the methods and headers that a path takes.
+pub(crate) fn write_preflight(path: &Path, headers: &mut HeaderMap) {
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, path.allow()),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type, accept, authorization, dpop"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
     }
 }
 
 /// Lets the pages of this origin read the answer.
 pub(crate) fn write(reader: Option<HeaderValue>, has_origin: bool, headers: &mut HeaderMap) {
-    // pages of every origin may read it, so it does not depend on the origin
     if headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        // readable from any origin, without credentials
         return;
     }
     let varies = headers.get_all(header::VARY).iter().any(|value| value == "origin");

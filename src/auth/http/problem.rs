@@ -6,12 +6,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    auth::{
-        authorize::request::Wrong,
-        http::answer::{self, Counters},
-    },
+    auth::http::answer::{self, Counters},
     http::{accept, body::Body},
-    login::{Denied, View},
+    login::{LoginError, LoginView},
     policy::Method,
     reject::{Kind, Rejection},
     store::StoreError,
@@ -218,15 +215,25 @@ pub(crate) struct Problem {
     pub(crate) code: Code,
     pub(crate) detail: &'static str,
     /// The login, where the caller has proved that it is theirs.
-    view: Option<View>,
+    view: Option<LoginView>,
     retry_after: Option<Duration>,
     headers: HeaderMap,
     status: StatusCode,
+    /// The failure of the store behind it, for the log.
+    pub(crate) source: Option<StoreError>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: &'static str) -> Self {
-        Self { code, detail, view: None, retry_after: None, headers: HeaderMap::new(), status: code.status() }
+        Self {
+            code,
+            detail,
+            view: None,
+            retry_after: None,
+            headers: HeaderMap::new(),
+            status: code.status(),
+            source: None,
+        }
     }
 
     pub(crate) fn invalid(detail: &'static str) -> Self {
@@ -243,7 +250,7 @@ impl Problem {
     }
 
     /// Shows how the login stands.
-    pub(crate) fn of(mut self, view: View) -> Self {
+    pub(crate) fn of(mut self, view: LoginView) -> Self {
         self.view = Some(view);
         self
     }
@@ -253,27 +260,38 @@ impl Problem {
         self
     }
 
-    /// What the table of the login refused.
-    pub(crate) fn denied(denied: Denied) -> Self {
-        match denied {
-            Denied::Expired => Self::new(Code::SessionExpired, "the login has ended; start again"),
-            Denied::SessionFailed => Self::new(Code::SessionFailed, "too many failures; start again"),
-            Denied::NoStepRemaining => Self::new(Code::NoStepRemaining, "all steps are done"),
-            Denied::StepsRemaining | Denied::NotCompleted => Self::new(Code::StepsRemaining, "there are steps to do"),
-            Denied::MethodNotAllowed => Self::new(Code::MethodNotAllowed, "this method is not asked for now"),
-            Denied::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "no code is waited for"),
-            Denied::LastTries => {
-                Self::new(Code::SlowDown, "other tries are under way").retry_in(Duration::from_secs(1))
+    /// Creates the answer to a call that the login refused.
+    pub(crate) fn denied(error: LoginError) -> Self {
+        match error {
+            LoginError::Expired => Self::new(Code::SessionExpired, "the login has ended; start again"),
+            LoginError::TooManyFailures => Self::new(Code::SessionFailed, "too many failures; start again"),
+            LoginError::NoStepRemaining => Self::new(Code::NoStepRemaining, "all steps are done"),
+            LoginError::StepsRemaining | LoginError::NotCompleted => Self::new(Code::StepsRemaining, "steps remain"),
+            LoginError::MethodNotAllowed => {
+                Self::new(Code::MethodNotAllowed, "this method cannot be used for the next step")
             }
-            Denied::SendsSpent(wait) => {
-                Self::new(Code::TooManyAttempts, "no more codes are sent in this login").retry_in(wait)
+            LoginError::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "no code is pending"),
+            LoginError::AttemptsUnderWay => {
+                Self::new(Code::SlowDown, "other attempts are under way").retry_in(Duration::from_secs(1))
             }
-            Denied::Wrong(Method::Password) => Self::new(Code::InvalidCredentials, "the credentials are wrong"),
-            Denied::Wrong(_) => Self::new(Code::InvalidOtp, "the code is wrong or too old"),
+            LoginError::NoSendsLeft(wait) => {
+                Self::new(Code::TooManyAttempts, "this login cannot send more codes").retry_in(wait)
+            }
+            LoginError::WrongSecret(Method::Password) => {
+                Self::new(Code::InvalidCredentials, "the credentials are wrong")
+            }
+            LoginError::WrongSecret(_) => Self::new(Code::InvalidOtp, "the code is wrong or expired"),
         }
     }
 
-    /// The answer, in the shape that the caller prefers.
+    /// Writes what is behind the problem to the log.
+    pub(crate) fn log(&self) {
+        if let Some(error) = &self.source {
+            crate::util::trace::warning!("a request failed: {error}");
+        }
+    }
+
+    /// Returns the answer, in the format that the caller prefers.
     pub(crate) fn into_response(self, request: &HeaderMap, realm: &HeaderValue) -> Response<Body> {
         let status = self.status;
         let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
@@ -304,6 +322,10 @@ impl Problem {
             headers.insert(header::WWW_AUTHENTICATE, realm.clone());
         }
         response
+    }
+
+    pub(crate) fn is_method_not_allowed(&self) -> bool {
+        self.code == Code::MethodNotAllowed
     }
 
     /// With another status than that of its code.
@@ -341,16 +363,46 @@ struct Document {
     retry_after: Option<u64>,
 }
 
-impl From<Wrong> for Problem {
-    fn from(wrong: Wrong) -> Self {
-        Self::new(wrong.code, wrong.detail)
+/// What is wrong with an authorization request. It is shown, or sent to the redirect URI once that is known to be good.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestError {
+    pub(crate) code: Code,
+    pub(crate) detail: &'static str,
+    /// The failure of the store behind it, for the log.
+    pub(crate) source: Option<StoreError>,
+}
+
+impl RequestError {
+    pub(crate) const fn new(code: Code, detail: &'static str) -> Self {
+        Self { code, detail, source: None }
+    }
+
+    pub(crate) const fn invalid(detail: &'static str) -> Self {
+        Self::new(Code::InvalidRequest, detail)
+    }
+}
+
+impl From<StoreError> for RequestError {
+    fn from(error: StoreError) -> Self {
+        Self { source: Some(error), ..Self::from(Problem::unavailable()) }
+    }
+}
+
+impl From<Problem> for RequestError {
+    fn from(problem: Problem) -> Self {
+        Self { code: problem.code, detail: problem.detail, source: problem.source }
+    }
+}
+
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Self {
+        Self { source: error.source, ..Self::new(error.code, error.detail) }
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        crate::util::trace::warning!("a login can't go on: {error}");
-        Self::unavailable()
+        Self { source: Some(error), ..Self::unavailable() }
     }
 }
 

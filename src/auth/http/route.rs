@@ -92,10 +92,12 @@ impl Path {
         Self { path, get: Some(route), post: Some(route) }
     }
 
-    /// Whether it is only there where there are tokens.
-    #[cfg(feature = "tokens")]
+    /// Whether the path exists only where tokens are issued.
     pub(crate) const fn needs_tokens(&self) -> bool {
-        matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))))
+        #[cfg(feature = "tokens")]
+        return matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))));
+        #[cfg(not(feature = "tokens"))]
+        false
     }
 
     /// The path that a request names, with or without that of the issuer, which a router may have taken off.

@@ -1,20 +1,21 @@
-//! [`Attempt`]: a try that is counted until it proves right, or until it turns out that nobody can tell.
+//! Attempts to prove a step, and where they are counted.
 
 use crate::{
-    auth::{http::problem::Problem, state::guard::Tried, steps::step::Entered, visit::Visit},
+    auth::{http::problem::Problem, methods::step::LoginStep, state::guard::AttemptKey},
     event::EventKind,
     limit::{Decision, Spend},
-    login::{Call, Keyed},
+    login::LoginCall,
     policy::Method,
     session::UserId,
     util::secret::Digest,
 };
 
-/// What is counted for one try: against the address that it comes from, what was submitted, the account that this leads
-/// to, and the login. The first two refuse aloud.
+/// An attempt, counted up front and refunded on success.
+///
+/// It counts against the caller's address, the submitted name, the account behind that name, and the login. Only the first
+/// two refuse an attempt visibly.
 pub(crate) struct Attempt<'a> {
-    entered: &'a Entered,
-    keyed: &'a Keyed,
+    step: &'a LoginStep<'a>,
     method: Method,
     submitted: Digest,
     account: Option<UserId>,
@@ -24,94 +25,82 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Counts it against address and submission; or says how long to wait.
-    pub(crate) async fn begin(
-        visit: &Visit<'_>,
-        entered: &'a Entered,
-        method: Method,
-        submitted: Digest,
-        keyed: &'a Keyed,
-    ) -> Result<Self, Problem> {
-        let running = visit.inner.running();
-        let spend = match visit.known_address().map(|address| running.failures.check(&address, 1)) {
+    /// Counts the attempt for the address and for what was submitted.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem with the time to wait after too many failures.
+    pub(crate) async fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
+        let core = step.cx.core;
+        let spend = match step.cx.known_address().map(|address| core.limits.failures.check(&address, 1)) {
             None => None,
             Some(Decision::Admitted(admission)) => Some(admission.spend),
-            Some(Decision::Refused(refusal)) => {
-                return Err(entered.locked(visit, method, refusal.wait(), keyed));
-            }
+            Some(Decision::Refused(refusal)) => return Err(step.locked(method, refusal.wait())),
         };
-        let attempt = Self {
-            entered,
-            keyed,
-            method,
-            submitted,
-            account: None,
-            spend,
-            in_login: false,
-            counted_for_account: false,
-        };
-        match running.guard.count(attempt.tried(), keyed).await {
+        let (account, in_login, counted_for_account) = (None, false, false);
+        let attempt = Self { step, method, submitted, account, spend, in_login, counted_for_account };
+        match core.guard.count(attempt.key(), step.keyed).await {
             Ok(Ok(())) => Ok(attempt),
             Ok(Err(wait)) => {
-                attempt.refund(visit);
-                Err(entered.locked(visit, method, wait, keyed))
+                attempt.refund();
+                Err(step.locked(method, wait))
             }
             Err(error) => {
-                attempt.refund(visit);
+                attempt.refund();
                 Err(error.into())
             }
         }
     }
 
-    /// Counts it in the login, for what takes time to check.
-    pub(crate) async fn count_in_login(&mut self, visit: &Visit<'_>) -> Result<(), Problem> {
-        let counted = self.entered.step(visit, &Call::Try(self.method)).await?;
-        counted.told(visit.inner.running().logins.now())?;
+    /// Counts the attempt in the login, before a check that takes time.
+    pub(crate) async fn count_in_login(&mut self) -> Result<(), Problem> {
+        let counted = self.step.apply(&LoginCall::Attempt(self.method)).await?;
+        counted.view(self.step.now())?;
         self.in_login = true;
         Ok(())
     }
 
-    /// Counts it against the account, or as much against nobody's; and says whether it may still be right.
-    pub(crate) async fn count_for(&mut self, visit: &Visit<'_>, account: Option<&UserId>) -> Result<bool, Problem> {
+    /// Counts the attempt for the account, or with the same work for none. Returns whether it may still be right.
+    pub(crate) async fn count_for(&mut self, account: Option<&UserId>) -> Result<bool, Problem> {
         self.account = account.cloned();
-        let below_ceiling = visit.inner.running().guard.count_silently(self.tried(), self.keyed).await?;
+        let guard = &self.step.cx.core.guard;
+        let below_ceiling = guard.count_hidden(self.key(), self.step.keyed).await?;
         self.counted_for_account = below_ceiling;
         if !below_ceiling {
-            let journal = visit.inner.journal();
-            journal.tally_login(EventKind::LoginCeiling, &self.entered.login, Some(self.method), self.keyed);
+            self.step.tally(EventKind::LoginCeiling, Some(self.method));
         }
         Ok(below_ceiling)
     }
 
-    /// It was right: failures in a row end here.
-    pub(crate) async fn succeeded(self, visit: &Visit<'_>) {
-        visit.inner.running().guard.clear(self.tried(), self.keyed).await;
-        self.refund(visit);
+    /// Removes the failures in a row after a right secret.
+    pub(crate) async fn succeeded(self) {
+        self.step.cx.core.guard.clear(self.key(), self.step.keyed).await;
+        self.refund();
     }
 
-    /// It could not be checked, and so it counts nowhere. Where even that fails, it is the store that is out of reach.
-    pub(crate) async fn take_back(self, visit: &Visit<'_>) {
-        let running = visit.inner.running();
-        if let Err(error) = running.guard.uncount(self.tried(), self.counted_for_account, self.keyed).await {
-            crate::util::trace::warning!("a try that could not be checked stays counted: {error}");
+    /// Uncounts an attempt that could not be checked. If this fails too, the attempt stays counted.
+    pub(crate) async fn withdraw(self) {
+        let core = self.step.cx.core;
+        if let Err(error) = core.guard.uncount(self.key(), self.counted_for_account, self.step.keyed).await {
+            crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
         }
         if self.in_login
-            && let Err(error) = running.logins.step(&self.entered.digest, &Call::TakeBack).await
+            && let Err(error) = core.logins.apply(&self.step.digest, &LoginCall::Withdraw).await
         {
-            crate::util::trace::warning!("a try that could not be checked stays counted: {error}");
+            crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
         }
-        self.refund(visit);
+        self.refund();
     }
 
-    fn refund(self, visit: &Visit<'_>) {
+    fn refund(self) {
         if let Some(spend) = self.spend {
-            visit.inner.running().failures.refund(spend);
+            self.step.cx.core.limits.failures.refund(spend);
         }
     }
 
-    fn tried(&self) -> Tried<'_> {
-        Tried {
-            tenant: &self.entered.login.tenant,
+    fn key(&self) -> AttemptKey<'_> {
+        AttemptKey {
+            tenant: &self.step.login.tenant,
             method: self.method,
             submitted: &self.submitted,
             account: self.account.as_ref(),

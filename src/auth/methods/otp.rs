@@ -5,38 +5,43 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
+use super::{LoginMethod, LoginStep, attempt::Attempt};
 use crate::{
     auth::{
+        context::RequestContext,
         http::{
             answer::{self, Counters},
             fields::Fields,
             problem::{Code, Problem},
         },
-        methods::attempt::Attempt,
-        state::guard::{Tried, submitted},
-        steps::step::Entered,
-        visit::Visit,
+        state::guard::{AttemptKey, submitted},
     },
     delivery::{Channel, Message},
     event::EventKind,
     http::body::Body,
     limit::{Decision, Spend},
-    login::{CODE_LIVES, COOL_DOWN, Call, Challenge, DIGITS, Denied, OneTimeCode, OpenCode, TooSoon},
+    login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::Method,
-    session::UserId,
-    user::{Contact, EmailAddress, PhoneNumber},
+    user::{Contact, EmailAddress, Identifier, PhoneNumber},
     util::{clock::ceil_seconds, secret::Digest},
 };
 
-#[derive(Serialize)]
-struct Opened {
-    #[serde(flatten)]
-    login: Counters,
-    challenge: Shown,
+/// A method that sends a code through this channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OtpMethod {
+    pub(super) method: Method,
+    pub(super) channel: Channel,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct CodeSent {
+    #[serde(flatten)]
+    login: Counters,
+    challenge: ChallengeShown,
+}
+
+#[derive(Serialize)]
+struct ChallengeShown {
     r#type: &'static str,
     channel: &'static str,
     digits: usize,
@@ -44,111 +49,110 @@ struct Shown {
     resend_in: u64,
 }
 
-/// Sends a code, if the address is a verified one of the account; otherwise all is the same, and nothing is sent.
-pub(crate) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method) -> Result<Response<Body>, Problem> {
-    let Some(channel) = channel(method).filter(|channel| visit.inner.config.queue.has(*channel)) else {
-        // it was enabled when the login began
-        let now = visit.inner.running().logins.now();
-        return Err(Problem::denied(Denied::MethodNotAllowed).of(entered.login.view(now)));
-    };
-    let contact = contact(&entered.fields, method)?;
-    let keyed = visit.inner.keyed().await?;
-    let running = visit.inner.running();
-    let (login, now) = (&entered.login, running.logins.now());
-    let address = submitted::address(&login.tenant, &contact, keyed);
-    let code = OneTimeCode::generate();
-    entered.foresee(visit, &Call::MayOpen(method))?;
+impl LoginMethod for OtpMethod {
+    /// Sends a code if the address is a verified contact of the account. Otherwise it does the same and sends nothing.
+    async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+        let contact = contact(&step.fields, self.method)?;
+        let (core, limits) = (step.cx.core, &step.cx.core.login_limits);
+        let (login, keyed, now) = (&step.login, step.keyed, step.now());
+        let address = submitted::address(&contact, keyed);
+        let code = OneTimeCode::generate();
+        step.preview(&LoginCall::MayOpen(self.method))?;
 
-    let tried = Tried { tenant: &login.tenant, method, submitted: &address, account: None };
-    let spend = spend(visit).map_err(|wait| refused(TooSoon::Spent(wait)).of(login.view(now)))?;
-    let pair = submitted::pair(&login.identifier, &address, keyed);
-    let asked = running.guard.count_request(tried, &pair).await?;
-    if let Err(too_soon) = asked {
-        if let Some(spend) = spend {
-            running.messages.refund(spend);
+        let key = AttemptKey { tenant: &login.tenant, method: self.method, submitted: &address, account: None };
+        let spend = spend(step.cx).map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
+        if let Err(error) = core.guard.count_request(key, &step.pair(&address)).await? {
+            if let Some(spend) = spend {
+                core.limits.messages.refund(spend);
+            }
+            return Err(step.problem(refused(error)));
         }
-        return Err(refused(too_soon).of(login.view(now)));
-    }
-    let account = entered.account(visit).await?;
-    let owner = account.filter(|account| account.has_verified(&contact)).map(|account| account.id().clone());
-    let tried = Tried { account: owner.as_ref(), ..tried };
-    let below_ceiling = running.guard.count_message(tried, keyed).await?;
-    if !below_ceiling {
-        visit.inner.journal().tally_login(EventKind::LoginCeiling, login, Some(method), keyed);
-    }
-    let owner = owner.filter(|_| below_ceiling);
+        let name = Identifier::parse(contact.as_str()).ok();
+        let found = step.account(name.as_ref()).await?;
+        let user = found.active().filter(|account| account.has_verified(&contact)).and(found.user());
+        let key = AttemptKey { account: user.as_ref().map(|user| &user.id), ..key };
+        let below_limit = core.guard.count_message(key, keyed).await?;
+        if !below_limit {
+            step.tally(EventKind::LoginCeiling, Some(self.method));
+        }
+        let owner = user.filter(|_| below_limit);
 
-    let open = OpenCode::new(method, &address, owner.clone(), &login.id, code.expose(), keyed, now);
-    let moved = entered.step(visit, &Call::Open(&Challenge::Code(open))).await?;
-    let view = moved.told(now)?;
-    // the same work for nobody: a message is made, and dropped where another would be sent
-    let message = Message::new(channel, login.tenant.clone(), contact.as_str(), code.expose(), now + CODE_LIVES);
-    let sent = visit.inner.journal().about(EventKind::OtpSent, login, Some(method), keyed);
-    // what finds no room is reported by the queue; the caller sees no difference
-    let taken = running.queue.push(channel, owner.is_some().then_some(message));
-    if owner.is_some() && taken {
-        visit.inner.journal().tally_event(&sent);
+        let to = (self.method, &address);
+        let open = OpenCode::new(to, owner.clone(), &login.id, &code, keyed, (limits, now));
+        let update = step.apply(&LoginCall::Open(&Challenge::Code(open))).await?;
+        let view = update.view(now)?;
+        // the same work without an owner: a message is created, and dropped by the queue
+        let expires = now + limits.code_lifetime;
+        let message = Message::new(self.channel, login.tenant.clone(), contact.as_str(), code.expose(), expires);
+        let sent = step.cx.core.journal.event(EventKind::OtpSent, login, Some(self.method), keyed);
+        // the queue reports a message that it has no room for; the caller sees no difference
+        let taken = core.queue.push(self.channel, owner.is_some().then_some(message));
+        if owner.is_some() && taken {
+            step.cx.core.journal.tally_event(&sent);
+        }
+        let challenge = ChallengeShown {
+            r#type: "otp",
+            channel: self.channel.as_str(),
+            digits: DIGITS,
+            expires_in: ceil_seconds(limits.code_lifetime),
+            resend_in: ceil_seconds(limits.resend_interval),
+        };
+        Ok(answer::json(StatusCode::OK, &CodeSent { login: Counters::from(view), challenge }))
     }
-    let challenge = Shown {
-        r#type: "otp",
-        channel: channel.as_str(),
-        digits: DIGITS,
-        expires_in: ceil_seconds(CODE_LIVES),
-        resend_in: ceil_seconds(COOL_DOWN),
-    };
-    Ok(answer::json(StatusCode::OK, &Opened { login: Counters::from(view), challenge }))
+
+    /// Compares a typed code with the open one.
+    async fn verify(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+        let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
+        if guess.is_empty() {
+            return Err(Problem::invalid("otp is missing"));
+        }
+        let (step, keyed) = (&step, step.keyed);
+        let of = step.login.open.as_ref().map(|Challenge::Code(open)| open);
+        step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
+        let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
+        let pair = step.pair(&Digest::from_bytes(open.contact));
+        let mut attempt = Attempt::begin(step, open.method, pair).await?;
+        let owner = match owner(step, open, &mut attempt).await {
+            Ok(owner) => owner,
+            Err(problem) => {
+                attempt.withdraw().await;
+                return Err(problem);
+            }
+        };
+        let update = step.apply(&LoginCall::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
+        match update.answer {
+            Ok(_) => attempt.succeeded().await,
+            // the guess was compared, and counts
+            Err(LoginError::WrongSecret(_)) => {}
+            Err(_) if update.changed => {}
+            Err(_) => attempt.withdraw().await,
+        }
+        step.conclude(&update, open.method)
+    }
 }
 
-/// Charges a message to the address that asks for it; or says how long to wait.
-fn spend(visit: &Visit<'_>) -> Result<Option<Spend>, Duration> {
-    let Some(address) = visit.known_address() else { return Ok(None) };
-    match visit.inner.running().messages.check(&address, 1) {
+/// Returns the user that the code was sent to, if the account is still active and may prove a step.
+async fn owner(step: &LoginStep<'_>, open: &OpenCode, attempt: &mut Attempt<'_>) -> Result<Option<BoundUser>, Problem> {
+    let found = match step.login.subject {
+        Subject::Unbound => {
+            let accounts = &step.cx.core.accounts;
+            accounts.of_user(&step.login.tenant, open.owner.as_ref().map(|owner| &owner.id)).await?
+        }
+        _ => step.account(None).await?,
+    };
+    let user = found.active().and(found.user());
+    let user = user.filter(|user| open.owner.as_ref().is_some_and(|owner| owner.id == user.id));
+    let below_ceiling = attempt.count_for(user.as_ref().map(|user| &user.id)).await?;
+    Ok(user.filter(|_| below_ceiling))
+}
+
+/// Charges a message to the caller's address, or returns how long to wait.
+fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
+    let Some(address) = cx.known_address() else { return Ok(None) };
+    match cx.core.limits.messages.check(&address, 1) {
         Decision::Admitted(admission) => Ok(Some(admission.spend)),
         Decision::Refused(refusal) => Err(refusal.wait()),
     }
-}
-
-/// Takes a code back.
-pub(crate) async fn verify(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
-    let guess = entered.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
-    if guess.is_empty() {
-        return Err(Problem::invalid("otp is missing"));
-    }
-    let keyed = visit.inner.keyed().await?;
-    let of = entered.login.open.as_ref().map(|Challenge::Code(open)| open);
-    entered.foresee(visit, &Call::Verify { of, guess: &guess, keyed, owner: None })?;
-    let open = of.ok_or(Problem::denied(Denied::NoPendingChallenge))?;
-    let pair = submitted::pair(&entered.login.identifier, &Digest::from_bytes(open.address), keyed);
-    let mut attempt = Attempt::begin(visit, &entered, open.method, pair, keyed).await?;
-    let owner = match owner(visit, &entered, open, &mut attempt).await {
-        Ok(owner) => owner,
-        Err(problem) => {
-            attempt.take_back(visit).await;
-            return Err(problem);
-        }
-    };
-    let moved = entered.step(visit, &Call::Verify { of, guess: &guess, keyed, owner: owner.as_ref() }).await?;
-    match moved.answer {
-        Ok(_) => attempt.succeeded(visit).await,
-        // it was compared, and counts
-        Err(Denied::Wrong(_)) => {}
-        Err(_) if moved.changed => {}
-        Err(_) => attempt.take_back(visit).await,
-    }
-    Entered::conclude(visit, &moved, open.method, keyed)
-}
-
-/// Who may be proved by the code: whose address it went to, if that is still the account of the login.
-async fn owner(
-    visit: &Visit<'_>,
-    entered: &Entered,
-    open: &OpenCode,
-    attempt: &mut Attempt<'_>,
-) -> Result<Option<UserId>, Problem> {
-    let account = entered.account(visit).await?;
-    let owner = account.map(|account| account.id().clone()).filter(|id| Some(id) == open.owner.as_ref());
-    let below_ceiling = attempt.count_for(visit, owner.as_ref()).await?;
-    Ok(owner.filter(|_| below_ceiling))
 }
 
 fn contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
@@ -162,18 +166,11 @@ fn contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
     Ok(Contact::Phone(number.map_err(|_| Problem::invalid("phone_number is not in international format"))?))
 }
 
-fn channel(method: Method) -> Option<Channel> {
-    match method {
-        Method::Sms => Some(Channel::Sms),
-        Method::Email => Some(Channel::Email),
-        Method::Whatsapp => Some(Channel::Whatsapp),
-        Method::Password | Method::Sso | Method::Passkey => None,
-    }
-}
-
-fn refused(too_soon: TooSoon) -> Problem {
-    match too_soon {
-        TooSoon::CoolDown(wait) => Problem::new(Code::SlowDown, "a code was sent just now").retry_in(wait),
-        TooSoon::Spent(wait) => Problem::new(Code::TooManyAttempts, "no more codes are sent for now").retry_in(wait),
+fn refused(refused: SendRefused) -> Problem {
+    match refused {
+        SendRefused::TooSoon(wait) => Problem::new(Code::SlowDown, "a code was sent just now").retry_in(wait),
+        SendRefused::TooMany(wait) => {
+            Problem::new(Code::TooManyAttempts, "too many codes were requested; wait").retry_in(wait)
+        }
     }
 }

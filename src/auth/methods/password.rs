@@ -4,109 +4,115 @@ use std::mem::take;
 
 use http::Response;
 
+use super::{LoginMethod, LoginStep, attempt::Attempt};
 use crate::{
     auth::{
         http::{fields::Typed, problem::Problem},
-        methods::attempt::Attempt,
-        state::guard::submitted,
-        steps::step::Entered,
-        visit::Visit,
+        state::{guard::submitted, proofs::password_mark},
     },
     http::body::Body,
-    login::{Call, Denied, Keyed, Proof},
+    login::{BoundUser, LoginCall, LoginError, Proved},
     password::{Password, PasswordHash, PasswordMark},
     policy::Method,
-    session::UserId,
-    tenant::Tenant,
-    user::{Account, AnyUsers, Identifier, PasswordAttempt, PasswordCheck, PasswordUpgrade},
+    user::{Account, Identifier, PasswordAttempt, PasswordCheck, PasswordUpgrade},
 };
 
 const METHOD: Method = Method::Password;
 
-/// The outcome of a check: the user, if the password was right, and the keyed marks of the password.
-#[derive(Default)]
-struct Checked {
-    user: Option<UserId>,
-    marks: Vec<[u8; 32]>,
-}
+pub(super) struct PasswordMethod;
 
-/// Returns what a login remembers of a password, to notice a change before the code is issued.
-pub(crate) fn mark(mark: &PasswordMark, keyed: &Keyed) -> [u8; 32] {
-    *keyed.hash("password mark", [mark.as_bytes()]).as_bytes()
-}
+/// The user whose password was right, and its version.
+type RightPassword = (BoundUser, Option<PasswordMark>);
 
-pub(crate) async fn authenticate(visit: &mut Visit<'_>, mut entered: Entered) -> Result<Response<Body>, Problem> {
-    let (username, typed) = match (entered.fields.username.take(), entered.fields.password.take()) {
-        (Some(username), Some(typed)) if !typed.0.is_empty() => (username, typed),
-        (None, _) => return Err(Problem::invalid("username is missing")),
-        (Some(_), _) => return Err(Problem::invalid("password is missing")),
-    };
-    let username = Identifier::parse(&username).map_err(|_| Problem::invalid("username is malformed"))?;
+impl LoginMethod for PasswordMethod {
+    async fn begin(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+        // a login that began with a session knows its user, and no name
+        let is_named = step.login.identifier.is_some() || step.login.subject.user().is_none();
+        let (username, typed) = match (step.fields.username.take(), step.fields.password.take()) {
+            (None, _) if is_named => return Err(Problem::invalid("username is missing")),
+            (username, Some(typed)) if !typed.0.is_empty() => (username, typed),
+            _ => return Err(Problem::invalid("password is missing")),
+        };
+        let username = username.map(Identifier::parse).transpose();
+        let username = username.map_err(|_| Problem::invalid("username is malformed"))?;
 
-    let keyed = visit.inner.keyed().await?;
-    let submitted = submitted::name(&entered.login.tenant, &username, keyed);
-    let mut attempt = Attempt::begin(visit, &entered, METHOD, submitted, keyed).await?;
-    let checked = match check(visit, &entered, &mut attempt, &username, typed, keyed).await {
-        Ok(checked) => checked,
-        Err(problem) => {
-            attempt.take_back(visit).await;
-            return Err(problem);
-        }
-    };
-    let proof = checked.user.as_ref().map(|user| Proof { user, marks: &checked.marks });
-    let moved = entered.step(visit, &Call::Settle(METHOD, proof)).await?;
-    // a right password is no failure, even if a second click of the same user came first
-    let came_second = matches!(moved.answer, Err(Denied::NoStepRemaining | Denied::MethodNotAllowed));
-    if proof.is_some() && (moved.answer.is_ok() || came_second) {
-        attempt.succeeded(visit).await;
-    }
-    Entered::conclude(visit, &moved, METHOD, keyed)
-}
-
-/// Checks the password with the same work in every case. An unknown or disabled user, one without a password, and one whom
-/// the login was not started for, cost as many look-ups, count as often, and run the same check.
-async fn check(
-    visit: &Visit<'_>,
-    entered: &Entered,
-    attempt: &mut Attempt<'_>,
-    username: &Identifier,
-    mut typed: Typed,
-    keyed: &Keyed,
-) -> Result<Checked, Problem> {
-    attempt.count_in_login(visit).await?;
-    let account = entered.account(visit).await?;
-    let is_theirs = entered.leads_to(visit, username, account.as_ref().map(Account::id)).await?;
-    let account = account.filter(|_| is_theirs);
-    let below_ceiling = attempt.count_for(visit, account.as_ref().map(Account::id)).await?;
-    let account = account.filter(|_| below_ceiling);
-    let (users, tenant) = (&visit.inner.config.users, &entered.login.tenant);
-    let password = Password::new(take(&mut *typed.0));
-    let attempt = PasswordAttempt::new(tenant, account.as_ref(), password, &visit.inner.config.passwords);
-    let (mark, upgraded) = match (users.verify_password(attempt).await?, &account) {
-        (PasswordCheck::Right { mark, upgrade: None }, Some(_)) => (mark, None),
-        (PasswordCheck::Right { mark, upgrade: Some(better) }, Some(account)) => {
-            match upgrade(users, tenant, account, better).await {
-                Some(upgraded) => (mark, upgraded.current_password_mark()),
-                None => return Ok(Checked::default()),
+        let (step, keyed) = (&step, step.keyed);
+        let submitted = match (&username, step.login.subject.user()) {
+            (Some(name), _) => submitted::name(name, keyed),
+            (None, Some(user)) => submitted::user(&user.id, keyed),
+            (None, None) => return Err(Problem::invalid("username is missing")),
+        };
+        let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
+        let right = match check(step, &mut attempt, username.as_ref(), typed).await {
+            Ok(right) => right,
+            Err(problem) => {
+                attempt.withdraw().await;
+                return Err(problem);
             }
+        };
+        let proved = right.as_ref().map(|(user, mark)| {
+            let mark = mark.as_ref().map(|mark| password_mark(mark, keyed));
+            Proved { user, mark }
+        });
+        let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
+        // a right password is right, even if it came second because somebody clicked twice
+        let came_second = matches!(update.answer, Err(LoginError::NoStepRemaining | LoginError::MethodNotAllowed));
+        if proved.is_some() && (update.answer.is_ok() || came_second) {
+            attempt.succeeded().await;
         }
-        (PasswordCheck::Right { .. } | PasswordCheck::Wrong, _) => return Ok(Checked::default()),
-        (PasswordCheck::Busy, _) => return Err(Problem::unavailable()),
-    };
-    let mut marks: Vec<_> = mark.into_iter().chain(upgraded).map(|mark| self::mark(&mark, keyed)).collect();
-    marks.dedup();
-    Ok(Checked { user: account.map(|account| account.id().clone()), marks })
+        step.conclude(&update, METHOD)
+    }
 }
 
-/// Replaces a weak hash with a new one of the same password, and returns the account as it is then. Returns `None` if the
-/// password was changed in the meantime. If the upgrade fails, the next login tries again.
-async fn upgrade(users: &AnyUsers, tenant: &Tenant, account: &Account, better: PasswordHash) -> Option<Account> {
-    match users.upgrade_password(tenant, account, better.clone()).await {
-        Ok(PasswordUpgrade::PasswordChanged) => return None,
-        Ok(PasswordUpgrade::NotSupported) => return Some(account.clone()),
-        Ok(PasswordUpgrade::Replaced) => {}
-        Err(error) => crate::util::trace::warning!("a weak password hash could not be replaced: {error}"),
+/// Checks a password with the same work for everybody. An unknown or disabled user, one without a password, and one for
+/// whom the login was not started get as many lookups, counts and hashes of the same cost as a right one.
+async fn check(
+    step: &LoginStep<'_>,
+    attempt: &mut Attempt<'_>,
+    username: Option<&Identifier>,
+    mut typed: Typed,
+) -> Result<Option<RightPassword>, Problem> {
+    attempt.count_in_login().await?;
+    let found = step.account(username).await?;
+    let is_theirs = match username {
+        Some(username) => step.is_named(username, &found).await?,
+        None => true,
+    };
+    let account = found.active().filter(|_| is_theirs);
+    let below_ceiling = attempt.count_for(account.map(Account::id)).await?;
+    let account = account.filter(|_| below_ceiling);
+    let core = step.cx.core;
+    let password = Password::new(take(&mut *typed.0));
+    let checked = PasswordAttempt::new(&step.login.tenant, account, password, &core.passwords);
+    match (core.users.verify_password(checked).await?, account, found.user()) {
+        (PasswordCheck::Right { mark, upgrade: None }, Some(_), Some(user)) => Ok(Some((user, mark))),
+        (PasswordCheck::Right { mark, upgrade: Some(new) }, Some(account), Some(user)) => {
+            Ok(upgrade(step, account, mark, new).await.map(|mark| (user, mark)))
+        }
+        (PasswordCheck::Busy, ..) => Err(Problem::unavailable()),
+        _ => Ok(None),
     }
-    // after an error the new hash may be in place, or not: both marks are of this password
-    Some(account.clone().password(better))
+}
+
+/// Replaces a weak hash and returns the version of the password after that, or `None` if the password was changed since it
+/// was checked. Other failures are harmless: the next login tries again.
+#[expect(clippy::option_option, reason = "the outer one is the outcome, and accounts need not have versions")]
+async fn upgrade(
+    step: &LoginStep<'_>,
+    account: &Account,
+    mark: Option<PasswordMark>,
+    new: PasswordHash,
+) -> Option<Option<PasswordMark>> {
+    // without a mark of its own, an account is marked by its hash
+    let after = account.clone().password(new.clone()).current_password_mark();
+    let users = &step.cx.core.users;
+    match users.upgrade_password(&step.login.tenant, account, new).await {
+        Ok(PasswordUpgrade::PasswordChanged) => None,
+        Ok(PasswordUpgrade::Replaced) => Some(after),
+        Ok(_) => Some(mark),
+        Err(error) => {
+            crate::util::trace::warning!("a weak password hash could not be replaced: {error}");
+            Some(mark)
+        }
+    }
 }

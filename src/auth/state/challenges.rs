@@ -56,6 +56,7 @@ mod tests {
         login::Binding,
         pkce::CodeChallenge,
         store::{AnyStore, Memory},
+        tenant::ClientIp,
         testing::ManualClock,
         user::StoredUsers,
     };
@@ -70,9 +71,13 @@ mod tests {
         };
         let store = AnyStore::from(Memory::new());
         let clients = ClientTable::new([client("web"), client("shop")]).unwrap();
-        AuthService::new("https://auth.example", store.clone(), clients, StoredUsers::new(store))
-            .unwrap()
+        AuthService::builder("https://auth.example", store.clone())
+            .clients(clients)
+            .users(StoredUsers::new(store))
+            .client_ip(ClientIp::peer())
             .clock(clock.clone())
+            .build()
+            .unwrap()
     }
 
     async fn send(service: &AuthService, request: http::request::Builder, body: String) -> Response<Body> {
@@ -113,7 +118,7 @@ mod tests {
             scope: Scopes::parse("openid").unwrap(),
             code_challenge: CodeChallenge::parse(CHALLENGE).unwrap(),
         };
-        service.inner().running().challenges.note_redeemed(&binding).await.unwrap();
+        service.0.challenges.note_redeemed(&binding).await.unwrap();
         assert!(refused("web").await && !refused("shop").await);
         clock.advance(Duration::from_secs(24 * 3600 - 1));
         assert!(refused("web").await);

@@ -1,12 +1,12 @@
-//! Who was wrong too often: counts of tries and of messages, in the store.
+//! Stored counts of failed attempts and of sent codes.
 //!
-//! What is refused aloud is counted under what the caller submitted, so that it shows nothing of who exists. What is
-//! counted under real accounts and addresses is silent. Every path writes as many rows, whoever is asked for.
+//! A refusal that the caller sees depends only on what the caller submitted, so it shows nothing about accounts. Counts of
+//! real accounts and addresses are hidden. Every path writes the same number of rows for known and unknown users.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    login::{Allowance, Keyed, Sends, Throttle, TooSoon},
+    login::{Keyed, LoginLimits, SendLimit, SendRefused, SentCodes, Throttle},
     policy::Method,
     session::UserId,
     store::{
@@ -18,87 +18,108 @@ use crate::{
     util::{clock::Clock, secret::Digest},
 };
 
-/// What callers submit, as it is counted.
+/// Digests of what callers submit. Rows belong to a tenant, so the digests need not name it.
 pub(crate) mod submitted {
-    use super::{Contact, Digest, Identifier, Keyed, Tenant};
+    use super::{Contact, Digest, Identifier, Keyed, UserId};
 
-    pub(crate) fn name(tenant: &Tenant, name: &Identifier, keyed: &Keyed) -> Digest {
-        keyed.hash("submitted name", [tenant.as_str().as_bytes(), name.as_str().as_bytes()])
+    /// A name. An address that is typed as a name has the digest of the address.
+    pub(crate) fn name(name: &Identifier, keyed: &Keyed) -> Digest {
+        text(name.as_str(), keyed)
     }
 
-    pub(crate) fn address(tenant: &Tenant, address: &Contact, keyed: &Keyed) -> Digest {
-        keyed.hash("address", [tenant.as_str().as_bytes(), address.as_str().as_bytes()])
+    pub(crate) fn address(address: &Contact, keyed: &Keyed) -> Digest {
+        text(address.as_str(), keyed)
     }
 
-    /// A name and an address together: who knows only the address can lock nobody out of it.
-    pub(crate) fn pair(name: &Identifier, address: &Digest, keyed: &Keyed) -> Digest {
-        keyed.hash("submitted pair", [name.as_str().as_bytes(), address.as_bytes()])
+    fn text(text: &str, keyed: &Keyed) -> Digest {
+        keyed.hash("name or address", [text.as_bytes()])
+    }
+
+    /// Takes the place of a name in logins that began with a session.
+    pub(crate) fn user(user: &UserId, keyed: &Keyed) -> Digest {
+        keyed.hash("submitted user", [user.as_str().as_bytes()])
+    }
+
+    /// Combines a name with an address, so that knowing an address is not enough to lock its owner out.
+    pub(crate) fn pair(name: &Digest, address: &Digest, keyed: &Keyed) -> Digest {
+        keyed.hash("submitted pair", [name.as_bytes(), address.as_bytes()])
     }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     throttles: Table<Throttle>,
-    sends: Table<Sends>,
+    sent_codes: Table<SentCodes>,
+    limits: LoginLimits,
 }
 
-/// How long a row is kept that is written only so that nobody's costs as much as somebody's: strangers can make as many
-/// of them as they like.
-const FOR_SHOW: Duration = Duration::from_secs(60);
+/// How long a row of an unknown user is kept. It exists only so that known and unknown users cause the same writes, and
+/// strangers can create any number of them.
+const DECOY_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Where the tries of one login step are counted.
+/// The rows that count one attempt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tried<'a> {
+pub(crate) struct AttemptKey<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) method: Method,
-    /// What was submitted: a keyed hash of a name or an address.
+    /// Digest of the submitted name or address.
     pub(crate) submitted: &'a Digest,
-    /// The account that it leads to, if there is one.
     pub(crate) account: Option<&'a UserId>,
 }
 
 impl Guard {
-    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>, limits: LoginLimits) -> Self {
         Self {
             throttles: Table::new(store.clone(), "throttles", Arc::clone(&clock)),
-            sends: Table::new(store, "sends", clock),
+            sent_codes: Table::new(store, "sends", clock),
+            limits,
         }
     }
 
-    /// Counts a try of what was submitted; or says how long to wait.
-    pub(crate) async fn count(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<Result<(), Duration>, StoreError> {
+    /// Counts an attempt under what was submitted, or returns how long to wait.
+    pub(crate) async fn count(
+        &self,
+        attempt: AttemptKey<'_>,
+        keyed: &Keyed,
+    ) -> Result<Result<(), Duration>, StoreError> {
         self.throttles
-            .update(Some(tried.tenant), tried.visible(keyed).as_bytes(), |row, now| {
-                match row.copied().unwrap_or_default().counted(now) {
-                    Ok(next) => Change::Put(next, Throttle::forgotten_at(now), Ok(())),
+            .update(Some(attempt.tenant), attempt.visible(keyed).as_bytes(), |row, now| {
+                match row.copied().unwrap_or_default().count(&self.limits, now) {
+                    Ok(next) => Change::Put(next, Throttle::forgotten_at(&self.limits, now), Ok(())),
                     Err(wait) => Change::Keep(Err(wait)),
                 }
             })
             .await
     }
 
-    /// Counts a try of the account, and says whether it may still be right.
-    pub(crate) async fn count_silently(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
+    /// Counts an attempt against the account. Returns whether it is below the ceiling and may still be right.
+    pub(crate) async fn count_hidden(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
         self.throttles
-            .update(Some(tried.tenant), tried.silent(keyed).as_bytes(), |row, now| {
-                // at the ceiling too it is a write: one that is left out could be timed
-                let (next, kept_until, is_below) = row.copied().unwrap_or_default().counted_silently(now);
-                let kept_until = if tried.account.is_some() { kept_until } else { now + FOR_SHOW };
+            .update(Some(attempt.tenant), attempt.hidden(keyed).as_bytes(), |row, now| {
+                // also written at the ceiling, because a missing write could be timed
+                let (next, kept_until, is_below) = row.copied().unwrap_or_default().count_hidden(&self.limits, now);
+                let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
                 Change::Put(next, kept_until, is_below)
             })
             .await
     }
 
-    /// Takes back a try that could not be checked; of the account, if it was counted there.
-    pub(crate) async fn uncount(&self, tried: Tried<'_>, silently: bool, keyed: &Keyed) -> Result<(), StoreError> {
-        let for_show = tried.account.is_none();
-        for (row, counted, for_show) in [(tried.visible(keyed), true, false), (tried.silent(keyed), silently, for_show)]
+    /// Removes an attempt that could not be checked, from the account too if it was counted there.
+    pub(crate) async fn uncount(
+        &self,
+        attempt: AttemptKey<'_>,
+        counted_hidden: bool,
+        keyed: &Keyed,
+    ) -> Result<(), StoreError> {
+        let is_decoy = attempt.account.is_none();
+        for (row, counted, is_decoy) in
+            [(attempt.visible(keyed), true, false), (attempt.hidden(keyed), counted_hidden, is_decoy)]
         {
-            let kept_until = |now| if for_show { now + FOR_SHOW } else { Throttle::forgotten_at(now) };
+            let kept_until =
+                |now| if is_decoy { now + DECOY_LIFETIME } else { Throttle::forgotten_at(&self.limits, now) };
             self.throttles
-                .update(Some(tried.tenant), row.as_bytes(), |row, now| match row {
-                    // a row of nobody's stays short-lived, and one at its ceiling is written as it is
-                    Some(row) if counted => Change::Put(row.uncounted(), kept_until(now), ()),
+                .update(Some(attempt.tenant), row.as_bytes(), |row, now| match row {
+                    Some(row) if counted => Change::Put(row.uncount(), kept_until(now), ()),
                     Some(row) => Change::Put(*row, kept_until(now), ()),
                     None => Change::Keep(()),
                 })
@@ -107,17 +128,16 @@ impl Guard {
         Ok(())
     }
 
-    /// Forgets the failures, for the try was right. The step is proved by then: where this fails, it still is, and the
-    /// counts end by themselves.
-    pub(crate) async fn clear(&self, tried: Tried<'_>, keyed: &Keyed) {
-        for row in [tried.visible(keyed), tried.silent(keyed)] {
-            if let Err(error) = self.throttles.remove(Some(tried.tenant), row.as_bytes()).await {
-                crate::util::trace::warning!("failures that were made up for are still counted: {error}");
+    /// Removes the failures after a right attempt. If the store fails here, the counts expire by themselves.
+    pub(crate) async fn clear(&self, attempt: AttemptKey<'_>, keyed: &Keyed) {
+        for row in [attempt.visible(keyed), attempt.hidden(keyed)] {
+            if let Err(error) = self.throttles.remove(Some(attempt.tenant), row.as_bytes()).await {
+                crate::util::trace::warning!("failures before a successful step are still counted: {error}");
             }
         }
     }
 
-    /// Forgets the failures of a person: those of this name, of the contacts of the account, and of the account itself.
+    /// Removes the failures of a person: those of this name, of the account's contacts, and of the account.
     pub(crate) async fn unlock(
         &self,
         tenant: &Tenant,
@@ -125,17 +145,17 @@ impl Guard {
         account: Option<&Account>,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        // people log in by their addresses, too
         let contacts: Vec<&Contact> = account.iter().flat_map(|it| it.contacts()).map(|(contact, _)| contact).collect();
+        // people sign in with their addresses, too
         let names = contacts.iter().filter_map(|contact| Identifier::parse(contact.as_str()).ok());
-        for name in names.chain([identifier.clone()]) {
-            let pairs = contacts.iter().map(|contact| {
-                let address = submitted::address(tenant, contact, keyed);
-                submitted::pair(&name, &address, keyed)
-            });
-            for submitted in pairs.chain([submitted::name(tenant, &name, keyed)]) {
+        let names = names.chain([identifier.clone()]).map(|name| submitted::name(&name, keyed));
+        let names: Vec<Digest> = names.chain(account.map(|it| submitted::user(it.id(), keyed))).collect();
+        let addresses: Vec<_> = contacts.iter().map(|contact| submitted::address(contact, keyed)).collect();
+        for name in &names {
+            let pairs = addresses.iter().map(|address| submitted::pair(name, address, keyed));
+            for submitted in pairs.chain([*name]) {
                 for method in Method::ALL.iter().copied() {
-                    let row = Tried { tenant, method, submitted: &submitted, account: None }.visible(keyed);
+                    let row = AttemptKey { tenant, method, submitted: &submitted, account: None }.visible(keyed);
                     self.throttles.remove(Some(tenant), row.as_bytes()).await?;
                 }
             }
@@ -148,51 +168,53 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts a message that was asked for by this identifier to this address; or says why not, which the caller sees.
+    /// Counts a request for a code by this pair of name and address, or returns why it is refused. The caller sees that.
     pub(crate) async fn count_request(
         &self,
-        tried: Tried<'_>,
+        attempt: AttemptKey<'_>,
         pair: &Digest,
-    ) -> Result<Result<(), TooSoon>, StoreError> {
-        let allowance = Allowance::of(tried.method);
-        self.sends
-            .update(Some(tried.tenant), pair.as_bytes(), |row, now| {
-                match row.cloned().unwrap_or_default().one_more(tried.method, allowance, now) {
-                    Ok(next) => Change::Put(next, Sends::forgotten_at(allowance, now), Ok(())),
-                    Err(too_soon) => Change::Keep(Err(too_soon)),
+    ) -> Result<Result<(), SendRefused>, StoreError> {
+        let limit = SendLimit::of(attempt.method, &self.limits);
+        self.sent_codes
+            .update(Some(attempt.tenant), pair.as_bytes(), |row, now| {
+                match row.cloned().unwrap_or_default().one_more(attempt.method, limit, now) {
+                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
+                    Err(refused) => Change::Keep(Err(refused)),
                 }
             })
             .await
     }
 
-    /// Counts a message that really goes out to this address, and says whether it may: which the caller does not see.
-    pub(crate) async fn count_message(&self, tried: Tried<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
-        let row = match tried.account {
-            Some(_) => keyed.hash("sent", [tried.submitted.as_bytes()]),
-            None => keyed.hash("not sent", [tried.submitted.as_bytes()]),
+    /// Counts a code that is really sent to an address. Returns whether it may be, which the caller does not see.
+    pub(crate) async fn count_message(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
+        let row = match attempt.account {
+            Some(_) => keyed.hash("sent", [attempt.submitted.as_bytes()]),
+            None => keyed.hash("not sent", [attempt.submitted.as_bytes()]),
         };
-        // by several names of one account messages may be asked for close together
-        let allowance = Allowance::of(tried.method).without_cool_down();
-        self.sends
-            .update(Some(tried.tenant), row.as_bytes(), |row, now| {
-                let sends = row.cloned().unwrap_or_default();
-                let more = sends.one_more(tried.method, allowance, now);
+        // several names of one account may ask at almost the same time
+        let limit = SendLimit::of(attempt.method, &self.limits).without_interval();
+        self.sent_codes
+            .update(Some(attempt.tenant), row.as_bytes(), |row, now| {
+                let sent = row.cloned().unwrap_or_default();
+                let more = sent.one_more(attempt.method, limit, now);
                 let is_below = more.is_ok();
-                // at the ceiling too it is a write: one that is left out could be timed
-                let kept_until =
-                    if tried.account.is_some() { Sends::forgotten_at(allowance, now) } else { now + FOR_SHOW };
-                Change::Put(more.unwrap_or(sends), kept_until, is_below)
+                // also written at the limit, because a missing write could be timed
+                let kept_until = match attempt.account {
+                    Some(_) => SentCodes::forgotten_at(limit, now),
+                    None => now + DECOY_LIFETIME,
+                };
+                Change::Put(more.unwrap_or(sent), kept_until, is_below)
             })
             .await
     }
 }
 
-impl Tried<'_> {
+impl AttemptKey<'_> {
     fn visible(&self, keyed: &Keyed) -> Digest {
         keyed.hash("submitted", [self.method.as_str().as_bytes(), self.submitted.as_bytes()])
     }
 
-    fn silent(&self, keyed: &Keyed) -> Digest {
+    fn hidden(&self, keyed: &Keyed) -> Digest {
         match self.account {
             Some(account) => of_account(self.method, account, keyed),
             None => keyed.hash("nobody", [self.method.as_str().as_bytes(), self.submitted.as_bytes()]),

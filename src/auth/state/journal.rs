@@ -1,65 +1,72 @@
-//! What happens to logins, in the event log: never a secret, never what somebody typed.
+//! Login events. They contain keyed hashes: never a secret, never what somebody typed.
 
 use std::sync::Arc;
 
 use crate::{
-    auth::state::evidence::Evidence,
     event::{Event, EventKind, EventLog},
     login::{Keyed, Login, LoginId},
     policy::Method,
+    session::Authentication,
     tenant::Tenant,
-    user::Identifier,
-    util::{clock::Clock, handle::Handle, secret::Digest},
+    util::{clock::Clock, handle::Handle},
 };
 
+/// Writes login events to the event log, if there is one.
 #[derive(Clone, Debug)]
-pub(crate) struct Journal {
+pub(crate) struct LoginJournal {
     pub(crate) log: Option<EventLog>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// What an event is about.
-pub(crate) struct About<'a> {
+/// The login or the signed-in user that an event is about.
+pub(crate) struct EventSource<'a> {
     tenant: &'a Tenant,
-    login: &'a LoginId,
-    identifier: &'a Identifier,
+    login: Option<&'a LoginId>,
+    /// A user id or, if no user is known, the name that was given.
+    subject: Option<(&'static str, &'a str)>,
 }
 
-impl<'a> From<&'a Login> for About<'a> {
+impl<'a> From<&'a Login> for EventSource<'a> {
     fn from(login: &'a Login) -> Self {
-        Self { tenant: &login.tenant, login: &login.id, identifier: &login.identifier }
+        let subject = match (login.subject.user(), &login.identifier) {
+            (Some(user), _) => Some(("logged user", user.id.as_str())),
+            (None, Some(name)) => Some(("logged subject", name.as_str())),
+            (None, None) => None,
+        };
+        Self { tenant: &login.tenant, login: Some(&login.id), subject }
     }
 }
 
-impl<'a> From<&'a Evidence> for About<'a> {
-    fn from(evidence: &'a Evidence) -> Self {
-        Self { tenant: &evidence.tenant, login: &evidence.login, identifier: &evidence.identifier }
+impl<'a> From<&'a Authentication> for EventSource<'a> {
+    fn from(authentication: &'a Authentication) -> Self {
+        let subject = Some(("logged user", authentication.user.as_str()));
+        Self { tenant: &authentication.tenant, login: None, subject }
     }
 }
 
-impl Journal {
-    /// What few can cause.
+impl LoginJournal {
+    /// Records an event that few callers can cause.
     pub(crate) fn record<'a>(
         &self,
         kind: EventKind,
-        about: impl Into<About<'a>>,
+        source: impl Into<EventSource<'a>>,
         method: Option<Method>,
         keyed: &Keyed,
     ) {
         if let Some(log) = &self.log {
-            log.record(self.about(kind, about, method, keyed));
+            log.record(self.event(kind, source, method, keyed));
         }
     }
 
-    /// What anybody can cause as often as they like, so that a flood is counted.
+    /// Counts an event that any caller can cause at will.
     pub(crate) fn tally_login<'a>(
         &self,
         kind: EventKind,
-        about: impl Into<About<'a>>,
+        source: impl Into<EventSource<'a>>,
         method: Option<Method>,
         keyed: &Keyed,
     ) {
-        self.tally_event(&self.about(kind, about, method, keyed));
+        self.tally_event(&self.event(kind, source, method, keyed));
     }
 
     pub(crate) fn tally_event(&self, event: &Event) {
@@ -68,7 +75,7 @@ impl Journal {
         }
     }
 
-    /// The same where there is no login.
+    /// Counts an event without a login.
     pub(crate) fn tally(&self, kind: EventKind, tenant: Option<&Tenant>, method: Option<&'static str>) {
         if let Some(log) = &self.log {
             let mut event = Event::new(kind, self.clock.unix(self.clock.now()));
@@ -78,27 +85,25 @@ impl Journal {
         }
     }
 
-    /// An event about a login, not recorded yet.
-    pub(crate) fn about<'a>(
+    /// Creates an event without recording it.
+    pub(crate) fn event<'a>(
         &self,
         kind: EventKind,
-        about: impl Into<About<'a>>,
+        source: impl Into<EventSource<'a>>,
         method: Option<Method>,
         keyed: &Keyed,
     ) -> Event {
-        let named = |purpose, bytes: &[u8]| Handle::of(&keyed.hash(purpose, [bytes]));
-        let About { tenant, login, identifier } = about.into();
-        let mut event = Event::new(kind, self.clock.unix(self.clock.now()))
-            .tenant(tenant.clone())
-            .session(named("logged login", login.to_string().as_bytes()))
-            .subject(subject(tenant, identifier.as_str(), keyed));
+        let EventSource { tenant, login, subject } = source.into();
+        let mut event = Event::new(kind, self.clock.unix(self.clock.now())).tenant(tenant.clone());
+        if let Some(login) = login {
+            event = event.session(Handle::of(&keyed.hash("logged login", [login.to_string().as_bytes()])));
+        }
+        if let Some((purpose, subject)) = subject {
+            // one tenant's ada is not another's
+            let digest = keyed.hash(purpose, [tenant.as_str().as_bytes(), subject.as_bytes()]);
+            event = event.subject(Handle::of(&digest));
+        }
         event.method = method.map(Method::as_str);
         event
     }
-}
-
-/// Whom an event is about: one tenant's ada is not another's.
-fn subject(tenant: &Tenant, identifier: &str, keyed: &Keyed) -> Handle {
-    let digest: Digest = keyed.hash("logged subject", [tenant.as_str().as_bytes(), identifier.as_bytes()]);
-    Handle::of(&digest)
 }

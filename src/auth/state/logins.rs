@@ -1,11 +1,10 @@
-//! Logins in the store: how one is found, and how it moves.
+//! Logins in the store.
 
 use std::sync::Arc;
 
 use crate::{
     auth::http::problem::Problem,
-    gate::MaybeReady,
-    login::{Call, Denied, Login, View, step},
+    login::{Login, LoginCall, LoginError, LoginView, transition},
     store::{
         AnyStore, Outcome, StoreError, StoreErrorKind,
         table::{Change, Table},
@@ -20,11 +19,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Logins(Table<Login>);
 
-/// How a call ended, and the login as it is now.
-pub(crate) struct Moved {
-    pub(crate) answer: Result<View, Denied>,
+/// The result of a call, and the login after it.
+pub(crate) struct LoginUpdate {
+    pub(crate) answer: Result<LoginView, LoginError>,
     pub(crate) login: Login,
-    /// Whether the call has changed anything.
+    /// Whether the call changed the login.
     pub(crate) changed: bool,
 }
 
@@ -38,37 +37,30 @@ impl Logins {
     }
 
     pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<Login>, StoreError> {
-        let found = match self.0.get(None, digest.as_bytes()) {
-            MaybeReady::Ready(found) => found?,
-            MaybeReady::Pending(future) => future.await?,
-        };
-        Ok(found.map(|stored| stored.value))
+        Ok(self.0.get(None, digest.as_bytes()).wait().await?.map(|stored| stored.value))
     }
 
     pub(crate) async fn begin(&self, digest: &Digest, login: &Login) -> Result<(), StoreError> {
         match self.0.insert(None, digest.as_bytes(), login, login.forgotten_at()).await? {
             Outcome::Done(_) => Ok(()),
-            // of a secret that was made just now there is no login
+            // the secret is new, so this cannot happen
             Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
     }
 
-    /// Takes a login one step on, as the table says: by one compare-and-swap, tried again where another call came first.
-    /// `None` if there is no such login any more.
-    pub(crate) async fn step(&self, digest: &Digest, call: &Call<'_>) -> Result<Option<Moved>, StoreError> {
+    /// Applies a call with one compare-and-swap, again if another call came first. Returns `None` if the login is gone.
+    pub(crate) async fn apply(&self, digest: &Digest, call: &LoginCall<'_>) -> Result<Option<LoginUpdate>, StoreError> {
         self.0
             .update(None, digest.as_bytes(), |login, now| {
                 let Some(login) = login else { return Change::Keep(None) };
-                let taken = step(login, call, now);
+                let taken = transition(login, call, now);
+                let changed = taken.next.is_some();
+                let update = |login: &Login| Some(LoginUpdate { answer: taken.answer, login: login.clone(), changed });
                 match taken.next {
-                    None => Change::Keep(Some(Moved { answer: taken.answer, login: login.clone(), changed: false })),
+                    None => Change::Keep(update(login)),
                     Some(next) => {
-                        let kept_until = next.forgotten_at();
-                        Change::Put(
-                            next.clone(),
-                            kept_until,
-                            Some(Moved { answer: taken.answer, login: next, changed: true }),
-                        )
+                        let (kept_until, update) = (next.forgotten_at(), update(&next));
+                        Change::Put(next, kept_until, update)
                     }
                 }
             })
@@ -76,9 +68,9 @@ impl Logins {
     }
 }
 
-impl Moved {
-    /// What the caller is told.
-    pub(crate) fn told(&self, now: UnixTime) -> Result<View, Problem> {
-        self.answer.map_err(|denied| Problem::denied(denied).of(self.login.view(now)))
+impl LoginUpdate {
+    /// Returns the response to the caller.
+    pub(crate) fn view(&self, now: UnixTime) -> Result<LoginView, Problem> {
+        self.answer.map_err(|error| Problem::denied(error).of(self.login.view(now)))
     }
 }

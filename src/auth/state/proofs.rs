@@ -1,118 +1,79 @@
-//! Which proofs of a user still count.
-//!
-//! A proof carries a mark of what was proved: the version of the password, or the contact that a one-time code went to.
-//! It stops counting when the account does not have that any more. Marks are keyed hashes, because a phone number can
-//! be guessed from a plain one.
+//! Which proofs still count: a proof ends when the password, contact or credential behind it changes.
 
 use crate::{
     auth::state::guard::submitted,
     login::Keyed,
+    password::PasswordMark,
     policy::Method,
-    session::{Authentication, Proof},
-    tenant::Tenant,
+    session::Proof,
     user::{Account, Contact},
-    util::secret::Digest,
 };
 
-/// Returns the mark of the account's current password.
-pub(crate) fn password_mark(account: &Account, keyed: &Keyed) -> Option<[u8; 32]> {
-    let mark = account.current_password_mark()?;
-    Some(*keyed.hash("password mark", [mark.as_bytes()]).as_bytes())
+/// Returns the mark of a proof by password. It changes with the password, and not when the password is hashed again.
+pub(crate) fn password_mark(mark: &PasswordMark, keyed: &Keyed) -> [u8; 32] {
+    *keyed.hash("password mark", [mark.as_bytes()]).as_bytes()
 }
 
-/// Returns the mark of a contact that a one-time code was sent to.
-pub(crate) fn contact_mark(tenant: &Tenant, contact: &Contact, keyed: &Keyed) -> [u8; 32] {
-    *submitted::address(tenant, contact, keyed).as_bytes()
+/// Returns the mark of a proof by a code that was sent to this contact.
+pub(crate) fn contact_mark(contact: &Contact, keyed: &Keyed) -> [u8; 32] {
+    *submitted::address(contact, keyed).as_bytes()
 }
 
-/// Returns the proofs that still count for the account. A proof without a mark always counts.
-pub(crate) fn counting_proofs(tenant: &Tenant, account: &Account, proofs: &[Proof], keyed: &Keyed) -> Vec<Proof> {
+/// Returns the proofs that still count for this account, in their order. Proofs without a mark always count.
+pub(crate) fn counting_proofs(account: &Account, proofs: &[Proof], keyed: &Keyed) -> Vec<Proof> {
     let counts = |proof: &&Proof| {
-        let Some(mark) = proof.mark.map(Digest::from_bytes) else { return true };
-        let is_mark = |other: [u8; 32]| mark.matches(&Digest::from_bytes(other));
+        let Some(mark) = proof.mark else { return true };
         match Method::from_name(&proof.method) {
-            Some(Method::Password) => password_mark(account, keyed).is_some_and(is_mark),
-            Some(Method::Email | Method::Sms | Method::Whatsapp) => {
-                let verified = account.contacts().filter(|(_, verified)| *verified);
-                verified.fold(false, |found, (contact, _)| found | is_mark(contact_mark(tenant, contact, keyed)))
+            Some(Method::Password) => {
+                account.current_password_mark().is_some_and(|now| password_mark(&now, keyed) == mark)
             }
-            // credentials are checked where they are kept
-            Some(_) => true,
-            None => false,
+            Some(Method::Sms | Method::Email | Method::Whatsapp) => {
+                let mut verified = account.contacts().filter(|(_, is_verified)| *is_verified);
+                verified.any(|(contact, _)| contact_mark(contact, keyed) == mark)
+            }
+            // no proof of another method has a mark yet
+            Some(Method::Sso | Method::Passkey) | None => false,
         }
     };
     proofs.iter().filter(counts).cloned().collect()
-}
-
-/// Returns the part of an authentication that still counts for the account. It keeps its `acr` only if every proof
-/// counts. Returns `None` if no proof does, or if the user may not sign in any more.
-pub(crate) fn still_counts(who: &Authentication, account: &Account, keyed: &Keyed) -> Option<Authentication> {
-    if *account.id() != who.user || account.is_disabled() {
-        return None;
-    }
-    let proofs = counting_proofs(&who.tenant, account, &who.proofs, keyed);
-    let acr = who.acr.clone().filter(|_| proofs.len() == who.proofs.len());
-    (!proofs.is_empty()).then(|| Authentication { proofs, acr, ..who.clone() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        password::{PasswordHash, PasswordMark},
         session::UserId,
         user::{EmailAddress, PhoneNumber},
         util::secret::Secret,
     };
 
-    fn hash(salt: &str) -> PasswordHash {
-        PasswordHash::parse(format!("$argon2id$v=19$m=8,t=1,p=1${salt}$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0"))
-            .unwrap()
-    }
-
     #[test]
-    fn c120_a_proof_counts_as_long_as_the_account_has_what_it_proved() {
+    fn c120_a_proof_counts_while_its_password_or_verified_contact_is_the_same() {
         let keyed = Keyed::new(&Secret::generate());
-        let tenant = Tenant::parse("acme").unwrap();
-        let phone = Contact::from(PhoneNumber::parse("+15555550100").unwrap());
-        let email = Contact::from(EmailAddress::parse("ada@example.com").unwrap());
-        let account = || Account::new(UserId::parse("u-ada").unwrap()).password_mark(PasswordMark::of("1"));
-        let before = account().password(hash("MDEyMzQ1Njc4OWFiY2RlZg")).contact(phone.clone()).contact(email.clone());
-        let proof = |method: &str, mark| Proof { method: method.into(), at: 1, mark };
-        let proofs = vec![
-            proof("password", password_mark(&before, &keyed)),
-            proof("sms", Some(contact_mark(&tenant, &phone, &keyed))),
-            proof("whatsapp", Some(contact_mark(&tenant, &phone, &keyed))),
-            proof("email", Some(contact_mark(&tenant, &email, &keyed))),
-            proof("sso", None),
+        let phone = Contact::Phone(PhoneNumber::parse("+15555550100").unwrap());
+        let mailbox = Contact::Email(EmailAddress::parse("ada@example.com").unwrap());
+        let (old, new) = (PasswordMark::of("1"), PasswordMark::of("2"));
+        let account = || Account::new(UserId::parse("u-ada").unwrap());
+        let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark };
+        let proofs = [
+            proof("password", Some(password_mark(&old, &keyed))),
+            proof("sms", Some(contact_mark(&phone, &keyed))),
+            proof("whatsapp", Some(contact_mark(&phone, &keyed))),
+            proof("email", Some(contact_mark(&mailbox, &keyed))),
+            proof("password", None),
+            proof("email", Some(password_mark(&old, &keyed))),
+            proof("unknown", Some([0; 32])),
         ];
-        let who = Authentication {
-            tenant: tenant.clone(),
-            user: before.id().clone(),
-            generation: 0,
-            proofs: proofs.clone(),
-            acr: Some("mfa".into()),
+        let counting = |account: &Account, keyed: &Keyed| {
+            let counting = counting_proofs(account, &proofs, keyed);
+            proofs.iter().map(|proof| counting.contains(proof)).collect::<Vec<_>>()
         };
-        let left = |account: &Account| {
-            let left = still_counts(&who, account, &keyed).unwrap();
-            assert_eq!(left.acr.is_some(), left.proofs == proofs);
-            left.methods().map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(left(&before), ["password", "sms", "whatsapp", "email", "sso"]);
-        // the same password with another hash
-        let rehashed = account().password(hash("AAAAQ1Njc4OWFiY2RlZg")).contact(email.clone());
-        assert_eq!(left(&rehashed), ["password", "email", "sso"]);
-        let changed = rehashed.password_mark(PasswordMark::of("2")).unverified_contact(phone);
-        assert_eq!(left(&changed), ["email", "sso"]);
-        assert_eq!(left(&Account::new(who.user.clone())), ["sso"]);
-        // a contact of another tenant has another mark
-        assert!(counting_proofs(&Tenant::parse("globex").unwrap(), &before, &proofs[1..4], &keyed).is_empty());
-
-        let without_sso = Authentication { proofs: proofs[..4].to_vec(), ..who.clone() };
-        assert!(still_counts(&without_sso, &Account::new(who.user.clone()), &keyed).is_none());
-        assert!(still_counts(&who, &before.clone().disabled(true), &keyed).is_none());
-        let other = Account::new(UserId::parse("u-grace").unwrap()).contact(email);
-        assert!(still_counts(&who, &other, &keyed).is_none());
-        assert!(still_counts(&Authentication { proofs: Vec::new(), ..who }, &before, &keyed).is_none());
+        let whole = account().password_mark(old).contact(phone.clone()).contact(mailbox.clone());
+        assert_eq!(counting(&whole, &keyed), [true, true, true, true, true, false, false]);
+        let changed = account().password_mark(new).contact(phone).unverified_contact(mailbox);
+        assert_eq!(counting(&changed, &keyed), [false, true, true, false, true, false, false]);
+        assert_eq!(counting(&account(), &keyed), [false, false, false, false, true, false, false]);
+        let other_key = Keyed::new(&Secret::generate());
+        assert_eq!(counting(&whole, &other_key), [false, false, false, false, true, false, false]);
     }
 }

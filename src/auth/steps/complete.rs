@@ -1,17 +1,19 @@
-//! `POST /authentication/complete`: all steps are done, and the browser may go back to `/authorize`.
+//! `POST /authentication/complete`: all steps are done, and the browser may return to `/authorize`.
 
 use http::{Response, StatusCode};
 use serde::Serialize;
 
+use super::enter::enter;
 use crate::{
     auth::{
+        context::RequestContext,
         http::{answer, fields::Fields, problem::Problem},
-        steps::step,
-        visit::Visit,
+        methods::LoginStep,
     },
     event::EventKind,
     http::body::Body,
-    login::{Call, Denied},
+    login::{LoginCall, LoginError},
+    store::StoreError,
 };
 
 #[derive(Serialize)]
@@ -20,14 +22,23 @@ struct Completed {
     status: &'static str,
 }
 
-pub(crate) async fn complete(visit: &mut Visit<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
-    let entered = step::enter(visit, fields).await?;
-    let moved = entered.step(visit, &Call::Complete).await?;
-    if moved.answer == Err(Denied::StepsRemaining) {
-        let keyed = visit.inner.keyed().await?;
-        visit.inner.journal().tally_login(EventKind::SequenceFailed, &moved.login, None, keyed);
+pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+    let step = enter(cx, fields).await?;
+    if step.login.remaining() == 0 && !still_counts(&step).await? {
+        return Err(step.end().await?);
     }
-    let view = moved.told(visit.inner.running().logins.now())?;
+    let update = step.apply(&LoginCall::Complete).await?;
+    if update.answer == Err(LoginError::StepsRemaining) {
+        step.tally(EventKind::SequenceFailed, None);
+    }
+    let view = update.view(step.now())?;
     let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
     Ok(answer::json(StatusCode::OK, &completed))
+}
+
+/// Returns whether the user may still sign in and all proofs still count.
+async fn still_counts(step: &LoginStep<'_>) -> Result<bool, StoreError> {
+    let Some(authentication) = step.login.authentication(None) else { return Ok(false) };
+    let current = step.cx.core.accounts.current(&authentication, step.keyed).await?;
+    Ok(current.is_some_and(|current| current.proofs.len() == authentication.proofs.len()))
 }

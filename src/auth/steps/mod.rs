@@ -1,6 +1,8 @@
-//! The steps of a login.
+//! The calls of a login, from its start to `complete`.
 
+pub(crate) mod authenticate;
 pub(crate) mod complete;
+pub(crate) mod login_page;
+mod enter;
 pub(crate) mod start;
 pub(crate) mod status;
-pub(crate) mod step;

@@ -6,28 +6,28 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{
+            oidc::OidcParameters,
             query,
-            request::{self, Addressed},
+            request::{self, Recipient},
             signed_in::SignedIn,
-            wishes::Wishes,
         },
+        context::RequestContext,
         http::{
             answer,
             cookies::{Carried, MOST_LOGINS},
             fields::Fields,
             problem::{Code, Problem},
         },
-        visit::Visit,
     },
     event::EventKind,
     http::body::Body,
     limit::Decision,
-    login::{Carried as Done, Keyed, Login},
+    login::{CarriedProofs, Keyed, Login, Subject},
     policy::{Method, Plan},
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
-    util::secret::Secret,
+    util::{handle::Handle, secret::Secret},
 };
 
 #[derive(Serialize)]
@@ -38,46 +38,47 @@ struct Started {
     next_step: Option<usize>,
 }
 
-pub(crate) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = visit.calling_client(parameters.client_id.as_deref()).await?;
+    let client = cx.calling_client(parameters.client_id.as_deref()).await?;
 
-    let to = request::address(&parameters, client)?;
+    let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
-    let wishes = Wishes::read(|name| fields.wish(name))?;
-    if visit.inner.running().challenges.is_redeemed(&binding).await? {
+    let oidc = OidcParameters::read(|name| fields.wish(name))?;
+    if cx.core.challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
     let identifier = fields.identifier.as_deref().map(Identifier::parse).transpose();
     let identifier = identifier.map_err(|_| Problem::invalid("identifier is malformed"))?;
-    let plan = wishes.plan(visit, &to.client)?;
-    let done = match &plan {
-        Some(plan) => done(visit, &to, &wishes, plan, identifier.as_ref()).await?,
+    let plan = oidc.plan(cx, &to.client)?;
+    let carried = match &plan {
+        Some(plan) => carried(cx, &to, &oidc, plan).await?,
         None => None,
     };
-    let (identifier, done) = match (identifier, done) {
-        (_, Some((identifier, done))) => (identifier, Some(done)),
-        (Some(identifier), None) => (identifier, None),
-        (None, None) => return Err(Problem::invalid("identifier is missing")),
-    };
 
-    let keyed = visit.inner.keyed().await?;
-    let tenant = to.client.tenant().clone();
-    throttle(visit, &tenant, &identifier, keyed)?;
-    let config = &visit.inner.config;
+    let (keyed, tenant) = (cx.core.keyed().await?, to.client.tenant().clone());
+    throttle(cx, &tenant, identifier.as_ref(), keyed)?;
+    let core = cx.core;
     let plan = plan.ok_or_else(Problem::unmet)?;
 
-    let logins = &visit.inner.running().logins;
     let secret = Secret::generate();
-    let login = Login::begin(&secret, tenant, binding, identifier, plan, logins.now()).wanting(wishes.wanted);
-    let login = match done {
-        Some(done) => login.carrying(done),
+    let times = (&core.login_limits, core.logins.now());
+    let login = Login::begin(&secret, tenant, (binding, oidc.wanted), plan, times);
+    let login = match identifier {
+        Some(identifier) => {
+            let found = core.accounts.named(&login.tenant, &identifier).await?;
+            login.identified(identifier, found.user().map_or(Subject::Unknown, Subject::User))
+        }
         None => login,
     };
-    let carried = config.cookies.carried(&visit.parts.headers);
-    let surplus = surplus(visit, &carried).await?;
-    logins.begin(&secret.digest(), &login).await?;
-    visit.inner.journal().tally_login(EventKind::LoginStarted, &login, None, keyed);
+    let login = match carried {
+        Some(carried) if login.may_carry(&carried) => login.carrying(carried),
+        _ => login,
+    };
+    let cookies = core.cookies.carried(&cx.parts.headers);
+    let surplus = surplus(cx, &cookies).await?;
+    core.logins.begin(&secret.digest(), &login).await?;
+    cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
 
     let mut response = answer::json(
         StatusCode::OK,
@@ -85,68 +86,71 @@ pub(crate) async fn start(visit: &mut Visit<'_>, mut fields: Fields) -> Result<R
             session_id: login.id.to_string(),
             available_methods: login.plan.next(login.proved()).iter().map(Method::as_str).collect(),
             required_steps: login.required(),
-            next_step: login.view(logins.now()).next(),
+            next_step: login.view(core.logins.now()).next(),
         },
     );
-    config.cookies.set(&secret).append_to(response.headers_mut());
-    for removal in surplus.iter().filter_map(|cookie| config.cookies.removal(cookie.name)) {
+    core.cookies.set(&secret).append_to(response.headers_mut());
+    for removal in surplus.iter().filter_map(|cookie| core.cookies.removal(cookie.name)) {
         removal.append_to(response.headers_mut());
     }
     Ok(response)
 }
 
-/// The steps that are done already, where who is signed in goes on as themselves.
-async fn done(
-    visit: &Visit<'_>,
-    to: &Addressed,
-    wishes: &Wishes,
+/// Returns the steps that the browser's signed-in session has proved already.
+async fn carried(
+    cx: &RequestContext<'_>,
+    to: &Recipient,
+    oidc: &OidcParameters,
     plan: &Plan,
-    identifier: Option<&Identifier>,
-) -> Result<Option<(Identifier, Done)>, StoreError> {
-    // what a person has to confirm is confirmed on our own pages
-    if visit.reader.is_some() && (wishes.asking || !to.redirect.is_of_a_site()) {
+) -> Result<Option<CarriedProofs>, StoreError> {
+    // users confirm on our own pages, not on those of another origin
+    if cx.reader.is_some() && (oidc.asks_user || !to.redirect.is_of_a_site()) {
         return Ok(None);
     }
-    let Some(signed_in) = SignedIn::find(visit, &to.client, wishes).await? else { return Ok(None) };
-    let own = signed_in.evidence.identifier.clone();
-    if !wishes.may_mean(signed_in.session.user()) || identifier.is_some_and(|typed| *typed != own) {
+    let Some(signed_in) = SignedIn::find(cx, &to.client, oidc).await? else { return Ok(None) };
+    if !oidc.accepts_subject(signed_in.session.user()) {
         return Ok(None);
     }
-    let now = visit.inner.running().logins.now();
-    Ok(signed_in.carried(plan, wishes, &to.client, now).map(|done| (own, done)))
+    let now = cx.core.logins.now();
+    Ok(signed_in.carried(plan, oidc, &to.client, now))
 }
 
-/// From an address that was wrong too often nothing begins, and for one name not without end.
-fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: &Keyed) -> Result<(), Problem> {
-    let running = visit.inner.running();
+/// Refuses addresses with too many failures, and too many logins for one name.
+fn throttle(
+    cx: &RequestContext<'_>,
+    tenant: &Tenant,
+    identifier: Option<&Identifier>,
+    keyed: &Keyed,
+) -> Result<(), Problem> {
+    let core = cx.core;
     let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; wait");
-    if let Some(standing) = visit.known_address().and_then(|address| running.failures.peek(&address))
+    if let Some(standing) = cx.known_address().and_then(|address| core.limits.failures.peek(&address))
         && standing.remaining() == 0
     {
         return Err(too_many().retry_in(standing.wait()));
     }
+    let Some(identifier) = identifier else { return Ok(()) };
     let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
-    let name = crate::util::handle::Handle::of(&name).to_string();
-    // never an error: base64url can name a tenant
-    let Ok(name) = Tenant::parse(&name) else { return Ok(()) };
-    match running.starts.check(&name, 1) {
+    // never an error: base64url is a valid tenant name
+    let Ok(name) = Tenant::parse(Handle::of(&name).to_string()) else { return Ok(()) };
+    match core.limits.starts.check(&name, 1) {
         Decision::Admitted(_) => Ok(()),
         Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
     }
 }
 
-/// The cookies that make room for one more login: of those that are gone, and then of the oldest.
-async fn surplus<'c>(visit: &Visit<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
+/// Returns the cookies to remove so that there is room for one more login: first those without a login, then the oldest.
+async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Result<Vec<&'c Carried<'c>>, StoreError> {
     let Some(too_many) = (carried.len() + 1).checked_sub(MOST_LOGINS).filter(|surplus| *surplus > 0) else {
         return Ok(Vec::new());
     };
-    let logins = &visit.inner.running().logins;
+    let logins = &cx.core.logins;
     let mut aged = Vec::with_capacity(carried.len());
     for cookie in carried {
         let began = logins.find(&cookie.digest).await?.filter(|login| !login.has_ended(logins.now()));
         aged.push((began.map(|login| login.began), cookie));
     }
-    // nothing comes before every time
+    // `None` sorts first
     aged.sort_by_key(|(began, _)| *began);
     Ok(aged.into_iter().take(too_many).map(|(_, cookie)| cookie).collect())
 }

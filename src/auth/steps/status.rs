@@ -1,35 +1,35 @@
-//! `GET /authentication/status`: how a login stands. It changes nothing.
+//! `GET /authentication/status`: the state of a login. It changes nothing.
 
 use http::{Response, StatusCode};
 
 use crate::{
     auth::{
         authorize::query::Query,
+        context::RequestContext,
         http::{
             answer::{self, Counters},
             problem::Problem,
         },
-        visit::Visit,
     },
     http::body::Body,
 };
 
-pub(crate) async fn status(visit: &mut Visit<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = match Query::of(visit).and_then(|query| session_id(&query)) {
+pub(crate) async fn status(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    let session_id = match Query::of(cx).and_then(|query| session_id(&query)) {
         Ok(session_id) => session_id,
         Err(problem) => {
-            visit.charge(None)?;
+            cx.charge(None)?;
             return Err(problem);
         }
     };
-    let (_, login) = visit.own_login(None, session_id.as_deref()).await?;
-    let now = visit.inner.running().logins.now();
+    let (_, login) = cx.own_login(None, session_id.as_deref()).await?;
+    let now = cx.core.logins.now();
     Ok(answer::json(StatusCode::OK, &Counters::from(login.view(now))))
 }
 
 fn session_id(query: &Query<'_>) -> Result<Option<String>, Problem> {
     if query.is_twice("session_id") {
-        return Err(Problem::invalid("session_id is given twice"));
+        return Err(Problem::invalid("session_id appears more than once"));
     }
     Ok(query.value("session_id").map(str::to_owned))
 }

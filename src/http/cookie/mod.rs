@@ -6,7 +6,6 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "login")]
 pub(crate) use self::read::pairs;
 pub use self::{
     read::{MAX_COOKIES, MAX_HEADER_BYTES, read},

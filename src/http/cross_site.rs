@@ -1,4 +1,4 @@
-//! Whether a request comes from the site's own pages.
+//! Protection from requests that other sites cause.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
@@ -9,21 +9,22 @@ use crate::{
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The origins whose pages may act in a session.
+/// The origins whose pages may write, besides the site's own.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origins {
+pub(crate) struct TrustedOrigins {
     /// As browsers write them: lower case, no default port.
     trusted: Vec<String>,
 }
 
-impl Origins {
-    pub(super) fn trust(&mut self, origin: &str) -> Result<(), ConfigError> {
+impl TrustedOrigins {
+    pub(crate) fn trust(&mut self, origin: &str) -> Result<(), ConfigError> {
         self.trusted.push(origin::normal("trusted origin", origin)?);
         Ok(())
     }
 
-    /// Whether the request may act in the session whose cookie it carries.
-    pub(super) fn allow(&self, head: Head<'_>, loopback: bool) -> bool {
+    /// Returns whether the request may act in the session whose cookie it carries. On
+    /// `loopback` the site's own pages may come by plain HTTP.
+    pub(crate) fn allow(&self, head: Head<'_>, loopback: bool) -> bool {
         if is_safe(head) {
             return true;
         }
@@ -34,16 +35,15 @@ impl Origins {
         match (at_most_one(head.headers(), &SEC_FETCH_SITE), origin) {
             (Ok(Some(site)), _) => matches!(site, "same-origin" | "none"),
             (Ok(None), Some(origin)) => host(head).is_some_and(|host| is_of(origin, host, loopback)),
-            // what browsers can't send to another site without asking first
+            // browsers cannot send this to another site without asking it first
             (Ok(None), None) => head.is_grpc(),
             (Err(Malformed), _) => false,
         }
     }
 }
 
-/// Whether this is a request that only reads. The handshake of a `WebSocket` is
-/// none, though a GET: what comes through acts in the session as long as it is
-/// open.
+/// Returns whether the request only reads. The handshake of a `WebSocket` does more, although
+/// it is a GET: the connection acts in the session as long as it is open.
 fn is_safe(head: Head<'_>) -> bool {
     let upgrades =
         |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(9).any(|part| part == b"websocket");
@@ -51,8 +51,8 @@ fn is_safe(head: Head<'_>) -> bool {
         && !head.headers().get_all(header::UPGRADE).iter().any(upgrades)
 }
 
-/// Whether `origin` is that of pages on `host`. They come by https, for a secure
-/// cookie goes nowhere else, whatever a proxy in front makes of it.
+/// Returns whether pages of `origin` are on `host`. They come by https even if a proxy
+/// forwards plain HTTP, because browsers send secure cookies only there.
 fn is_of(origin: &str, host: &str, loopback: bool) -> bool {
     let is_host = |own: &str, port| without_port(own, port).eq_ignore_ascii_case(without_port(host, port));
     match origin.split_once("://") {
@@ -62,7 +62,7 @@ fn is_of(origin: &str, host: &str, loopback: bool) -> bool {
     }
 }
 
-/// The host that the request is for.
+/// Returns the host of the request.
 fn host(head: Head<'_>) -> Option<&str> {
     match head.uri().authority() {
         Some(authority) => Some(authority.as_str()),
@@ -90,7 +90,7 @@ mod tests {
 
     const OWN: &str = "https://app.example";
 
-    fn allows(origins: &Origins, method: &str, headers: &[(&str, &str)]) -> bool {
+    fn allows(origins: &TrustedOrigins, method: &str, headers: &[(&str, &str)]) -> bool {
         let mut request = Request::builder().method(method).uri("/").header("host", "App.example:443");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn only_pages_of_the_site_may_write() {
-        let none = Origins::default();
+        let none = TrustedOrigins::default();
         for (headers, allowed) in [
             (&[][..], false),
             (&[("sec-fetch-site", "same-origin")], true),
@@ -110,7 +110,7 @@ mod tests {
             (&[("sec-fetch-site", "SAME-ORIGIN")], false),
             (&[("sec-fetch-site", "")], false),
             (&[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], false),
-            // what the browser says about the site comes first
+            // Sec-Fetch-Site is checked first
             (&[("sec-fetch-site", "cross-site"), ("origin", OWN)], false),
             (&[("sec-fetch-site", "same-origin"), ("origin", "https://evil.example")], true),
             (&[("origin", OWN)], true),
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_origin_on_the_list_may_write_and_no_other() {
-        let mut origins = Origins::default();
+        let mut origins = TrustedOrigins::default();
         origins.trust("https://Admin.example:443").unwrap();
         origins.trust("http://localhost:3000").unwrap();
         let post = |origin| allows(&origins, "POST", &[("sec-fetch-site", "cross-site"), ("origin", origin)]);
@@ -163,7 +163,7 @@ mod tests {
             "http://admin.example",
             "http://localhost.evil.example",
         ] {
-            assert!(Origins::default().trust(bad).is_err(), "{bad}");
+            assert!(TrustedOrigins::default().trust(bad).is_err(), "{bad}");
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
     fn plain_http_is_only_for_loopback() {
         let request = Request::post("/").header("host", "127.0.0.1:8080").header("origin", "http://127.0.0.1:8080");
         let request = request.body(()).unwrap();
-        assert!(Origins::default().allow(Head::of(&request), true));
-        assert!(!Origins::default().allow(Head::of(&request), false));
+        assert!(TrustedOrigins::default().allow(Head::of(&request), true));
+        assert!(!TrustedOrigins::default().allow(Head::of(&request), false));
     }
 }

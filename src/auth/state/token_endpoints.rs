@@ -10,38 +10,19 @@ use crate::{
     jose::Algorithm,
     store::AnyStore,
     tokens::{TokenService, Tokens},
-    util::{
-        clock::Clock,
-        error::ConfigError,
-        secret::{Digest, Secret},
-    },
+    util::{clock::Clock, error::ConfigError, secret::Digest},
 };
 
 /// The settings of the token endpoints.
-#[derive(Clone)]
 pub(crate) struct TokenSettings {
     pub(crate) tokens: Tokens,
     /// The digests of the secrets that may introspect any token.
-    introspectors: Vec<Digest>,
+    pub(crate) introspectors: Vec<Digest>,
     /// The nonces of proofs, if they are required.
-    nonces: Option<Arc<Nonces>>,
+    pub(crate) nonces: Option<Nonces>,
 }
 
 impl TokenSettings {
-    pub(crate) fn new(tokens: Tokens) -> Self {
-        Self { tokens, introspectors: Vec::new(), nonces: None }
-    }
-
-    /// Lets callers with this secret introspect any token.
-    pub(crate) fn introspector(&mut self, secret: &Secret) {
-        self.introspectors.push(secret.digest());
-    }
-
-    /// Requires nonces, which are made with this secret, in DPoP proofs.
-    pub(crate) fn dpop_nonces(&mut self, secret: &Secret) {
-        self.nonces = Some(Arc::new(Nonces::new(secret)));
-    }
-
     /// Checks the settings, and creates what runs with them.
     pub(crate) fn build(
         self,
@@ -51,7 +32,7 @@ impl TokenSettings {
     ) -> Result<TokenEndpoints, ConfigError> {
         let proofs = Proofs::in_store(store.clone(), Arc::clone(&clock));
         let proofs = match self.nonces {
-            Some(nonces) => proofs.with_nonces(nonces),
+            Some(nonces) => proofs.with_nonces(Arc::new(nonces)),
             None => proofs,
         };
         let service = self.tokens.build(issuer, store, clock)?;

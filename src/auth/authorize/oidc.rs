@@ -1,0 +1,193 @@
+//! The OpenID Connect parameters of a request (OpenID Connect Core §3.1.2.1), and the DPoP key of RFC 9449 §10.
+
+use std::time::Duration;
+
+use crate::{
+    auth::{
+        authorize::claims::ClaimsParameter,
+        context::RequestContext,
+        http::problem::{Code, RequestError},
+    },
+    client::Client,
+    login::Wanted,
+    policy::Plan,
+    session::UserId,
+    util::encoding::base64url_to_32,
+};
+
+/// The maximum length of `nonce`.
+const LONGEST_NONCE: usize = 512;
+/// The maximum length of `id_token_hint`.
+const LONGEST_HINT: usize = 8192;
+
+/// What a request asks of the login and of the tokens, beyond the six client parameters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OidcParameters {
+    /// `prompt=none`: the user must not see a page.
+    pub(crate) is_silent: bool,
+    /// `prompt=login` or `max_age=0`: earlier proofs do not count.
+    pub(crate) is_fresh: bool,
+    /// `prompt=consent` or `prompt=select_account`: the user must confirm on a page.
+    pub(crate) asks_user: bool,
+    /// The maximum age of proofs that come from a session.
+    pub(crate) max_age: Option<Duration>,
+    /// An id_token that names the expected user.
+    pub(crate) id_token_hint: Option<String>,
+    /// The accepted users. Empty means any user.
+    subjects: Vec<String>,
+    pub(crate) wanted: Wanted,
+    /// Requested levels, best first.
+    acr_values: Vec<String>,
+    /// Whether one of the levels must be reached.
+    is_acr_essential: bool,
+}
+
+impl OidcParameters {
+    /// Reads the parameters by name.
+    pub(crate) fn read<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, RequestError> {
+        let levels = |text: &str| text.split(' ').filter(|level| !level.is_empty()).map(str::to_owned).collect();
+        let mut oidc = Self { acr_values: value("acr_values").map(levels).unwrap_or_default(), ..Self::default() };
+        oidc.read_prompt(value("prompt").unwrap_or_default())?;
+        if let Some(seconds) = value("max_age") {
+            if !seconds.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(RequestError::invalid("max_age is not a number of seconds"));
+            }
+            match seconds.parse() {
+                Ok(0) => oidc.is_fresh = true,
+                Ok(seconds) => oidc.max_age = Some(Duration::from_secs(seconds)),
+                // too large to matter
+                Err(_) => {}
+            }
+        }
+        if let Some(hint) = value("id_token_hint") {
+            if hint.len() > LONGEST_HINT {
+                return Err(RequestError::invalid("id_token_hint is too long"));
+            }
+            oidc.id_token_hint = Some(hint.to_owned());
+        }
+        oidc.wanted.nonce = value("nonce").map(nonce).transpose()?;
+        oidc.wanted.dpop_jkt = value("dpop_jkt").map(thumbprint).transpose()?;
+        oidc.wanted.is_confirmed = oidc.asks_user;
+        if let Some(claims) = value("claims") {
+            let ClaimsParameter { id_token, userinfo, acr, is_acr_essential, subjects } =
+                ClaimsParameter::parse(claims)?;
+            (oidc.wanted.id_token, oidc.wanted.userinfo, oidc.subjects) = (id_token, userinfo, subjects);
+            if !acr.is_empty() {
+                (oidc.acr_values, oidc.is_acr_essential) = (acr, is_acr_essential);
+            }
+        }
+        Ok(oidc)
+    }
+
+    /// Returns whether the claim `sub` of the request accepts this user.
+    pub(crate) fn accepts_subject(&self, user: &UserId) -> bool {
+        self.subjects.is_empty() || self.subjects.iter().any(|subject| subject == user.as_str())
+    }
+
+    fn read_prompt(&mut self, prompt: &str) -> Result<(), RequestError> {
+        let prompts: Vec<&str> = prompt.split(' ').filter(|one| !one.is_empty()).collect();
+        for one in &prompts {
+            match *one {
+                "none" => self.is_silent = true,
+                "login" => self.is_fresh = true,
+                "consent" | "select_account" => self.asks_user = true,
+                _ => return Err(RequestError::invalid("prompt has an unsupported value")),
+            }
+        }
+        if self.is_silent && prompts.len() > 1 {
+            return Err(RequestError::invalid("prompt combines none with another value"));
+        }
+        Ok(())
+    }
+
+    /// Returns the steps that the request needs, or `None` if the enabled methods cannot provide them.
+    ///
+    /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
+    /// is essential and none can be reached, the request fails.
+    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<Plan>, RequestError> {
+        let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
+        let plan = |level: Option<&str>| policies.plan(client.tenant(), client.demands(), level, enabled).ok();
+        let reached =
+            self.acr_values.iter().find_map(|level| plan(Some(level)).filter(|plan| plan.acr() == Some(level)));
+        match reached {
+            Some(plan) => Ok(Some(plan)),
+            None if self.is_acr_essential => {
+                Err(RequestError::new(Code::UnmetAuthenticationRequirements, "no login here reaches a required level"))
+            }
+            None => Ok(plan(None)),
+        }
+    }
+}
+
+fn nonce(nonce: &str) -> Result<String, RequestError> {
+    let is_plain = nonce.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    if nonce.len() > LONGEST_NONCE || !is_plain {
+        return Err(RequestError::invalid("nonce must be at most 512 printable ASCII characters"));
+    }
+    Ok(nonce.to_owned())
+}
+
+/// Checks the SHA-256 thumbprint of a key (RFC 7638).
+fn thumbprint(text: &str) -> Result<String, RequestError> {
+    match base64url_to_32(text.as_bytes()) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(RequestError::invalid("dpop_jkt is not the thumbprint of a key")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, value: &str) -> Result<OidcParameters, RequestError> {
+        OidcParameters::read(|asked| (asked == name).then_some(value))
+    }
+
+    #[test]
+    fn c025_prompts_are_known_or_refused() {
+        let prompt = |text: &str| read("prompt", text).map(|oidc| (oidc.is_silent, oidc.is_fresh, oidc.asks_user)).ok();
+        for (text, meant) in [
+            ("none", Some((true, false, false))),
+            ("login", Some((false, true, false))),
+            ("consent", Some((false, false, true))),
+            ("select_account login", Some((false, true, true))),
+            (" login  ", Some((false, true, false))),
+            ("", Some((false, false, false))),
+            ("none login", None),
+            ("none none", None),
+            ("create", None),
+            ("Login", None),
+            ("login,none", None),
+        ] {
+            assert_eq!(prompt(text), meant, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn c025_max_age_is_seconds_and_0_is_a_login_anew() {
+        let max_age = |text: &str| read("max_age", text).map(|oidc| (oidc.is_fresh, oidc.max_age)).ok();
+        assert_eq!(max_age("0"), Some((true, None)));
+        assert_eq!(max_age("60"), Some((false, Some(Duration::from_secs(60)))));
+        assert_eq!(max_age(&"9".repeat(40)), Some((false, None)));
+        for bad in ["-1", "1.5", "sixty", "+1", " 1", "٣"] {
+            assert_eq!(max_age(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_nonce_is_bounded_and_plain_and_a_thumbprint_is_32_bytes() {
+        let longest = "n".repeat(LONGEST_NONCE);
+        for good in ["n", "a b~!", &longest] {
+            assert_eq!(read("nonce", good).unwrap().wanted.nonce.as_deref(), Some(good));
+        }
+        for bad in ["a\nb", "é", "\u{7f}", &(longest.clone() + "n")] {
+            assert!(read("nonce", bad).is_err(), "{bad:?}");
+        }
+        let thumbprint = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
+        assert_eq!(read("dpop_jkt", thumbprint).unwrap().wanted.dpop_jkt.as_deref(), Some(thumbprint));
+        for bad in ["x", &thumbprint[1..], &format!("{thumbprint}="), &thumbprint.replace('-', "+")] {
+            assert!(read("dpop_jkt", bad).is_err(), "{bad:?}");
+        }
+        assert!(read("id_token_hint", &"x".repeat(LONGEST_HINT + 1)).is_err());
+    }
+}

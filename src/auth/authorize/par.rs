@@ -1,0 +1,90 @@
+//! `POST /par` (RFC 9126): a client pushes an authorization request.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+#[cfg(feature = "tokens")]
+use crate::util::form;
+use crate::{
+    auth::{
+        authorize::query::{self, Query},
+        context::RequestContext,
+        http::{
+            answer, fields,
+            problem::{Code, Problem},
+        },
+        state::pushed,
+    },
+    http::body::Body,
+    util::clock::ceil_seconds,
+};
+
+/// The longest request that is stored.
+const LONGEST: usize = 8 * 1024;
+
+#[derive(Serialize)]
+struct Answer {
+    request_uri: String,
+    expires_in: u64,
+}
+
+/// `POST /par`.
+pub(crate) async fn push<B>(cx: &mut RequestContext<'_>, body: B) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let body = match fields::form(cx.parts, body).await {
+        Ok(body) if body.len() > LONGEST => {
+            cx.charge(None)?;
+            return Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB"));
+        }
+        Ok(body) => body,
+        Err(problem) => {
+            cx.charge(None)?;
+            return Err(problem);
+        }
+    };
+    let asked = query::pushing(cx, Query::parse(&body)).await?;
+    let checked = asked.checked(cx)?;
+    if cx.core.challenges.is_redeemed(&checked.binding).await? {
+        return Err(Problem::invalid(query::REDEEMED));
+    }
+    // it was read as one
+    let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is no form"))?;
+    #[cfg(feature = "tokens")]
+    let parameters = bound(cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
+    let secret = cx.core.pushed.push(asked.to.client.id(), parameters).await?;
+    let answer = Answer { request_uri: pushed::request_uri(&secret), expires_in: ceil_seconds(pushed::UNUSED) };
+    Ok(answer::json(StatusCode::CREATED, &answer))
+}
+
+/// The parameters with the key that the request proves to have, to which the code is bound then (RFC 9449 §10.1).
+#[cfg(feature = "tokens")]
+async fn bound(
+    cx: &RequestContext<'_>,
+    query: &Query<'_>,
+    parameters: String,
+    named: Option<&str>,
+) -> Result<String, Problem> {
+    if cx.core.tokens.is_none() {
+        return Ok(parameters);
+    }
+    match (cx.proved_key("/par", None).await?, named) {
+        (None, _) => Ok(parameters),
+        (Some(proved), Some(named)) if proved == named => Ok(parameters),
+        (Some(_), Some(_)) => {
+            Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt names another key than the proof has"))
+        }
+        // in the place of one that is empty
+        (Some(proved), None) => {
+            let others = query.pairs().filter(|(name, _)| *name != "dpop_jkt");
+            let written = form::written(others.chain([("dpop_jkt", &*proved)]));
+            // it has to be read again, and is longer now
+            if written.len() > LONGEST || form::Form::parse(written.as_bytes()).is_err() {
+                return Err(Problem::new(Code::TooLarge, "the request with its key is longer than 8 KiB"));
+            }
+            Ok(written)
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One request on its way through the service: whose budget it spends, who may read the answer, which login it is about.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+
+#[cfg(feature = "tokens")]
+use crate::dpop::{self, DpopError};
+use crate::{
+    auth::{
+        core::Core,
+        http::{
+            answer,
+            cors::{self, Caller},
+            problem::{Code, Problem},
+            route::Path,
+        },
+    },
+    client::Client,
+    event::EventKind,
+    gate::Pass,
+    http::{
+        body::{Body, without_body},
+        head::Head,
+    },
+    limit::RateLimitPass,
+    login::{Login, LoginId},
+    store::StoreError,
+    tenant::Tenant,
+    util::secret::Digest,
+};
+
+/// Browsers mark a prefetch with one of these; the last two are used by older ones.
+const PREFETCH: [HeaderName; 3] =
+    [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
+
+/// A request and what is known about it so far.
+pub(crate) struct RequestContext<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) parts: &'a Parts,
+    pass: Option<RateLimitPass>,
+    /// The foreign origin whose scripts may read the answer.
+    pub(crate) reader: Option<HeaderValue>,
+}
+
+impl<'a> RequestContext<'a> {
+    pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
+        Self { core, parts, pass: None, reader: None }
+    }
+
+    /// Checks whether a path is served: some exist only where tokens are issued.
+    pub(crate) fn serves(&self, path: &Path) -> bool {
+        #[cfg(feature = "tokens")]
+        let has_tokens = self.core.tokens.is_some();
+        #[cfg(not(feature = "tokens"))]
+        let has_tokens = false;
+        has_tokens || !path.needs_tokens()
+    }
+
+    /// Refuses a prefetch of something that changes state. The browser drops the failed answer and asks again when the
+    /// user really goes there.
+    pub(crate) fn refuse_prefetch(&self) -> Result<(), Problem> {
+        if PREFETCH.iter().any(|name| self.parts.headers.contains_key(name)) {
+            return Err(Problem::new(Code::TemporarilyUnavailable, "prefetching this page is not allowed"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn head(&self) -> Head<'a> {
+        Head::from(self.parts)
+    }
+
+    /// Returns the client's address as the key of a limit. Where addresses are unknown, per-address limits are off: a
+    /// limit that all clients share would let anyone lock out everyone.
+    pub(crate) fn known_address(&self) -> Option<Tenant> {
+        let address = self.core.client_ip.address(self.head());
+        if address.is_none() {
+            self.core.limits.warn_of_no_address();
+        }
+        address.map(Tenant::address)
+    }
+
+    /// Charges the request to its tenant, or to the client's address if no tenant is known.
+    pub(crate) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        let address = self.known_address();
+        if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, &address) {
+            share.charge(address.clone(), self.head())?;
+        }
+        let payer = tenant.cloned().or(address).unwrap_or_else(Tenant::anonymous);
+        self.pass = Some(self.core.limits.tenants.charge(payer, self.head())?);
+        Ok(())
+    }
+
+    /// Charges a request for something that is the same for everyone: to the address, or to nobody if that is unknown.
+    pub(crate) fn charge_asset(&mut self) -> Result<(), Problem> {
+        if let Some(address) = self.known_address() {
+            self.pass = Some(self.core.limits.tenants.charge(address, self.head())?);
+        }
+        Ok(())
+    }
+
+    /// Finds a client by its id.
+    pub(crate) async fn client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
+        match id {
+            Some(id) if id.len() <= Client::MAX_ID => self.core.clients.find(id).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Finds a client and charges the request to its tenant, or to the address if there is no such client.
+    pub(crate) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.client(id).await;
+        self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
+        Ok(client?)
+    }
+
+    /// Finds the client of a script's call, charges the request, and checks that the script's origin may call.
+    pub(crate) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.client(id).await;
+        let known = client.as_ref().ok().and_then(Option::as_deref);
+        self.let_read(known);
+        self.charge(known.map(Client::tenant))?;
+        let client = client?;
+        self.check_origin(client.as_deref())?;
+        Ok(client)
+    }
+
+    /// Finds the login that a call is about, if it was begun in this browser. Charges the request and checks the origin.
+    ///
+    /// A missing cookie, a wrong cookie and an unknown login get the same answer.
+    pub(crate) async fn own_login(
+        &mut self,
+        client_id: Option<&str>,
+        session_id: Option<&str>,
+    ) -> Result<(Digest, Login), Problem> {
+        let found = self.login(session_id).await;
+        let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| login);
+        // the login's client is proved, the client that the call names is not
+        let client = self.client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
+        let known = client.as_ref().ok().and_then(Option::as_deref);
+        self.let_read(known);
+        self.charge(own.map(|login| &login.tenant).or(known.map(Client::tenant)))?;
+        let (client, found) = (client?, found?);
+        self.check_origin(client.as_deref())?;
+        if session_id.is_none() {
+            return Err(Problem::invalid("session_id is missing"));
+        }
+        found.ok_or_else(|| Problem::new(Code::InvalidSession, "this browser has no such login"))
+    }
+
+    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, Login)>, StoreError> {
+        let Some(id) = session_id.and_then(LoginId::parse) else { return Ok(None) };
+        let Some(digest) = self.core.cookies.secret_of(&self.parts.headers, &id) else { return Ok(None) };
+        Ok(self.core.logins.find(&digest).await?.map(|login| (digest, login)))
+    }
+
+    /// Lets scripts of any client's pages read the answer, as long as it is not known whose call this is.
+    pub(crate) async fn let_any_client_read(&mut self, path: &Path) {
+        let own = self.core.issuer.origin().as_bytes();
+        let origin = Caller::of(&self.parts.headers).origin();
+        let foreign = origin.filter(|origin| path.is_for_scripts() && origin.as_bytes() != own);
+        if let Some((origin, text)) = foreign.and_then(|origin| Some((origin, origin.to_str().ok()?)))
+            && self.core.clients.allows_origin(text).await.unwrap_or_default()
+        {
+            self.reader = Some(origin.clone());
+        }
+    }
+
+    /// Lets scripts of this client's pages read the answer, even if the answer is a refusal.
+    pub(crate) fn let_read(&mut self, client: Option<&Client>) {
+        let is_known = |text| client.is_some_and(|client| client.allows_origin(text));
+        let origin = Caller::of(&self.parts.headers).origin();
+        self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
+    }
+
+    /// Refuses scripts of origins that are neither ours nor this client's.
+    pub(crate) fn check_origin(&mut self, client: Option<&Client>) -> Result<(), Problem> {
+        if Caller::of(&self.parts.headers).may_call(self.core.issuer.origin(), self.reader.is_some()) {
+            return Ok(());
+        }
+        self.reader = None;
+        self.core.journal.tally(EventKind::ForeignOrigin, client.map(Client::tenant), None);
+        Err(foreign_origin())
+    }
+
+    /// Checks whether one of our own pages sent this request.
+    pub(crate) fn is_of_own_page(&self) -> bool {
+        Caller::of(&self.parts.headers).is_own_page(self.core.issuer.origin())
+    }
+
+    /// Answers OPTIONS: the methods of a path and, to scripts of an allowed origin, that they may call.
+    pub(crate) async fn options(&mut self, path: &Path) -> Result<Response<Body>, Problem> {
+        let mut response = answer::allow(StatusCode::NO_CONTENT, path.allow());
+        if !self.head().is_preflight() {
+            return Ok(response);
+        }
+        let origin = self.parts.headers.get(header::ORIGIN).filter(|_| path.is_for_scripts());
+        let origin = origin.ok_or_else(foreign_origin)?;
+        let text = origin.to_str().map_err(|_| foreign_origin())?;
+        if !self.core.clients.allows_origin(text).await? {
+            return Err(foreign_origin());
+        }
+        self.reader = Some(origin.clone());
+        cors::write_preflight(path, response.headers_mut());
+        Ok(response)
+    }
+
+    /// Returns the thumbprint of the key that the caller of this path proves to hold (DPoP), or `None` without a proof. Each
+    /// proof counts once.
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
+        let url = format!("{}{path}", self.core.issuer.as_str());
+        let (method, headers) = (&self.parts.method, &self.parts.headers);
+        let Some(endpoints) = &self.core.tokens else { return Ok(None) };
+        match endpoints.proofs.check(headers, method, &url, access_token).wait().await {
+            Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
+            Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
+            Err(DpopError::UseNonce(nonce)) => {
+                let problem = Problem::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
+                Err(match HeaderValue::try_from(nonce) {
+                    Ok(nonce) => problem.header(dpop::NONCE, nonce),
+                    Err(_) => problem,
+                })
+            }
+            Err(DpopError::Unavailable) => Err(Problem::unavailable()),
+        }
+    }
+
+    /// Returns the answer with all its headers.
+    pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
+        let mut response = match outcome {
+            Ok(response) => response,
+            Err(problem) => {
+                problem.log();
+                problem.into_response(&self.parts.headers, &self.core.realm)
+            }
+        };
+        let status = response.status();
+        let headers = response.headers_mut();
+        answer::secure(headers);
+        cors::write(self.reader, self.parts.headers.contains_key(header::ORIGIN), headers);
+        // a cached answer must not show the budget of the client that fetched it first
+        let is_cached = headers.get(header::CACHE_CONTROL).is_some_and(|value| value != "no-store");
+        if let Some(pass) = self.pass.filter(|_| !is_cached) {
+            pass.finish(status, headers);
+        }
+        if self.parts.method == Method::HEAD {
+            return without_body(response);
+        }
+        response
+    }
+}
+
+fn foreign_origin() -> Problem {
+    Problem::new(Code::OriginNotAllowed, "pages of this origin are not allowed to call")
+}

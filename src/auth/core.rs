@@ -1,0 +1,142 @@
+//! Everything that a login service is made of. The builder assembles it once; afterwards nothing in it is set.
+
+use std::{
+    fmt,
+    sync::{Arc, Once},
+    time::Duration,
+};
+
+use http::HeaderValue;
+use tokio::sync::OnceCell;
+
+#[cfg(feature = "tokens")]
+use crate::auth::state::token_endpoints::TokenEndpoints;
+use crate::{
+    auth::{
+        http::cookies::LoginCookies,
+        state::{
+            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
+            logins::Logins, pushed::PushedRequests,
+        },
+    },
+    client::AnyClients,
+    delivery::{Channel, Queue},
+    http::issuer::Issuer,
+    limit::{Limiter, RateLimitGate},
+    login::{Keyed, LoginLimits},
+    password::Passwords,
+    policy::{Method, MethodSet, Policies},
+    session::{Proof, Session, Sessions},
+    store::{AnyStore, StoreError},
+    tenant::ClientIp,
+    user::AnyUsers,
+    util::clock::Clock,
+};
+
+/// The parts of a login service.
+pub(crate) struct Core {
+    pub(crate) issuer: Issuer,
+    /// The challenge of a 401.
+    pub(crate) realm: HeaderValue,
+    pub(crate) store: AnyStore,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clients: AnyClients,
+    pub(crate) users: AnyUsers,
+    pub(crate) policies: Policies,
+    pub(crate) passwords: Passwords,
+    pub(crate) without_passwords: bool,
+    pub(crate) queue: Queue,
+    pub(crate) sessions: Sessions,
+    pub(crate) client_ip: ClientIp,
+    pub(crate) cookies: LoginCookies,
+    pub(crate) login_url: Option<String>,
+
+    pub(crate) logins: Logins,
+    pub(crate) codes: Codes,
+    pub(crate) accounts: Accounts,
+    pub(crate) login_limits: LoginLimits,
+    /// How long a user who chooses to stay signed in does.
+    pub(crate) remember: Option<Duration>,
+    pub(crate) challenges: Challenges,
+    pub(crate) pushed: PushedRequests,
+    pub(crate) guard: Guard,
+    pub(crate) journal: LoginJournal,
+    pub(crate) limits: Limits,
+    pub(crate) key: HashKey,
+
+    #[cfg(feature = "tokens")]
+    pub(crate) tokens: Option<TokenEndpoints>,
+}
+
+/// The budgets that requests spend.
+pub(crate) struct Limits {
+    /// Requests of each tenant.
+    pub(crate) tenants: RateLimitGate,
+    /// How much of the tenants' budgets one address may spend.
+    pub(crate) per_address: Option<RateLimitGate>,
+    /// Failed attempts of each address.
+    pub(crate) failures: Limiter,
+    /// Messages that each address asks for.
+    pub(crate) messages: Limiter,
+    /// Logins that begin with the same identifier.
+    pub(crate) starts: Limiter,
+    pub(crate) no_address: Once,
+}
+
+impl Limits {
+    /// Warns once that requests come without an address, because it is so for every request or for none.
+    pub(crate) fn warn_of_no_address(&self) {
+        self.no_address.call_once(|| {
+            crate::util::trace::warning!("client addresses are unknown: per-address limits are disabled");
+        });
+    }
+}
+
+/// The key under the keyed hashes: given by the operator, or kept in the store and read at its first use.
+pub(crate) struct HashKey {
+    pub(crate) given: Option<Keyed>,
+    pub(crate) loaded: OnceCell<Keyed>,
+}
+
+impl Core {
+    /// Returns the key under the keyed hashes.
+    pub(crate) async fn keyed(&self) -> Result<&Keyed, StoreError> {
+        let load = async || match &self.key.given {
+            Some(keyed) => Ok(keyed.clone()),
+            None => key::of_store(self.store.clone(), Arc::clone(&self.clock)).await,
+        };
+        self.key.loaded.get_or_try_init(load).await
+    }
+
+    /// Removes the other proofs from a session. Returns `None` if the session has ended, or ends because no proof is left.
+    pub(crate) async fn keep_proofs(&self, session: &Session, kept: &[Proof]) -> Result<Option<Session>, StoreError> {
+        let amr = |proofs: &[Proof]| {
+            let methods: MethodSet = proofs.iter().filter_map(|proof| Method::from_name(&proof.method)).collect();
+            methods.amr().into_iter().map(Box::from).collect()
+        };
+        self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
+    }
+
+    /// Returns the methods that can be used here.
+    pub(crate) fn enabled(&self) -> MethodSet {
+        enabled(&self.queue, self.without_passwords)
+    }
+}
+
+/// Returns the methods that have what they need.
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool) -> MethodSet {
+    let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
+    let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
+    by_code.chain((!without_passwords).then_some(Method::Password)).collect()
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthService")
+            .field("issuer", &self.issuer.as_str())
+            .field("clients", &self.clients)
+            .field("users", &self.users)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}

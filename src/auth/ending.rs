@@ -1,0 +1,56 @@
+//! How an application or an operator ends sessions, and everything issued from them.
+
+use crate::{
+    auth::service::AuthService,
+    session::{Session, UserId},
+    store::StoreError,
+    tenant::Tenant,
+    util::handle::Handle,
+};
+
+impl AuthService {
+    /// Ends a session by its id, with the refresh and access tokens issued from it. Returns whether it was live.
+    ///
+    /// Grants with the scope `offline_access` outlive it: the user allowed the client to act while signed out. To end
+    /// those as well, call [`end_user`](Self::end_user) or have the client revoke its token.
+    ///
+    /// A session id is not a secret. If users name the session to end, check first that it is one of their own.
+    pub async fn end_session(&self, sid: &Handle) -> Result<bool, StoreError> {
+        self.0.sessions.revoke_sid(sid).await
+    }
+
+    /// Ends everything that a user has begun: sessions, logins in progress, authorization codes, refresh tokens and
+    /// access tokens, at every client. Returns how many sessions there were.
+    ///
+    /// Call this when an account is closed or may be in the wrong hands. It takes effect at once on every node that
+    /// shares the store, whatever their clocks say. The user can log in again at once; disable the account first if that
+    /// must not happen. [Remote verifiers](crate::bearer) accept access tokens until they expire.
+    pub async fn end_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+        self.0.sessions.end_user(tenant, user).await
+    }
+
+    /// Ends what rests on a password, a contact or a credential that the user no longer has.
+    ///
+    /// Sessions, codes and refresh tokens notice such a change by themselves when the account is read next: at
+    /// `/authorize`, `/token` and `/userinfo`. Call this after changing an account in your own database to end sessions
+    /// at once, so that no [`SessionLayer`](crate::SessionLayer) lets them through in between. Returns how many sessions
+    /// ended.
+    pub async fn credential_changed(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+        let keyed = self.0.keyed().await?;
+        let mut ended = 0;
+        for session in self.0.sessions.list(tenant, user).await? {
+            ended += usize::from(self.drop_stale_proofs(&session, keyed).await?);
+        }
+        Ok(ended)
+    }
+
+    async fn drop_stale_proofs(&self, session: &Session, keyed: &crate::login::Keyed) -> Result<bool, StoreError> {
+        if session.authentication().proofs.is_empty() {
+            return Ok(false);
+        }
+        match self.0.accounts.current(session.authentication(), keyed).await? {
+            None => self.0.sessions.revoke_sid(&session.sid()).await,
+            Some(current) => Ok(self.0.keep_proofs(session, &current.proofs).await?.is_none()),
+        }
+    }
+}

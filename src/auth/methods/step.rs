@@ -1,0 +1,136 @@
+//! A login step under way, with what every method needs for it.
+
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{
+            answer::{self, Counters},
+            fields::Fields,
+            problem::{Code, Problem},
+        },
+        state::{accounts::FoundAccount, guard::submitted, logins::LoginUpdate},
+    },
+    event::EventKind,
+    http::body::Body,
+    login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, Transition, transition},
+    policy::Method,
+    store::StoreError,
+    user::Identifier,
+    util::{clock::UnixTime, secret::Digest},
+};
+
+/// A call for a login that was started in the same browser and with the same parameters.
+pub(crate) struct LoginStep<'a> {
+    pub(crate) cx: &'a RequestContext<'a>,
+    pub(crate) keyed: &'a Keyed,
+    /// The digest of the login's secret.
+    pub(crate) digest: Digest,
+    /// The login as it was when the call came in.
+    pub(crate) login: Login,
+    pub(crate) fields: Fields,
+}
+
+impl LoginStep<'_> {
+    pub(crate) fn now(&self) -> UnixTime {
+        self.cx.core.logins.now()
+    }
+
+    /// Applies a call to the stored login.
+    pub(crate) async fn apply(&self, call: &LoginCall<'_>) -> Result<LoginUpdate, Problem> {
+        let update = self.cx.core.logins.apply(&self.digest, call).await?;
+        update.ok_or_else(|| Problem::denied(LoginError::Expired))
+    }
+
+    /// Returns an error if the login would refuse a call. Counts and changes nothing.
+    pub(crate) fn preview(&self, call: &LoginCall<'_>) -> Result<(), Problem> {
+        match transition(&self.login, call, self.now()) {
+            Transition { next: None, answer: Err(error) } => Err(self.problem(Problem::denied(error))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds the state of the login to a problem.
+    pub(crate) fn problem(&self, problem: Problem) -> Problem {
+        problem.of(self.login.view(self.now()))
+    }
+
+    pub(crate) fn unsupported(&self, detail: &'static str) -> Problem {
+        self.problem(Problem::new(Code::UnsupportedMethod, detail))
+    }
+
+    /// Refuses an attempt because of the failures before it.
+    pub(crate) fn locked(&self, method: Method, wait: Duration) -> Problem {
+        self.tally(EventKind::LoginLocked, Some(method));
+        self.problem(Problem::new(Code::TooManyAttempts, "too many attempts; wait")).retry_in(wait)
+    }
+
+    pub(crate) fn tally(&self, kind: EventKind, method: Option<Method>) {
+        self.cx.core.journal.tally_login(kind, &self.login, method, self.keyed);
+    }
+
+    /// Finds the account of the login. In a login without a user it is the one behind `typed`.
+    ///
+    /// # Errors
+    ///
+    /// Ends a login in which the user proved a step before their generation was raised. Before the first proof, only a
+    /// right secret reveals that the login has ended: strangers must not see it.
+    pub(crate) async fn account(&self, typed: Option<&Identifier>) -> Result<FoundAccount, Problem> {
+        let (tenant, accounts) = (&self.login.tenant, &self.cx.core.accounts);
+        let found = match (&self.login.subject, typed) {
+            (Subject::Unbound, Some(typed)) => accounts.named(tenant, typed).await?,
+            (subject, _) => accounts.of_user(tenant, subject.user().map(|user| &user.id)).await?,
+        };
+        let is_older = |user: &BoundUser| user.generation < found.generation();
+        if !self.login.proofs.is_empty() && self.login.subject.user().is_some_and(is_older) {
+            return Err(self.end().await?);
+        }
+        Ok(found)
+    }
+
+    /// Ends the login, and returns what the caller sees.
+    pub(crate) async fn end(&self) -> Result<Problem, Problem> {
+        let update = self.apply(&LoginCall::End).await?;
+        Ok(update.view(self.now()).err().unwrap_or_else(|| Problem::denied(LoginError::Expired)))
+    }
+
+    /// Returns whether a typed name belongs to the account of the login. Asks the same for known and unknown users.
+    pub(crate) async fn is_named(&self, typed: &Identifier, found: &FoundAccount) -> Result<bool, StoreError> {
+        let is_bound_by_name = self.login.subject == Subject::Unbound || self.login.identifier.as_ref() == Some(typed);
+        if is_bound_by_name {
+            return Ok(found.active().is_some());
+        }
+        let accounts = &self.cx.core.accounts;
+        accounts.is_named(&self.login.tenant, typed, found.active()).await
+    }
+
+    /// The digest under which attempts with an address are counted.
+    pub(crate) fn pair(&self, address: &Digest) -> Digest {
+        let name = match (&self.login.identifier, self.login.subject.user()) {
+            (Some(name), _) => submitted::name(name, self.keyed),
+            (None, Some(user)) => submitted::user(&user.id, self.keyed),
+            // the address is the name
+            (None, None) => *address,
+        };
+        submitted::pair(&name, address, self.keyed)
+    }
+
+    /// Records how an attempt ended, and returns the response.
+    pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> Result<Response<Body>, Problem> {
+        let (journal, login) = (&self.cx.core.journal, &update.login);
+        match update.answer {
+            Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),
+            Err(LoginError::WrongSecret(_)) => {
+                journal.tally_login(EventKind::LoginFailed, login, Some(method), self.keyed);
+            }
+            Err(LoginError::TooManyFailures) => {
+                journal.tally_login(EventKind::LoginFailedMost, login, Some(method), self.keyed);
+            }
+            Err(_) => {}
+        }
+        update.view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))
+    }
+}

@@ -1,0 +1,62 @@
+//! What applications and operators do with the signing keys and the tokens of a service.
+
+use std::sync::Arc;
+
+use crate::{
+    auth::service::AuthService,
+    bearer::Verifier,
+    store::StoreError,
+    tokens::{TokenService, Tokens},
+};
+
+impl AuthService {
+    /// Returns a verifier for the access tokens of this service, for a [`BearerLayer`](crate::BearerLayer) in this
+    /// process. Revoked tokens are refused at once. If the service issues no tokens, the verifier refuses all.
+    #[expect(clippy::expect_used, reason = "the builder has checked the issuer, and the settings are the defaults")]
+    pub fn verifier(&self) -> Verifier {
+        match self.token_service() {
+            Some(service) => service.verifier(),
+            None => {
+                let (store, clock) = (self.0.store.clone(), Arc::clone(&self.0.clock));
+                Tokens::new().build(&self.0.issuer, store, clock).expect("the defaults are valid").verifier()
+            }
+        }
+    }
+
+    /// Reads the signing keys, or creates them. The first request would do that otherwise; call this at start, so that a
+    /// wrong seal or a failing store shows at once.
+    pub async fn prepare(&self) -> Result<(), StoreError> {
+        match self.token_service() {
+            Some(service) => service.prepare().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Creates a new signing key for each algorithm, in addition to the automatic rotation.
+    ///
+    /// The key is published at once on this node, and within a minute on others. It signs an hour later, and the old key
+    /// stays published for another day. Does nothing for an algorithm whose next key is already waiting, or that has
+    /// eight published keys.
+    pub async fn rotate_keys(&self) -> Result<(), StoreError> {
+        match self.token_service() {
+            Some(service) => service.rotate_keys().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces all signing keys at once. Call this if a private key, or the secret of the seal, has leaked; set a new
+    /// seal on all nodes first.
+    ///
+    /// Access tokens and id_tokens that the old keys signed are refused: here at once, on other nodes that share the store
+    /// within a minute, elsewhere when cached copies of `/jwks` expire. Refresh tokens stay valid.
+    pub async fn withdraw_keys(&self) -> Result<(), StoreError> {
+        match self.token_service() {
+            Some(service) => service.withdraw_keys().await,
+            None => Ok(()),
+        }
+    }
+
+    fn token_service(&self) -> Option<&TokenService> {
+        Some(&self.0.tokens.as_ref()?.service)
+    }
+}

@@ -1,0 +1,115 @@
+//! The accounts that logins, sessions and codes belong to.
+
+use crate::{
+    auth::state::proofs::counting_proofs,
+    login::{BoundUser, Keyed},
+    session::{Authentication, Generations, Proof, UserId},
+    store::StoreError,
+    tenant::Tenant,
+    user::{Account, AnyUsers, Identifier},
+};
+
+/// Finds accounts together with the generation of their user.
+#[derive(Clone, Debug)]
+pub(crate) struct Accounts {
+    users: AnyUsers,
+    generations: Generations,
+}
+
+/// The result of a lookup. Known and unknown users cost the same number of operations.
+#[derive(Debug)]
+pub(crate) struct FoundAccount {
+    account: Option<Account>,
+    generation: u64,
+}
+
+/// An account that may sign in, and the proofs that still count for it.
+#[derive(Debug)]
+pub(crate) struct CurrentProofs {
+    pub(crate) account: Account,
+    pub(crate) proofs: Vec<Proof>,
+}
+
+/// Looked up where there is no user, so that the work is the same.
+const UNKNOWN_USER: &str = "unknown-d41c6a0e7b5f4c3f9a2e";
+
+impl Accounts {
+    pub(crate) fn new(users: AnyUsers, generations: Generations) -> Self {
+        Self { users, generations }
+    }
+
+    /// Finds the account behind a name.
+    pub(crate) async fn named(&self, tenant: &Tenant, name: &Identifier) -> Result<FoundAccount, StoreError> {
+        let account = self.users.find(tenant, name).await?;
+        self.found(tenant, account).await
+    }
+
+    /// Finds the account of a user. Without a user it looks up an id that does not exist.
+    pub(crate) async fn of_user(&self, tenant: &Tenant, user: Option<&UserId>) -> Result<FoundAccount, StoreError> {
+        let account = match (user, UserId::parse(UNKNOWN_USER)) {
+            (Some(user), _) => self.users.by_id(tenant, user).await?,
+            (None, Ok(unknown)) => self.users.by_id(tenant, &unknown).await?.filter(|_| false),
+            (None, Err(_)) => None,
+        };
+        self.found(tenant, account).await
+    }
+
+    /// Returns whether a name leads to this account now.
+    pub(crate) async fn is_named(
+        &self,
+        tenant: &Tenant,
+        name: &Identifier,
+        account: Option<&Account>,
+    ) -> Result<bool, StoreError> {
+        let found = self.users.find(tenant, name).await?;
+        Ok(found.is_some_and(|found| Some(found.id()) == account.map(Account::id)))
+    }
+
+    /// Checks a login, session, code or family against the account as it is now. Returns `None` if the account is gone or
+    /// disabled, or if the generation of the user was raised since.
+    pub(crate) async fn current(
+        &self,
+        authentication: &Authentication,
+        keyed: &Keyed,
+    ) -> Result<Option<CurrentProofs>, StoreError> {
+        let found = self.of_user(&authentication.tenant, Some(&authentication.user)).await?;
+        let is_current = found.generation <= authentication.generation;
+        let account = found.into_active().filter(|_| is_current);
+        Ok(account.map(|account| {
+            let proofs = counting_proofs(&account, &authentication.proofs, keyed);
+            CurrentProofs { account, proofs }
+        }))
+    }
+
+    /// Adds the generation of the user, or reads that of an unknown one.
+    async fn found(&self, tenant: &Tenant, account: Option<Account>) -> Result<FoundAccount, StoreError> {
+        let unknown = UserId::parse(UNKNOWN_USER).ok();
+        let generation = match account.as_ref().map(Account::id).or(unknown.as_ref()) {
+            Some(user) => self.generations.current(tenant, user).wait().await?,
+            None => 0,
+        };
+        Ok(FoundAccount { account, generation })
+    }
+}
+
+impl FoundAccount {
+    /// Returns the user with the current generation, even if the account is disabled.
+    pub(crate) fn user(&self) -> Option<BoundUser> {
+        let id = self.account.as_ref()?.id().clone();
+        Some(BoundUser { id, generation: self.generation })
+    }
+
+    /// Returns the current generation, also for an unknown user.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns the account if it may sign in.
+    pub(crate) fn active(&self) -> Option<&Account> {
+        self.account.as_ref().filter(|account| !account.is_disabled())
+    }
+
+    pub(crate) fn into_active(self) -> Option<Account> {
+        self.account.filter(|account| !account.is_disabled())
+    }
+}

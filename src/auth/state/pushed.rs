@@ -1,0 +1,73 @@
+//! Pushed authorization requests (RFC 9126): their parameters go from server to server and never appear in a URL.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    store::{
+        AnyStore, Outcome, StoreError, StoreErrorKind,
+        table::{Change, Table},
+    },
+    util::{clock::Clock, secret::Secret},
+};
+
+/// The start of a `request_uri`. The secret of the request follows.
+const PREFIX: &str = "urn:ietf:params:oauth:request_uri:";
+/// How long a request waits for its browser.
+pub(crate) const UNUSED: Duration = Duration::from_secs(90);
+/// How long it lives from then on: as long as a login may take.
+const USED: Duration = Duration::from_secs(30 * 60);
+
+/// A pushed request, stored under the digest of its secret.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Pushed {
+    client_id: String,
+    parameters: String,
+    is_used: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PushedRequests(Table<Pushed>);
+
+/// Reads the secret from the `request_uri` of a pushed request: `None` if it is another kind of URI, `Some(None)` if the
+/// secret is malformed.
+pub(crate) fn secret_of(request_uri: &str) -> Option<Option<Secret>> {
+    request_uri.strip_prefix(PREFIX).map(Secret::parse)
+}
+
+/// Writes the `request_uri` of a pushed request.
+pub(crate) fn request_uri(secret: &Secret) -> String {
+    format!("{PREFIX}{}", secret.expose())
+}
+
+impl PushedRequests {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, "pushed_requests", clock))
+    }
+
+    /// Stores a request and returns its secret.
+    pub(crate) async fn push(&self, client_id: &str, parameters: String) -> Result<Secret, StoreError> {
+        let secret = Secret::generate();
+        let row = Pushed { client_id: client_id.to_owned(), parameters, is_used: false };
+        match self.0.insert(None, secret.digest().as_bytes(), &row, self.0.now() + UNUSED).await? {
+            Outcome::Done(_) => Ok(secret),
+            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+        }
+    }
+
+    /// Returns the parameters that this client pushed. The first use leaves time for a login.
+    pub(crate) async fn open(&self, secret: &Secret, client_id: &str) -> Result<Option<String>, StoreError> {
+        let open = |row: Option<&Pushed>, now| match row.filter(|row| row.client_id == client_id) {
+            None => Change::Keep(None),
+            Some(row) if row.is_used => Change::Keep(Some(row.parameters.clone())),
+            Some(row) => Change::Put(Pushed { is_used: true, ..row.clone() }, now + USED, Some(row.parameters.clone())),
+        };
+        self.0.update(None, secret.digest().as_bytes(), open).await
+    }
+
+    /// Removes a request whose code is being issued. Returns whether it was there.
+    pub(crate) async fn take(&self, secret: &Secret) -> Result<bool, StoreError> {
+        Ok(self.0.take(None, secret.digest().as_bytes()).await?.is_some())
+    }
+}

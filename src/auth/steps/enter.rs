@@ -1,0 +1,39 @@
+//! The checks that every call for a started login passes first.
+
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{fields::Fields, problem::Problem},
+        methods::LoginStep,
+    },
+    event::EventKind,
+    login::LoginError,
+};
+
+/// Finds the login of a call and compares the client parameters with its start. Errors change nothing.
+pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
+    let sent = fields.client();
+    let (digest, login) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
+    let keyed = cx.core.keyed().await?;
+    let step = LoginStep { cx, keyed, digest, login, fields };
+    if step.login.has_ended(step.now()) {
+        step.tally(EventKind::SessionUseAfterExpire, None);
+        return Err(step.problem(Problem::denied(LoginError::Expired)));
+    }
+    if let Some(name) = step.login.binding.mismatch(&sent) {
+        step.tally(EventKind::SequenceFailed, None);
+        return Err(step.problem(Problem::invalid(mismatch(name))));
+    }
+    Ok(step)
+}
+
+fn mismatch(name: &'static str) -> &'static str {
+    match name {
+        "client_id" => "client_id differs from the start of the login",
+        "redirect_uri" => "redirect_uri differs from the start of the login",
+        "response_type" => "response_type differs from the start of the login",
+        "scope" => "scope differs from the start of the login",
+        "code_challenge" => "code_challenge differs from the start of the login",
+        _ => "code_challenge_method differs from the start of the login",
+    }
+}

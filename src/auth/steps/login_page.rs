@@ -1,0 +1,119 @@
+//! `GET /authentication/start`: the login page, or its data for a page of your own.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+use crate::{
+    auth::{
+        authorize::{expected_user::ExpectedUser, query, signed_in::SignedIn},
+        context::RequestContext,
+        http::{answer, problem::Problem},
+        pages::page,
+    },
+    client::RequestedRedirect,
+    http::{accept, body::Body},
+    login::Wanted,
+    policy::Method,
+};
+
+/// What a login page shows of a request.
+#[derive(Serialize)]
+struct Description<'a> {
+    client_id: &'a str,
+    client_name: &'a str,
+    available_methods: Vec<&'static str>,
+    required_steps: usize,
+    scopes: Vec<&'a str>,
+    /// The claims that the client requests by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claims: Vec<&'a str>,
+    redirect: Redirect<'a>,
+    /// The signed-in user whose steps count here. Only our own pages learn it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_in: Option<String>,
+    /// Whether that user must confirm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confirmation_required: Option<bool>,
+    /// The parameters of a pushed request, which are in no URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<BTreeMap<&'a str, &'a str>>,
+}
+
+/// Where the answer goes, as a user can judge it.
+#[derive(Serialize)]
+struct Redirect<'a> {
+    kind: &'static str,
+    host: &'a str,
+}
+
+impl<'a> Redirect<'a> {
+    fn of(redirect: &'a RequestedRedirect) -> Self {
+        let (scheme, rest) = redirect.as_str().split_once(':').unwrap_or_default();
+        let host = rest.strip_prefix("//").unwrap_or_default();
+        let host = host.split(['/', '?']).next().unwrap_or_default();
+        match scheme {
+            "https" => Self { kind: "site", host },
+            "http" => Self { kind: "loopback", host },
+            _ => Self { kind: "app", host: scheme },
+        }
+    }
+}
+
+pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    let asked = match query::asked(cx).await {
+        Ok(asked) => asked,
+        Err(problem) => return page::shown(cx, problem),
+    };
+    let checked = match asked.checked(cx) {
+        Ok(checked) => checked,
+        Err(wrong) => return asked.error(cx, wrong),
+    };
+    let client = &asked.to.client;
+    if accept::favourite(&cx.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
+        return Ok(by_accept(page::login()));
+    }
+    let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
+    let signed_in = match cx.reader {
+        None => SignedIn::find(cx, client, &checked.oidc).await?,
+        Some(_) => None,
+    };
+    let now = cx.core.logins.now();
+    let signed_in = signed_in.filter(|it| it.carried(plan, &checked.oidc, client, now).is_some());
+    // an invalid hint is reported when the code is requested
+    let signed_in = match signed_in {
+        None => None,
+        Some(it) => {
+            let expected = ExpectedUser::of(cx, &checked.oidc, client).await;
+            Some(it).filter(|it| expected.is_ok_and(|expected| expected.is(it.session.user())))
+        }
+    };
+    let description = Description {
+        client_id: client.id(),
+        client_name: client.display_name(),
+        available_methods: plan.methods().iter().map(Method::as_str).collect(),
+        required_steps: plan.steps(),
+        scopes: checked.binding.scope.iter().collect(),
+        claims: requested_claims(&checked.oidc.wanted),
+        redirect: Redirect::of(&asked.to.redirect),
+        signed_in: signed_in.as_ref().map(SignedIn::display_name),
+        confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.redirect.is_of_a_site()),
+        parameters: asked.unseen(),
+    };
+    Ok(by_accept(answer::json(StatusCode::OK, &description)))
+}
+
+/// Returns the claims that are requested by name, each once.
+fn requested_claims(wanted: &Wanted) -> Vec<&str> {
+    let mut names: Vec<&str> = wanted.id_token.iter().chain(&wanted.userinfo).map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The same URL has a page and its data.
+fn by_accept(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
+}

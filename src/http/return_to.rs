@@ -1,0 +1,163 @@
+//! The check of addresses to return to after a sign-in or a sign-out.
+
+/// The maximum number of bytes of a path that is returned to.
+const MAX_LEN: usize = 2048;
+
+/// How often percent sequences are decoded to see what is behind them. Text that is encoded more often is refused.
+const MAX_ROUNDS: usize = 5;
+
+/// Returns the text if it is a path of this site, with or without a query and a fragment.
+///
+/// Anyone can write a link with such a text in it, so nothing passes that a browser, a proxy
+/// or a router could understand as another site: the path begins with one `/`, and no part of
+/// it is `//` or a backslash, not even percent-encoded several times. Control characters
+/// are refused everywhere, encoded ones too.
+pub(crate) fn local_path(text: &str) -> Option<&str> {
+    if text.len() > MAX_LEN || !text.starts_with('/') {
+        return None;
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
+        return None;
+    }
+    let end_of_path = text.find(['?', '#']).unwrap_or(text.len());
+    let mut path = text.get(..end_of_path)?.as_bytes().to_vec();
+    let mut all = text.as_bytes().to_vec();
+    for _ in 0..MAX_ROUNDS {
+        let is_elsewhere = path.windows(2).any(|pair| pair == b"//") || path.contains(&b'\\');
+        if is_elsewhere || all.iter().any(u8::is_ascii_control) {
+            return None;
+        }
+        let decoded = decode(&all);
+        if decoded == all {
+            return Some(text);
+        }
+        (path, all) = (decode(&path), decoded);
+    }
+    None
+}
+
+/// Decodes each percent sequence once. Leaves broken sequences as they are.
+fn decode(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        let byte = match rest {
+            [b'%', high, low, ..] => hex(*high).zip(hex(*low)).map(|(high, low)| high * 16 + low),
+            _ => None,
+        };
+        rest = match byte {
+            Some(_) => rest.get(3..).unwrap_or_default(),
+            None => tail,
+        };
+        decoded.push(byte.unwrap_or(*first));
+    }
+    decoded
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn c122_only_paths_of_this_site_are_returned_to() {
+        for good in [
+            "/",
+            "/a",
+            "/a/b.html?c=d&e=%2F%2Fx&u=https://other.example//a#part",
+            "/@ada",
+            "/a@b:c",
+            "/caf%C3%A9",
+            "/a/../b",
+            "/100%25",
+            "/%",
+            "/?//",
+        ] {
+            assert_eq!(local_path(good), Some(good));
+        }
+        let long = format!("/{}", "a".repeat(MAX_LEN));
+        assert!(local_path(&long[..MAX_LEN]).is_some());
+        for bad in [
+            "",
+            "a",
+            "?a",
+            "#a",
+            "//evil.example",
+            "///evil.example",
+            "/\\evil.example",
+            "\\/evil.example",
+            "/a\\b",
+            "/a//b",
+            "/.//evil.example",
+            "/%2Fevil.example",
+            "/%2f/evil.example",
+            "/%5Cevil.example",
+            "/%5cevil.example",
+            "/%252Fevil.example",
+            "/%25255Cevil.example",
+            "/%2525252525252Fevil.example",
+            "%2Fevil.example",
+            "%2F%2Fevil.example",
+            "https://evil.example",
+            "https:/evil.example",
+            "https://user@site.example/",
+            "user:password@evil.example",
+            "@evil.example",
+            "javascript:alert(1)",
+            "JavaScript:alert(1)",
+            "data:text/html,x",
+            "mailto:a@evil.example",
+            " /a",
+            "/a b",
+            "\t/a",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            "/a\r\nset-cookie:x",
+            "/%09/evil.example",
+            "/%0d%0aset-cookie:x",
+            "/a?b=%0D%0A",
+            "/a?b=%250A",
+            "/a%00",
+            "/a%7F",
+            "/\u{7f}",
+            "/\u{85}",
+            "/é",
+            "/\u{2215}evil.example",
+            &long,
+        ] {
+            assert_eq!(local_path(bad), None, "{bad:?}");
+        }
+    }
+
+    /// Reads an address as browsers do: without tabs and line ends, and `\` as `/`.
+    fn as_a_browser_reads(text: &str) -> String {
+        text.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect::<String>().trim().replace('\\', "/")
+    }
+
+    proptest! {
+        #[test]
+        fn c122_whatever_passes_stays_on_this_site_however_often_it_is_decoded(
+            text in prop_oneof![
+                "[/\\\\%2Ff5Cc0dDaA9.:@?#a-z \t\r\n]{0,24}",
+                "/(%(25){0,3}(2F|2f|5C|5c|0A|0d|09|00)|[/\\\\.a?#@:]){0,6}",
+                any::<String>(),
+            ],
+        ) {
+            if let Some(path) = local_path(&text) {
+                prop_assert_eq!(path, &text);
+                let mut decoded = text.clone();
+                for _ in 0..8 {
+                    let read = as_a_browser_reads(&decoded);
+                    prop_assert!(read.starts_with('/') && !read.starts_with("//"), "{}", decoded);
+                    prop_assert!(!decoded.chars().any(|c| c.is_ascii_control()), "{}", decoded);
+                    decoded = percent_encoding::percent_decode_str(&decoded).decode_utf8_lossy().into_owned();
+                }
+            }
+        }
+    }
+}

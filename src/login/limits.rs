@@ -1,0 +1,205 @@
+//! How long logins and one-time codes last, and how failed attempts slow callers down.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use crate::util::error::ConfigError;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// How long logins and one-time codes last, and how failed attempts slow callers down.
+///
+/// | Setting | Default | Allowed |
+/// |---|---|---|
+/// | [`idle_timeout`](Self::idle_timeout) | 10 minutes | 1 minute to 1 hour |
+/// | [`absolute_timeout`](Self::absolute_timeout) | 30 minutes | `idle_timeout` to 24 hours |
+/// | [`completion_window`](Self::completion_window) | 5 minutes | 10 seconds to 5 minutes |
+/// | [`code_lifetime`](Self::code_lifetime) | 5 minutes | 1 to 10 minutes |
+/// | [`code_attempts`](Self::code_attempts) | 5 | 1 to 5 |
+/// | [`resend_interval`](Self::resend_interval) | 30 seconds | 30 seconds to 10 minutes |
+/// | [`free_failures`](Self::free_failures) | 5 | 1 to 10 |
+/// | [`first_wait`](Self::first_wait) | 30 seconds | 30 seconds to `longest_wait` |
+/// | [`longest_wait`](Self::longest_wait) | 1 hour | `first_wait` to 24 hours |
+/// | [`failure_ceiling`](Self::failure_ceiling) | 100 | `free_failures` to 100 |
+/// | [`failure_memory`](Self::failure_memory) | 24 hours | 24 hours to 30 days |
+///
+/// The bounds come from NIST SP 800-63B and OWASP ASVS. The service checks them when it is built. A login keeps the
+/// timeouts that were set when it began.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::auth::LoginLimits;
+///
+/// let limits = LoginLimits::new().idle_timeout(Duration::from_secs(5 * 60)).code_attempts(3);
+/// # let _ = limits;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct LoginLimits {
+    pub(super) idle_timeout: Duration,
+    pub(super) absolute_timeout: Duration,
+    pub(super) completion_window: Duration,
+    pub(crate) code_lifetime: Duration,
+    pub(super) code_attempts: u8,
+    pub(crate) resend_interval: Duration,
+    pub(super) free_failures: u32,
+    pub(super) first_wait: Duration,
+    pub(super) longest_wait: Duration,
+    pub(super) failure_ceiling: u32,
+    pub(super) failure_memory: Duration,
+}
+
+impl LoginLimits {
+    /// Creates the default limits.
+    pub fn new() -> Self {
+        Self {
+            idle_timeout: 10 * MINUTE,
+            absolute_timeout: 30 * MINUTE,
+            completion_window: 5 * MINUTE,
+            code_lifetime: 5 * MINUTE,
+            code_attempts: 5,
+            resend_interval: 30 * SECOND,
+            free_failures: 5,
+            first_wait: 30 * SECOND,
+            longest_wait: HOUR,
+            failure_ceiling: 100,
+            failure_memory: DAY,
+        }
+    }
+
+    /// Ends a login after this time without progress.
+    pub fn idle_timeout(self, timeout: Duration) -> Self {
+        Self { idle_timeout: timeout, ..self }
+    }
+
+    /// Ends a login this long after its start, even if it makes progress.
+    pub fn absolute_timeout(self, timeout: Duration) -> Self {
+        Self { absolute_timeout: timeout, ..self }
+    }
+
+    /// Sets how long the browser may take from `complete` to `/authorize`.
+    pub fn completion_window(self, window: Duration) -> Self {
+        Self { completion_window: window, ..self }
+    }
+
+    /// Sets how long a one-time code can be used.
+    pub fn code_lifetime(self, lifetime: Duration) -> Self {
+        Self { code_lifetime: lifetime, ..self }
+    }
+
+    /// Sets how many wrong guesses void a one-time code.
+    pub fn code_attempts(self, attempts: u8) -> Self {
+        Self { code_attempts: attempts, ..self }
+    }
+
+    /// Sets the minimum time between two one-time codes by one method.
+    pub fn resend_interval(self, interval: Duration) -> Self {
+        Self { resend_interval: interval, ..self }
+    }
+
+    /// Sets the number of failures in a row without a wait, for each name and method.
+    pub fn free_failures(self, failures: u32) -> Self {
+        Self { free_failures: failures, ..self }
+    }
+
+    /// Sets the wait after the last free failure. Each further failure doubles it.
+    pub fn first_wait(self, wait: Duration) -> Self {
+        Self { first_wait: wait, ..self }
+    }
+
+    /// Sets the longest wait between two attempts.
+    pub fn longest_wait(self, wait: Duration) -> Self {
+        Self { longest_wait: wait, ..self }
+    }
+
+    /// Sets how many failures in a row lock an account's method until they are forgotten.
+    pub fn failure_ceiling(self, failures: u32) -> Self {
+        Self { failure_ceiling: failures, ..self }
+    }
+
+    /// Sets how long failures are remembered after the last of them.
+    pub fn failure_memory(self, memory: Duration) -> Self {
+        Self { failure_memory: memory, ..self }
+    }
+
+    /// Checks the bounds in the table above.
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let time = |setting, value: Duration, allowed: RangeInclusive<Duration>, reason| match allowed.contains(&value)
+        {
+            true => Ok(()),
+            false => Err(ConfigError::new(setting, format!("{value:?}"), reason)),
+        };
+        let count = |setting, value: u32, allowed: RangeInclusive<u32>, reason| match allowed.contains(&value) {
+            true => Ok(()),
+            false => Err(ConfigError::new(setting, value, reason)),
+        };
+        time("login idle_timeout", self.idle_timeout, MINUTE..=HOUR, "must be 1 minute to 1 hour")?;
+        let reason = "must be idle_timeout to 24 hours";
+        time("login absolute_timeout", self.absolute_timeout, self.idle_timeout..=DAY, reason)?;
+        let reason = "must be 10 seconds to 5 minutes";
+        time("login completion_window", self.completion_window, 10 * SECOND..=5 * MINUTE, reason)?;
+        time("login code_lifetime", self.code_lifetime, MINUTE..=10 * MINUTE, "must be 1 to 10 minutes")?;
+        count("login code_attempts", self.code_attempts.into(), 1..=5, "must be 1 to 5")?;
+        let reason = "must be 30 seconds to 10 minutes";
+        time("login resend_interval", self.resend_interval, 30 * SECOND..=10 * MINUTE, reason)?;
+        count("login free_failures", self.free_failures, 1..=10, "must be 1 to 10")?;
+        let reason = "must be 30 seconds to longest_wait";
+        time("login first_wait", self.first_wait, 30 * SECOND..=self.longest_wait, reason)?;
+        time("login longest_wait", self.longest_wait, self.first_wait..=DAY, "must be first_wait to 24 hours")?;
+        let reason = "must be free_failures to 100";
+        count("login failure_ceiling", self.failure_ceiling, self.free_failures..=100, reason)?;
+        time("login failure_memory", self.failure_memory, DAY..=30 * DAY, "must be 24 hours to 30 days")
+    }
+}
+
+impl Default for LoginLimits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c055_c059_c087_c110_settings_stay_within_the_limits_of_the_standards() {
+        type Set = fn(Duration) -> LoginLimits;
+        assert_eq!(LoginLimits::default().validate(), Ok(()));
+        let settings: [(Set, Duration, Duration); 8] = [
+            (|it| LoginLimits::new().idle_timeout(it), MINUTE, 30 * MINUTE),
+            (|it| LoginLimits::new().absolute_timeout(it), 10 * MINUTE, DAY),
+            (|it| LoginLimits::new().completion_window(it), 10 * SECOND, 5 * MINUTE),
+            (|it| LoginLimits::new().code_lifetime(it), MINUTE, 10 * MINUTE),
+            (|it| LoginLimits::new().resend_interval(it), 30 * SECOND, 10 * MINUTE),
+            (|it| LoginLimits::new().first_wait(it), 30 * SECOND, HOUR),
+            (|it| LoginLimits::new().longest_wait(it), 30 * SECOND, DAY),
+            (|it| LoginLimits::new().failure_memory(it), DAY, 30 * DAY),
+        ];
+        for (at, (set, least, most)) in settings.into_iter().enumerate() {
+            let nanosecond = Duration::from_nanos(1);
+            assert_eq!((set(least).validate(), set(most).validate()), (Ok(()), Ok(())), "{at}");
+            for wrong in [Duration::ZERO, least - nanosecond, most + nanosecond, Duration::MAX] {
+                assert!(set(wrong).validate().is_err(), "{at}: {wrong:?}");
+            }
+        }
+        for (limits, is_valid) in [
+            (LoginLimits::new().code_attempts(1), true),
+            (LoginLimits::new().code_attempts(0), false),
+            (LoginLimits::new().code_attempts(6), false),
+            (LoginLimits::new().free_failures(0), false),
+            (LoginLimits::new().free_failures(11), false),
+            (LoginLimits::new().failure_ceiling(5), true),
+            (LoginLimits::new().failure_ceiling(4), false),
+            (LoginLimits::new().failure_ceiling(101), false),
+            (LoginLimits::new().idle_timeout(HOUR), false),
+            (LoginLimits::new().idle_timeout(HOUR).absolute_timeout(HOUR), true),
+        ] {
+            assert_eq!(limits.validate().is_ok(), is_valid, "{limits:?}");
+        }
+        let error = LoginLimits::new().code_lifetime(HOUR).validate().unwrap_err();
+        assert_eq!(error.to_string(), "login code_lifetime: 3600s is not usable: must be 1 to 10 minutes");
+    }
+}

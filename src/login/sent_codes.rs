@@ -1,0 +1,131 @@
+//! How often one-time codes are sent to one address.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::LoginLimits;
+use crate::{policy::Method, util::clock::UnixTime};
+
+/// The most codes that one address receives in a period.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendLimit {
+    most: usize,
+    within: Duration,
+    interval: Duration,
+}
+
+impl SendLimit {
+    /// Returns the limit of a method. Text messages cost money and wake people up, so they have a lower one than e-mail.
+    pub(crate) fn of(method: Method, limits: &LoginLimits) -> Self {
+        let interval = limits.resend_interval;
+        match method {
+            Method::Email => Self { most: 50, within: Duration::from_secs(24 * 3600), interval },
+            _ => Self { most: 10, within: Duration::from_secs(3600), interval },
+        }
+    }
+
+    /// Removes the minimum time between two codes and keeps the number.
+    pub(crate) fn without_interval(self) -> Self {
+        Self { interval: Duration::ZERO, ..self }
+    }
+}
+
+/// When codes were sent to an address and by which method, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SentCodes(Vec<(u64, Method)>);
+
+/// Why no code is sent now, and how long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendRefused {
+    /// The previous code was sent a moment ago.
+    TooSoon(Duration),
+    /// The address received too many codes in this period.
+    TooMany(Duration),
+}
+
+impl SentCodes {
+    /// Adds one code, unless the limit is reached.
+    pub(crate) fn one_more(&self, method: Method, limit: SendLimit, now: UnixTime) -> Result<Self, SendRefused> {
+        let until = |at: u64, span: Duration| {
+            let wait = (UnixTime::from_nanos(at) + span).as_nanos().saturating_sub(now.as_nanos());
+            Some(Duration::from_nanos(wait)).filter(|wait| !wait.is_zero())
+        };
+        let last = self.0.iter().rev().find(|(_, by)| *by == method);
+        if let Some(wait) = last.and_then(|(at, _)| until(*at, limit.interval)) {
+            return Err(SendRefused::TooSoon(wait));
+        }
+        let mut recent: Vec<_> = self.0.iter().copied().filter(|(at, _)| until(*at, limit.within).is_some()).collect();
+        if recent.len() >= limit.most {
+            let oldest = recent.get(recent.len() - limit.most).map_or(0, |(at, _)| *at);
+            return Err(SendRefused::TooMany(until(oldest, limit.within).unwrap_or_default()));
+        }
+        recent.push((now.as_nanos(), method));
+        Ok(Self(recent))
+    }
+
+    /// Returns when all entries of now can be forgotten.
+    pub(crate) fn forgotten_at(limit: SendLimit, now: UnixTime) -> UnixTime {
+        now + limit.within
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SMS: Method = Method::Sms;
+    const INTERVAL: Duration = Duration::from_secs(30);
+
+    fn limit(method: Method) -> SendLimit {
+        SendLimit::of(method, &LoginLimits::new())
+    }
+
+    proptest! {
+        #[test]
+        fn c059_never_more_than_allowed_in_any_hour_and_never_two_within_thirty_seconds(
+            steps in prop::collection::vec((0_u64..900, any::<bool>()), 0..200),
+        ) {
+            let (mut now, mut sends, mut sent) = (UnixTime::from_secs(1_000_000), SentCodes::default(), Vec::new());
+            for (seconds, whatsapp) in steps {
+                now = now + Duration::from_secs(seconds);
+                let method = if whatsapp { Method::Whatsapp } else { SMS };
+                let before = sends.clone();
+                match sends.one_more(method, limit(method), now) {
+                    Ok(next) => { sends = next; sent.push((now, method)); }
+                    // the wait is exact: one nanosecond earlier is refused, and afterwards this reason is gone
+                    Err(too_soon) => {
+                        let (SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) = too_soon;
+                        let ask = |at| before.one_more(method, limit(method), at);
+                        prop_assert!(ask(UnixTime::from_nanos((now + wait).as_nanos() - 1)).is_err());
+                        let same = |later: &SendRefused| std::mem::discriminant(later) == std::mem::discriminant(&too_soon);
+                        prop_assert!(!ask(now + wait).err().as_ref().is_some_and(same));
+                    }
+                }
+            }
+            let hour = Duration::from_secs(3600);
+            for (start, (at, method)) in sent.iter().enumerate() {
+                let within = sent[start..].iter().take_while(|(later, _)| later.as_nanos() < (*at + hour).as_nanos());
+                prop_assert!(within.count() <= 10);
+                let again = sent[start + 1..].iter().find(|(_, by)| by == method);
+                prop_assert!(again.is_none_or(|(later, _)| *later >= *at + INTERVAL));
+            }
+        }
+    }
+
+    #[test]
+    fn another_method_needs_no_wait_but_shares_the_limit() {
+        let (mut now, mut sends) = (UnixTime::from_secs(1_000_000), SentCodes::default());
+        for round in 0..5 {
+            for method in [SMS, Method::Whatsapp] {
+                sends = sends.one_more(method, limit(method), now).unwrap();
+                let again = sends.one_more(method, limit(method), now);
+                assert_eq!(again, Err(SendRefused::TooSoon(INTERVAL)), "{round}");
+            }
+            now = now + INTERVAL;
+        }
+        assert_eq!(sends.one_more(SMS, limit(SMS), now), Err(SendRefused::TooMany(Duration::from_secs(3600 - 150))));
+    }
+}

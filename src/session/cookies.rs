@@ -1,0 +1,321 @@
+//! The cookies of sessions: how they are named, written and read.
+
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::HeaderMap;
+
+use crate::{
+    http::cookie::{self, SetCookie},
+    tenant::Tenant,
+    util::{
+        error::ConfigError,
+        handle::{HANDLE_TEXT_LEN, Handle},
+        secret::{Digest, Secret},
+    },
+};
+
+/// The maximum number of cookies of one tenant that are looked up for a request.
+const MOST_OF_A_TENANT: usize = 4;
+/// The maximum number of cookies of all tenants that are looked up for a request.
+const MOST_OF_ALL_TENANTS: usize = 16;
+/// Characters of a tenant's digest in the name of its cookie.
+const SUFFIX_LEN: usize = 8;
+
+/// How session cookies are named and written.
+#[derive(Clone, Debug)]
+pub(super) struct CookieFormat {
+    /// The name up to the tenant: `__Host-session_`.
+    prefix: String,
+    loopback: bool,
+}
+
+impl CookieFormat {
+    /// Creates the format of cookies with this base name, such as `session`.
+    pub(super) fn new(base: &str, loopback: bool) -> Result<Self, ConfigError> {
+        if base.is_empty() || base.starts_with("__") {
+            let reason = "must be a name without a prefix such as __Host-";
+            return Err(ConfigError::new("session cookie name", base, reason));
+        }
+        let format = Self::unchecked(base, loopback);
+        // as long as any cookie will be
+        let name = format!("{}{}", format.prefix, "A".repeat(SUFFIX_LEN));
+        let _valid = format.cookie(&name, &"A".repeat(HANDLE_TEXT_LEN + 1 + 43))?;
+        Ok(format)
+    }
+
+    /// Creates the format of cookies named `session`.
+    pub(super) fn default_name() -> Self {
+        Self::unchecked("session", false)
+    }
+
+    fn unchecked(base: &str, loopback: bool) -> Self {
+        let prefix = if loopback { "" } else { "__Host-" };
+        Self { prefix: format!("{prefix}{base}_"), loopback }
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// Returns the name of a tenant's cookie. The names of two tenants can be equal, so the
+    /// tenant of the session must be compared as well.
+    pub(super) fn name(&self, tenant: &Tenant) -> String {
+        let digest = Digest::of(tenant.as_str());
+        let mut name = String::with_capacity(self.prefix.len() + SUFFIX_LEN);
+        name.push_str(&self.prefix);
+        // 6 bytes are 8 characters
+        URL_SAFE_NO_PAD.encode_string(digest.as_bytes().first_chunk::<6>().unwrap_or(&[0; 6]), &mut name);
+        name
+    }
+
+    /// Creates the cookie `<sid>.<secret>`.
+    #[expect(clippy::expect_used, reason = "the name was checked when it was set, and the value is base64url")]
+    pub(super) fn set(&self, tenant: &Tenant, sid: Handle, secret: &Secret, max_age: Option<Duration>) -> SetCookie {
+        let value = zeroize::Zeroizing::new(format!("{sid}.{}", secret.expose()));
+        let cookie = self.cookie(&self.name(tenant), &value).expect("the name is valid");
+        match max_age {
+            Some(max_age) => cookie.max_age(max_age),
+            None => cookie,
+        }
+    }
+
+    /// Creates the cookie that removes the session cookie of this tenant.
+    #[expect(clippy::expect_used, reason = "the name was checked when it was set")]
+    pub(super) fn removal(&self, tenant: &Tenant) -> SetCookie {
+        self.cookie(&self.name(tenant), "").expect("the name is valid").max_age(Duration::ZERO)
+    }
+
+    fn cookie(&self, name: &str, value: &str) -> Result<SetCookie, ConfigError> {
+        let cookie = SetCookie::new(name, value)?;
+        if self.loopback { cookie.insecure_plain_http() } else { Ok(cookie) }
+    }
+
+    /// Returns whether a request carries a session cookie of any tenant, valid or not.
+    pub(super) fn is_presented(&self, headers: &HeaderMap) -> bool {
+        cookie::pairs(headers).any(|(name, _)| self.is_name(name))
+    }
+
+    /// Reads the session cookies of one tenant.
+    pub(super) fn of_tenant(&self, headers: &HeaderMap, tenant: &Tenant) -> PresentedCookies {
+        let own = self.name(tenant);
+        PresentedCookies::read(headers, MOST_OF_A_TENANT, |name| name == own)
+    }
+
+    /// Reads the session cookies of all tenants.
+    pub(super) fn of_all_tenants(&self, headers: &HeaderMap) -> PresentedCookies {
+        PresentedCookies::read(headers, MOST_OF_ALL_TENANTS, |name| self.is_name(name))
+    }
+
+    /// Reads the first session cookies of all tenants, however many there are.
+    #[cfg(any(feature = "login", test))]
+    pub(super) fn first_of_all_tenants(&self, headers: &HeaderMap) -> Vec<SessionCookie> {
+        let own = cookie::pairs(headers).filter(|(name, _)| self.is_name(name));
+        own.filter_map(|(_, value)| SessionCookie::parse(value)).take(MOST_OF_ALL_TENANTS).collect()
+    }
+
+    fn is_name(&self, name: &str) -> bool {
+        name.strip_prefix(&self.prefix).is_some_and(|suffix| suffix.len() == SUFFIX_LEN)
+    }
+}
+
+/// The content of a session cookie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionCookie {
+    pub(super) sid: Handle,
+    /// The digest of the secret.
+    pub(super) secret: Digest,
+}
+
+impl SessionCookie {
+    /// Reads `<sid>.<secret>`.
+    pub(super) fn parse(value: &str) -> Option<Self> {
+        let (sid, secret) = value.split_at_checked(HANDLE_TEXT_LEN)?;
+        let secret = Secret::parse(secret.strip_prefix('.')?)?;
+        Some(Self { sid: Handle::parse(sid)?, secret: secret.digest() })
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        self.sid == other.sid && self.secret.matches(&other.secret)
+    }
+}
+
+/// The session cookies of a request, each different one once.
+#[derive(Debug)]
+pub(super) enum PresentedCookies {
+    /// No cookie has such a name.
+    Absent,
+    /// No cookie of the name has a valid form, or there are too many to look up.
+    Unusable,
+    One(SessionCookie),
+    Several(Vec<SessionCookie>),
+}
+
+impl PresentedCookies {
+    fn read(headers: &HeaderMap, most: usize, is_own: impl Fn(&str) -> bool) -> Self {
+        let mut found = Self::Absent;
+        for (_, value) in cookie::pairs(headers).filter(|(name, _)| is_own(name)) {
+            found = match SessionCookie::parse(value) {
+                Some(cookie) => found.with(cookie),
+                None if matches!(found, Self::Absent) => Self::Unusable,
+                None => found,
+            };
+            if let Self::Several(all) = &found
+                && all.len() > most
+            {
+                return Self::Unusable;
+            }
+        }
+        found
+    }
+
+    fn with(self, cookie: SessionCookie) -> Self {
+        match self {
+            Self::Absent | Self::Unusable => Self::One(cookie),
+            Self::One(one) if one.equals(&cookie) => Self::One(one),
+            Self::One(one) => Self::Several(vec![one, cookie]),
+            Self::Several(all) if all.iter().any(|known| known.equals(&cookie)) => Self::Several(all),
+            Self::Several(mut all) => {
+                all.push(cookie);
+                Self::Several(all)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, header::COOKIE};
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn acme() -> Tenant {
+        Tenant::parse("acme").unwrap()
+    }
+
+    fn headers(lines: &[String]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(COOKIE, HeaderValue::from_str(line).unwrap());
+        }
+        headers
+    }
+
+    fn value(number: u8) -> String {
+        let secret = crate::util::encoding::base64url_of_32(&[number; 32]);
+        format!("{}.{}", Handle::from_bytes([number; 16]), std::str::from_utf8(&secret).unwrap())
+    }
+
+    #[test]
+    fn c103_the_name_has_8_characters_of_the_tenants_digest() {
+        let format = CookieFormat::default_name();
+        // base64url of the first 6 bytes of SHA-256("acme")
+        assert_eq!(format.name(&acme()), "__Host-session_giszrYfB");
+        assert_eq!(CookieFormat::new("app", true).unwrap().name(&acme()), "app_giszrYfB");
+        assert_ne!(format.name(&acme()), format.name(&Tenant::parse("globex").unwrap()));
+        let longest = format!("{}{}", format.name(&acme()), value(1)).len();
+        assert!(longest <= 4096, "c103 {longest}");
+    }
+
+    #[test]
+    fn c107_only_one_form_of_the_value_is_read() {
+        let good = value(7);
+        let cookie = SessionCookie::parse(&good).unwrap();
+        assert_eq!(cookie.sid, Handle::from_bytes([7; 16]));
+        let (sid, secret) = good.split_once('.').unwrap();
+        for bad in [
+            "",
+            ".",
+            sid,
+            secret,
+            &format!("{sid}{secret}"),
+            &format!("{sid}-{secret}"),
+            &format!("{secret}.{sid}"),
+            &format!("{good}A"),
+            &format!("{good}="),
+            &format!("A{good}"),
+            &format!(".{good}"),
+            &format!("{sid}.{secret}."),
+            &format!("\"{good}\""),
+            &format!("{}.{}", sid.replace("Bw", "+/"), secret),
+            &"é".repeat(33),
+        ] {
+            assert!(SessionCookie::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn c107_cookies_are_bounded_and_other_names_are_ignored() {
+        let format = CookieFormat::default_name();
+        let name = format.name(&acme());
+        let read = |lines: &[String]| format.of_tenant(&headers(lines), &acme());
+        let own = |number| format!("{name}={}", value(number));
+        assert!(matches!(read(&[]), PresentedCookies::Absent));
+        let case = name.replace("__Host-", "__host-");
+        for other in ["session", "__Host-session", "__Host-session_", &name[7..], &case, &format!("{name}x")] {
+            let line = format!("{other}={}", value(1));
+            assert!(matches!(read(std::slice::from_ref(&line)), PresentedCookies::Absent), "{other}");
+            assert!(!format.is_presented(&headers(&[line])), "{other}");
+        }
+        for bad in ["", "x", &"A".repeat(66), &"A".repeat(4096), "\"quoted\""] {
+            let line = format!("{name}={bad}");
+            assert!(format.is_presented(&headers(std::slice::from_ref(&line))), "{bad}");
+            assert!(matches!(read(&[line]), PresentedCookies::Unusable), "{bad}");
+        }
+        assert!(matches!(read(&[own(0)]), PresentedCookies::One(_)));
+        assert!(matches!(read(&[format!("{}; {}", own(0), own(0))]), PresentedCookies::One(_)));
+        assert!(matches!(read(&[format!("{name}=bad; {}", own(0))]), PresentedCookies::One(_)));
+        assert!(matches!(read(&[own(0), format!("{name}=bad")]), PresentedCookies::One(_)));
+        let lines: Vec<_> = (0..6).map(own).collect();
+        for several in 2..=MOST_OF_A_TENANT {
+            let read = read(&lines[..several]);
+            assert!(matches!(read, PresentedCookies::Several(all) if all.len() == several));
+        }
+        // one that is left out could be the right one
+        assert!(matches!(read(&lines[..=MOST_OF_A_TENANT]), PresentedCookies::Unusable));
+    }
+
+    #[test]
+    fn c121_cookies_of_all_tenants_are_read_together_and_bounded() {
+        let format = CookieFormat::default_name();
+        let cookie = |number: u8| {
+            let tenant = Tenant::parse(format!("tenant-{number}")).unwrap();
+            format!("{}={}", format.name(&tenant), value(number))
+        };
+        let lines: Vec<_> = (0..20).map(cookie).collect();
+        let read = |count: usize| format.of_all_tenants(&headers(&lines[..count]));
+        assert!(matches!(read(0), PresentedCookies::Absent));
+        assert!(matches!(read(1), PresentedCookies::One(_)));
+        assert!(matches!(read(16), PresentedCookies::Several(all) if all.len() == 16));
+        assert!(matches!(read(17), PresentedCookies::Unusable));
+        // one tenant's cookie is found among them all
+        let third = format.of_tenant(&headers(&lines), &Tenant::parse("tenant-3").unwrap());
+        assert!(matches!(third, PresentedCookies::One(cookie) if cookie.sid == Handle::from_bytes([3; 16])));
+    }
+
+    proptest! {
+        #[test]
+        fn c107_no_header_makes_it_panic(lines in vec(vec(any::<u8>(), 0..300), 0..8), times in 1..100_usize) {
+            let format = CookieFormat::default_name();
+            let name = format.name(&acme());
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                let line = [name.as_bytes(), b"=", &line, b"; __Host-session_="].concat().repeat(times);
+                if let Ok(line) = HeaderValue::from_bytes(&line) {
+                    headers.append(COOKIE, line);
+                }
+            }
+            let _ = (format.of_tenant(&headers, &acme()), format.of_all_tenants(&headers));
+        }
+
+        #[test]
+        fn c107_what_is_read_is_what_was_written(value in "[A-Za-z0-9_-]{22}[.A-Za-z_-][A-Za-z0-9_-]{43}") {
+            if let Some(cookie) = SessionCookie::parse(&value) {
+                prop_assert_eq!(&value[..22], cookie.sid.to_string());
+                prop_assert_eq!(value.as_bytes()[22], b'.');
+                prop_assert!(Secret::parse(&value[23..]).unwrap().digest().matches(&cookie.secret));
+            }
+        }
+    }
+}

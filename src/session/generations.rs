@@ -1,0 +1,124 @@
+//! Generation numbers of users, which end everything that a user has begun.
+
+use std::sync::Arc;
+
+use super::identity::UserId;
+use crate::{
+    gate::MaybeReady,
+    store::{
+        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
+        table::{Change, Stored, Table, Value},
+    },
+    tenant::Tenant,
+    util::clock::{Clock, UnixTime},
+};
+
+/// The generation of every user. A user whose generation was never raised has 0.
+///
+/// Logins, sessions, codes and refresh families carry the generation that was current when
+/// the sign-in began. Raising it ends all of them, including sign-ins that are under way.
+/// These are numbers and not times, so it does not matter whether clocks agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Generations(Table<Generation>);
+
+/// Kept forever, because a refresh family could outlive any other limit.
+const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
+
+#[derive(Clone, Copy, Debug)]
+struct Generation(u64);
+
+impl Value for Generation {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        Ok(self.0.to_le_bytes().to_vec())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        let number = bytes.try_into().map(u64::from_le_bytes);
+        number.map(Self).map_err(|_| StoreError::new(StoreErrorKind::Corrupt, "not a generation number"))
+    }
+}
+
+impl Generations {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, "generations", clock))
+    }
+
+    /// Returns the generation of a user; at once if the store answers at once.
+    pub(crate) fn current(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+    ) -> MaybeReady<BoxFuture<'static, Result<u64, StoreError>>> {
+        match self.check(tenant, user) {
+            Ok(check) => check.current(),
+            Err(error) => MaybeReady::Ready(Err(error)),
+        }
+    }
+
+    /// Raises the generation of a user and returns the new one.
+    pub(crate) async fn raise(&self, tenant: &Tenant, user: &UserId) -> Result<u64, StoreError> {
+        let raise = |current: Option<&Generation>, _now| {
+            let next = current.map_or(0, |current| current.0).saturating_add(1);
+            Change::Put(Generation(next), FOREVER, next)
+        };
+        self.0.update(Some(tenant), user.as_str().as_bytes(), raise).await
+    }
+
+    /// Prepares a check of one user that can be repeated without allocating.
+    pub(crate) fn check(&self, tenant: &Tenant, user: &UserId) -> Result<GenerationCheck, StoreError> {
+        Ok(GenerationCheck { key: self.0.key(Some(tenant), user.as_str().as_bytes())?, rows: self.0.clone() })
+    }
+}
+
+/// A repeatable read of the generation of one user.
+#[derive(Debug)]
+pub(crate) struct GenerationCheck {
+    rows: Table<Generation>,
+    key: Key,
+}
+
+impl GenerationCheck {
+    /// Returns the generation; at once if the store answers at once.
+    pub(crate) fn current(&self) -> MaybeReady<BoxFuture<'static, Result<u64, StoreError>>> {
+        let number = |row: Option<Stored<Generation>>| row.map_or(0, |row| row.value.0);
+        match self.rows.get_at(&self.key) {
+            MaybeReady::Ready(row) => MaybeReady::Ready(row.map(number)),
+            MaybeReady::Pending(row) => MaybeReady::Pending(Box::pin(async move { row.await.map(number) })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        store::Memory,
+        testing::{ManualClock, block_on},
+    };
+
+    #[test]
+    fn c119_a_generation_begins_at_0_only_rises_and_is_kept_forever() {
+        let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
+        let generations = Generations::new(store.clone(), Arc::new(clock.clone()));
+        let (acme, globex) = (Tenant::parse("acme").unwrap(), Tenant::parse("globex").unwrap());
+        let (ada, grace) = (UserId::parse("ada").unwrap(), UserId::parse("grace").unwrap());
+        let check = generations.check(&acme, &ada).unwrap();
+        let current = || block_on(check.current().wait()).unwrap();
+        assert_eq!(current(), 0);
+        assert_eq!(block_on(generations.raise(&acme, &ada)).unwrap(), 1);
+        // a clock that runs backwards changes nothing
+        clock.set_wall(UnixTime::from_secs(1));
+        assert_eq!(block_on(generations.raise(&acme, &ada)).unwrap(), 2);
+        clock.set_wall(UnixTime::from_secs(1_000_000_000));
+        clock.advance(Duration::from_secs(400 * 365 * 86400));
+        assert_eq!(current(), 2);
+        for (tenant, user) in [(&acme, &grace), (&globex, &ada)] {
+            assert_eq!(block_on(generations.current(tenant, user).wait()).unwrap(), 0);
+        }
+        for bytes in [&[][..], &[1; 7], &[1; 9]] {
+            assert_eq!(Generation::read(bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Users and how they proved who they are.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{tenant::Tenant, util::clock::UnixTime};
+
+/// The id of a user, as the application knows it.
+///
+/// Use a name that never changes, such as the primary key of the account, and not an
+/// e-mail address. Tokens carry it as `sub`, and most clients and APIs know a user by
+/// `sub` alone, so it must be unique across all tenants of one issuer.
+///
+/// An id has 1 to 255 visible ASCII characters, so that it fits the `sub` of a token.
+///
+/// ```
+/// use tollgate::UserId;
+///
+/// assert_eq!(UserId::parse("u-1815")?.as_str(), "u-1815");
+/// assert!(UserId::parse("").is_err());
+/// # Ok::<(), tollgate::session::IdentityError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct UserId(Arc<str>);
+
+impl UserId {
+    /// The maximum number of bytes of an id.
+    pub const MAX_LEN: usize = 255;
+
+    /// Reads the id of a user.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless the id has 1 to 255 visible ASCII characters.
+    pub fn parse(id: impl AsRef<str>) -> Result<Self, IdentityError> {
+        let id = id.as_ref();
+        if !is_visible(id, Self::MAX_LEN) {
+            return Err(IdentityError("the id of a user must have 1 to 255 visible ASCII characters"));
+        }
+        Ok(Self(id.into()))
+    }
+
+    /// Returns the id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UserId({})", self.0)
+    }
+}
+
+impl FromStr for UserId {
+    type Err = IdentityError;
+
+    fn from_str(id: &str) -> Result<Self, IdentityError> {
+        Self::parse(id)
+    }
+}
+
+/// Why a part of an identity was refused. It repeats nothing of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentityError(pub(super) &'static str);
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for IdentityError {}
+
+/// Returns whether the text has 1 to `most` characters, all of them visible ASCII.
+pub(super) fn is_visible(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// The identity of a user and how it was proved. Logins, sessions, authorization codes and
+/// refresh families all carry this one type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Authentication {
+    #[serde(with = "crate::util::text")]
+    pub(crate) tenant: Tenant,
+    #[serde(with = "crate::util::text")]
+    pub(crate) user: UserId,
+    /// The generation of the user when the sign-in began. Raising the generation ends
+    /// everything that carries a lower one.
+    pub(crate) generation: u64,
+    /// Empty if an application created the session itself.
+    pub(crate) proofs: Vec<Proof>,
+    pub(crate) acr: Option<Box<str>>,
+}
+
+/// One proved step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Proof {
+    pub(crate) method: Box<str>,
+    /// In Unix nanoseconds.
+    pub(crate) at: u64,
+    /// The version of what was proved: of the password, the contact or the credential.
+    pub(crate) mark: Option<[u8; 32]>,
+}
+
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service reads proofs"))]
+impl Authentication {
+    /// Returns the time of the latest proof.
+    pub(crate) fn auth_time(&self) -> Option<UnixTime> {
+        self.proofs.iter().map(|proof| proof.at).max().map(UnixTime::from_nanos)
+    }
+
+    /// Returns the methods that were proved, in the order of the proofs.
+    pub(crate) fn methods(&self) -> impl Iterator<Item = &str> {
+        self.proofs.iter().map(|proof| &*proof.method)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authentication_survives_json_and_its_latest_proof_counts() {
+        let proof = |method: &str, at, mark| Proof { method: method.into(), at, mark };
+        let authentication = Authentication {
+            tenant: Tenant::parse("acme").unwrap(),
+            user: UserId::parse("ada").unwrap(),
+            generation: 7,
+            proofs: vec![proof("password", 9, Some([3; 32])), proof("email", 5, None)],
+            acr: Some("mfa".into()),
+        };
+        let json = serde_json::to_string(&authentication).unwrap();
+        assert_eq!(serde_json::from_str::<Authentication>(&json).unwrap(), authentication);
+        assert_eq!(authentication.auth_time(), Some(UnixTime::from_nanos(9)));
+        assert!(authentication.methods().eq(["password", "email"]));
+        assert_eq!(Authentication { proofs: Vec::new(), ..authentication }.auth_time(), None);
+    }
+}

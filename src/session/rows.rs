@@ -1,0 +1,505 @@
+//! The stored rows: one per session, under its `sid`, and one per user, which lists
+//! the user's sessions.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::{Authentication, Proof, UserId};
+use crate::{
+    gate::MaybeReady,
+    store::{
+        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
+        table::{Stored, Table, Value},
+    },
+    tenant::Tenant,
+    util::{
+        clock::{Clock, UnixTime},
+        handle::Handle,
+        secret::Digest,
+    },
+};
+
+/// The table of the sessions.
+pub(super) const SESSIONS: &str = "sessions";
+
+/// How long a session is remembered after its end. Tokens issued from a session may live
+/// up to a day after it. They are refused by looking at the row of the session, so the row
+/// must outlive them.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(25 * 3600);
+
+/// The maximum number of sessions that one user has at the same time.
+pub(super) const MOST_SESSIONS: usize = 100;
+
+/// The row of a session. `Ended` is final: nothing ever overwrites it.
+#[derive(Clone, Debug)]
+pub(super) enum SessionRow {
+    Live(LiveSession),
+    Ended(Tenant),
+}
+
+/// A session that was not ended. It may have expired.
+#[derive(Clone, Debug)]
+pub(super) struct LiveSession {
+    pub(super) authentication: Authentication,
+    /// The digest of the current secret.
+    pub(super) secret: Digest,
+    /// The client at which the session began.
+    pub(super) client: Option<Box<str>>,
+    pub(super) amr: Box<[Box<str>]>,
+    /// When the user authenticated, for sessions without proofs.
+    pub(super) declared_auth_time: UnixTime,
+    pub(super) created: UnixTime,
+    /// The absolute end.
+    pub(super) expires: UnixTime,
+    pub(super) last_use: UnixTime,
+    /// Whether the session survives idle time and a closed browser.
+    pub(super) remembered: bool,
+}
+
+/// The default lifetimes of sessions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionLifetimes {
+    pub(super) idle: Duration,
+    pub(super) absolute: Duration,
+}
+
+impl SessionLifetimes {
+    /// Returns the first moment at which the session is over. If the operator has shortened
+    /// a lifetime, that holds for existing sessions too.
+    pub(super) fn end_of(&self, session: &LiveSession) -> UnixTime {
+        if session.remembered {
+            return session.expires;
+        }
+        session.expires.min(session.created + self.absolute).min(session.last_use + self.idle)
+    }
+
+    /// Returns until when the row of a live session is kept.
+    pub(super) fn keep_until(&self, session: &LiveSession) -> UnixTime {
+        self.end_of(session) + REMEMBERED
+    }
+}
+
+// The first byte of a row is its kind. Numbers are never reused with another meaning; 1 was used before.
+const ENDED: u8 = 2;
+const LIVE: u8 = 3;
+
+/// Compact instead of JSON, because every request reads one. Numbers are little-endian. A
+/// text follows its length in one byte, and an empty text means that there is no value.
+impl Value for SessionRow {
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = Vec::with_capacity(192);
+        match self {
+            Self::Ended(tenant) => {
+                bytes.push(ENDED);
+                put_text(&mut bytes, tenant.as_str())?;
+            }
+            Self::Live(session) => put_live(&mut bytes, session)?,
+        }
+        Ok(bytes)
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        read_row(bytes).ok_or_else(corrupt)
+    }
+}
+
+fn corrupt() -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, "not the row of a session")
+}
+
+fn put_live(bytes: &mut Vec<u8>, session: &LiveSession) -> Result<(), StoreError> {
+    let Authentication { tenant, user, generation, proofs, acr } = &session.authentication;
+    bytes.push(LIVE);
+    bytes.push(u8::from(session.remembered));
+    bytes.extend(session.secret.as_bytes());
+    bytes.extend(generation.to_le_bytes());
+    for time in [session.declared_auth_time, session.created, session.expires, session.last_use] {
+        bytes.extend(time.as_nanos().to_le_bytes());
+    }
+    put_text(bytes, user.as_str())?;
+    put_text(bytes, tenant.as_str())?;
+    put_text(bytes, acr.as_deref().unwrap_or_default())?;
+    put_text(bytes, session.client.as_deref().unwrap_or_default())?;
+    put_len(bytes, session.amr.len())?;
+    for name in &session.amr {
+        put_text(bytes, name)?;
+    }
+    put_len(bytes, proofs.len())?;
+    for Proof { method, at, mark } in proofs {
+        put_text(bytes, method)?;
+        bytes.extend(at.to_le_bytes());
+        bytes.push(u8::from(mark.is_some()));
+        bytes.extend(mark.iter().flatten());
+    }
+    Ok(())
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &str) -> Result<(), StoreError> {
+    put_len(bytes, text.len())?;
+    bytes.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+fn put_len(bytes: &mut Vec<u8>, len: usize) -> Result<(), StoreError> {
+    bytes.push(u8::try_from(len).map_err(|_| StoreErrorKind::TooLarge)?);
+    Ok(())
+}
+
+fn read_row(bytes: &[u8]) -> Option<SessionRow> {
+    let (kind, rest) = bytes.split_first()?;
+    let mut reader = RowReader(rest);
+    let row = match *kind {
+        ENDED => SessionRow::Ended(Tenant::restore(reader.text()?)?),
+        LIVE => SessionRow::Live(reader.live()?),
+        _ => return None,
+    };
+    reader.0.is_empty().then_some(row)
+}
+
+/// The part of a row that was not read yet.
+struct RowReader<'a>(&'a [u8]);
+
+impl<'a> RowReader<'a> {
+    fn live(&mut self) -> Option<LiveSession> {
+        let remembered = self.flag()?;
+        let secret = Digest::from_bytes(*self.bytes()?);
+        let generation = self.number()?;
+        let (declared_auth_time, created, expires, last_use) = (self.time()?, self.time()?, self.time()?, self.time()?);
+        let user = UserId::parse(self.text()?).ok()?;
+        let tenant = Tenant::restore(self.text()?)?;
+        let acr = self.optional_text()?;
+        let client = self.optional_text()?;
+        let amr = (0..self.byte()?).map(|_| self.text().map(Box::from)).collect::<Option<_>>()?;
+        let proofs = (0..self.byte()?).map(|_| self.proof()).collect::<Option<_>>()?;
+        let authentication = Authentication { tenant, user, generation, proofs, acr };
+        Some(LiveSession {
+            authentication,
+            secret,
+            client,
+            amr,
+            declared_auth_time,
+            created,
+            expires,
+            last_use,
+            remembered,
+        })
+    }
+
+    fn proof(&mut self) -> Option<Proof> {
+        let (method, at) = (Box::from(self.text()?), self.number()?);
+        let mark = if self.flag()? { Some(*self.bytes()?) } else { None };
+        Some(Proof { method, at, mark })
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.bytes::<1>().map(|[byte]| *byte)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.bytes().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    fn time(&mut self) -> Option<UnixTime> {
+        self.number().map(UnixTime::from_nanos)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let len = self.byte()?;
+        let (text, rest) = self.0.split_at_checked(usize::from(len))?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn optional_text(&mut self) -> Option<Option<Box<str>>> {
+        Some(Some(self.text()?).filter(|text| !text.is_empty()).map(Box::from))
+    }
+}
+
+/// Which sessions were ended. Sessions that expired without being ended are not among them.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedSessions(Table<EndMark>);
+
+/// A row of a session of which only the kind is read.
+struct EndMark {
+    has_ended: bool,
+}
+
+impl Value for EndMark {
+    /// Never called: this view of the table only reads.
+    fn write(&self) -> Result<Vec<u8>, StoreError> {
+        Err(corrupt())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+        match bytes.first() {
+            Some(&ENDED) => Ok(Self { has_ended: true }),
+            Some(&LIVE) => Ok(Self { has_ended: false }),
+            _ => Err(corrupt()),
+        }
+    }
+}
+
+#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
+impl EndedSessions {
+    pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Table::new(store, SESSIONS, clock))
+    }
+
+    /// Returns whether the session was ended; at once if the store answers at once.
+    pub(crate) fn contains(&self, sid: &Handle) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
+        match self.check(sid) {
+            Ok(check) => check.has_ended(),
+            Err(error) => MaybeReady::Ready(Err(error)),
+        }
+    }
+
+    /// Prepares a check of one session that can be repeated without allocating.
+    pub(crate) fn check(&self, sid: &Handle) -> Result<SessionEndCheck, StoreError> {
+        Ok(SessionEndCheck { key: self.0.key(None, sid.as_bytes())?, rows: self.0.clone() })
+    }
+}
+
+/// A repeatable check whether one session was ended.
+#[derive(Debug)]
+pub(crate) struct SessionEndCheck {
+    rows: Table<EndMark>,
+    key: Key,
+}
+
+#[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
+impl SessionEndCheck {
+    /// Returns whether the session was ended; at once if the store answers at once.
+    pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
+        let has_ended = |row: Option<Stored<EndMark>>| row.is_some_and(|row| row.value.has_ended);
+        match self.rows.get_at(&self.key) {
+            MaybeReady::Ready(row) => MaybeReady::Ready(row.map(has_ended)),
+            MaybeReady::Pending(row) => MaybeReady::Pending(Box::pin(async move { row.await.map(has_ended) })),
+        }
+    }
+}
+
+/// The sessions of a user, oldest sign-in first.
+///
+/// Every live session is listed: a session is listed before it begins and removed after it
+/// has ended. The list may also name sessions that have ended or never began.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct SessionList(Vec<ListedSession>);
+
+/// A session in the list of its user.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct ListedSession {
+    #[serde(with = "crate::util::text")]
+    pub(super) sid: Handle,
+    /// The absolute end, in Unix nanoseconds. Never earlier than that of the session's row.
+    expires: u64,
+}
+
+impl ListedSession {
+    pub(super) fn new(sid: Handle, expires: UnixTime) -> Self {
+        Self { sid, expires: expires.as_nanos() }
+    }
+
+    pub(super) fn expires(&self) -> UnixTime {
+        UnixTime::from_nanos(self.expires)
+    }
+}
+
+impl SessionList {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ListedSession> {
+        self.0.iter()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn contains(&self, sid: &Handle) -> bool {
+        self.0.iter().any(|listed| listed.sid == *sid)
+    }
+
+    /// Removes the sessions that have expired.
+    pub(super) fn without_expired(mut self, now: UnixTime) -> Self {
+        self.0.retain(|listed| now < listed.expires());
+        self
+    }
+
+    /// Adds a session, and removes the oldest ones beyond the maximum.
+    pub(super) fn with(mut self, new: ListedSession) -> Self {
+        self.0.push(new);
+        let beyond = self.0.len().saturating_sub(MOST_SESSIONS);
+        self.0.drain(..beyond);
+        self
+    }
+
+    /// Makes a listed session the newest. Returns `None` if it is not listed.
+    #[cfg(any(feature = "login", test))]
+    pub(super) fn renewed(mut self, session: ListedSession) -> Option<Self> {
+        let place = self.0.iter().position(|listed| listed.sid == session.sid)?;
+        let before = self.0.remove(place);
+        let expires = before.expires.max(session.expires);
+        self.0.push(ListedSession { expires, ..session });
+        Some(self)
+    }
+
+    /// Keeps only the sessions for which `keep` returns true.
+    pub(super) fn only(mut self, keep: impl FnMut(&ListedSession) -> bool) -> Self {
+        self.0.retain(keep);
+        self
+    }
+
+    /// Returns the sessions that are missing in `other`.
+    pub(super) fn missing_in(&self, other: &Self) -> Vec<ListedSession> {
+        self.0.iter().filter(|listed| !other.contains(&listed.sid)).copied().collect()
+    }
+
+    /// Returns when the last session has expired, and at least `now`.
+    pub(super) fn expires(&self, now: UnixTime) -> UnixTime {
+        self.0.iter().map(ListedSession::expires).fold(now, UnixTime::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+    use crate::{
+        store::{Memory, Outcome},
+        testing::{ManualClock, block_on},
+    };
+
+    fn visible(most: usize) -> impl Strategy<Value = Box<str>> {
+        vec(b'!'..=b'~', 1..=most).prop_map(|text| String::from_utf8(text).unwrap().into_boxed_str())
+    }
+
+    fn rows() -> impl Strategy<Value = SessionRow> {
+        let mark = option::of(any::<[u8; 32]>());
+        let proof = (visible(64), any::<u64>(), mark).prop_map(|(method, at, mark)| Proof { method, at, mark });
+        let texts = ("[a-z~:]{1,128}", visible(255), option::of(visible(255)), option::of(visible(128)));
+        let lists = (vec(visible(64), 0..=16), vec(proof, 0..=8));
+        let numbers = (any::<[u64; 5]>(), any::<[u8; 32]>(), any::<bool>());
+        (any::<bool>(), texts, lists, numbers).prop_map(
+            |(live, (tenant, user, acr, client), (amr, proofs), (numbers, secret, remembered))| {
+                let tenant = Tenant::restore(&tenant).unwrap();
+                if !live {
+                    return SessionRow::Ended(tenant);
+                }
+                let [declared_auth_time, created, expires, last_use] =
+                    [0, 1, 2, 3].map(|at| UnixTime::from_nanos(numbers[at]));
+                let user = UserId::parse(user).unwrap();
+                let authentication = Authentication { tenant, user, generation: numbers[4], proofs, acr };
+                SessionRow::Live(LiveSession {
+                    authentication,
+                    secret: Digest::from_bytes(secret),
+                    client,
+                    amr: amr.into(),
+                    declared_auth_time,
+                    created,
+                    expires,
+                    last_use,
+                    remembered,
+                })
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_is_read_back_whole_and_no_part_of_it_is_a_row(row in rows(), cut: prop::sample::Index) {
+            let bytes = row.write().unwrap();
+            let read = SessionRow::read(&bytes).unwrap();
+            prop_assert_eq!(format!("{read:?}"), format!("{row:?}"));
+            prop_assert_eq!(read.write().unwrap(), bytes.clone());
+            prop_assert!(SessionRow::read(&bytes[..cut.index(bytes.len())]).is_err());
+            let mark = EndMark::read(&bytes).unwrap();
+            prop_assert_eq!(mark.has_ended, matches!(row, SessionRow::Ended(_)));
+        }
+
+        #[test]
+        fn corrupt_rows_are_errors_and_each_row_has_one_encoding(
+            row in rows(),
+            kind in 0..5_u8,
+            mut bytes in vec(any::<u8>(), 0..300),
+            flips in vec(any::<(prop::sample::Index, u8)>(), 1..4),
+        ) {
+            bytes.insert(0, kind);
+            let mut flipped = row.write().unwrap();
+            for (at, bits) in flips {
+                let at = at.index(flipped.len());
+                flipped[at] ^= bits;
+            }
+            for bytes in [bytes, flipped] {
+                match SessionRow::read(&bytes) {
+                    Ok(row) => prop_assert_eq!(row.write().unwrap(), bytes),
+                    Err(error) => prop_assert_eq!(error.kind(), StoreErrorKind::Corrupt),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_proofs_are_refused_instead_of_cut_off() {
+        let proof = Proof { method: "password".into(), at: 1, mark: None };
+        let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("ada").unwrap());
+        let row = SessionRow::Live(LiveSession {
+            authentication: Authentication { tenant, user, generation: 0, proofs: vec![proof; 256], acr: None },
+            secret: Digest::of("x"),
+            client: None,
+            amr: Box::default(),
+            declared_auth_time: UnixTime::default(),
+            created: UnixTime::default(),
+            expires: UnixTime::default(),
+            last_use: UnixTime::default(),
+            remembered: false,
+        });
+        assert_eq!(row.write().unwrap_err().kind(), StoreErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn an_end_check_reads_the_kind_alone_and_reports_corrupt_rows() {
+        let (store, clock) = (AnyStore::from(Memory::new()), Arc::new(ManualClock::new()));
+        let ended = EndedSessions::new(store.clone(), clock.clone());
+        let raw: Table<RawRow> = Table::new(store, SESSIONS, clock);
+        let until = UnixTime::from_secs(2_000_000_000);
+        for (number, bytes, expected) in
+            [(1, vec![ENDED], Some(true)), (2, vec![LIVE, 0xff], Some(false)), (3, vec![1, 0], None), (4, vec![], None)]
+        {
+            let sid = Handle::from_bytes([number; 16]);
+            let outcome = block_on(raw.insert(None, sid.as_bytes(), &RawRow(bytes), until)).unwrap();
+            assert!(matches!(outcome, Outcome::Done(_)));
+            let check = ended.check(&sid).unwrap();
+            for _ in 0..2 {
+                assert_eq!(block_on(check.has_ended().wait()).ok(), expected, "{number}");
+            }
+            assert_eq!(block_on(ended.contains(&sid).wait()).ok(), expected, "{number}");
+        }
+        assert!(!block_on(ended.contains(&Handle::from_bytes([9; 16])).wait()).unwrap());
+    }
+
+    struct RawRow(Vec<u8>);
+
+    impl Value for RawRow {
+        fn write(&self) -> Result<Vec<u8>, StoreError> {
+            Ok(self.0.clone())
+        }
+
+        fn read(bytes: &[u8]) -> Result<Self, StoreError> {
+            Ok(Self(bytes.to_vec()))
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The answer to a request without a session, if one is required.
+
+use std::{fmt, sync::Arc};
+
+use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
+
+use crate::{
+    http::{accept, head::Head, return_to},
+    reject::{Kind, Rejection},
+    util::{error::ConfigError, form},
+};
+
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// Finds the URI that the browser requested.
+pub(super) type FindUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
+
+/// The answer to a request without a session: a redirect to the login page for a person who
+/// opens a page, and a 401 for a program.
+#[derive(Clone)]
+pub(super) struct SignInRequired {
+    challenge: HeaderValue,
+    login: Option<LoginPage>,
+    return_parameter: Option<String>,
+    original_uri: Option<FindUri>,
+}
+
+#[derive(Clone, Debug)]
+struct LoginPage {
+    url: String,
+    location: HeaderValue,
+}
+
+impl SignInRequired {
+    pub(super) fn new() -> Self {
+        let challenge = HeaderValue::from_static(r#"Session realm="app""#);
+        Self { challenge, login: None, return_parameter: None, original_uri: None }
+    }
+
+    pub(super) fn set_realm(&mut self, realm: &str) -> Result<(), ConfigError> {
+        let allowed = |byte: u8| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\');
+        let error = || ConfigError::new("session realm", realm, "must be printable ASCII without quotes");
+        if !realm.bytes().all(allowed) {
+            return Err(error());
+        }
+        self.challenge = HeaderValue::from_str(&format!("Session realm=\"{realm}\"")).map_err(|_| error())?;
+        Ok(())
+    }
+
+    pub(super) fn set_login(&mut self, url: &str) -> Result<(), ConfigError> {
+        let error = |reason| ConfigError::new("login url", url, reason);
+        if return_to::local_path(url).is_none() && !url.starts_with("https://") {
+            return Err(error("must be a path of this site, or begin with https://"));
+        }
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['#', '\\']) {
+            return Err(error("must be visible ASCII without a fragment"));
+        }
+        let location = HeaderValue::from_str(url).map_err(|_| error("must be a header value"))?;
+        self.login = Some(LoginPage { url: url.to_owned(), location });
+        Ok(())
+    }
+
+    pub(super) fn set_parameter(&mut self, name: &str) -> Result<(), ConfigError> {
+        if name.is_empty() || !name.bytes().all(is_unreserved) {
+            return Err(ConfigError::new("return parameter", name, "must be made of letters, digits, and -._~"));
+        }
+        self.return_parameter = Some(name.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn set_original_uri(&mut self, find: FindUri) {
+        self.original_uri = Some(find);
+    }
+
+    pub(super) fn challenge(&self) -> &HeaderValue {
+        &self.challenge
+    }
+
+    /// Returns a redirect for a person who opens a page and a 401 for a program.
+    pub(super) fn answer(&self, head: Head<'_>) -> Rejection {
+        let rejection = match &self.login {
+            Some(login) if !head.is_grpc() && is_navigation(head) => {
+                let uri = self.requested_uri(head);
+                match login.is_at(uri) {
+                    // a redirect would never end
+                    true => self.unauthenticated(),
+                    false => Rejection::redirect(self.location(login, head.method(), uri)),
+                }
+            }
+            _ => self.unauthenticated(),
+        };
+        rejection.header(header::CACHE_CONTROL, NO_STORE)
+    }
+
+    fn unauthenticated(&self) -> Rejection {
+        Rejection::new(Kind::Unauthenticated, "sign in first").header(header::WWW_AUTHENTICATE, self.challenge.clone())
+    }
+
+    fn requested_uri<'a>(&self, head: Head<'a>) -> &'a Uri {
+        self.original_uri.as_ref().and_then(|find| find(head.extensions())).unwrap_or(head.uri())
+    }
+
+    fn location(&self, login: &LoginPage, method: &Method, uri: &Uri) -> HeaderValue {
+        let (Some(parameter), Some(target)) = (&self.return_parameter, page_to_return_to(method, uri)) else {
+            return login.location.clone();
+        };
+        let separator = if login.url.contains('?') { '&' } else { '?' };
+        let location = format!("{}{separator}{parameter}={}", login.url, form::encode(target));
+        HeaderValue::from_str(&location).unwrap_or_else(|_| login.location.clone())
+    }
+}
+
+impl fmt::Debug for SignInRequired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignInRequired")
+            .field("login", &self.login)
+            .field("return_parameter", &self.return_parameter)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LoginPage {
+    /// Returns whether the request is for the login page itself, which then is behind the
+    /// layer by mistake.
+    fn is_at(&self, uri: &Uri) -> bool {
+        self.url.split('?').next() == Some(uri.path())
+    }
+}
+
+/// Returns the path that the browser can return to, if the request only reads.
+fn page_to_return_to<'a>(method: &Method, uri: &'a Uri) -> Option<&'a str> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    return_to::local_path(uri.path_and_query()?.as_str()).filter(|_| reads)
+}
+
+/// Returns whether RFC 3986 calls this character unreserved.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Returns whether a person opens a page: by the header of current browsers, or by a
+/// preference for HTML.
+fn is_navigation(head: Head<'_>) -> bool {
+    match head.headers().get(SEC_FETCH_MODE) {
+        Some(mode) => mode == "navigate",
+        None => accept::prefers_html(head.headers()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn answer(sign_in: &SignInRequired, request: http::request::Builder) -> (u16, Option<String>) {
+        let rejection = sign_in.answer(Head::of(&request.body(()).unwrap()));
+        let response: http::Response<String> = rejection.into_response(Head::of(&Request::new(())), &crate::StatusOnly);
+        let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
+        (response.status().as_u16(), location)
+    }
+
+    fn sign_in() -> SignInRequired {
+        let mut sign_in = SignInRequired::new();
+        sign_in.set_login("/login?from=app").unwrap();
+        sign_in
+    }
+
+    #[test]
+    fn a_navigation_is_recognized_by_sec_fetch_mode_or_else_by_accept() {
+        let redirected = |headers: &[(&str, &str)]| {
+            let request =
+                headers.iter().fold(Request::get("/a"), |request, (name, value)| request.header(*name, *value));
+            answer(&sign_in(), request).0 == 303
+        };
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+        assert!(redirected(&[("accept", browser)]));
+        assert!(redirected(&[("accept", "text/html")]));
+        assert!(redirected(&[("accept", "application/json;q=0.9, TEXT/HTML;q=0.95")]));
+        for program in [
+            "*/*",
+            "application/json",
+            "application/json, text/html",
+            "text/html;q=0",
+            "text/html;q=0.5,*/*",
+            "text/html;q=NaN",
+            "text/html;q=x",
+            "text/htmlx",
+            "",
+            ";;,,;q",
+        ] {
+            assert!(!redirected(&[("accept", program)]), "{program}");
+        }
+        assert!(!redirected(&[]));
+        assert!(redirected(&[("sec-fetch-mode", "navigate"), ("accept", "application/json")]));
+        for mode in ["cors", "no-cors", "same-origin", "websocket", ""] {
+            assert!(!redirected(&[("sec-fetch-mode", mode), ("accept", browser)]), "{mode}");
+        }
+        assert!(!redirected(&[("sec-fetch-mode", "navigate"), ("content-type", "application/grpc")]));
+    }
+
+    #[test]
+    fn c122_the_page_to_return_to_is_a_path_of_this_site_and_only_sent_if_enabled() {
+        let mut sign_in = sign_in();
+        let open = |uri: &str| Request::get(uri).header("sec-fetch-mode", "navigate");
+        let location = |sign_in: &SignInRequired, request| answer(sign_in, request).1.unwrap();
+        assert_eq!(location(&sign_in, open("/a?b=c")), "/login?from=app");
+        sign_in.set_parameter("return_to").unwrap();
+        assert_eq!(location(&sign_in, open("/a?b=c&d=%2F#e")), "/login?from=app&return_to=%2Fa%3Fb%3Dc%26d%3D%252F");
+        assert_eq!(location(&sign_in, open("https://other.example/a")), "/login?from=app&return_to=%2Fa");
+        for bad in
+            ["//evil.example/a", "/\\evil.example", &format!("/{}", "a".repeat(2048)), "/%2F/evil.example", "/a%0d%0a"]
+        {
+            let Ok(uri) = bad.parse::<Uri>() else { continue };
+            let request = Request::get(uri).header("sec-fetch-mode", "navigate");
+            assert_eq!(location(&sign_in, request), "/login?from=app", "{bad}");
+        }
+        // a form cannot be sent again
+        assert_eq!(location(&sign_in, Request::post("/a").header("sec-fetch-mode", "navigate")), "/login?from=app");
+        // the login page is behind the layer by mistake
+        assert_eq!(answer(&sign_in, open("/login")), (401, None));
+    }
+
+    #[test]
+    fn the_original_uri_is_returned_to_if_a_router_has_stripped_a_prefix() {
+        let mut sign_in = sign_in();
+        sign_in.set_parameter("return_to").unwrap();
+        sign_in.set_original_uri(Arc::new(Extensions::get::<Uri>));
+        let open = |uri: &str| Request::get(uri).header("sec-fetch-mode", "navigate");
+        let original = |uri: &'static str| open("/stripped").extension(Uri::from_static(uri));
+        let location = |request| answer(&sign_in, request).1;
+        assert_eq!(location(original("/app/stripped?a")).unwrap(), "/login?from=app&return_to=%2Fapp%2Fstripped%3Fa");
+        assert_eq!(location(open("/stripped")).unwrap(), "/login?from=app&return_to=%2Fstripped");
+        assert_eq!(location(original("/login")), None);
+        assert!(location(open("/login").extension(Uri::from_static("/app/login"))).is_some());
+    }
+
+    #[test]
+    fn bad_settings_are_refused_by_the_setter() {
+        let mut sign_in = SignInRequired::new();
+        for url in [
+            "",
+            "login",
+            "//evil.example",
+            "/\\evil",
+            "http://a.example",
+            "javascript:x",
+            "/a b",
+            "/a#b",
+            "/é",
+            "/\r\nx",
+        ] {
+            assert!(sign_in.set_login(url).is_err(), "{url:?}");
+        }
+        assert!(sign_in.set_login("https://login.example/start").is_ok());
+        for name in ["", "a b", "a=b", "a&b", "é"] {
+            assert!(sign_in.set_parameter(name).is_err(), "{name:?}");
+        }
+        for realm in ["a\"b", "a\\b", "a\nb", "é"] {
+            assert!(sign_in.set_realm(realm).is_err(), "{realm:?}");
+        }
+        sign_in.set_realm("my app").unwrap();
+        assert_eq!(sign_in.challenge(), r#"Session realm="my app""#);
+    }
+}
