@@ -254,8 +254,10 @@ impl TokenService {
         Ok(Issued { refresh_token, ..issued })
     }
 
-    /// Stores a family and revokes the one that has to make room for it. Returns `false` if the family itself was revoked
-    /// meanwhile. Must run to completion: half of it would leave a family that is not counted.
+    /// Stores a family, which redeems its code, and revokes the family that has to make room. Returns `false` if the code
+    /// was redeemed before. Must run to completion, because half of it would leave a family that is not listed.
+    ///
+    /// The id of a family is derived from its code, so only one request can store it.
     pub(crate) async fn store_family(&self, new: NewFamily) -> Result<bool, StoreError> {
         let NewFamily { id, family, .. } = new;
         let tenant = family.grant.who.tenant.clone();
@@ -270,12 +272,16 @@ impl TokenService {
             self.end_family(&evicted.id).await?;
         }
         let inserted = self.0.families.insert(None, id.as_bytes(), &family, family.ends()).await?;
-        // it may have been evicted itself before it was inserted
+        if let WriteOutcome::Lost(_) = inserted {
+            return Ok(false);
+        }
+        // the family may have been revoked already: evicted before it was stored, or stored and revoked by a request
+        // that redeemed the same code. The mark of that outlives every code.
         if self.0.revocations.has_revoked_family(&id).await? {
             self.0.families.remove(None, id.as_bytes()).await?;
             return Ok(false);
         }
-        Ok(matches!(inserted, WriteOutcome::Done(_)))
+        Ok(true)
     }
 
     /// Returns the family that a code began, if the code was redeemed and the family lives. Also returns whether the code
