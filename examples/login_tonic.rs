@@ -26,14 +26,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let origin = format!("http://{}", listener.local_addr()?);
     let store = AnyStore::from(Memory::new());
     let issuer = format!("{origin}/auth");
-    let tokens = Tokens::new(&issuer, store.clone())?;
-    tokens.prepare().await?;
+    let auth = auth(&issuer, store).await?;
+    auth.prepare().await?;
 
-    // no call without a token: a gRPC client sends it as metadata, and has the answer as a status
+    // every call needs a token: gRPC clients send it as metadata and get errors as a gRPC status
     let (_reporter, health) = tonic_health::server::health_reporter();
-    let grpc = Routes::new(health).into_axum_router().layer(BearerLayer::new(tokens.verifier()));
+    let grpc = Routes::new(health).into_axum_router().layer(BearerLayer::new(auth.verifier()));
 
-    let auth = auth(&issuer, store, tokens).await?;
     println!("listening on {origin}");
     // gRPC needs HTTP/2, browsers without TLS speak HTTP/1.1: this serves both
     let app = Router::new().nest_service("/auth", auth).fallback_service(grpc);
@@ -41,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn auth(issuer: &str, store: AnyStore, tokens: Tokens) -> Result<AuthService, Box<dyn Error>> {
+async fn auth(issuer: &str, store: AnyStore) -> Result<AuthService, Box<dyn Error>> {
     let acme = Tenant::parse("acme")?;
     let users = StoredUsers::new(store.clone());
     let hash = Passwords::new().hash(Password::new("correct horse battery staple")).await?;
@@ -50,7 +49,7 @@ async fn auth(issuer: &str, store: AnyStore, tokens: Tokens) -> Result<AuthServi
     Ok(AuthService::builder(issuer, store)
         .clients(ClientTable::new([native])?)
         .users(users)
-        .tokens(tokens)
+        .tokens(Tokens::new())
         .client_ip(ClientIp::peer().peer_by(peer))
         // plain http, on loopback: leave it out where there is TLS
         .insecure_loopback()

@@ -236,7 +236,7 @@ async fn c113_a_session_comes_through_and_all_else_gets_one_and_the_same_401() {
         let case = ada.replace("__Host-", "__host-");
         let unnamed = ada.replace(name, "__Host-session");
         let huge = format!("cookie: {name}={}", "A".repeat(20_000));
-        let other = |number: u8| format!("{name}={}.{}", "A".repeat(22), format!("{number}{}", "A".repeat(42)));
+        let other = |number: u8| format!("{name}={}.{number}{}", "A".repeat(22), "A".repeat(42));
         let others: Vec<_> = (0..4).map(other).collect();
         let many = format!("{ada}; {}", others.join("; "));
         let malformed = format!("cookie: ;;;=;{name};\"{name}\"=x");

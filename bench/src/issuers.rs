@@ -109,6 +109,6 @@ pub fn peer_version() -> Result<String, &'static str> {
 pub fn serve(users: u64) {
     login::serve(async move {
         let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::insecure_fast() };
-        setup.with_tokens(Algorithm::Es256).await.0
+        setup.with_tokens(Algorithm::Es256).await
     });
 }

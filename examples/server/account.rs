@@ -1,4 +1,4 @@
-//! What only signed-in users see: the layer before these routes lets nobody else through.
+//! Pages for signed-in users. The layer in front lets no other request through.
 
 use axum::{
     Router,
@@ -7,13 +7,13 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
-use tollgate::{AuthService, Session, Sessions};
+use tollgate::{AuthService, Session};
 
 use crate::html::{escape, page};
 
-pub(crate) fn router(sessions: Sessions, auth: AuthService) -> Router {
+pub(crate) fn router(auth: AuthService) -> Router {
     let routes = Router::new().route("/account", get(account)).route("/account/sign-out", post(sign_out));
-    routes.with_state((sessions, auth))
+    routes.with_state(auth)
 }
 
 async fn account(session: Session) -> Response {
@@ -29,12 +29,12 @@ async fn account(session: Session) -> Response {
     ))
 }
 
-/// The tokens that came of the session end with it, and those of the sessions whose place it took.
-async fn sign_out(State((sessions, auth)): State<(Sessions, AuthService)>, session: Session) -> Response {
-    if auth.sign_out(&session).await.is_err() {
+/// Ends the session. The tokens issued from it end with it.
+async fn sign_out(State(auth): State<AuthService>, session: Session) -> Response {
+    if auth.end_session(&session.sid()).await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let mut headers = HeaderMap::new();
-    sessions.removal().append_to(&mut headers);
+    auth.sessions().removal(session.tenant()).append_to(&mut headers);
     (headers, Redirect::to("/demo/")).into_response()
 }

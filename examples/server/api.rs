@@ -29,10 +29,15 @@ pub(crate) async fn router(
     let site = auth::site(issuer);
     // one budget for each tenant, over the API and its logins
     let limiter = Limiter::memory(facts.quotas.clone()).events(log.clone())?;
-    let tokens = facts.tokens.tokens(issuer, store).await?;
+    let (settings, client_ip, operator_key) =
+        (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());
 
-    // whose request it is, its access token says, or its key where it has none
-    let verifier = facts.tokens.verifier(&tokens, &format!("{site}/api"), store)?;
+    let shared = Shared { issuer, store, limiter: &limiter, log };
+    let outbox = Outbox::new();
+    let auth = auth::service(&shared, facts, &outbox).await?;
+
+    // the tenant comes from the access token, or from the API key if there is none
+    let verifier = settings.verifier(&auth, &format!("{site}/api"), store)?;
     let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
         .respond_with(ProblemJson)
@@ -41,7 +46,7 @@ pub(crate) async fn router(
 
     // who was refused sixty times in a minute, for whatever key or token, is not asked for another
     let refusals = Limiter::memory(Quotas::new(Quota::per_minute(60)?.named("refusals")?)).events(log.clone())?;
-    let by_address = RateLimitLayer::new(facts.client_ip.clone().peer_by(auth::peer), refusals)
+    let by_address = RateLimitLayer::new(client_ip.peer_by(auth::peer), refusals)
         .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
         // what answers and handlers tell is the budget of the tenant
         .headers(HeaderStyle::none())
@@ -56,15 +61,12 @@ pub(crate) async fn router(
 
     // a tenant reads its own events with its key, an operator all
     let access = TenantsAndOperator::new(keys);
-    let access = match &facts.operator_key {
+    let access = match &operator_key {
         Some(key) => access.operator_key(key)?,
         None => access,
     };
     let events = EventService::new(log.clone(), access).base_path("/events")?;
 
-    let shared = Shared { issuer, store, limiter: &limiter, tokens: &tokens, log };
-    let outbox = Outbox::new();
-    let auth = auth::service(&shared, facts, &outbox).await?;
     // a login begins a session; the layer lets only requests with a session through
     let sessions = auth.sessions().clone();
     let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(site)?;
@@ -81,7 +83,7 @@ pub(crate) async fn router(
         return Ok(app);
     }
     Ok(app
-        .merge(account::router(sessions, auth.clone()).layer(signed_in))
+        .merge(account::router(auth.clone()).layer(signed_in))
         .merge(pages::router(issuer, outbox))
         .route("/", get(async || Redirect::to("/demo/"))))
 }

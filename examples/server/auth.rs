@@ -3,21 +3,20 @@
 use std::{error::Error, net::SocketAddr};
 
 use axum::extract::ConnectInfo;
-use tollgate::{AuthService, EventLog, Head, Limiter, StoredUsers, Tokens, store::AnyStore};
+use tollgate::{AuthService, EventLog, Head, Limiter, StoredUsers, store::AnyStore};
 
-use crate::{facts::Facts, outbox::Outbox};
+use crate::{facts::Facts, outbox::Outbox, tokens};
 
 /// What the login service has in common with the others.
 pub(crate) struct Shared<'s> {
     pub(crate) issuer: &'s str,
     pub(crate) store: &'s AnyStore,
     pub(crate) limiter: &'s Limiter,
-    pub(crate) tokens: &'s Tokens,
     pub(crate) log: &'s EventLog,
 }
 
 pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) -> Result<AuthService, Box<dyn Error>> {
-    let Shared { issuer, store, limiter, tokens, log } = *shared;
+    let Shared { issuer, store, limiter, log } = *shared;
     let users = StoredUsers::new(store.clone());
     for person in facts.people {
         let id = person.id.clone();
@@ -29,7 +28,6 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .policies(facts.policies)
         // one budget with the API
         .limiter(limiter.clone())
-        .tokens(tokens.clone())
         .client_ip(facts.client_ip.peer_by(peer))
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
@@ -40,7 +38,9 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     if is_plain(issuer) {
         auth = auth.insecure_loopback();
     }
-    Ok(auth.build()?)
+    let auth = auth.build()?;
+    tokens::prepare(&auth).await?;
+    Ok(auth)
 }
 
 /// Without TLS there are no `Secure` cookies.

@@ -67,7 +67,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
-        tokens: TokenSettings::default(),
+        tokens: std::sync::Arc::new(TokenSettings::default()),
         prints_codes: true,
         is_demo: true,
     })

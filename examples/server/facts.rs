@@ -23,7 +23,7 @@ pub(crate) struct Facts {
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,
-    pub(crate) tokens: TokenSettings,
+    pub(crate) tokens: std::sync::Arc<TokenSettings>,
     /// Whether one-time codes are sent at all, on stdout.
     pub(crate) prints_codes: bool,
     /// Whether there are the pages of the demo, and its one-time codes for all to read.

@@ -86,7 +86,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
         clients,
         people,
-        tokens: file.tokens.read()?,
+        tokens: std::sync::Arc::new(file.tokens.read()?),
         prints_codes: file.insecure_print_codes,
         is_demo: false,
     })

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use serde::Deserialize;
 use tollgate::{
-    Algorithm, AuthServiceBuilder, ConfigError, Secret, Tokens, Verifier,
+    Algorithm, AuthService, AuthServiceBuilder, ConfigError, Secret, Tokens, Verifier,
     store::{AnyStore, StoreErrorKind},
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Written {
     introspectors: Vec<String>,
 }
 
-/// The demo has nothing of it.
+/// The demo uses the defaults.
 #[derive(Default)]
 pub(crate) struct TokenSettings {
     /// Signs them; otherwise ES256.
@@ -51,32 +51,32 @@ impl Written {
 }
 
 impl TokenSettings {
-    /// Those of this issuer. The keys that sign are read or made here, not at the first request.
-    pub(crate) async fn tokens(&self, issuer: &str, store: &AnyStore) -> Result<Tokens, Box<dyn Error>> {
-        let tokens = self.seal.iter().fold(Tokens::new(issuer, store.clone())?, Tokens::seal);
-        let tokens = self.algorithm.into_iter().fold(tokens, Tokens::algorithm);
-        tokens.prepare().await.map_err(|error| match error.kind() {
-            StoreErrorKind::Corrupt => {
-                let cause = error.source().map(ToString::to_string).unwrap_or_default();
-                format!(
-                    "{error}: {cause}. Look at `seal` below [tokens] in the file of --config: it must be the one that \
-                     was there when the keys in --data were made."
-                )
-            }
-            _ => format!("the keys that sign tokens can't be read or made: {error}"),
-        })?;
-        Ok(tokens)
-    }
-
-    /// The login service, with what it asks beyond its tokens.
+    /// Adds tokens with these settings to the login service.
     pub(crate) fn set_on(&self, auth: AuthServiceBuilder) -> AuthServiceBuilder {
+        let tokens = self.seal.iter().fold(Tokens::new(), Tokens::seal);
+        let auth = auth.tokens(self.algorithm.into_iter().fold(tokens, Tokens::algorithm));
         let auth = self.introspectors.iter().fold(auth, AuthServiceBuilder::introspector);
         self.dpop_nonces.iter().fold(auth, AuthServiceBuilder::dpop_nonces)
     }
 
-    /// What checks them at an API that is reached under this URL: the proof of a key names the URL of its request.
-    pub(crate) fn verifier(&self, tokens: &Tokens, url: &str, store: &AnyStore) -> Result<Verifier, ConfigError> {
-        let verifier = tokens.verifier().dpop(url)?.dpop_store(store.clone());
+    /// Creates the verifier of an API that is reached under this URL, which DPoP proofs name.
+    pub(crate) fn verifier(&self, auth: &AuthService, url: &str, store: &AnyStore) -> Result<Verifier, ConfigError> {
+        let verifier = auth.verifier().dpop(url)?.dpop_store(store.clone());
         Ok(self.dpop_nonces.iter().fold(verifier, Verifier::dpop_nonces))
     }
+}
+
+/// Reads or creates the signing keys at the start instead of at the first request.
+pub(crate) async fn prepare(auth: &AuthService) -> Result<(), Box<dyn Error>> {
+    auth.prepare().await.map_err(|error| match error.kind() {
+        StoreErrorKind::Corrupt => {
+            let cause = error.source().map(ToString::to_string).unwrap_or_default();
+            format!(
+                "{error}: {cause}. Check `seal` below [tokens] in the file of --config: it must be the one with which \
+                 the keys in --data were created."
+            )
+            .into()
+        }
+        _ => format!("the signing keys cannot be read or created: {error}").into(),
+    })
 }

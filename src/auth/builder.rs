@@ -320,6 +320,8 @@ impl AuthServiceBuilder {
     /// demand a login that the enabled methods cannot provide.
     pub fn build(self) -> Result<AuthService, ConfigError> {
         let issuer = Issuer::parse(&self.issuer)?;
+        #[cfg(feature = "tokens")]
+        crate::bearer::check_name("issuer", issuer.as_str())?;
         let missing = |setting, reason| ConfigError::new(setting, "", reason);
         let users = self.users.clone().ok_or(missing("users", "must be set"))?;
         let client_ip = self.client_ip.clone().ok_or(missing(

@@ -1,12 +1,26 @@
 //! What applications and operators do with the signing keys and the tokens of a service.
 
-use crate::{auth::service::AuthService, bearer::Verifier, store::StoreError, tokens::TokenService};
+use std::sync::Arc;
+
+use crate::{
+    auth::service::AuthService,
+    bearer::Verifier,
+    store::StoreError,
+    tokens::{TokenService, Tokens},
+};
 
 impl AuthService {
     /// Returns a verifier for the access tokens of this service, for a [`BearerLayer`](crate::BearerLayer) in this
-    /// process. Revoked tokens are refused at once. Returns `None` if the service issues no tokens.
-    pub fn verifier(&self) -> Option<Verifier> {
-        Some(self.token_service()?.verifier())
+    /// process. Revoked tokens are refused at once. If the service issues no tokens, the verifier refuses all.
+    #[expect(clippy::expect_used, reason = "the builder has checked the issuer, and the settings are the defaults")]
+    pub fn verifier(&self) -> Verifier {
+        match self.token_service() {
+            Some(service) => service.verifier(),
+            None => {
+                let (store, clock) = (self.0.store.clone(), Arc::clone(&self.0.clock));
+                Tokens::new().build(&self.0.issuer, store, clock).expect("the defaults are valid").verifier()
+            }
+        }
     }
 
     /// Reads the signing keys, or creates them. The first request would do that otherwise; call this at start, so that a

@@ -10,8 +10,8 @@ use super::recipe::{Cost, Recipe};
 ///
 /// [`parse`](Self::parse) accepts argon2id, argon2i and argon2d in version 19 or 16, with a salt of 8 to 64 bytes, an
 /// output of 16 to 64 bytes, and at most 256 MiB, 16 iterations and 8 lanes. Hashes beyond these bounds are refused
-/// before any work is done. [`Passwords`](super::Passwords) creates argon2id hashes in version 19, with a random salt of
-/// 16 bytes and an output of 32 bytes.
+/// before any work is done. [`Passwords`](super::Passwords) creates argon2id hashes in version 19, with a random salt
+/// of 16 bytes and an output of 32 bytes.
 ///
 /// `Debug` shows nothing, and hashes can't be compared, because a leaked hash lets an attacker guess the password.
 ///
@@ -38,8 +38,8 @@ impl PasswordHash {
 
     /// Reads a stored hash, made by this crate or by another program.
     ///
-    /// Each hash has exactly one text: the parameters are in the order `m`, `t`, `p`, numbers have no leading zeros, and
-    /// base64 has no padding. `v` may be missing only in version 16, because older programs left it out.
+    /// Each hash has exactly one text: the parameters are in the order `m`, `t`, `p`, numbers have no leading zeros,
+    /// and base64 has no padding. `v` may be missing only in version 16, because older programs left it out.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl PasswordHash {
         Ok(Self { text: text.into(), recipe: Recipe { algorithm, version, cost }, salt, output })
     }
 
-    /// What was worked out just now, by a recipe that makes version 19.
+    /// Writes a computed hash as text. The version of the recipe must be 19.
     pub(super) fn new(recipe: Recipe, salt: &[u8], output: &[u8]) -> Self {
         let Cost { memory_kib, iterations, parallelism } = recipe.cost;
         let (name, version) = (recipe.algorithm.as_str(), u32::from(recipe.version));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_exhaust_the_machine_is_refused_before_it_runs() {
+    fn excessive_parameters_are_refused() {
         for within in ["m=262144,t=16,p=8", "m=8,t=1,p=1", "m=64,t=1,p=8"] {
             assert!(PasswordHash::parse(with("argon2id$v=19", within)).is_ok(), "{within}");
         }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_hash_has_one_writing() {
+    fn each_hash_has_one_text() {
         let good = "m=19456,t=2,p=1";
         for kind in ["argon2id$v=19", "argon2i$v=19", "argon2d$v=19", "argon2id$v=16", "argon2i"] {
             assert!(PasswordHash::parse(with(kind, good)).is_ok(), "{kind}");
@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_would_be_written(
+        fn a_parsed_hash_writes_the_same_text(
             text in prop_oneof![
                 any::<String>(),
                 "\\$argon2(id|i|d)(\\$v=(16|19|20))?\\$m=[0-9]{1,6},t=[0-9]{1,2},p=[0-9]\\$[A-Za-z0-9+/]{10,90}\\$[A-Za-z0-9+/]{20,90}",

@@ -8,11 +8,11 @@ use crate::util::secret::{Digest, Secret};
 /// A version of an account's password.
 ///
 /// It changes with the password and stays the same when the password is only hashed again, for example with stronger
-/// parameters. Logins, sessions and codes remember the mark of the password that proved them, and stop counting when the
-/// account has another one.
+/// parameters. Logins, sessions and codes remember the mark of the password that proved them, and stop counting when
+/// the account has another one.
 ///
-/// [`StoredUsers`](crate::StoredUsers) keeps a mark for each password. Applications with their own accounts create one from
-/// anything that changes with the password: a counter, or the time of the last change.
+/// [`StoredUsers`](crate::StoredUsers) keeps a mark for each password. Applications with their own accounts create one
+/// from anything that changes with the password: a counter, or the time of the last change.
 ///
 /// The value is a digest of 32 bytes. Comparisons take constant time, and `Debug` shows nothing.
 ///

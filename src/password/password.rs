@@ -24,7 +24,7 @@ impl Password {
         Self(Zeroizing::new(typed.into()))
     }
 
-    /// Returns the password as text, for a check that this crate does not make, such as an LDAP bind.
+    /// Returns the password as text, to pass it to another system, such as an LDAP server.
     ///
     /// The text may be empty. Many LDAP servers accept an empty password for any user, so don't send one.
     pub fn expose(&self) -> &str {

@@ -65,8 +65,8 @@ impl Passwords {
         self.run(move |engine| engine.hash(password.usable()?)).await
     }
 
-    /// Checks a password against the hash of an account. Pass `None` if there is no account, if it is disabled, or if it
-    /// has no password.
+    /// Checks a password against the hash of an account. Pass `None` if there is no account, if it is disabled, or if
+    /// it has no password.
     ///
     /// Both cases cost the same: without a hash, a decoy is checked and the answer is [`Verdict::Wrong`]. An empty
     /// password, or one of more than 1024 bytes, is wrong at the same cost too.
@@ -89,7 +89,8 @@ impl Passwords {
         self.run(move |engine| engine.verify_either(&password, stored.as_ref(), &foreign_decoy, check)).await
     }
 
-    /// Runs a job when its turn comes. The job owns its permits, so it counts until it ends, even if the caller is gone.
+    /// Runs a job when its turn comes. The job owns its permits, so it counts until it ends, even if the caller is
+    /// gone.
     async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Engine) -> Option<T> + Send + 'static,

@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_spent_and_the_rest_are_the_whole_work(whole in costs(), spent in costs()) {
+        fn the_work_spent_and_the_rest_add_up(whole in costs(), spent in costs()) {
             let both = spent.work() + whole.rest(spent).map_or(0, Cost::work);
             // the minimum that argon2 supports, for each iteration
             let least = 9 * u64::from(whole.iterations);

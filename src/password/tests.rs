@@ -15,9 +15,8 @@ use super::{
     recipe::{Cost, Recipe},
 };
 
-/// Of another implementation: argon2-cffi 25.1.0, which is the C code of the
-/// authors of argon2. The password is `correct horse battery staple`, the salt
-/// `0123456789abcdef`.
+/// Hashes by argon2-cffi 25.1.0, which wraps the reference implementation in C. The password is `correct horse battery
+/// staple`, the salt `0123456789abcdef`.
 const OTHERS: [&str; 6] = [
     "$argon2id$v=19$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$JQjBk212HvDL280UGt/qmWk+aAY+YlUdSEtxHjQw9Ew",
     "$argon2id$v=16$m=256,t=2,p=2$MDEyMzQ1Njc4OWFiY2RlZg$XgnXBKCXKWpw2q/Y/z2dKnZ1TqEnNw97IAV7Kr5FhPI",
@@ -28,7 +27,7 @@ const OTHERS: [&str; 6] = [
 ];
 const CURRENT: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
-/// `pässword`, salt `somesalt`, an output of 24 bytes.
+/// The password is `pässword`, with the salt `somesalt`, an output of 24 bytes.
 const SHORT: &str = "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$9wBr9w09VghRwIyUmc1EBJM9jdBDn5h0";
 const HORSE: &str = "correct horse battery staple";
 
@@ -44,11 +43,10 @@ fn is_right(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Right { .. })
 }
 
-/// What was run: the recipe, the length of the salt and of the output.
+/// The runs of argon2: the recipe, the length of the salt, and the length of the output.
 type Runs = Arc<Mutex<Vec<(Recipe, usize, usize)>>>;
 
-/// In place of argon2, something cheap: the output is the first byte of the
-/// password, over and over.
+/// Replaces argon2 with something cheap: the output repeats the first byte of the password.
 fn counted(passwords: Passwords) -> (Passwords, Runs) {
     let runs = Runs::default();
     let seen = Arc::clone(&runs);
@@ -61,7 +59,7 @@ fn counted(passwords: Passwords) -> (Passwords, Runs) {
 }
 
 #[tokio::test]
-async fn c048_a_wrong_password_and_no_password_to_check_are_the_same_work_and_the_same_answer() {
+async fn c048_a_wrong_password_and_a_missing_hash_cost_the_same_and_answer_the_same() {
     let (passwords, runs) = counted(Passwords::new());
     let stored = passwords.hash(Password::new("a")).await.unwrap();
     runs.lock().unwrap().clear();
@@ -79,8 +77,8 @@ async fn c048_a_wrong_password_and_no_password_to_check_are_the_same_work_and_th
 }
 
 #[tokio::test]
-async fn c048_without_a_hash_no_password_is_right_whatever_comes_out() {
-    // whatever is typed, and whatever the decoy is: the output is as expected
+async fn c048_without_a_hash_no_password_is_right_even_if_the_outputs_match() {
+    // the output always matches that of the decoy
     let decoy = Passwords::new().decoy();
     let passwords = Passwords::new().with_decoy(decoy).with_run(Arc::new(move |_, _, _, output: &mut [u8]| {
         output.copy_from_slice(&decoy.1);
@@ -89,13 +87,13 @@ async fn c048_without_a_hash_no_password_is_right_whatever_comes_out() {
     for typed in ["", "a", HORSE] {
         assert!(matches!(passwords.verify(Password::new(typed), None).await.unwrap(), Verdict::Wrong));
     }
-    // the same output for a hash that is stored would be right
+    // with a stored hash, the same output is right
     let stored = PasswordHash::new(Recipe::new(Cost::DEFAULT), &decoy.0, &decoy.1);
     assert!(is_right(&passwords.verify(Password::new("a"), Some(stored)).await.unwrap()));
 }
 
 #[tokio::test]
-async fn c048_under_a_weaker_hash_a_wrong_password_costs_what_it_costs_today() {
+async fn c048_a_wrong_password_under_a_weaker_hash_costs_as_much_as_today() {
     let (passwords, runs) = counted(Passwords::new());
     for stored in OTHERS.into_iter().chain([SHORT]) {
         assert!(matches!(verify(&passwords, "b", Some(stored)).await, Verdict::Wrong));
@@ -106,7 +104,7 @@ async fn c048_under_a_weaker_hash_a_wrong_password_costs_what_it_costs_today() {
 }
 
 #[tokio::test]
-async fn c048_a_wrong_password_costs_one_foreign_check_and_one_run_of_argon2_whatever_is_stored() {
+async fn c048_a_wrong_password_always_costs_one_foreign_check_and_one_run_of_argon2() {
     let (passwords, runs) = counted(Passwords::new());
     let argon2 = passwords.hash(Password::new("a")).await.unwrap();
     runs.lock().unwrap().clear();
@@ -154,7 +152,7 @@ async fn c050_a_right_password_under_a_foreign_hash_comes_with_an_argon2_hash() 
     let check = |hash: &str, password: &str| hash == password;
     let answer = passwords.verify_either(Password::new(HORSE), Some(foreign), String::new(), check).await.unwrap();
     let Verdict::Right { rehashed: Some(new) } = answer else { panic!("{answer:?}") };
-    // the next check needs the foreign function no more
+    // the next check does not call the foreign function
     let upgraded = Some(StoredPassword::Argon2(new));
     let not_called = |_: &str, _: &str| -> bool { panic!("called") };
     let again = passwords.verify_either(Password::new(HORSE), upgraded, String::new(), not_called).await.unwrap();
@@ -172,7 +170,7 @@ async fn a_foreign_check_that_panics_is_an_error_and_frees_its_turn() {
 }
 
 #[tokio::test]
-async fn c049_a_hash_is_argon2id_at_the_cost_that_owasp_asks_for_with_a_salt_of_its_own() {
+async fn c049_a_hash_is_argon2id_at_the_cost_owasp_recommends_with_a_new_salt() {
     let passwords = Passwords::new();
     let one = passwords.hash(Password::new(HORSE)).await.unwrap();
     let two = passwords.hash(Password::new(HORSE)).await.unwrap();
@@ -180,7 +178,7 @@ async fn c049_a_hash_is_argon2id_at_the_cost_that_owasp_asks_for_with_a_salt_of_
     assert_eq!((one.salt.len(), one.output.len()), (16, 32));
     assert!(one.salt != two.salt && one.output != two.output);
     for stored in [one, two] {
-        // as it comes back from a store
+        // as read from a store
         assert!(matches!(verify(&passwords, HORSE, Some(stored.as_str())).await, Verdict::Right { rehashed: None }));
     }
     assert!(matches!(verify(&passwords, HORSE, Some(CURRENT)).await, Verdict::Right { rehashed: None }));
@@ -236,7 +234,7 @@ async fn c050_a_right_password_under_a_weaker_or_older_hash_is_hashed_anew() {
         assert!(matches!(again, Verdict::Right { rehashed: None }), "{stored}");
         assert!(!is_right(&verify(&passwords, "wrong", Some(new.as_str())).await));
     }
-    // one of today is weaker than what is asked for tomorrow, but not than what was yesterday
+    // a current hash is weaker than raised parameters, but not than lowered ones
     for stronger in [
         Passwords::builder().memory_kib(19_457),
         Passwords::builder().iterations(3),
@@ -266,14 +264,14 @@ async fn c051_a_password_is_compared_exactly_and_whole() {
 }
 
 #[tokio::test]
-async fn c051_what_is_no_password_is_neither_hashed_nor_right() {
+async fn c051_an_empty_or_too_long_password_is_neither_hashed_nor_right() {
     let passwords = Passwords::insecure_fast();
-    for no_password in [String::new(), "x".repeat(Password::MAX_LEN + 1), "x".repeat(1 << 20)] {
-        let error = passwords.hash(Password::new(no_password.clone())).await.unwrap_err();
+    for unusable in [String::new(), "x".repeat(Password::MAX_LEN + 1), "x".repeat(1 << 20)] {
+        let error = passwords.hash(Password::new(unusable.clone())).await.unwrap_err();
         assert_eq!(error.kind(), PasswordErrorKind::Unusable);
-        // also where another program hashed it: what is run in its place is nothing, so the outputs are equal
+        // even if the outputs match: the empty password is hashed in its place
         let stored = passwords.hash_of_nothing();
-        assert!(!is_right(&passwords.verify(Password::new(no_password), Some(stored)).await.unwrap()));
+        assert!(!is_right(&passwords.verify(Password::new(unusable), Some(stored)).await.unwrap()));
     }
 }
 
@@ -288,7 +286,7 @@ async fn c052_a_password_is_never_shown() {
 }
 
 #[test]
-fn c052_a_password_is_wiped_when_it_is_dropped_and_is_not_copied_before() {
+fn c052_a_password_is_wiped_on_drop_and_not_copied_before() {
     fn is_wiped_on_drop<T: zeroize::ZeroizeOnDrop>(_: &T) {}
     let typed = String::from("hunter2");
     let place = typed.as_ptr();
@@ -297,9 +295,9 @@ fn c052_a_password_is_wiped_when_it_is_dropped_and_is_not_copied_before() {
     assert_eq!(password.usable().unwrap().as_ptr(), place);
 }
 
-/// A run of argon2 that lasts until the door is opened.
+/// Replaces argon2 with a run that blocks until the gate opens.
 #[derive(Default)]
-struct Door {
+struct RunGate {
     open: Mutex<bool>,
     opened: Condvar,
     running: AtomicUsize,
@@ -307,15 +305,15 @@ struct Door {
     done: AtomicUsize,
 }
 
-impl Door {
+impl RunGate {
     fn behind(self: &Arc<Self>, passwords: Passwords) -> Passwords {
-        let door = Arc::clone(self);
+        let gate = Arc::clone(self);
         passwords.with_run(Arc::new(move |_, _, _, output| {
-            door.most.fetch_max(door.running.fetch_add(1, SeqCst) + 1, SeqCst);
-            drop(door.opened.wait_while(door.open.lock().unwrap(), |open| !*open).unwrap());
+            gate.most.fetch_max(gate.running.fetch_add(1, SeqCst) + 1, SeqCst);
+            drop(gate.opened.wait_while(gate.open.lock().unwrap(), |open| !*open).unwrap());
             output.fill(1);
-            door.running.fetch_sub(1, SeqCst);
-            door.done.fetch_add(1, SeqCst);
+            gate.running.fetch_sub(1, SeqCst);
+            gate.done.fetch_add(1, SeqCst);
             Some(())
         }))
     }
@@ -325,15 +323,15 @@ impl Door {
         self.opened.notify_all();
     }
 
-    /// Opens it at the end, so that a test that fails does not wait for ever.
-    fn at_last(self: &Arc<Self>) -> impl Drop + use<> {
-        struct AtLast(Arc<Door>);
-        impl Drop for AtLast {
+    /// Opens the gate at the end of the test, so that a failing test does not hang.
+    fn open_on_drop(self: &Arc<Self>) -> impl Drop + use<> {
+        struct OpenOnDrop(Arc<RunGate>);
+        impl Drop for OpenOnDrop {
             fn drop(&mut self) {
                 self.0.open();
             }
         }
-        AtLast(Arc::clone(self))
+        OpenOnDrop(Arc::clone(self))
     }
 
     async fn until(&self, counter: &AtomicUsize, count: usize) {
@@ -344,40 +342,40 @@ impl Door {
 }
 
 #[tokio::test]
-async fn c049_only_so_many_run_at_once_off_the_async_threads_and_only_so_many_wait() {
-    let door = Arc::new(Door::default());
-    let _opened = door.at_last();
-    let passwords = door.behind(Passwords::builder().concurrency(2).waiting(3).build().unwrap());
+async fn c049_running_and_waiting_checks_are_bounded_and_stay_off_the_async_threads() {
+    let gate = Arc::new(RunGate::default());
+    let _opened = gate.open_on_drop();
+    let passwords = gate.behind(Passwords::builder().concurrency(2).waiting(3).build().unwrap());
     let check = || {
         let passwords = passwords.clone();
         tokio::spawn(async move { passwords.verify(Password::new("a"), None).await })
     };
     let five: Vec<_> = (0..5).map(|_| check()).collect();
-    // this thread is the only one that runs futures: were a check done on it, nothing would go on
-    door.until(&door.running, 2).await;
+    // a check on this thread would block every future
+    gate.until(&gate.running, 2).await;
     let error = check().await.unwrap().unwrap_err();
     assert_eq!(error.kind(), PasswordErrorKind::Busy);
-    assert_eq!(door.running.load(SeqCst), 2);
-    door.open();
+    assert_eq!(gate.running.load(SeqCst), 2);
+    gate.open();
     for check in five {
         assert!(matches!(check.await.unwrap(), Ok(Verdict::Wrong)));
     }
-    assert_eq!((door.most.load(SeqCst), door.done.load(SeqCst)), (2, 5));
+    assert_eq!((gate.most.load(SeqCst), gate.done.load(SeqCst)), (2, 5));
     assert!(check().await.unwrap().is_ok(), "there is room again");
 }
 
 #[tokio::test]
-async fn c049_a_caller_that_is_gone_neither_frees_the_turn_of_its_job_nor_keeps_it() {
-    let door = Arc::new(Door::default());
-    let _opened = door.at_last();
-    let passwords = door.behind(Passwords::builder().concurrency(1).waiting(1).build().unwrap());
+async fn c049_a_job_keeps_its_turn_when_its_caller_is_dropped_and_frees_it_at_the_end() {
+    let gate = Arc::new(RunGate::default());
+    let _opened = gate.open_on_drop();
+    let passwords = gate.behind(Passwords::builder().concurrency(1).waiting(1).build().unwrap());
     let other = passwords.clone();
     let begun = tokio::spawn(async move { other.verify(Password::new("a"), None).await });
-    door.until(&door.running, 1).await;
+    gate.until(&gate.running, 1).await;
     begun.abort();
     assert!(begun.await.unwrap_err().is_cancelled());
     {
-        // its job goes on, so the next waits
+        // its job continues, so the next one waits
         let mut next = pin!(passwords.verify(Password::new("a"), None));
         assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let mut one_more = pin!(passwords.verify(Password::new("a"), None));
@@ -385,22 +383,22 @@ async fn c049_a_caller_that_is_gone_neither_frees_the_turn_of_its_job_nor_keeps_
             Poll::Ready(Err(error)) => error.kind() == PasswordErrorKind::Busy,
             _ => false,
         };
-        assert!(refused, "its job has lost its place");
+        assert!(refused, "its job lost its place");
     }
-    // and one that waited and is gone gives its place back
+    // a dropped caller that waited frees its place
     let mut next = pin!(passwords.verify(Password::new("a"), None));
     assert!(matches!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
-    door.open();
+    gate.open();
     assert!(matches!(next.await, Ok(Verdict::Wrong)));
-    assert_eq!((door.most.load(SeqCst), door.done.load(SeqCst)), (1, 2));
+    assert_eq!((gate.most.load(SeqCst), gate.done.load(SeqCst)), (1, 2));
 }
 
 #[tokio::test]
-async fn a_job_that_is_torn_down_is_an_error_and_frees_its_turn() {
+async fn a_job_that_panics_is_an_error_and_frees_its_turn() {
     let first = AtomicUsize::new(0);
     let passwords = Passwords::builder().concurrency(1).waiting(0).build().unwrap();
     let passwords = passwords.with_run(Arc::new(move |_, _, _, _| match first.fetch_add(1, SeqCst) {
-        0 => panic!("torn down"),
+        0 => panic!("broken"),
         1 => None,
         _ => Some(()),
     }));
@@ -412,7 +410,7 @@ async fn a_job_that_is_torn_down_is_an_error_and_frees_its_turn() {
 }
 
 #[test]
-fn without_a_runtime_there_is_an_error() {
+fn a_check_without_a_runtime_is_an_error() {
     let answer = crate::testing::block_on(Passwords::new().verify(Password::new("a"), None));
     assert_eq!(answer.unwrap_err().kind(), PasswordErrorKind::Failed);
 }

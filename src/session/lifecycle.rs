@@ -86,7 +86,7 @@ impl Sessions {
         };
         let sid = Handle::random();
         let listed = ListedSession::new(sid, row.expires);
-        let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed.clone()))).await?.unwrap_or_default();
+        let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed))).await?.unwrap_or_default();
         self.record_revoked(&revoked);
         let keep_until = self.lifetimes().keep_until(&row);
         let written = SessionRow::Live(row.clone());
@@ -146,7 +146,7 @@ impl Sessions {
             }
             // first the list, because it must never name an earlier end than the row
             let listed = ListedSession::new(session.sid(), expires);
-            if self.amend(tenant, user, |list| list.renewed(listed.clone())).await?.is_none() {
+            if self.amend(tenant, user, |list| list.renewed(listed)).await?.is_none() {
                 return Ok(None);
             }
         }

@@ -27,7 +27,7 @@ enum CookieCheck {
     Refused,
     Accepted(Session),
     /// Accepted, and its use must be recorded: replace the version that was read with this row.
-    UseIsDue(Stored<()>, LiveSession),
+    UseIsDue(Stored<()>, Session),
 }
 
 impl Sessions {
@@ -151,7 +151,7 @@ impl Sessions {
                     false => CookieCheck::Accepted(Session::new(cookie.sid, row)),
                     true => {
                         let read = Stored { value: (), version, expires_at };
-                        CookieCheck::UseIsDue(read, LiveSession { last_use: now, ..row })
+                        CookieCheck::UseIsDue(read, Session::new(cookie.sid, LiveSession { last_use: now, ..row }))
                     }
                 };
             }
@@ -163,20 +163,19 @@ impl Sessions {
 
     /// Records the use of a session, unless somebody has written its row since it was read.
     /// In that case the new row decides, so that a revoked session stays revoked.
-    async fn record_use(&self, cookie: &SessionCookie, read: &Stored<()>, used: LiveSession) -> Option<Session> {
-        let keep_until = self.lifetimes().keep_until(&used);
-        let row = SessionRow::Live(used.clone());
+    async fn record_use(&self, cookie: &SessionCookie, read: &Stored<()>, used: Session) -> Option<Session> {
+        let keep_until = self.lifetimes().keep_until(used.row());
+        let row = SessionRow::Live(used.row().clone());
         match self.rows().swap(None, cookie.sid.as_bytes(), read, &row, keep_until).await {
-            Ok(Outcome::Done(_)) => Some(Session::new(cookie.sid, used)),
+            Ok(Outcome::Done(_)) => Some(used),
             Ok(Outcome::Lost(instead)) => match self.check(cookie, instead) {
                 CookieCheck::Refused => None,
-                CookieCheck::Accepted(session) => Some(session),
-                CookieCheck::UseIsDue(_, used) => Some(Session::new(cookie.sid, used)),
+                CookieCheck::Accepted(session) | CookieCheck::UseIsDue(_, session) => Some(session),
             },
             // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
                 crate::util::trace::warning!("the use of a session could not be recorded: {error}");
-                Some(Session::new(cookie.sid, used))
+                Some(used)
             }
         }
     }

@@ -117,6 +117,7 @@
 mod identity;
 mod rows;
 mod generations;
+#[expect(clippy::module_inception, reason = "the type that the module is named after")]
 mod session;
 mod cookies;
 mod sessions;

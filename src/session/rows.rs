@@ -301,7 +301,7 @@ impl SessionEndCheck {
 pub(super) struct SessionList(Vec<ListedSession>);
 
 /// A session in the list of its user.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ListedSession {
     #[serde(with = "crate::util::text")]
     pub(super) sid: Handle,
@@ -364,7 +364,7 @@ impl SessionList {
 
     /// Returns the sessions that are missing in `other`.
     pub(super) fn missing_in(&self, other: &Self) -> Vec<ListedSession> {
-        self.0.iter().filter(|listed| !other.contains(&listed.sid)).cloned().collect()
+        self.0.iter().filter(|listed| !other.contains(&listed.sid)).copied().collect()
     }
 
     /// Returns when the last session has expired, and at least `now`.

@@ -226,7 +226,7 @@ mod tests {
     fn the_original_uri_is_returned_to_if_a_router_has_stripped_a_prefix() {
         let mut sign_in = sign_in();
         sign_in.set_parameter("return_to").unwrap();
-        sign_in.set_original_uri(Arc::new(|extensions| extensions.get::<Uri>()));
+        sign_in.set_original_uri(Arc::new(Extensions::get::<Uri>));
         let open = |uri: &str| Request::get(uri).header("sec-fetch-mode", "navigate");
         let original = |uri: &'static str| open("/stripped").extension(Uri::from_static(uri));
         let location = |request| answer(&sign_in, request).1;

@@ -64,8 +64,8 @@ impl Account {
     /// Sets a hash of another kind, such as bcrypt. Replaces the [`password`](Self::password).
     ///
     /// It counts only if [`Users::verify_password`](super::Users::verify_password) checks it, for example through
-    /// [`PasswordAttempt::blocking`](super::PasswordAttempt::blocking). By default, an account with such a hash is treated
-    /// like one without a password.
+    /// [`PasswordAttempt::blocking`](super::PasswordAttempt::blocking). By default, an account with such a hash is
+    /// treated like one without a password.
     pub fn foreign_hash(self, hash: impl Into<String>) -> Self {
         let hash = ForeignHash(hash.into().into_boxed_str());
         Self { password: Some(StoredPassword::Foreign(hash)), ..self }
@@ -73,8 +73,8 @@ impl Account {
 
     /// Sets the mark of the password, which changes with the password and not with its hash. See [`PasswordMark`].
     ///
-    /// Defaults to a mark derived from the hash. Hashing the same password again then counts as a change of the password,
-    /// which ends what it proved.
+    /// Defaults to a mark derived from the hash. Hashing the same password again then counts as a change of the
+    /// password, which ends what it proved.
     pub fn password_mark(self, mark: PasswordMark) -> Self {
         Self { password_mark: Some(mark), ..self }
     }
@@ -91,7 +91,7 @@ impl Account {
         self
     }
 
-    /// Sets whether the account is disabled. Nobody can sign in to a disabled account.
+    /// Sets whether the account is disabled. The user of a disabled account can't sign in.
     pub fn disabled(self, disabled: bool) -> Self {
         Self { disabled, ..self }
     }
@@ -101,8 +101,8 @@ impl Account {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Sets the short name of the user: the OpenID Connect claim `preferred_username`. The user need not be able to sign in
-    /// with it.
+    /// Sets the short name of the user: the OpenID Connect claim `preferred_username`. The user need not be able to
+    /// sign in with it.
     pub fn username(self, username: impl Into<String>) -> Self {
         Self { username: Some(username.into()), ..self }
     }
@@ -128,8 +128,8 @@ impl Account {
         }
     }
 
-    /// Returns the mark of the password: the one that was set, or one derived from the hash. Returns `None` for an account
-    /// without either.
+    /// Returns the mark of the password: the one that was set, or one derived from the hash. Returns `None` for an
+    /// account without either.
     pub fn current_password_mark(&self) -> Option<PasswordMark> {
         let derived = || match self.password.as_ref()? {
             StoredPassword::Argon2(hash) => Some(PasswordMark::of_hash(hash)),
@@ -186,8 +186,8 @@ pub struct NewUser {
 impl NewUser {
     /// Creates an account that is found by `identifier`.
     ///
-    /// The identifier also becomes the [`username`](Self::username), which applications with the scope `profile` see. An
-    /// e-mail address or a phone number does not, because those have scopes of their own.
+    /// The identifier also becomes the [`username`](Self::username), which applications with the scope `profile` see.
+    /// An e-mail address or a phone number does not, because those have scopes of their own.
     pub fn new(id: UserId, identifier: Identifier) -> Self {
         let account = Account::new(id);
         let is_address =

@@ -32,7 +32,8 @@ pub struct AnyUsers {
 }
 
 impl AnyUsers {
-    /// Wraps `users` with a deadline for each call. `From` uses 10 seconds. Claims have at most 2 seconds in any case.
+    /// Wraps `users` with a deadline for each call. Conversions with `From` use 10 seconds. Claims always
+    /// have at most 2 seconds.
     pub fn with_deadline(users: impl Users, deadline: Duration) -> Self {
         Self { users: Arc::new(users), deadline }
     }
@@ -49,8 +50,8 @@ impl AnyUsers {
 
     /// See [`Users::verify_password`].
     ///
-    /// `Right` becomes `Wrong` if the attempt has no account, or if the password is empty or too long. A missing mark is
-    /// taken from the account.
+    /// `Right` becomes `Wrong` if the attempt has no account, or if the password is empty or too long. A missing mark
+    /// is taken from the account.
     pub async fn verify_password(&self, attempt: PasswordAttempt<'_>) -> Result<PasswordCheck, StoreError> {
         let (account, can_succeed) = (attempt.account(), attempt.can_succeed());
         Ok(match within(self.deadline, self.users.verify_password(attempt)).await? {

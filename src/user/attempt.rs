@@ -9,10 +9,10 @@ use crate::{
 
 /// A password to check: the argument of [`Users::verify_password`](super::Users::verify_password).
 ///
-/// It holds the typed password, the account it was typed for, and the pool of threads that hashes passwords. There is no
-/// account if the name is unknown, if the account is disabled, or if it had too many failures. Such an attempt must do the
-/// same work as any other, so that its time does not reveal it. [`argon2`](Self::argon2) and [`blocking`](Self::blocking)
-/// take care of that.
+/// It holds the typed password, the account it was typed for, and the pool of threads that hashes passwords. There is
+/// no account if the name is unknown, if the account is disabled, or if it had too many failures. Such an attempt must
+/// do the same work as any other, so that its time does not reveal it. [`argon2`](Self::argon2) and
+/// [`blocking`](Self::blocking) take care of that.
 pub struct PasswordAttempt<'a> {
     tenant: &'a Tenant,
     account: Option<&'a Account>,
@@ -84,11 +84,12 @@ impl<'a> PasswordAttempt<'a> {
     /// Checks the password against the [foreign hash](Account::foreign_hash) of the account, with your own function.
     ///
     /// `check` receives a hash and the password. It may take long: it runs once, in the same pool as argon2. If there is
-    /// no foreign hash to check, it runs on `decoy_hash` and the result is ignored. The decoy must be a valid hash with the
-    /// same parameters as yours.
+    /// no foreign hash to check, it runs on `decoy_hash` and the result is ignored. The decoy must be a valid hash with
+    /// the same parameters as yours.
     ///
     /// A right password comes with an argon2 hash of it as the `upgrade`. Accounts that have an argon2 hash already are
-    /// checked against that one, so both kinds can coexist. A wrong password always costs one `check` and one argon2 hash.
+    /// checked against that one, so both kinds can coexist. A wrong password always costs one `check` and one argon2
+    /// hash.
     pub async fn blocking(
         self,
         decoy_hash: impl Into<String>,

@@ -64,7 +64,8 @@ impl ClaimsRequest {
 
 /// Extra claims about a user, such as roles, a locale or a picture. At most 4 KiB in all.
 ///
-/// A claim appears in the `id_token`, in the access token and at `/userinfo`, unless it is inserted for some of them only.
+/// A claim appears in the `id_token`, in the access token and at `/userinfo`, unless it is inserted for some of them
+/// only.
 ///
 /// ```
 /// use tollgate::user::{ClaimTarget, Claims, ClaimsRequest};
@@ -86,9 +87,9 @@ impl ClaimsRequest {
 ///
 /// # Reserved names
 ///
-/// The names that tokens use themselves can't be set, such as `iss`, `sub`, `aud`, `exp`, `acr`, `sid`, `tenant`, `scope`
-/// and `cnf`. The same holds for the claims that come from the [`Account`](super::Account): `name`, `preferred_username`,
-/// `email`, `email_verified`, `phone_number` and `phone_number_verified`.
+/// The names that tokens use themselves can't be set, such as `iss`, `sub`, `aud`, `exp`, `acr`, `sid`, `tenant`,
+/// `scope` and `cnf`. The same holds for the claims that come from the [`Account`](super::Account): `name`,
+/// `preferred_username`, `email`, `email_verified`, `phone_number` and `phone_number_verified`.
 ///
 /// `Debug` shows the names only.
 #[derive(Clone, Default)]
@@ -279,8 +280,8 @@ mod tests {
     #[test]
     fn reserved_and_malformed_names_are_refused() {
         let mut claims = Claims::new();
-        let tokens = "iss sub aud exp nbf iat jti nonce acr amr auth_time azp at_hash c_hash sid tenant client_id scope cnf \
-                      act typ gen name preferred_username email email_verified phone_number phone_number_verified";
+        let tokens = "iss sub aud exp nbf iat jti nonce acr amr auth_time azp at_hash c_hash sid tenant client_id scope \
+                      cnf act typ gen name preferred_username email email_verified phone_number phone_number_verified";
         for name in tokens.split_whitespace() {
             assert_eq!(claims.insert(name, 1), Err(ClaimError::Reserved), "{name}");
         }

@@ -39,7 +39,8 @@ impl From<PhoneNumber> for Contact {
 ///
 /// The local part is lower case too, because all major providers ignore its case. The address must be ASCII: few mail
 /// servers accept other letters before the `@`, and look-alike letters have sent mail to the wrong person. Write an
-/// internationalized domain as `xn--…`. Quoted local parts, comments, IP addresses and domains without a dot are refused.
+/// internationalized domain as `xn--…`. Quoted local parts, comments, IP addresses and domains without a dot are
+/// refused.
 ///
 /// ```
 /// use tollgate::user::EmailAddress;

@@ -92,8 +92,8 @@
 //! # Other password hashes
 //!
 //! An account can carry a hash of another kind, such as bcrypt, as its [foreign hash](Account::foreign_hash). Override
-//! [`Users::verify_password`] to check it. The example `bcrypt_users` shows this, and replaces each hash with argon2 at the
-//! first successful login.
+//! [`Users::verify_password`] to check it. The example `bcrypt_users` shows this, and replaces each hash with argon2 at
+//! the first successful login.
 
 // Each module uses only modules listed above it.
 mod contact;

@@ -12,13 +12,14 @@ use crate::{password::PasswordHash, session::UserId, tenant::Tenant};
 ///
 /// The login service relies on the following:
 ///
-/// - An identifier is any name that the user may type: a username, an e-mail address or a phone number. It finds at most
-///   one account, and all identifiers of a user find the same account.
-/// - The id of an account never changes. No other account has the same id, in any tenant of the issuer, because it becomes
-///   the `sub` of tokens.
-/// - Known and unknown identifiers and ids cost the same. Ask the database the same questions in both cases, so that the
-///   time does not show who has an account. Passwords are hashed in either case; see [`PasswordAttempt`].
-/// - A disabled account is returned as [disabled](Account::disabled). The caller then gets the answer for a wrong password.
+/// - An identifier is any name that the user may type: a username, an e-mail address or a phone number. It finds at
+///   most one account, and all identifiers of a user find the same account.
+/// - The id of an account never changes. No other account has the same id, in any tenant of the issuer, because it
+///   becomes the `sub` of tokens.
+/// - Known and unknown identifiers and ids cost the same. Ask the database the same questions in both cases, so that
+///   the time does not show who has an account. Passwords are hashed in either case; see [`PasswordAttempt`].
+/// - A disabled account is returned as [disabled](Account::disabled). The caller then gets the answer for a wrong
+///   password.
 /// - An unknown user is `Ok(None)`. An error means that the accounts can't be read now: the caller gets a 503, and the
 ///   attempt is not counted. Its text goes to the log only. A call that takes longer than 10 seconds fails too.
 #[diagnostic::on_unimplemented(
@@ -41,10 +42,10 @@ pub trait Users: Send + Sync + 'static {
 
     /// Checks a password.
     ///
-    /// Defaults to [`PasswordAttempt::argon2`]. Override it for other hashes with [`PasswordAttempt::blocking`], or to ask
-    /// another system, such as LDAP. In that case you must take care that unknown users cost the same time.
+    /// Defaults to [`PasswordAttempt::argon2`]. Override it for other hashes with [`PasswordAttempt::blocking`], or to
+    /// ask another system, such as LDAP. In that case you must take care that unknown users cost the same time.
     ///
-    /// An empty password, or one of more than 1024 bytes, is wrong whatever this returns, and so is any password without
+    /// The answer `Right` is ignored for an empty password, for one of more than 1024 bytes, and for an attempt without
     /// an account.
     fn verify_password(
         &self,
@@ -72,7 +73,8 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(PasswordUpgrade::NotSupported) }
     }
 
-    /// Returns extra claims for tokens and `/userinfo`. Defaults to none. A call that takes longer than 2 seconds fails.
+    /// Returns extra claims for tokens and `/userinfo`. Defaults to none. A call that takes longer than 2 seconds
+    /// fails.
     fn claims(
         &self,
         tenant: &Tenant,

@@ -490,7 +490,7 @@ async fn c019_no_answer_is_kept_framed_guessed_or_named_to_others() {
         form-action 'none'; frame-ancestors 'none'\ncross-origin-opener-policy: same-origin\n\
         location: https://app.example/callback?code=<code>&state=xyz&iss=https%3A%2F%2Fauth.example\n\
         referrer-policy: no-referrer\n\
-        set-cookie: __Host-session=<secret>; Path=/; Secure; HttpOnly; SameSite=Lax\n\
+        set-cookie: __Host-session_giszrYfB=<secret>; Path=/; Secure; HttpOnly; SameSite=Lax\n\
         set-cookie: __Host-auth_session_<id>=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Lax\n\
         x-content-type-options: nosniff\nx-frame-options: DENY\nx-ratelimit: 1000000\nx-ratelimit-limit: 1000000\n\
         x-ratelimit-remaining: <remaining>\nx-ratelimit-reset: <reset>\n\n";

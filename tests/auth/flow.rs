@@ -29,7 +29,7 @@ async fn a_login_by_password_ends_with_a_code() {
     assert_eq!(last.redirected("state").as_deref(), Some("xyz"));
     assert_eq!(last.redirected("iss").as_deref(), Some(ISSUER));
     assert_eq!(last.redirected("code").unwrap().len(), 43);
-    assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["__Host-session"]);
+    assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["__Host-session_giszrYfB"]);
 }
 
 #[tokio::test]
@@ -68,6 +68,6 @@ async fn a_new_sign_in_ends_the_session_that_it_replaces_and_no_other() {
     browser.sign_in("web").await;
     let after = world.sessions.list(&acme, &ada).await.unwrap();
     assert_eq!(after.len(), 2);
-    let kept = before.iter().filter(|old| after.iter().any(|new| new.handle() == old.handle()));
+    let kept = before.iter().filter(|old| after.iter().any(|new| new.sid() == old.sid()));
     assert_eq!(kept.count(), 1);
 }

@@ -15,7 +15,7 @@ use crate::{
     worlds::{steered_with_keys, world_with},
 };
 
-const SESSION: &str = "__Host-session";
+const SESSION: &str = "__Host-session_giszrYfB";
 const AFTER: &str = "https://app.example/goodbye";
 
 /// `special` sends browsers to a page of its own afterwards, and may ask for `offline_access`.
@@ -299,7 +299,7 @@ async fn a_sign_out_of_the_application_reaches_as_far() {
     world.advance(1);
     let second = browser.tokens("special", "openid").await;
     let session = session_of(&world).await;
-    world.service.sign_out(&session).await.unwrap();
+    assert!(world.service.end_session(&session.sid()).await.unwrap());
     for given in [&first, &second] {
         assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
         assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
@@ -313,13 +313,13 @@ async fn a_session_with_a_new_secret_counts_on_and_its_tokens_end_with_it() {
     let world = world().await;
     let (mut browser, given) = signed_in(&world).await;
     let session = session_of(&world).await;
-    let (cookie, renewed) = world.service.rotate(&session).await.unwrap().unwrap();
-    assert!(world.service.rotate(&session).await.unwrap().is_none(), "it has one already");
+    let (cookie, renewed) = world.sessions.rotate(&session).await.unwrap().unwrap();
+    assert!(world.sessions.rotate(&session).await.unwrap().is_none(), "it has one already");
     let cookie = cookie.header_value().to_str().unwrap().split([';', '=']).nth(1).unwrap().to_owned();
     browser.cookies.insert(SESSION.to_owned(), cookie);
     assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
     assert!(asks(&get(&mut browser, &[]).await));
-    world.service.sign_out(&renewed).await.unwrap();
+    assert!(world.service.end_session(&renewed.sid()).await.unwrap());
     assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
     assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
 }

@@ -131,7 +131,7 @@ async fn nobody_elses_page_can_ask_to_log_out_and_read_the_answer() {
         assert!(!is_readable(&answer, origin), "{answer:?}");
         let answer = form(&mut browser, origin, "/logout", &[("confirmed", "yes")]).await;
         assert!(!is_readable(&answer, origin), "{answer:?}");
-        assert!(browser.cookies.contains_key("__Host-session"));
+        assert!(browser.cookies.contains_key("__Host-session_giszrYfB"));
     }
 }
 

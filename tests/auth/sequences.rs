@@ -14,7 +14,7 @@ use crate::world::{
     query_of, with,
 };
 
-const SESSION: &str = "__Host-session";
+const SESSION: &str = "__Host-session_giszrYfB";
 const BROWSERS: usize = 3;
 /// All of them are looked at after each call.
 const MOST_LOGINS: usize = 8;

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use http::Request;
 use serde_json::{Value, json};
-use tollgate::{AuthService, Client, ClientIp, ClientTable, Policies, Policy, Tenant, UserId, store::Memory};
+use tollgate::{
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Policies, Policy, Tenant, UserId, store::Memory,
+};
 
 use crate::world::{
     ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, GRACE, GRACE_PASSWORD, NOBODY, World, encode, parameters,
     query, with,
 };
 
-const SESSION: &str = "__Host-session";
+const SESSION: &str = "__Host-session_giszrYfB";
 
 /// Of acme: `web` and `mfa` as elsewhere; `shop`, `bank` (two steps) and `native` (loopback) share sessions. Of globex:
 /// `other`, which does too.
@@ -21,6 +23,10 @@ pub(crate) async fn world() -> World {
 
 impl World {
     fn sharing(self) -> Self {
+        self.sharing_with(|service| service)
+    }
+
+    fn sharing_with(self, more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder) -> Self {
         let client = |id: &str, tenant: &str| {
             Client::new(id, tenant.parse().unwrap()).unwrap().scopes("openid profile email").unwrap()
         };
@@ -46,10 +52,10 @@ impl World {
             .passwords(tollgate::Passwords::insecure_fast())
             .policies(Policies::default().acr("two", two()).unwrap())
             .events(self.log.clone())
-            .clock(self.clock.clone())
-            .build()
-            .unwrap();
-        Self { service, ..self }
+            .clock(self.clock.clone());
+        let service = more(service).build().unwrap();
+        let sessions = service.sessions().clone();
+        Self { service, sessions, ..self }
     }
 
     fn ada(&self) -> (Tenant, UserId) {
@@ -228,9 +234,9 @@ async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
 #[tokio::test]
 async fn c021_no_proof_counts_for_longer_than_a_session_lives() {
     const HOUR: u64 = 3600;
-    let world = World::with(Memory::new(), |service| service).await;
-    let sessions = world.sessions.clone().idle(Duration::from_secs(24 * HOUR)).unwrap();
-    let world = World { sessions, ..world }.sharing();
+    let world = World::with(Memory::new(), |service| service)
+        .await
+        .sharing_with(|service| service.session_idle(Duration::from_secs(24 * HOUR)));
     let mut browser = world.browser();
     browser.sign_in("web").await;
     world.advance(23 * HOUR);

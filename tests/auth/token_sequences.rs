@@ -314,7 +314,7 @@ impl Play {
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
         // a session that has ended by itself, after an hour without use, is named by the hint all the same
         family.logged_out = true;
-        family.browser.cookies.remove("__Host-session");
+        family.browser.cookies.remove("__Host-session_giszrYfB");
         Ok(())
     }
 

@@ -61,7 +61,7 @@ fn named(text: &str) -> String {
         Some(_) => "<id>=<secret>".to_owned(),
         None => found.to_owned(),
     });
-    let sessions = after(&cookies, "__Host-session=", |_| "<secret>".to_owned());
+    let sessions = after(&cookies, "__Host-session_giszrYfB=", |_| "<secret>".to_owned());
     let ids = after(&sessions, "\"session_id\":\"", |_| "<id>".to_owned());
     let codes = after(&ids, "?code=", |code| {
         assert_eq!(code.len(), 43, "256 bits");

@@ -206,7 +206,7 @@ async fn what_a_request_wishes_of_the_tokens_is_in_them() {
     let id_token = given::claims(Given::of(&answer).id());
     assert_eq!((&id_token["nonce"], &id_token["email"]), (&json!("n-0S6 x"), &json!(ADA)), "{id_token}");
     let session = &world.sessions.list(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap()[0];
-    assert_eq!(id_token["sid"], session.handle().to_string());
+    assert_eq!(id_token["sid"], session.sid().to_string());
     // bound to a key that the request for tokens does not prove
     let bound = tokens(&world, "dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I").await;
     assert_eq!(bound.error(), "invalid_dpop_proof");

@@ -2,7 +2,7 @@
 
 use tokio::sync::OnceCell;
 use tollgate::{
-    AuthService, Client, ClientTable, StoredUsers, Tokens, UnixTime,
+    AuthService, Client, ClientIp, ClientTable, StoredUsers, Tokens, UnixTime,
     store::{AnyStore, Key, Memory, Outcome, Record},
     testing::ManualClock,
 };
@@ -35,8 +35,15 @@ pub(crate) async fn put_keys(store: &AnyStore) {
         .get_or_init(|| async {
             let memory = AnyStore::from(Memory::new());
             let users = StoredUsers::new(memory.clone());
-            let service = AuthService::new(ISSUER, memory.clone(), clients(), users).unwrap().tokens(Tokens::new());
-            service.unwrap().clock(ManualClock::new()).prepare().await.unwrap();
+            let service = AuthService::builder(ISSUER, memory.clone())
+                .clients(clients())
+                .users(users)
+                .client_ip(ClientIp::peer())
+                .tokens(Tokens::new())
+                .clock(ManualClock::new())
+                .build()
+                .unwrap();
+            service.prepare().await.unwrap();
             let entry = memory.get(&key).wait().await.unwrap().unwrap();
             Record::new(entry.value, UnixTime::from_secs(0), entry.expires_at).unwrap()
         })

@@ -71,11 +71,11 @@ impl Setup {
     }
 
     /// With tokens that are signed so.
-    pub async fn with_tokens(self, algorithm: Algorithm) -> (AuthService, Tokens) {
-        let tokens = Tokens::new(ISSUER, self.store.clone()).expect("it is an issuer").algorithm(algorithm);
+    pub async fn with_tokens(self, algorithm: Algorithm) -> AuthService {
         let outbox = Outbox::with_capacity(1).expect("one is enough");
-        let service = self.builder(Arc::new(SystemClock::new()), outbox).await.tokens(tokens.clone());
-        (service.build().expect("the settings are good"), tokens)
+        let service =
+            self.builder(Arc::new(SystemClock::new()), outbox).await.tokens(Tokens::new().algorithm(algorithm));
+        service.build().expect("the settings are valid")
     }
 
     pub async fn service_on(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthService {

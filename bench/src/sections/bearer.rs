@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use tokio::runtime::Runtime;
-use tollgate::{AccessToken, Algorithm, AuthService, BearerLayer, Passwords, Tokens, store::Memory};
+use tollgate::{AccessToken, Algorithm, AuthService, BearerLayer, Passwords, store::Memory};
 use tower::service_fn;
 use tower_layer::Layer;
 
@@ -87,7 +87,6 @@ pub fn refreshes(algorithm: &str, scope: &str, count: u64) -> Option<()> {
 struct App {
     name: &'static str,
     service: AuthService,
-    tokens: Tokens,
     local: Local,
     refresh: String,
     access: String,
@@ -96,7 +95,7 @@ struct App {
 impl App {
     fn new(runtime: &Runtime, algorithm: Algorithm, name: &'static str) -> Self {
         let setup = Setup { store: Memory::new().into(), users: 1, passwords: Passwords::insecure_fast() };
-        let (service, tokens) = runtime.block_on(setup.with_tokens(algorithm));
+        let service = runtime.block_on(setup.with_tokens(algorithm));
         let mut local = Local::new(address(0));
         local.browser.scope = "openid+email";
         local.start(runtime, &service, &identifier(0));
@@ -106,7 +105,7 @@ impl App {
         let (_, code) = location.split_once("code=").expect("there is a code");
         let ask = local.browser.by_code(code.split('&').next().unwrap_or_default());
         let answer = local.send(runtime, &service, ask);
-        let mut app = Self { name, service, tokens, local, refresh: String::new(), access: String::new() };
+        let mut app = Self { name, service, local, refresh: String::new(), access: String::new() };
         app.keep(&answer);
         app
     }
@@ -153,7 +152,7 @@ fn checking(runtime: &Runtime, apps: &mut [App]) {
             app.refresh(runtime, "");
             shown.push(HeaderValue::from_str(&format!("Bearer {}", app.access)).expect("it is a header"));
         }
-        for (name, verifier) in [("known", app.tokens.verifier()), ("not known", app.tokens.verifier().cache(0))] {
+        for (name, verifier) in [("known", app.service.verifier()), ("not known", app.service.verifier().cache(0))] {
             for count in [1, TOKENS] {
                 let inner = service_fn(async |request: Req| {
                     let subject = AccessToken::from_extensions(request.extensions()).map(AccessToken::subject);

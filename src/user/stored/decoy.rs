@@ -1,8 +1,8 @@
 //! Decoy rows: reading them costs as much as reading an account, so that an unknown name or id takes as long as a known
 //! one.
 //!
-//! `cargo bench -p tollgate-bench -- equal` measures it. An account with many more names or contacts than the decoy still
-//! takes some hundred nanoseconds longer for each.
+//! `cargo bench -p tollgate-bench -- equal` measures it. An account with many more names or contacts than the decoy
+//! still takes some hundred nanoseconds longer for each.
 
 use std::hint::black_box;
 

@@ -1,13 +1,13 @@
 //! Names and ids that belong to one account only.
 //!
-//! An index row holds the owner of a name in its tenant, or of an id among all tenants. It counts only while the owner's
-//! account exists and, for a name, lists it. So an index row that a crash left behind counts for no account and can be
-//! claimed by any, and a name never finds an account that does not list it.
+//! An index row holds the owner of a name in its tenant, or of an id among all tenants. It counts only while the
+//! owner's account exists and, for a name, lists it. An index row that a crash left behind therefore counts for no
+//! account and can be claimed by any, and a name never finds an account that does not list it.
 //!
 //! An account is written first and claims afterwards, always with a write, even if the index row names it as the owner
-//! already. Whoever read the index row before the account existed then finds another version and reads again, so nothing
-//! that was claimed is lost to a slower call. For the same reason, an index row is released by swapping the version that
-//! was read while the account still existed.
+//! already. A slower call that read the index row before the account existed then finds another version and reads
+//! again, so it takes nothing away. For the same reason, an index row is released by swapping the version that was read
+//! while the account still existed.
 
 use std::sync::Arc;
 
@@ -124,7 +124,8 @@ impl Index {
         Err(StoreErrorKind::Busy.into())
     }
 
-    /// Removes index rows that no longer count, unless they were written since. This only tidies up, so errors are ignored.
+    /// Removes index rows that no longer count, unless they were written since. This only tidies up, so errors are
+    /// ignored.
     pub(super) async fn release(&self, account: AccountKey<'_>, claimed: &[Claimed]) {
         for Claimed { unique, stored } in claimed {
             let (slot, now) = (self.slot(account, unique), self.rows.now());

@@ -1,3 +1,5 @@
+//! Accounts in a store.
+
 // Each module uses only modules listed above it.
 mod error;
 mod row;
@@ -33,14 +35,14 @@ use crate::{
 /// User accounts in a [`Store`](crate::store::Store), for applications that have none of their own.
 ///
 /// Accounts belong to a tenant, and so do their identifiers. The id of an account exists in one tenant only, because it
-/// becomes the `sub` of tokens. Identifiers are stored as SHA-256 digests, contacts in plain text. Accounts never expire.
-/// Clones share the accounts.
+/// becomes the `sub` of tokens. Identifiers are stored as SHA-256 digests, contacts in plain text. Accounts never
+/// expire. Clones share the accounts.
 ///
 /// # Failures
 ///
-/// If the store fails or a call is dropped, a change may be incomplete. An identifier still never finds an account that it
-/// does not belong to, and no other account loses one. The account may lack some of its new identifiers: add them again, or
-/// [`remove`](Self::remove) the account.
+/// If the store fails or a call is dropped, a change may be incomplete. An identifier still never finds an account that
+/// it does not belong to, and no other account loses one. The account may lack some of its new identifiers: add them
+/// again, or [`remove`](Self::remove) the account.
 #[derive(Clone, Debug)]
 pub struct StoredUsers {
     index: Index,
@@ -62,8 +64,8 @@ impl StoredUsers {
     ///
     /// # Errors
     ///
-    /// Returns [`UserError::Exists`] if an account of any tenant has the id, and [`UserError::Taken`] if another account of
-    /// this tenant has one of the identifiers.
+    /// Returns [`UserError::Exists`] if an account of any tenant has the id, and [`UserError::Taken`] if another
+    /// account of this tenant has one of the identifiers.
     pub async fn create(&self, tenant: &Tenant, new: NewUser) -> Result<UserId, UserError> {
         let (row, user) = (Row::new(&new)?, new.account.id().clone());
         let account = AccountKey { tenant, user: &user };
@@ -151,8 +153,8 @@ impl StoredUsers {
     ///
     /// # Errors
     ///
-    /// Returns [`UserError::Taken`] if another account has the identifier. Returns an error if the account does not exist,
-    /// or has 16 identifiers already.
+    /// Returns [`UserError::Taken`] if another account has the identifier. Returns an error if the account does not
+    /// exist, or has 16 identifiers already.
     pub async fn add_identifier(
         &self,
         tenant: &Tenant,
@@ -234,10 +236,10 @@ impl StoredUsers {
         .await
     }
 
-    /// Disables the account: nobody can sign in to it or use a refresh token of it.
+    /// Disables the account: its user can no longer sign in or use a refresh token.
     ///
-    /// Sessions continue, and access tokens until they expire: [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends
-    /// the sessions, and `Tokens::revoke_user` (feature `tokens`) the tokens.
+    /// Sessions continue, and access tokens until they expire: [`Sessions::revoke_user`](crate::Sessions::revoke_user)
+    /// ends the sessions, and `Tokens::revoke_user` (feature `tokens`) the tokens.
     ///
     /// # Errors
     ///

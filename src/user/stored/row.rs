@@ -22,8 +22,8 @@ pub(super) const MOST: usize = 16;
 /// The maximum length of a displayed name. Any identifier fits.
 const LONGEST: usize = Identifier::MAX_LEN;
 
-/// The SHA-256 of an identifier, as used in keys and rows. All have the same size, but they are no secret, because names
-/// can be guessed.
+/// The SHA-256 of an identifier, as used in keys and rows. All have the same size, but they are no secret, because
+/// names can be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name([u8; 32]);
 
