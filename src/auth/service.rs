@@ -60,11 +60,6 @@ impl AuthService {
         self.0.guard.unlock(tenant, identifier, account.as_ref(), keyed).await
     }
 
-    /// Ends everything of a user: logins in progress, sessions and tokens.
-    pub async fn end_user(&self, tenant: &Tenant, user: &crate::UserId) -> Result<(), StoreError> {
-        self.0.accounts.end_user(tenant, user).await
-    }
-
     /// Explains to an operator which steps a login of this client would need, and why.
     pub fn explain(&self, client: &Client, acr_values: Option<&str>) -> Explanation {
         self.0.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled())
