@@ -330,10 +330,10 @@ async fn c055_c059_c087_durations_are_settings() {
     let login = browser.start("web", ADA).await;
     let sent = browser.ask("web", &login, "sms", ADA_PHONE).await.json();
     assert_eq!((&sent["challenge"]["expires_in"], &sent["challenge"]["resend_in"]), (&json!(90), &json!(60)));
+    let code = world.code(ADA_PHONE).await;
     world.advance(59);
     is(&browser.ask("web", &login, "sms", ADA_PHONE).await, 429, "slow_down");
     world.advance(31);
-    let code = world.code(ADA_PHONE).await;
     is(&browser.verify("web", &login, &code).await, 401, "invalid_otp");
     is(&browser.verify("web", &login, &code).await, 401, "invalid_otp");
     is(&browser.verify("web", &login, &code).await, 409, "no_pending_challenge");

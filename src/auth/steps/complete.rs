@@ -6,14 +6,13 @@ use serde::Serialize;
 use super::enter::enter;
 use crate::{
     auth::{
+        authorize::session,
         context::RequestContext,
         http::{answer, fields::Fields, problem::Problem},
-        methods::LoginStep,
     },
     event::EventKind,
     http::body::Body,
     login::{LoginCall, LoginError},
-    store::StoreError,
 };
 
 #[derive(Serialize)]
@@ -24,7 +23,10 @@ struct Completed {
 
 pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
     let step = enter(cx, fields).await?;
-    if step.login.remaining() == 0 && !still_counts(&step).await? {
+    if step.login.remaining() == 0
+        && let Some(who) = step.login.authentication(None)
+        && !session::still_counts(step.cx, &who).await?
+    {
         return Err(step.end().await?);
     }
     let update = step.apply(&LoginCall::Complete).await?;
@@ -34,11 +36,4 @@ pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Res
     let view = update.view(step.now())?;
     let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
     Ok(answer::json(StatusCode::OK, &completed))
-}
-
-/// Returns whether the user may still sign in and all proofs still count.
-async fn still_counts(step: &LoginStep<'_>) -> Result<bool, StoreError> {
-    let Some(authentication) = step.login.authentication(None) else { return Ok(false) };
-    let current = step.cx.core.accounts.current(&authentication, step.keyed).await?;
-    Ok(current.is_some_and(|current| current.proofs.len() == authentication.proofs.len()))
 }
