@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(
             text,
             "482913 is your code. It is valid for 5 minutes. \
-             Never share it: nobody but the sign-in page will ask you for it."
+             Never share it with anyone. Enter it only on the sign-in page."
         );
         assert!(text.is_ascii() && text.len() <= 160);
         assert_eq!(wording.subject_of(&message, UnixTime::from_secs(700)), "Your sign-in code");

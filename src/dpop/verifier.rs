@@ -60,7 +60,7 @@ impl DpopVerifier {
         self.nonces.as_ref().map(|nonces| nonces.current(self.now()))
     }
 
-    /// Verifies the proof of a request and marks it as used. Returns `None` if there is none. `url`
+    /// Verifies the proof of a request and marks it as used. Returns `None` if there is no proof. `url`
     /// is the URL that the proof must name, and `token` the access token of the request.
     #[cfg(feature = "tokens")]
     pub(crate) fn check(

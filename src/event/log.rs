@@ -37,9 +37,9 @@ use crate::util::error::ConfigError;
 /// use tollgate::{EventLog, UnixTime, event::{Event, EventKind, Query}};
 ///
 /// let log = EventLog::new();
-/// let refusal = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse()?);
+/// let rejection = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse()?);
 /// for _ in 0..1_000 {
-///     log.tally(&refusal);
+///     log.tally(&rejection);
 /// }
 /// let page = log.read(&Query::new());
 /// assert_eq!(page.events.iter().map(|event| event.count).collect::<Vec<_>>(), [1, 999]);

@@ -1,6 +1,6 @@
 //! Security and rate-limit events.
 //!
-//! The crate records an [`Event`] for each refusal and each change of state in an [`EventLog`].
+//! The crate records an [`Event`] for each rejection and each change of state in an [`EventLog`].
 //! Read the log in process, serve it over HTTP with [`EventService`], or forward it to a [`Sink`].
 
 mod access;

@@ -16,7 +16,7 @@ use super::{
     log::EventLog,
     pump,
     query::{self, Query},
-    stream::{LiveStream, StreamSeat},
+    stream::{LiveStream, OpenStream},
 };
 use crate::{
     http::{
@@ -195,8 +195,8 @@ impl Inner {
             return event_stream(Body::empty());
         }
         let shared = self.log.shared();
-        match StreamSeat::take(shared, own, self.max_streams) {
-            Some(seat) if pump::ensure(shared) => event_stream(Body::stream(LiveStream::new(seat, query))),
+        match OpenStream::take(shared, own, self.max_streams) {
+            Some(stream) if pump::ensure(shared) => event_stream(Body::stream(LiveStream::new(stream, query))),
             _ => too_many(),
         }
     }

@@ -247,7 +247,7 @@ impl Ring {
 
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    seats: Mutex<Vec<Listener>>,
+    listeners: Mutex<Vec<Listener>>,
     numbers: AtomicU64,
     beats: AtomicU64,
 }
@@ -266,23 +266,23 @@ impl Streams {
     /// One tenant gets at most a quarter of the places, so that it cannot lock out the others, and
     /// one place is reserved for operators.
     pub(super) fn enter(&self, tenant: Option<Tenant>, max: usize) -> Option<u64> {
-        let mut seats = lock(&self.seats);
-        let tenants = seats.iter().filter(|seat| seat.tenant.is_some()).count();
-        let own = seats.iter().filter(|seat| seat.tenant == tenant).count();
+        let mut listeners = lock(&self.listeners);
+        let tenants = listeners.iter().filter(|listener| listener.tenant.is_some()).count();
+        let own = listeners.iter().filter(|listener| listener.tenant == tenant).count();
         // a single place cannot be reserved
         let for_tenants = max.saturating_sub(1).max(1);
-        if seats.len() >= max || (tenant.is_some() && (own >= max.div_ceil(4) || tenants >= for_tenants)) {
+        if listeners.len() >= max || (tenant.is_some() && (own >= max.div_ceil(4) || tenants >= for_tenants)) {
             return None;
         }
         let number = self.numbers.fetch_add(1, Relaxed);
-        seats.push(Listener { number, tenant, waker: None });
+        listeners.push(Listener { number, tenant, waker: None });
         Some(number)
     }
 
     /// Wakes this stream when there is something new.
     pub(super) fn wait(&self, number: u64, waker: &Waker) {
-        if let Some(seat) = lock(&self.seats).iter_mut().find(|seat| seat.number == number) {
-            match &mut seat.waker {
+        if let Some(listener) = lock(&self.listeners).iter_mut().find(|listener| listener.number == number) {
+            match &mut listener.waker {
                 Some(old) => old.clone_from(waker),
                 none => *none = Some(waker.clone()),
             }
@@ -290,11 +290,11 @@ impl Streams {
     }
 
     pub(super) fn leave(&self, number: u64) {
-        lock(&self.seats).retain(|seat| seat.number != number);
+        lock(&self.listeners).retain(|listener| listener.number != number);
     }
 
     pub(super) fn len(&self) -> usize {
-        lock(&self.seats).len()
+        lock(&self.listeners).len()
     }
 
     /// Counts one more heartbeat.
@@ -307,7 +307,8 @@ impl Streams {
     }
 
     pub(super) fn wake(&self) {
-        let wakers: Vec<Waker> = lock(&self.seats).iter_mut().filter_map(|seat| seat.waker.take()).collect();
+        let wakers: Vec<Waker> =
+            lock(&self.listeners).iter_mut().filter_map(|listener| listener.waker.take()).collect();
         wakers.into_iter().for_each(Waker::wake);
     }
 }

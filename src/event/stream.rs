@@ -17,7 +17,7 @@ use crate::tenant::Tenant;
 /// The body of a stream. It buffers no events: a reader that falls behind finds them overwritten,
 /// and is sent the number of events that it missed.
 pub(super) struct LiveStream {
-    seat: StreamSeat,
+    stream: OpenStream,
     query: Query,
     next: u64,
     beats: u64,
@@ -29,12 +29,12 @@ const BATCH: usize = 64;
 
 impl LiveStream {
     /// Creates an endless stream of the events that match the query.
-    pub(super) fn new(seat: StreamSeat, mut query: Query) -> Self {
-        let newest = seat.shared().state().ring.newest();
+    pub(super) fn new(stream: OpenStream, mut query: Query) -> Self {
+        let newest = stream.shared().state().ring.newest();
         let next = query.since.map_or(newest, |since| if since > newest { 0 } else { since });
         query.limit = BATCH;
-        let beats = seat.shared().streams.beats();
-        Self { seat, query, next, beats, began: false }
+        let beats = stream.shared().streams.beats();
+        Self { stream, query, next, beats, began: false }
     }
 
     fn news(&mut self) -> Option<String> {
@@ -45,7 +45,7 @@ impl LiveStream {
             text.push_str("retry: 2000\n\n");
         }
         self.query.since = Some(self.next);
-        let page = self.seat.shared().page(&self.query);
+        let page = self.stream.shared().page(&self.query);
         if page.lost > 0 {
             let _ = write!(text, "id: {}\nevent: lost\ndata: {{\"lost\":{}}}\n\n", self.next + page.lost, page.lost);
         }
@@ -53,7 +53,7 @@ impl LiveStream {
         for event in &page.events {
             let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", event.id, event.kind.as_str(), event.to_json());
         }
-        let beats = self.seat.shared().streams.beats();
+        let beats = self.stream.shared().streams.beats();
         if text.is_empty() && beats != self.beats {
             text.push_str(": alive\n\n");
         }
@@ -69,8 +69,8 @@ impl http_body::Body for LiveStream {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let live = self.get_mut();
         // register before reading, so that events that arrive meanwhile wake us
-        live.seat.wake_me(cx.waker());
-        let is_over = live.seat.shared().state().is_over();
+        live.stream.wake_me(cx.waker());
+        let is_over = live.stream.shared().state().is_over();
         match live.news() {
             Some(text) => Poll::Ready(Some(Ok(Frame::data(text.into())))),
             None if is_over => Poll::Ready(None),
@@ -80,12 +80,12 @@ impl http_body::Body for LiveStream {
 }
 
 /// The place of an open stream, released when this is dropped.
-pub(super) struct StreamSeat {
+pub(super) struct OpenStream {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl StreamSeat {
+impl OpenStream {
     /// Reserves a place for a stream of this tenant, or of an operator. Returns `None` if there is
     /// none left.
     pub(super) fn take(shared: &Arc<Shared>, tenant: Option<Tenant>, max: usize) -> Option<Self> {
@@ -102,7 +102,7 @@ impl StreamSeat {
     }
 }
 
-impl Drop for StreamSeat {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.shared.streams.leave(self.number);
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_stream_of_a_closed_log_ends_after_the_last_counts() {
         let shared = Arc::new(Shared::new(10, 1_000));
-        let mut live = LiveStream::new(StreamSeat::take(&shared, None, 1).unwrap(), Query::new());
+        let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
         let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
         (0..10).for_each(|_| shared.tally(&event));
         // the pump is running and has not noticed yet that the log is closed
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn an_idle_stream_sends_one_comment_per_heartbeat() {
         let shared = Arc::new(Shared::new(10, 1_000));
-        let mut live = LiveStream::new(StreamSeat::take(&shared, None, 1).unwrap(), Query::new());
+        let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
         assert_eq!(poll(&mut live).unwrap(), "retry: 2000\n\n");
         assert_eq!(poll(&mut live), None);
         shared.streams.beat();

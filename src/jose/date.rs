@@ -17,12 +17,12 @@ pub(crate) fn ceil<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
     seconds(&Number::deserialize(deserializer)?, f64::ceil)
 }
 
-/// Like [`floor`], for an optional member.
+/// Like [`floor`] but for an optional member.
 pub(crate) fn floor_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Option::<Number>::deserialize(deserializer)?.map(|number| seconds(&number, f64::floor)).transpose()
 }
 
-/// Like [`ceil`], for an optional member.
+/// Like [`ceil`] but for an optional member.
 pub(crate) fn ceil_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Option::<Number>::deserialize(deserializer)?.map(|number| seconds(&number, f64::ceil)).transpose()
 }

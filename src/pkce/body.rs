@@ -52,7 +52,7 @@ pub struct PkceBodyLayer<R = StatusOnly> {
 }
 
 impl PkceBodyLayer {
-    /// Creates a layer that protects one path, for all methods. See
+    /// Creates a layer that protects one path with all methods. See
     /// [`PkceLayer::new`](super::PkceLayer::new).
     ///
     /// # Errors

@@ -116,7 +116,7 @@ impl Policies {
         Ok(())
     }
 
-    /// Like [`check`](Self::check), for a client of a tenant.
+    /// Like [`check`](Self::check) but for a client of a tenant.
     pub(crate) fn check_demands(
         &self,
         tenant: &Tenant,

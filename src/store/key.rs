@@ -39,7 +39,7 @@ impl Key {
     /// The maximum length of an id in bytes.
     pub const MAX_ID: usize = 1024;
 
-    /// Creates the key of `id` in `table`, for a tenant or for none.
+    /// Creates the key of `id` in `table`. `tenant` is `None` for data without a tenant.
     ///
     /// # Errors
     ///
