@@ -742,6 +742,30 @@ mod tests {
     }
 
     #[test]
+    fn c106_a_tombstone_is_final_and_an_older_snapshot_does_not_shorten_it() {
+        let world = World::new();
+        let (_, session) = world.create(login("acme", "ada"));
+        let month = Duration::from_secs(30 * 86400);
+        let renewal = Renewal::FullSignIn(login("acme", "ada").remember(month).unwrap());
+        let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
+        block_on(world.sessions.revoke(&renewed)).unwrap();
+        let row = || block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+        let before = row();
+        assert_eq!(before.expires_at, renewed.expires() + REMEMBERED);
+        block_on(world.sessions.revoke(&session)).unwrap();
+        assert!(!block_on(world.sessions.revoke_sid(&session.sid())).unwrap());
+        assert!(block_on(world.sessions.renew(&renewed, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
+        assert_eq!((row().version, row().expires_at), (before.version, before.expires_at));
+        // an older snapshot ends the session for just as long
+        let (_, session) = world.create(login("acme", "grace"));
+        let renewal = Renewal::FullSignIn(login("acme", "grace").remember(month).unwrap());
+        let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
+        block_on(world.sessions.revoke(&session)).unwrap();
+        let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+        assert_eq!(row.expires_at, renewed.expires() + REMEMBERED);
+    }
+
+    #[test]
     fn a_session_is_remembered_for_two_minutes_to_400_days() {
         let remember = |seconds| login("acme", "ada").remember(Duration::from_secs(seconds));
         assert!(remember(120).is_ok() && remember(400 * 86400).is_ok());
