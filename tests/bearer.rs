@@ -177,7 +177,8 @@ async fn a_token_says_who_calls_and_shows_nothing_secret() {
         async move { Ok::<_, Infallible>(Response::new(token)) }
     });
     // any response will do where refusals are written by hand
-    let layer = BearerLayer::new(issuer.verifier()).respond_with(|_: &tollgate::Rejection| panic!("refused"));
+    let layer = BearerLayer::new(issuer.verifier())
+        .respond_with(|_: &tollgate::Rejection, _: tollgate::Head<'_>| panic!("refused"));
     let token = layer.layer(checked).oneshot(bearer(&text)).await.unwrap().into_body();
     assert_eq!((token.subject(), token.client_id(), token.issuer()), ("ada", "web", "https://auth.example"));
     assert_eq!(token.tenant().unwrap().as_str(), "acme");

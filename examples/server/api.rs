@@ -28,7 +28,7 @@ pub(crate) async fn router(
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
     // one budget for each tenant, over the API and its logins
-    let limiter = Limiter::memory(facts.quotas.clone()).events(log.clone())?;
+    let limiter = Limiter::builder(facts.quotas.clone()).events(log.clone()).build()?;
     let tokens = facts.tokens.tokens(issuer, store).await?;
 
     // whose request it is, its access token says, or its key where it has none
@@ -40,7 +40,8 @@ pub(crate) async fn router(
     let by_token = RateLimitLayer::new(AccessTokenTenant, limiter.clone()).respond_with(ProblemJson);
 
     // who was refused sixty times in a minute, for whatever key or token, is not asked for another
-    let refusals = Limiter::memory(Quotas::new(Quota::per_minute(60)?.named("refusals")?)).events(log.clone())?;
+    let quota = Quota::per_minute(60)?.with_name("refusals")?;
+    let refusals = Limiter::builder(Quotas::new(quota)).events(log.clone()).build()?;
     let by_address = RateLimitLayer::new(facts.client_ip.clone().peer_by(auth::peer), refusals)
         .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
         // what answers and handlers tell is the budget of the tenant

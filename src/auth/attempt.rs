@@ -3,7 +3,7 @@
 use super::{guard::Tried, problem::Problem, step::Entered, visit::Visit};
 use crate::{
     event::EventKind,
-    limit::{Decision, Spend},
+    limit::Spend,
     login::{Call, Keyed},
     policy::Method,
     session::UserId,
@@ -35,10 +35,8 @@ impl<'a> Attempt<'a> {
         let running = visit.inner.running();
         let spend = match visit.known_address().map(|address| running.failures.check(&address, 1)) {
             None => None,
-            Some(Decision::Admitted(admission)) => Some(admission.spend),
-            Some(Decision::Refused(refusal)) => {
-                return Err(entered.locked(visit, method, refusal.wait(), keyed));
-            }
+            Some(decision) if decision.is_admitted() => Some(decision.into_spend()),
+            Some(decision) => return Err(entered.locked(visit, method, decision.wait(), keyed)),
         };
         let attempt = Self {
             entered,

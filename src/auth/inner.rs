@@ -17,7 +17,7 @@ use crate::{
     delivery::{Channel, Queue},
     event::{EventKind, EventLog},
     http::{head::Head, issuer::Issuer},
-    limit::{Limiter, Quota, Quotas, RateLimitGate},
+    limit::{Limiter, LimiterBuilder, Quota, Quotas, RateLimitGate},
     login::Keyed,
     password::Passwords,
     policy::{Method, MethodSet, Policies},
@@ -139,8 +139,7 @@ impl Running {
 
     fn of(config: &Config) -> Self {
         let (store, clock) = (config.store.clone(), Arc::clone(&config.clock));
-        let limiter =
-            config.limiter.clone().unwrap_or_else(|| with_log(per_minute(REQUESTS_OF_A_TENANT, config), config));
+        let limiter = config.limiter.clone().unwrap_or_else(|| logged(per_minute(REQUESTS_OF_A_TENANT), config));
         let journal = Journal { log: config.log.clone(), clock: Arc::clone(&clock) };
         let lost = journal.clone();
         let queue = config.queue.clone().clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
@@ -165,10 +164,10 @@ impl Running {
             guard: Guard::new(store, clock),
             sessions,
             gate: RateLimitGate::new(nobody, limiter),
-            share: config.share.map(|quota| RateLimitGate::new(nobody, with_log(limiter_of(quota, config), config))),
+            share: config.share.map(|quota| RateLimitGate::new(nobody, logged(quota, config))),
             messages: config
                 .messages
-                .map_or_else(|| strangers(MESSAGES_OF_AN_ADDRESS, config), |quota| limiter_of(quota, config)),
+                .map_or_else(|| strangers(MESSAGES_OF_AN_ADDRESS, config), |quota| built(builder(quota, config))),
             failures: strangers(FAILURES_OF_AN_ADDRESS, config),
             starts: strangers(STARTS_OF_AN_IDENTIFIER, config),
             queue,
@@ -186,28 +185,32 @@ fn nobody(_: Head<'_>) -> Result<Option<Tenant>, TenantError> {
     Ok(None)
 }
 
-#[expect(clippy::expect_used, reason = "the numbers stand above")]
-fn per_minute(limit: u32, config: &Config) -> Limiter {
-    limiter_of(Quota::per_minute(limit).expect("a good quota"), config)
+#[expect(clippy::expect_used, reason = "the limits are the constants above")]
+fn per_minute(limit: u32) -> Quota {
+    Quota::per_minute(limit).expect("the limit is not zero")
 }
 
-/// Of those whom anybody can invent, who share buckets beyond so many.
-#[expect(clippy::expect_used, reason = "nobody else has it yet, and the number stands here")]
+/// Creates a limiter for keys that anybody can invent. Beyond its maximum they share buckets.
 fn strangers(limit: u32, config: &Config) -> Limiter {
-    per_minute(limit, config).max_tenants(100_000).expect("a good number")
+    built(builder(per_minute(limit), config).max_tenants(100_000))
 }
 
-#[expect(clippy::expect_used, reason = "nobody else has it yet")]
-fn with_log(limiter: Limiter, config: &Config) -> Limiter {
-    match &config.log {
-        Some(log) => limiter.events(log.clone()).expect("it is new"),
-        None => limiter,
-    }
+/// Creates a limiter that records refusals in the event log.
+fn logged(quota: Quota, config: &Config) -> Limiter {
+    let builder = builder(quota, config);
+    built(match &config.log {
+        Some(log) => builder.events(log.clone()),
+        None => builder,
+    })
 }
 
-#[expect(clippy::expect_used, reason = "nobody else has it yet")]
-fn limiter_of(quota: Quota, config: &Config) -> Limiter {
-    Limiter::memory(Quotas::new(quota)).clock(Arc::clone(&config.clock)).expect("it is new")
+fn builder(quota: Quota, config: &Config) -> LimiterBuilder {
+    Limiter::builder(Quotas::new(quota)).clock(Arc::clone(&config.clock))
+}
+
+#[expect(clippy::expect_used, reason = "the maximum is a constant above")]
+fn built(builder: LimiterBuilder) -> Limiter {
+    builder.build().expect("the maximum is not zero")
 }
 
 impl fmt::Debug for Inner {

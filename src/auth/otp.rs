@@ -18,7 +18,7 @@ use crate::{
     delivery::{Channel, Message},
     event::EventKind,
     http::body::Body,
-    limit::{Decision, Spend},
+    limit::Spend,
     login::{CODE_LIVES, COOL_DOWN, Call, Challenge, DIGITS, Denied, OneTimeCode, OpenCode, TooSoon},
     policy::Method,
     session::UserId,
@@ -100,10 +100,8 @@ pub(super) async fn send(visit: &mut Visit<'_>, entered: Entered, method: Method
 /// Charges a message to the address that asks for it; or says how long to wait.
 fn spend(visit: &Visit<'_>) -> Result<Option<Spend>, Duration> {
     let Some(address) = visit.known_address() else { return Ok(None) };
-    match visit.inner.running().messages.check(&address, 1) {
-        Decision::Admitted(admission) => Ok(Some(admission.spend)),
-        Decision::Refused(refusal) => Err(refusal.wait()),
-    }
+    let decision = visit.inner.running().messages.check(&address, 1);
+    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.wait()) }
 }
 
 /// Takes a code back.

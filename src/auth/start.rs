@@ -17,7 +17,6 @@ use super::{
 use crate::{
     event::EventKind,
     http::body::Body,
-    limit::Decision,
     login::{Carried as Done, Keyed, Login},
     policy::{Method, Plan},
     store::StoreError,
@@ -125,10 +124,8 @@ fn throttle(visit: &Visit<'_>, tenant: &Tenant, identifier: &Identifier, keyed: 
     let name = crate::util::handle::Handle::of(&name).to_string();
     // never an error: base64url can name a tenant
     let Ok(name) = Tenant::parse(&name) else { return Ok(()) };
-    match running.starts.check(&name, 1) {
-        Decision::Admitted(_) => Ok(()),
-        Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
-    }
+    let decision = running.starts.check(&name, 1);
+    if decision.is_admitted() { Ok(()) } else { Err(too_many().retry_in(decision.wait())) }
 }
 
 /// The cookies that make room for one more login: of those that are gone, and then of the oldest.

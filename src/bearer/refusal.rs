@@ -6,7 +6,7 @@ use super::authorization::Scheme;
 use crate::{
     dpop::{self, DpopError},
     jose::Algorithm,
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     util::error::ConfigError,
 };
 
@@ -64,26 +64,31 @@ impl Refusal {
     }
 
     pub(super) fn nobody(&self) -> Rejection {
-        answer(Kind::Unauthenticated, "an access token is needed", self.challenge.clone())
+        answer(RejectionKind::Unauthenticated, "an access token is needed", self.challenge.clone())
     }
 
     pub(super) fn malformed(&self) -> Rejection {
-        self.error(Kind::InvalidRequest, "the authorization header is malformed", Scheme::Bearer, "invalid_request")
+        self.error(
+            RejectionKind::InvalidRequest,
+            "the authorization header is malformed",
+            Scheme::Bearer,
+            "invalid_request",
+        )
     }
 
     /// One answer for all that is wrong with a token.
     pub(super) fn invalid(&self, scheme: Scheme) -> Rejection {
-        self.error(Kind::Unauthenticated, "the access token is not valid", scheme, "invalid_token")
+        self.error(RejectionKind::Unauthenticated, "the access token is not valid", scheme, "invalid_token")
     }
 
     pub(super) fn narrow(&self, scheme: Scheme) -> Rejection {
         let challenge =
             self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" ")));
-        answer(Kind::Forbidden, "the access token does not allow this", challenge).error("insufficient_scope")
+        answer(RejectionKind::Forbidden, "the access token does not allow this", challenge).error("insufficient_scope")
     }
 
     pub(super) fn unproved(&self, error: DpopError) -> Rejection {
-        let unproved = |why, error| self.error(Kind::Unauthenticated, why, Scheme::DPoP, error);
+        let unproved = |why, error| self.error(RejectionKind::Unauthenticated, why, Scheme::DPoP, error);
         match error {
             DpopError::Invalid(why) => unproved(why, "invalid_dpop_proof"),
             DpopError::UseNonce(nonce) => {
@@ -99,11 +104,11 @@ impl Refusal {
     }
 
     pub(super) fn unavailable() -> Rejection {
-        Rejection::new(Kind::Unavailable, "access tokens can't be checked right now")
+        Rejection::new(RejectionKind::Unavailable, "access tokens can't be checked right now")
             .header(header::CACHE_CONTROL, NO_STORE)
     }
 
-    fn error(&self, kind: Kind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
+    fn error(&self, kind: RejectionKind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
         answer(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
     }
 }
@@ -121,6 +126,6 @@ pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
-fn answer(kind: Kind, detail: &'static str, challenge: HeaderValue) -> Rejection {
+fn answer(kind: RejectionKind, detail: &'static str, challenge: HeaderValue) -> Rejection {
     Rejection::new(kind, detail).header(header::WWW_AUTHENTICATE, challenge).header(header::CACHE_CONTROL, NO_STORE)
 }

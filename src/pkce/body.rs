@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::{CodeChallenge, PkceBodyFuture, PkceError, scope::Scope};
 use crate::{
     http::{head::Head, replay::Replay},
-    reject::{Kind, Rejection, Respond, StatusOnly},
+    reject::{Rejection, RejectionKind, Respond, StatusOnly},
     util::error::ConfigError,
 };
 
@@ -121,7 +121,7 @@ where
             return PkceBodyFuture::calling(self.inner.call(request.map(Replay::untouched)));
         }
         let Some(format) = Format::of(head.headers()) else {
-            let rejection = Rejection::new(Kind::UnsupportedMediaType, "the body must be a form or JSON");
+            let rejection = Rejection::new(RejectionKind::UnsupportedMediaType, "the body must be a form or JSON");
             // what the ready service has reserved, such as a permit, is another's now
             self.inner = self.inner.clone();
             return PkceBodyFuture::rejected(rejection.into_response(head, &self.respond));

@@ -17,7 +17,7 @@ use crate::{
         head::Head,
         replay::{ReadError, Reader, Replay},
     },
-    reject::{Kind, Rejection, Respond},
+    reject::{Rejection, RejectionKind, Respond},
 };
 
 pin_project! {
@@ -114,8 +114,8 @@ where
 
 fn refusal(error: &ReadError) -> Rejection {
     match error {
-        ReadError::TooLarge => Rejection::new(Kind::TooLarge, "the body is too long"),
-        ReadError::Broken => Rejection::new(Kind::InvalidRequest, "the body can't be read"),
+        ReadError::TooLarge => Rejection::new(RejectionKind::TooLarge, "the body is too long"),
+        ReadError::Broken => Rejection::new(RejectionKind::InvalidRequest, "the body can't be read"),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Sessions, lookup::Found, origin::Origins, presented::Presented, refu
 use crate::{
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     store::BoxFuture,
     tenant::{Tenant, TenantSource},
 };
@@ -52,7 +52,10 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(self.nobody(head));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
-            return MaybeReady::Ready(Err(Rejection::new(Kind::Forbidden, "the request comes from another site")));
+            return MaybeReady::Ready(Err(Rejection::new(
+                RejectionKind::Forbidden,
+                "the request comes from another site",
+            )));
         }
         let Ok(tenant) = self.tenant(head) else { return MaybeReady::Ready(self.nobody(head)) };
         match self.sessions.find(presented, tenant) {
@@ -72,7 +75,7 @@ fn settle(found: Found, nobody: impl FnOnce() -> Result<SessionPass, Rejection>)
         Ok(None) => nobody(),
         Err(error) => {
             crate::util::trace::warning!("sessions can't be read: {error}");
-            Err(Rejection::new(Kind::Unavailable, "sessions can't be read right now"))
+            Err(Rejection::new(RejectionKind::Unavailable, "sessions can't be read right now"))
         }
     }
 }

@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue, Method, header};
 
 use crate::{
     http::{accept, head::Head},
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     util::{error::ConfigError, form},
 };
 
@@ -74,7 +74,7 @@ impl Refusal {
             Some(login) if !head.is_grpc() && is_navigation(head) && !login.is_at(head) => {
                 Rejection::redirect(self.location(login, head))
             }
-            _ => Rejection::new(Kind::Unauthenticated, "sign in first")
+            _ => Rejection::new(RejectionKind::Unauthenticated, "sign in first")
                 .header(header::WWW_AUTHENTICATE, self.challenge.clone()),
         };
         rejection.header(header::CACHE_CONTROL, NO_STORE)

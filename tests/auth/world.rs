@@ -119,7 +119,8 @@ impl World {
         let users = StoredUsers::new(store.clone()).clock(clock.clone());
         people(&users).await;
         let sessions = Sessions::new(store.clone()).clock(clock.clone());
-        let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
+        let limiter =
+            Limiter::builder(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).build().unwrap();
         let tokens = tokens.clock(clock.clone());
         let service = AuthService::new(tokens.issuer(), store.clone(), clients, users.clone())
             .unwrap()
