@@ -418,18 +418,21 @@ impl AuthServiceBuilder {
     }
 
     fn limits(&self) -> Result<Limits, ConfigError> {
-        let with_log = |limiter: Limiter| match &self.log {
-            Some(log) => limiter.events(log.clone()),
-            None => Ok(limiter),
+        let builder = |quota| Limiter::builder(Quotas::new(quota)).clock(Arc::clone(&self.clock));
+        let logged = |quota| {
+            let builder = builder(quota);
+            match &self.log {
+                Some(log) => builder.events(log.clone()).build(),
+                None => builder.build(),
+            }
         };
-        let limiter = |quota| Limiter::memory(Quotas::new(quota)).clock(Arc::clone(&self.clock));
-        let strangers = |quota| limiter(quota)?.max_tenants(MOST_STRANGERS);
+        let strangers = |quota| builder(quota).max_tenants(MOST_STRANGERS).build();
         let tenants = match &self.limiter {
             Some(limiter) => limiter.clone(),
-            None => with_log(limiter(Quota::per_minute(REQUESTS_PER_TENANT)?)?)?,
+            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?,
         };
         let per_address = match &self.per_address {
-            Some(quota) => Some(RateLimitGate::new(no_tenant, with_log(limiter(quota.clone())?)?)),
+            Some(quota) => Some(RateLimitGate::new(no_tenant, logged(quota.clone())?)),
             None => None,
         };
         Ok(Limits {
@@ -437,7 +440,7 @@ impl AuthServiceBuilder {
             per_address,
             failures: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,
             messages: match &self.messages_per_address {
-                Some(quota) => limiter(quota.clone())?,
+                Some(quota) => builder(quota.clone()).build()?,
                 None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
             },
             starts: strangers(Quota::per_minute(STARTS_PER_IDENTIFIER)?)?,

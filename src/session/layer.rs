@@ -16,7 +16,7 @@ use super::{
 use crate::{
     gate::{Gate, Gated, MaybeReady, Pass},
     http::{cross_site::TrustedOrigins, head::Head},
-    reject::{Kind, Rejection, StatusOnly},
+    reject::{Rejection, RejectionKind, StatusOnly},
     store::BoxFuture,
     tenant::TenantSource,
     util::error::ConfigError,
@@ -216,7 +216,10 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(self.without_session(head));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
-            return MaybeReady::Ready(Err(Rejection::new(Kind::Forbidden, "the request comes from another site")));
+            return MaybeReady::Ready(Err(Rejection::new(
+                RejectionKind::Forbidden,
+                "the request comes from another site",
+            )));
         }
         let pending = match self.sessions.find(cookies, tenant) {
             MaybeReady::Ready(found) => match self.settle(found, || self.without_session(head)) {
@@ -269,7 +272,7 @@ impl SessionGate {
 fn unavailable<E: fmt::Display>(error: &E) -> Rejection {
     crate::util::trace::warning!("sessions cannot be read: {error}");
     let _ = error;
-    Rejection::new(Kind::Unavailable, "sessions cannot be read at the moment")
+    Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")
 }
 
 impl fmt::Debug for SessionGate {

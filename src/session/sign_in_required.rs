@@ -6,7 +6,7 @@ use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
 
 use crate::{
     http::{accept, head::Head, return_to},
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     util::{error::ConfigError, form},
 };
 
@@ -94,7 +94,8 @@ impl SignInRequired {
     }
 
     fn unauthenticated(&self) -> Rejection {
-        Rejection::new(Kind::Unauthenticated, "sign in first").header(header::WWW_AUTHENTICATE, self.challenge.clone())
+        Rejection::new(RejectionKind::Unauthenticated, "sign in first")
+            .header(header::WWW_AUTHENTICATE, self.challenge.clone())
     }
 
     fn requested_uri<'a>(&self, head: Head<'a>) -> &'a Uri {

@@ -12,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -142,26 +142,47 @@ pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
-/// The machine's clock.
+/// The system clock.
 ///
-/// The wall clock is read anew at most four times a second; in between it is
-/// carried on by the monotonic clock. So a call costs one clock read, and a
-/// step of the wall clock shows within 250 ms.
+/// It reads the processor's time stamp counter, if the processor has an invariant one, and
+/// the monotonic clock of the operating system otherwise. The counter is calibrated when
+/// the first clock of the process is created, which takes up to 200 ms.
+///
+/// Wall-clock time is derived from the same reading and anchored anew every 250 ms, so a
+/// change of the wall clock takes at most that long to show.
 #[derive(Debug)]
 pub struct SystemClock {
-    began: Instant,
-    /// What the wall clock showed when this clock began, by the latest reading.
+    counter: quanta::Clock,
+    /// The counter when this clock was created.
+    began: u64,
+    /// Wall-clock time at that moment, by the latest anchor.
     unix_at_start: AtomicU64,
-    read_again_at: AtomicU64,
+    anchor_again_at: AtomicU64,
 }
 
-const WALL_READING_LASTS: u64 = NANOS_PER_SECOND / 4;
+const ANCHOR_LASTS: u64 = NANOS_PER_SECOND / 4;
 
 impl SystemClock {
-    /// A clock that begins now.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    /// Creates a clock that begins now.
     pub fn new() -> Self {
-        Self { began: Instant::now(), unix_at_start: AtomicU64::new(wall_nanos()), read_again_at: AtomicU64::new(0) }
+        let counter = quanta::Clock::new();
+        let began = counter.raw();
+        Self {
+            counter,
+            began,
+            unix_at_start: AtomicU64::new(wall_nanos()),
+            anchor_again_at: AtomicU64::new(ANCHOR_LASTS),
+        }
+    }
+
+    #[cold]
+    fn anchor(&self) {
+        // `moment` may lie in the future, which is no reason to read the wall clock
+        let now = self.now().0;
+        if now >= self.anchor_again_at.load(Relaxed) {
+            self.anchor_again_at.store(now.saturating_add(ANCHOR_LASTS), Relaxed);
+            self.unix_at_start.store(wall_nanos().saturating_sub(now), Relaxed);
+        }
     }
 }
 
@@ -172,15 +193,15 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
+    #[inline]
     fn now(&self) -> Moment {
-        Moment(saturating_nanos(self.began.elapsed()))
+        Moment(self.counter.delta_as_nanos(self.began, self.counter.raw()))
     }
 
+    #[inline]
     fn unix(&self, moment: Moment) -> UnixTime {
-        if moment.0 >= self.read_again_at.load(Relaxed) {
-            let now = self.now().0;
-            self.read_again_at.store(now.saturating_add(WALL_READING_LASTS), Relaxed);
-            self.unix_at_start.store(wall_nanos().saturating_sub(now), Relaxed);
+        if moment.0 >= self.anchor_again_at.load(Relaxed) {
+            self.anchor();
         }
         UnixTime(self.unix_at_start.load(Relaxed).saturating_add(moment.0))
     }

@@ -17,12 +17,12 @@ fn hourly(limit: u32) -> Quota {
 }
 
 fn named(quota: Quota, name: &str) -> Quota {
-    quota.named(name).unwrap()
+    quota.with_name(name).unwrap()
 }
 
 /// A limiter with room for one stranger, who has taken it.
 fn full(quotas: Quotas) -> InMemory {
-    let engine = InMemory::of(Limiter::memory(quotas).max_tenants(1).unwrap(), ManualClock::new());
+    let engine = InMemory::of(Limiter::builder(quotas).max_tenants(1), ManualClock::new());
     assert_eq!(admitted(&engine, "early", 1), 1);
     engine
 }

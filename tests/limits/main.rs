@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
+mod board;
 mod change;
 mod engine;
 mod fixed;

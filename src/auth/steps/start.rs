@@ -21,7 +21,6 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    limit::Decision,
     login::{CarriedProofs, Keyed, Login, Subject},
     policy::{LoginPlan, Method},
     store::StoreError,
@@ -133,10 +132,8 @@ fn throttle(
     let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
     // never an error: base64url is a valid tenant name
     let Ok(name) = Tenant::parse(Handle::of(&name).to_string()) else { return Ok(()) };
-    match core.limits.starts.check(&name, 1) {
-        Decision::Admitted(_) => Ok(()),
-        Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
-    }
+    let decision = core.limits.starts.check(&name, 1);
+    if decision.is_admitted() { Ok(()) } else { Err(too_many().retry_in(decision.wait())) }
 }
 
 /// Returns the cookies to remove so that there is room for one more login: first those without a login, then the oldest.
