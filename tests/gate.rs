@@ -1,4 +1,4 @@
-//! What tower asks of a middleware, asked of the engine that all layers stand on.
+//! The requirements of tower on a middleware, tested on the engine of all layers.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -24,7 +24,7 @@ use tollgate::{
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_test::mock;
 
-// ---- a gate that does as it is told, and notes what becomes of its passes
+// ---- a scripted gate that records the life of its passes
 
 type Decision = Result<Noted, Rejection>;
 type Notes = Arc<Mutex<Vec<String>>>;
@@ -39,7 +39,7 @@ struct Scripted {
 struct Noted(Notes);
 
 impl Scripted {
-    /// The next decision is made when the sender says so.
+    /// Delays the next decision until the sender sends it.
     fn decides_later(&self) -> oneshot::Sender<bool> {
         let (sender, receiver) = oneshot::channel();
         *self.later.lock().unwrap() = Some(receiver);
@@ -347,7 +347,7 @@ async fn refused<A: Default, B: Default>() -> StatusCode {
     service.oneshot(Request::new(A::default())).await.unwrap().status()
 }
 
-/// The same with a problem document; the response as text.
+/// Returns the problem document of a rejected request.
 async fn refused_in_words<B: Default + From<Bytes> + http_body::Body<Data = Bytes>>() -> String {
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(B::default())));
     let service = GateLayer::new(Scripted::default()).respond_with(ProblemJson).layer(inner);

@@ -1,4 +1,4 @@
-//! What a mounted limit leaves for handlers, for requests without a tenant, and for those who count.
+//! Rate limits in front of handlers: extensions, headers, requests without a tenant, and metrics.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::{convert::Infallible, sync::Arc};

@@ -52,7 +52,7 @@ pub(super) struct TenantHash<F> {
     pub(super) second: F,
 }
 
-/// What a refusal depends on.
+/// The terms of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) units: u32,
@@ -84,6 +84,16 @@ impl Board {
         (matches && (tenant.second)() == second_hash).then_some(posted)
     }
 
+    /// Returns whether a refusal of this tenant can be posted: no other tenant has its slot.
+    #[inline]
+    pub(super) fn has_room(&self, first_hash: u64, epoch: u32, now: Moment) -> bool {
+        self.slot(first_hash).is_some_and(|slot| {
+            slot.hash.load(Relaxed) == first_hash
+                || slot.holds_until.load(Relaxed) <= now.as_nanos()
+                || slot.epoch() != epoch
+        })
+    }
+
     /// Posts a refusal that holds until `holds_until` unless it is cleared. Returns whether there was room for it.
     /// Call it while the row of the tenant is locked.
     pub(super) fn post(
@@ -95,8 +105,7 @@ impl Board {
         (now, holds_until): (Moment, Moment),
     ) -> bool {
         let (Some(slot), Some(policy)) = (self.slot(tenant.first), quota.name_number()) else { return false };
-        let is_own = slot.hash.load(Relaxed) == tenant.first;
-        if !is_own && slot.holds_until.load(Relaxed) > now.as_nanos() && slot.epoch() == terms.epoch {
+        if !self.has_room(tenant.first, terms.epoch, now) {
             return false;
         }
         slot.write(|| {

@@ -14,7 +14,7 @@ use crate::{
 pub struct Decision {
     pub(super) refused: Option<RefusalReason>,
     pub(super) standing: Option<Standing>,
-    /// How the tenant stands with a shadow quota that would have refused; boxed, because it is rare.
+    /// The standing in a shadow quota that would have refused; boxed, because it is rare.
     pub(super) shadow: Option<Box<Standing>>,
     pub(super) spend: Spend,
 }
@@ -51,7 +51,7 @@ impl Decision {
         self.refused
     }
 
-    /// Returns how the tenant stands now, or `None` if no enforced quota applies.
+    /// Returns the standing of the tenant now, or `None` if no enforced quota applies.
     pub fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
     }
@@ -68,7 +68,7 @@ impl Decision {
         standing.map(|standing| standing.wait()).unwrap_or_default()
     }
 
-    /// Returns what was charged, for [`Limiter::refund`](super::Limiter::refund).
+    /// Returns the charge, for [`Limiter::refund`](super::Limiter::refund).
     /// Empty if the request was refused.
     pub fn into_spend(self) -> Spend {
         self.spend
@@ -110,7 +110,7 @@ pub(super) struct Charge {
     pub(super) marks: Marks,
 }
 
-/// Whose row was charged.
+/// The row that was charged.
 #[derive(Clone, Debug)]
 pub(super) enum Payer {
     Tenant(Tenant),

@@ -4,6 +4,7 @@
 //! lock. Plans are looked up before it is taken.
 
 use std::{
+    cell::Cell,
     hash::{BuildHasher, RandomState as StdRandomState},
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     time::Duration,
@@ -36,10 +37,10 @@ const SHARDS_OF_A_MAP: usize = 2;
 /// How long a sweep takes to visit every map.
 const SWEEP_ROUND: Duration = Duration::from_secs(30);
 
-/// After a lull, a request sweeps at most so many maps …
+/// After a lull, a request sweeps at most this many maps …
 const MOST_MAPS_A_SWEEP: u64 = 15;
 
-/// … and no further one once it has looked at so many rows.
+/// … and stops early after looking at this many rows.
 const ENOUGH_ROWS_A_SWEEP: usize = 256;
 
 pub(super) struct Engine {
@@ -54,7 +55,7 @@ pub(super) struct Engine {
     sweep_at: AtomicU64,
     sweep_next: AtomicUsize,
     hasher: RandomState,
-    /// Keyed by the operating system, for the second hash of the board.
+    /// Computes the second hash of the board, with a key from the operating system.
     second_hasher: StdRandomState,
 }
 
@@ -76,7 +77,7 @@ enum Source<'a> {
 
 impl Lookup<'_> {
     /// Returns the tenant, if its name is valid. The name of a row always is.
-    fn tenant(&self) -> Result<Tenant, TenantError> {
+    pub(super) fn tenant(&self) -> Result<Tenant, TenantError> {
         match self.source {
             Source::Tenant(tenant) => Ok(tenant.clone()),
             Source::Name(name) => name.to_tenant(),
@@ -84,7 +85,7 @@ impl Lookup<'_> {
     }
 }
 
-/// What a request asks for.
+/// A request to spend.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) units: u32,
@@ -92,13 +93,6 @@ pub(super) struct Request {
     pub(super) refundable: bool,
     /// The limiter that a refund must come back to.
     pub(super) limiter: u64,
-}
-
-/// What has become of the buckets, for the event log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct BucketNews {
-    pub(super) began: bool,
-    pub(super) ended: bool,
 }
 
 impl Engine {
@@ -136,7 +130,7 @@ impl Engine {
         Lookup { hash: self.hasher.hash_one(text), name: text, source: Source::Name(name) }
     }
 
-    /// Decides on a request, and charges it if it is admitted.
+    /// Decides on a request, and charges it if it is admitted. Sets `began` if it made the first bucket.
     ///
     /// # Errors
     ///
@@ -147,38 +141,40 @@ impl Engine {
         key: Lookup<'_>,
         context: Context<'_>,
         request: Request,
-    ) -> Result<(Decision, BucketNews), TenantError> {
+        began: &Cell<bool>,
+    ) -> Result<Decision, TenantError> {
         if self.quotas.has_function() {
-            return self.spend_by_function(key, context, request);
+            return self.spend_by_function(key, context, request, began);
         }
         let terms = board::Terms { units: request.units, epoch: self.quotas.epoch(), plan: None };
         if let Some(standing) = self.known_refusal(key, terms, context) {
-            return Ok((Decision::refused_by(standing), BucketNews::default()));
+            return Ok(Decision::refused_by(standing));
         }
         match self.on_row(key, context, |row| self.decide(key, row, context, request)) {
-            Some(decision) => Ok((decision, BucketNews::default())),
-            None => self.spend_without_row(key, context, request),
+            Some(decision) => Ok(decision),
+            None => self.spend_without_row(key, context, request, began),
         }
     }
 
-    /// The same where a function chooses plans: it is called before the board is read.
+    /// Decides on a request if a function chooses plans. The function runs before the board is read.
     fn spend_by_function(
         &self,
         key: Lookup<'_>,
         context: Context<'_>,
         request: Request,
-    ) -> Result<(Decision, BucketNews), TenantError> {
+        began: &Cell<bool>,
+    ) -> Result<Decision, TenantError> {
         let tenant = key.tenant()?;
         let (found, named_since) = self.find_plan(&tenant);
         let terms = board::Terms { units: request.units, epoch: found.epoch, plan: Some(found.plan.id()) };
         if let Some(standing) = self.known_refusal(key, terms, context) {
-            return Ok((Decision::refused_by(standing), BucketNews::default()));
+            return Ok(Decision::refused_by(standing));
         }
         let decided =
             self.on_row_with_plan(key, (found, named_since), context, |row| self.decide(key, row, context, request));
         match decided {
-            Some(decision) => Ok((decision, BucketNews::default())),
-            None => self.spend_without_row(key, context, request),
+            Some(decision) => Ok(decision),
+            None => self.spend_without_row(key, context, request, began),
         }
     }
 
@@ -220,15 +216,16 @@ impl Engine {
         key: Lookup<'_>,
         context: Context<'_>,
         request: Request,
-    ) -> Result<(Decision, BucketNews), TenantError> {
+        began: &Cell<bool>,
+    ) -> Result<Decision, TenantError> {
         let tenant = key.tenant()?;
         loop {
             let (found, named_since) = self.find_plan(&tenant);
             match found.plan.terms() {
                 Terms::Limited { .. } => {}
-                // nothing to remember
-                Terms::Unlimited { .. } => return Ok((Decision::UNLIMITED, BucketNews::default())),
-                Terms::Denied { .. } => return Ok((Decision::DENIED, BucketNews::default())),
+                // needs no row
+                Terms::Unlimited { .. } => return Ok(Decision::UNLIMITED),
+                Terms::Denied { .. } => return Ok(Decision::DENIED),
             }
             let unnamed = named_since.map(|_| self.unnamed_plan(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
@@ -236,16 +233,16 @@ impl Engine {
                 // another thread made it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
                 let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
-                return Ok((self.insert(key, tenant, row, context, request), BucketNews::default()));
+                return Ok(self.insert(key, tenant, row, context, request));
             } else if self.take_room() {
                 let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context);
-                return Ok((self.insert(key, tenant, row, context, request), BucketNews::default()));
-            } else if let Some(spent) = self.spend_from_bucket(&mut buckets, &found, context, request) {
+                return Ok(self.insert(key, tenant, row, context, request));
+            } else if let Some(spent) = self.spend_from_bucket(&mut buckets, &found, context, request, began) {
                 return Ok(spent);
             }
             drop(buckets);
             if let Some(decision) = self.on_row(key, context, |row| self.decide(key, row, context, request)) {
-                return Ok((decision, BucketNews::default()));
+                return Ok(decision);
             }
         }
     }
@@ -256,12 +253,16 @@ impl Engine {
         found: &PlanFound,
         context: Context<'_>,
         request: Request,
-    ) -> Option<(Decision, BucketNews)> {
+        began: &Cell<bool>,
+    ) -> Option<Decision> {
         let mut marks = NO_MARKS;
         let shared = buckets.spend(found, self.next_generation(), context, request.units, &mut marks)?;
         let mut decision = shared.decision;
         self.keep_spend(&mut decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
-        Some((decision, BucketNews { began: shared.began, ended: false }))
+        if shared.began {
+            began.set(true);
+        }
+        Some(decision)
     }
 
     /// Creates the row that a tenant gets. It counts what the tenant may have spent from a bucket.
@@ -327,7 +328,7 @@ impl Engine {
         });
     }
 
-    /// Returns how the tenant stands with the row that it would spend from next, without making one.
+    /// Returns the standing of the tenant in the row that it would spend from next. Creates no row.
     pub(super) fn peek(&self, tenant: &Tenant, context: Context<'_>) -> Option<Standing> {
         let key = self.lookup(tenant);
         loop {
@@ -444,6 +445,9 @@ impl Engine {
 
     fn post(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, units: u32, decision: &Decision) {
         let Some(standing) = decision.standing.filter(|standing| standing.reset() != Standing::NEVER) else { return };
+        if !self.board.has_room(key.hash, row.epoch(), context.now) {
+            return;
+        }
         let Some((quota, holds_until)) = row.refusal_holds(context, &standing) else { return };
         if holds_until <= context.now {
             return;

@@ -19,7 +19,7 @@ use crate::{
 type Cost = dyn Fn(Head<'_>) -> u32 + Send + Sync;
 pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
-/// What happens to a request without a tenant. Each of them is limited or rejected.
+/// The treatment of requests without a tenant. Each of them is limited or rejected.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum MissingTenant {
@@ -28,7 +28,7 @@ pub enum MissingTenant {
     Reject,
     /// Lets all such requests share the budget of [`Tenant::anonymous`].
     Shared,
-    /// Gives each client address a budget, [`Tenant::address`]. A request without an
+    /// Limits each client address on its own, as [`Tenant::address`]. A request without an
     /// address is rejected with a 400.
     ByIp(ClientIp),
 }
@@ -101,27 +101,32 @@ impl RateLimitGate {
     /// this one charges the rest.
     fn charge_name(&self, name: &TenantName<'_>, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
         let mut units = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let key = self.limiter.lookup(name);
         if let Some(outer) = head.extensions().get::<RateLimit>().filter(|_| self.extensions)
-            && let Some(charged) = outer.charged(self.limiter.mark(name))
+            && let Some(charged) = outer.charged(self.limiter.mark(key))
         {
             if charged >= units {
                 return Ok(RateLimitPass::uncharged());
             }
             units -= charged;
         }
-        let checked = self.limiter.check_name(name, units, self.charge_rule.is_some());
-        let (decision, mark) = checked.map_err(unusable_tenant)?;
+        let checked = self.limiter.check_name(key, units, self.charge_rule.is_some());
+        let decision = checked.map_err(unusable_tenant)?;
         if let Some(reason) = decision.refused() {
             return Err(self.rejection(&name.to_known_tenant(), reason, decision.standing()));
         }
-        let key =
-            self.extensions.then(|| Key { tenant: name.to_known_tenant(), is_claimed: name.is_claimed(), mark, units });
+        let charge = self.extensions.then(|| KeyCharge {
+            tenant: name.to_known_tenant(),
+            is_claimed: name.is_claimed(),
+            mark: self.limiter.mark(key),
+            units,
+        });
         let standing = decision.standing;
         let extra = match self.charge_rule.is_some() || decision.shadow.is_some() || self.style.wants_policy() {
             true => Some(self.extra(name, decision)),
             false => None,
         };
-        Ok(RateLimitPass { standing, style: self.style, key, extra })
+        Ok(RateLimitPass { standing, style: self.style, charge, extra })
     }
 
     #[cold]
@@ -182,13 +187,13 @@ fn unusable_tenant(error: TenantError) -> Rejection {
 pub struct RateLimitPass {
     standing: Option<Standing>,
     style: HeaderStyle,
-    key: Option<Key>,
+    charge: Option<KeyCharge>,
     /// Boxed, because few requests have it, and a pass is moved several times.
     extra: Option<Box<Extra>>,
 }
 
-/// What goes into the extensions of the request beside the standing.
-struct Key {
+/// The charge that goes into the extensions of the request.
+struct KeyCharge {
     tenant: Tenant,
     is_claimed: bool,
     mark: u64,
@@ -211,14 +216,14 @@ struct Settle {
 impl RateLimitPass {
     /// The pass of a request that this layer does not charge.
     fn uncharged() -> Self {
-        Self { standing: None, style: HeaderStyle::none(), key: None, extra: None }
+        Self { standing: None, style: HeaderStyle::none(), charge: None, extra: None }
     }
 }
 
 impl Pass for RateLimitPass {
     #[inline]
     fn admit(&mut self, extensions: &mut Extensions) {
-        let Some(Key { tenant, is_claimed, mark, units }) = self.key.take() else { return };
+        let Some(KeyCharge { tenant, is_claimed, mark, units }) = self.charge.take() else { return };
         let standing = self.standing.unwrap_or(Standing::UNLIMITED);
         let would_refuse = self.extra.as_ref().and_then(|extra| extra.would_refuse);
         if let Some(outer) = extensions.get_mut::<RateLimit>() {

@@ -1,4 +1,4 @@
-//! The headers that tell a client how it stands.
+//! The headers that show clients their standing.
 
 use std::{cell::RefCell, cmp::Reverse, thread::LocalKey};
 
@@ -87,7 +87,8 @@ impl HeaderStyle {
     ) {
         if self.x_ratelimit {
             if headers.is_empty() {
-                *headers = Template::filled(&ADMITTED, self, standing);
+                let [limit, remaining, reset] = self.values(standing);
+                *headers = Template::filled(&ADMITTED, [limit, remaining, reset, 0]);
             } else {
                 self.insert(standing, status, headers);
             }
@@ -100,12 +101,13 @@ impl HeaderStyle {
     /// Returns the headers of a refusal, with `retry-after` unless no retry helps.
     pub(super) fn refusal(self, standing: &Standing, policy: Option<&HeaderValue>) -> HeaderMap {
         let retry_helps = standing.reset() != Standing::NEVER;
+        let [limit, remaining, reset] = self.values(standing);
+        // never 0, which would invite an immediate retry
+        let retry_after = ceil_seconds(standing.wait()).max(1);
         let mut headers = match (self.x_ratelimit, retry_helps) {
-            (true, true) => Template::filled(&REFUSED, self, standing),
-            (true, false) => Template::filled(&IMPOSSIBLE, self, standing),
-            (false, true) if !self.is_silent() => {
-                HeaderMap::from_iter([(RETRY_AFTER, number(self.value(Field::RetryAfter, standing)))])
-            }
+            (true, true) => Template::filled(&REFUSED, [limit, remaining, reset, retry_after]),
+            (true, false) => Template::filled(&IMPOSSIBLE, [limit, remaining, reset, 0]),
+            (false, true) if !self.is_silent() => HeaderMap::from_iter([(RETRY_AFTER, number(retry_after))]),
             (false, _) => HeaderMap::new(),
         };
         if self.ietf_draft_10 {
@@ -116,8 +118,7 @@ impl HeaderStyle {
 
     /// Writes into a response that has headers. Those of an inner limiter stay if they tell the client more.
     fn insert(self, standing: &Standing, status: StatusCode, headers: &mut HeaderMap) {
-        let remaining = u64::from(standing.remaining());
-        let reset = self.value(Field::Reset, standing);
+        let [limit, remaining, reset] = self.values(standing);
         if let Some(inner) = headers.insert(REMAINING, number(remaining)) {
             let (left, back) = (read(Some(&inner)), read(headers.get(RESET)));
             let ours = (Some(remaining), Reverse(Some(reset)));
@@ -127,22 +128,20 @@ impl HeaderStyle {
                 return;
             }
         }
-        let limit = number(u64::from(standing.limit()));
+        let limit = number(limit);
         headers.insert(LIMIT_SHORT, limit.clone());
         headers.insert(LIMIT, limit);
         headers.insert(RESET, number(reset));
     }
 
+    /// Returns the values of the headers, in the order of [`Field`].
     #[inline]
-    fn value(self, field: Field, standing: &Standing) -> u64 {
-        match field {
-            Field::Limit => u64::from(standing.limit()),
-            Field::Remaining => u64::from(standing.remaining()),
-            Field::Reset if self.delta_seconds => ceil_seconds(standing.wait()),
-            Field::Reset => standing.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
-            // never 0, which would invite an immediate retry
-            Field::RetryAfter => ceil_seconds(standing.wait()).max(1),
-        }
+    fn values(self, standing: &Standing) -> [u64; 3] {
+        let reset = match self.delta_seconds {
+            true => ceil_seconds(standing.wait()),
+            false => standing.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
+        };
+        [u64::from(standing.limit()), u64::from(standing.remaining()), reset]
     }
 
     /// Names the shadow quota that would have refused.
@@ -167,7 +166,7 @@ fn write_ietf(standing: &Standing, policy: Option<&HeaderValue>, headers: &mut H
     }
 }
 
-/// What a header says.
+/// The meaning of a header, as an index into the values.
 #[derive(Clone, Copy)]
 enum Field {
     Limit,
@@ -177,11 +176,12 @@ enum Field {
 }
 
 /// The headers that this thread has written last. A copy, with the values that have changed replaced, costs less than
-/// half of so many inserts, which hash each name.
+/// half of inserting each header, which hashes each name.
 struct Template {
     map: HeaderMap,
-    /// The fields and their values, in the order in which the map is walked.
-    fields: Vec<(Field, u64)>,
+    /// The fields in the order in which the map is walked.
+    fields: Vec<Field>,
+    written: [u64; 4],
 }
 
 thread_local! {
@@ -200,18 +200,21 @@ impl Template {
             name if *name == RETRY_AFTER => Field::RetryAfter,
             _ => Field::Limit,
         };
-        let fields = map.keys().map(|name| (field(name), 0)).collect();
-        Self { map, fields }
+        let fields = map.keys().map(field).collect();
+        Self { map, fields, written: [0; 4] }
     }
 
     #[inline]
-    fn filled(template: &'static LocalKey<RefCell<Self>>, style: HeaderStyle, standing: &Standing) -> HeaderMap {
-        template.with_borrow_mut(|Self { map, fields }| {
-            for (place, (field, written)) in map.values_mut().zip(fields) {
-                let value = style.value(*field, standing);
-                if *written != value {
-                    (*place, *written) = (number(value), value);
+    fn filled(template: &'static LocalKey<RefCell<Self>>, values: [u64; 4]) -> HeaderMap {
+        template.with_borrow_mut(|Self { map, fields, written }| {
+            if *written != values {
+                for (place, field) in map.values_mut().zip(&*fields) {
+                    let (old, new) = (written.get(*field as usize), values.get(*field as usize));
+                    if let Some(new) = new.filter(|_| old != new) {
+                        *place = number(*new);
+                    }
                 }
+                *written = values;
             }
             map.clone()
         })

@@ -1,6 +1,7 @@
 //! The limiter: the budgets of all tenants, shared by any number of layers.
 
 use std::{
+    cell::Cell,
     fmt,
     sync::{
         Arc,
@@ -141,7 +142,7 @@ impl Limiter {
         LimiterBuilder { quotas, clock: None, log: None, max_tenants: 1_000_000, max_bytes: 512 << 20 }
     }
 
-    /// Decides whether the tenant may spend so many units now, and charges them if so.
+    /// Decides whether the tenant may spend these units now, and charges them if so.
     ///
     /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
     pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
@@ -151,18 +152,15 @@ impl Limiter {
         self.decide(key, request, || Some(tenant.clone())).unwrap_or(Decision::DENIED)
     }
 
-    /// As [`check`](Self::check), by the name that a source has found. A spend that nobody will refund is not kept.
     #[inline]
-    pub(super) fn check_name(
-        &self,
-        name: &TenantName<'_>,
-        units: u32,
-        refundable: bool,
-    ) -> Result<(Decision, u64), TenantError> {
-        let request = Request { units, refundable, limiter: self.0.id };
-        let key = self.0.engine.lookup_name(name);
-        let decision = self.decide(key, request, || name.to_tenant().ok())?;
-        Ok((decision, self.mark_of(key.hash)))
+    pub(super) fn lookup<'a>(&self, name: &'a TenantName<'a>) -> Lookup<'a> {
+        self.0.engine.lookup_name(name)
+    }
+
+    /// As [`check`](Self::check), by the name that a source has found. A spend that is never refunded is not kept.
+    #[inline]
+    pub(super) fn check_name(&self, key: Lookup<'_>, units: u32, refundable: bool) -> Result<Decision, TenantError> {
+        self.decide(key, Request { units, refundable, limiter: self.0.id }, || key.tenant().ok())
     }
 
     #[inline]
@@ -175,8 +173,9 @@ impl Limiter {
         let Inner { engine, report, .. } = &*self.0;
         let context = self.context();
         let swept = engine.sweep(context);
-        let (decision, news) = engine.spend(key, context, request)?;
-        if news.began {
+        let began = Cell::new(false);
+        let decision = engine.spend(key, context, request, &began)?;
+        if began.get() {
             report.overflow_began(context.now);
         }
         if swept {
@@ -194,16 +193,16 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Returns how the tenant stands, without spending, or `None` if no enforced quota
+    /// Returns the standing of the tenant without spending, or `None` if no enforced quota
     /// applies.
     pub fn peek(&self, tenant: &Tenant) -> Option<Standing> {
         self.0.engine.peek(tenant, self.context())
     }
 
-    /// Gives back what was charged, as far as it still counts, and returns how the tenant
-    /// stands then.
+    /// Refunds a charge as far as it still counts, and returns the standing of the tenant
+    /// after it.
     ///
-    /// Nothing is given back if its window has passed, if another limiter charged it, or
+    /// Nothing is refunded if its window has passed, if another limiter charged it, or
     /// if the tenant was [`reset`](Self::reset) or got another plan since.
     pub fn refund(&self, spend: Spend) -> Option<Standing> {
         let charge = spend.0.filter(|charge| charge.limiter == self.0.id)?;
@@ -214,8 +213,7 @@ impl Limiter {
         })?
     }
 
-    /// Voids what the tenant has spent, as an operator does, and logs it. What it spent in
-    /// a shared bucket stays spent.
+    /// Voids all spends of the tenant and logs it. Spends in a shared bucket stay.
     pub fn reset(&self, tenant: &Tenant) {
         let context = self.context();
         self.0.engine.reset(self.0.engine.lookup(tenant), context);
@@ -237,20 +235,16 @@ impl Limiter {
         self.0.engine.bytes.used()
     }
 
-    /// Returns a number that stands for this tenant in this limiter.
-    pub(super) fn mark(&self, name: &TenantName<'_>) -> u64 {
-        self.mark_of(self.0.engine.lookup_name(name).hash)
-    }
-
-    fn mark_of(&self, hash: u64) -> u64 {
-        hash ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    /// Returns a number that identifies this tenant in this limiter.
+    pub(super) fn mark(&self, key: Lookup<'_>) -> u64 {
+        key.hash ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     #[inline]
     fn context(&self) -> Context<'_> {
         let Inner { unix_at_zero, engine, report, .. } = &*self.0;
-        let now = report.clock.now();
-        Context { now, unix_now: report.clock.unix(now), unix_at_zero: *unix_at_zero, bytes: &engine.bytes }
+        let (now, unix_now) = report.clock.read();
+        Context { now, unix_now, unix_at_zero: *unix_at_zero, bytes: &engine.bytes }
     }
 }
 

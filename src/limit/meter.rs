@@ -1,4 +1,4 @@
-//! What one tenant has spent of one quota, by any rule.
+//! The meter of one tenant and one quota, for each rule.
 
 #[cfg(feature = "smooth")]
 use super::smooth::{Pace, Smooth};
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::util::clock::{Moment, UnixTime, saturating_nanos};
 
-/// What a decision depends on beside the tenant.
+/// The time and the memory budget of a decision.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) now: Moment,
@@ -40,7 +40,7 @@ impl Gauge {
     }
 }
 
-/// What one tenant has spent of one quota. A meter is only used with the gauge of its own rule. With another gauge it
+/// The units that one tenant has spent of one quota. A meter is only used with the gauge of its own rule. With another gauge it
 /// counts as empty.
 #[derive(Debug)]
 pub(super) enum Meter {
@@ -83,7 +83,7 @@ impl Meter {
         }
     }
 
-    /// Returns when so many units, at most the limit, will fit, or `None` if they fit now.
+    /// Returns when these units, at most the limit, will fit, or `None` if they fit now.
     #[inline]
     pub(super) fn full_until(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> Option<Moment> {
         match (self, gauge) {
@@ -126,7 +126,7 @@ impl Meter {
         }
     }
 
-    /// Gives back units that were charged under this mark, as far as they still count.
+    /// Refunds units that were charged under this mark, as far as they still count.
     pub(super) fn refund(&mut self, gauge: Gauge, now: Moment, mark: Moment, units: u32) {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(lengths)) => log.refund(lengths, mark, units),
@@ -148,7 +148,7 @@ impl Meter {
         }
     }
 
-    /// Converts what was spent to another quota. Nothing is forgiven.
+    /// Converts the spent units to another quota. Nothing is forgiven.
     pub(super) fn converted(mut self, from: Gauge, to: Gauge, context: Context<'_>) -> Self {
         self.refresh(from, context);
         match (self, from, to) {
@@ -255,7 +255,7 @@ impl Fixed {
         self.ends()
     }
 
-    /// Gives back units, unless the window that they were spent in has ended.
+    /// Refunds units, unless the window that they were spent in has ended.
     fn refund(&mut self, spent_in: Moment, units: u32) {
         if self.ends() == spent_in {
             self.count = self.count.saturating_sub(units);

@@ -41,7 +41,7 @@ const STRIPES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BucketId {
     number: u16,
-    /// What the plan says, as a hash. `None` for the default plan, whatever it says.
+    /// A hash of the quotas of the plan. `None` for the default plan.
     plan: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct PlanFound {
     pub(super) epoch: u32,
 }
 
-/// What came of spending from a bucket.
+/// A spend from a bucket.
 pub(super) struct Shared {
     pub(super) decision: Decision,
     pub(super) bucket: BucketId,
@@ -206,7 +206,7 @@ impl Buckets<'_> {
     }
 }
 
-/// Gives the bucket this plan. Returns `false` if the bucket has a newer one.
+/// Sets the plan of a bucket. Returns `false` if the bucket has a newer one.
 fn adopt(row: &mut Row, found: &PlanFound, context: Context<'_>) -> bool {
     let is_current = !is_before(found.epoch, row.epoch());
     if is_current {

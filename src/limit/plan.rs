@@ -86,7 +86,7 @@ impl Plan {
         Self(Arc::new(Terms::Limited { id, quotas, policy_header }))
     }
 
-    /// Returns the quotas. There are none if the tenant is unlimited or denied.
+    /// Returns the quotas. Unlimited and denied plans have no quotas.
     pub fn quotas(&self) -> impl Iterator<Item = Quota> {
         self.limits().iter().map(|limited| limited.quota)
     }

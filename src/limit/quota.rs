@@ -206,7 +206,7 @@ impl Quota {
 }
 
 /// The name of a quota. Each text is stored once, so that decisions carry it without counting references. The number
-/// stands for it where only atomics fit.
+/// replaces it in places that only hold atomics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PolicyName {
     text: &'static str,

@@ -53,7 +53,7 @@ struct NamedPlan {
 }
 
 impl Quotas {
-    /// Gives every tenant the same plan.
+    /// Creates plans that are the same for every tenant.
     pub fn new(default: impl Into<Plan>) -> Self {
         Self::with(default.into(), None)
     }
@@ -80,7 +80,7 @@ impl Quotas {
         }))
     }
 
-    /// Gives a tenant a plan of its own. If the tenant shared a bucket until now, all that
+    /// Sets a plan for one tenant. If the tenant shared a bucket until now, all that
     /// counts there counts for the tenant until its window has passed.
     pub fn set(&self, tenant: Tenant, plan: impl Into<Plan>) {
         let plan = plan.into();

@@ -1,4 +1,4 @@
-//! What a limiter reports: events, and counters with the feature `metrics`.
+//! The reports of a limiter: events, and counters with the feature `metrics`.
 
 use std::sync::Arc;
 

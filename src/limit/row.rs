@@ -81,7 +81,7 @@ impl Row {
         self.bits = self.bits & !ON_BOARD | if is_on_board { ON_BOARD } else { 0 };
     }
 
-    /// Decides on so many units, and charges them if they fit. Sets the marks of what was charged.
+    /// Decides on these units, and charges them if they fit. Sets the marks of what was charged.
     #[inline]
     pub(super) fn decide(&mut self, context: Context<'_>, units: u32, marks: &mut Marks) -> Decision {
         match self.plan.terms() {
@@ -91,7 +91,7 @@ impl Row {
         }
     }
 
-    /// Returns how the tenant stands, without spending.
+    /// Returns the standing of the tenant without spending.
     pub(super) fn peek(&mut self, context: Context<'_>) -> Option<Standing> {
         let decision = self.decide(context, 0, &mut NO_MARKS.clone());
         decision.standing.filter(|_| decision.refused.is_none())
@@ -107,7 +107,7 @@ impl Row {
         Some((limited.quota, rises_at.min(standing.reset())))
     }
 
-    /// Gives back what was charged under these marks, as far as it still counts.
+    /// Refunds the charge with these marks, as far as it still counts.
     pub(super) fn refund(&mut self, context: Context<'_>, past: Past, marks: &Marks, units: u32) {
         if past != self.past() {
             return;
@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// Voids all that was spent.
+    /// Voids all spends.
     pub(super) fn reset(&mut self, context: Context<'_>, generation: u32) {
         for (meter, limited) in zip(self.meters.as_slice(), self.plan.limits()) {
             context.bytes.give_back(meter.heap_bytes());
@@ -164,7 +164,7 @@ impl Row {
         Self { plan: into.plan.clone(), meters: Meters::from(converted), epoch: into.epoch, bits: into.bits }
     }
 
-    /// Gives back the bytes of the logs. Call it before the row is dropped.
+    /// Releases the bytes of the logs. Call it before the row is dropped.
     pub(super) fn release(&mut self, context: Context<'_>) {
         context.bytes.give_back(self.meters.as_slice().iter().map(Meter::heap_bytes).sum());
     }
@@ -258,7 +258,7 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, units:
 }
 
 impl Limited {
-    /// Returns how the quota stands if it has no room for so many units.
+    /// Returns the standing of the quota if it has no room for these units.
     #[inline]
     fn refusal(&self, meter: &Meter, context: Context<'_>, units: u32) -> Option<Standing> {
         let limit = self.quota.limit();
@@ -310,7 +310,7 @@ fn convert(old: &[Limited], mut meters: Vec<Meter>, new: &[Limited], context: Co
 }
 
 /// Returns whose meter a new quota starts from. It must be enforced, because a shadow does not count what it would
-/// refuse. The longest log that covers all of the new window is best, then whatever counts most.
+/// refuse. The longest log that covers all of the new window is best, then the meter that counts most.
 fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -> Option<usize> {
     let rank = |was: &Limited, meter: &Meter| {
         let window = was.quota.window();

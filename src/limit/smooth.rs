@@ -40,7 +40,7 @@ impl Smooth {
         u32::try_from(owed).unwrap_or(u32::MAX)
     }
 
-    /// Returns the state after spending so many units now, or when they will fit.
+    /// Returns the state after spending these units now, or when they will fit.
     pub(super) fn try_spend(self, pace: Pace, now: Moment, units: u32) -> Result<Self, Moment> {
         let (Some(units), Some(burst)) = (NonZeroU32::new(units), NonZeroU32::new(pace.burst)) else {
             return Ok(self);

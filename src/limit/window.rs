@@ -1,4 +1,4 @@
-//! The sliding window: a log of what was spent, in runs.
+//! The sliding window: a run-length log of spent units.
 //!
 //! An entry holds all units spent within one slice of the window and expires one window after the **last** of them. The
 //! log therefore never forgets a unit early, and a client that spends its whole quota at once gets it back at once.
@@ -74,7 +74,7 @@ impl Entry {
     }
 }
 
-/// What a tenant has spent. The oldest and the newest entry are stored inline, so that a decision needs no other memory.
+/// The units that a tenant has spent. The oldest and the newest entry are stored inline, so that a decision needs no other memory.
 /// Only a tenant with more than two entries needs a heap allocation.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -115,7 +115,7 @@ impl Log {
         }
     }
 
-    /// Returns when so many units will have come back, or the end of time if the log has fewer.
+    /// Returns when these units will have come back, or the end of time if the log has fewer.
     #[inline]
     pub(super) fn freed_at(&self, lengths: Lengths, units: u32) -> Moment {
         if let Some(oldest) = self.oldest()
@@ -152,8 +152,8 @@ impl Log {
         Moment::from_nanos(spent_at)
     }
 
-    /// Gives back units that were spent at `spent_at`: from the entry that holds them and from older ones, which expire
-    /// sooner. Gives back none if that entry has expired.
+    /// Refunds units that were spent at `spent_at`: from the entry that holds them and from older ones, which expire
+    /// sooner. Refunds nothing if that entry has expired.
     pub(super) fn refund(&mut self, lengths: Lengths, spent_at: Moment, units: u32) {
         let spent_at = spent_at.as_nanos();
         let mut owed = units;
@@ -318,7 +318,7 @@ impl ByteBudget {
             .is_ok()
     }
 
-    /// Takes bytes even if there is no room, for what is bounded otherwise.
+    /// Takes bytes without checking the budget, for memory that is bounded otherwise.
     pub(super) fn force(&self, bytes: usize) {
         self.used.fetch_add(bytes, Relaxed);
     }

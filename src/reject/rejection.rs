@@ -137,7 +137,7 @@ impl Rejection {
         self
     }
 
-    /// Sets the OAuth error code, if the kind alone stands for another one.
+    /// Sets the OAuth error code, if it is not the one of the kind.
     #[cfg(feature = "bearer")]
     pub(crate) fn error(mut self, error: &'static str) -> Self {
         self.0.error = Some(error);
@@ -152,7 +152,7 @@ impl Rejection {
         self
     }
 
-    /// Sets how the tenant stands, and the headers that say so. If `is_silent`, a gRPC client gets no header either.
+    /// Sets the standing of the tenant, and the headers that show it. If `is_silent`, gRPC clients get no header either.
     pub(crate) fn with_standing(mut self, standing: Standing, headers: HeaderMap, is_silent: bool) -> Self {
         self.0.retry_after = (standing.reset() != Standing::NEVER).then(|| standing.wait());
         self.0.has_pushback = !is_silent;
@@ -197,7 +197,7 @@ impl Rejection {
         self.0.tenant.as_ref()
     }
 
-    /// Returns how the tenant stands, if a quota refused the request.
+    /// Returns the standing of the tenant, if a quota refused the request.
     pub fn standing(&self) -> Option<&Standing> {
         self.0.standing.as_ref()
     }
@@ -235,7 +235,7 @@ impl Rejection {
         if response.headers().is_empty() {
             *response.headers_mut() = headers;
         } else {
-            // `extend` would append, but a rejection's header stands alone
+            // `extend` would append, but a header of a rejection replaces others of its name
             for (name, value) in &headers {
                 response.headers_mut().insert(name, value.clone());
             }

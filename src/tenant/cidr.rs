@@ -70,7 +70,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// Returns a number with so many low bits set.
+/// Returns a number with the `count` lowest bits set.
 fn host_bits(count: u8) -> u128 {
     u128::MAX.checked_shr(u32::from(128 - count)).unwrap_or_default()
 }

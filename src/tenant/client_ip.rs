@@ -74,7 +74,7 @@ impl ClientIp {
     ///
     /// # Errors
     ///
-    /// Fails if a range is malformed, or if there is none.
+    /// Fails if a range is malformed or the list is empty.
     pub fn behind<I>(proxies: I) -> Result<Self, ConfigError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -408,7 +408,7 @@ mod tests {
         any_entry().prop_filter("a peer has an address", |entry| entry.address.is_some())
     }
 
-    /// Anything that may stand in a header, often close to what is meant to.
+    /// Any text that a header can have, often close to a valid one.
     fn any_writing() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             prop::collection::vec(prop_oneof![b' '..=126, 128..=255_u8, Just(b'\t')], 0..60),

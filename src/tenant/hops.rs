@@ -16,8 +16,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const MAX_HOPS: usize = 32;
 const MAX_BYTES: usize = 8 * 1024;
 
-/// The elements of a list header from the right: the last one of the last line comes first. Nothing is copied. What is left
-/// of the elements that were asked for is never looked at, so it can't matter.
+/// The elements of a list header from the right: the last one of the last line comes first. Nothing is copied. Elements
+/// further left than the last one asked for are never read, so they can't matter.
 pub(super) struct Hops<'a> {
     lines: Rev<ValueIter<'a, HeaderValue>>,
     line: Option<&'a [u8]>,

@@ -60,7 +60,7 @@ fn is_dots(segment: &str) -> bool {
     [".", "..", "%2e", ".%2e", "%2e.", "%2e%2e"].iter().any(|dots| segment.eq_ignore_ascii_case(dots))
 }
 
-/// Whether there is what others may take for a slash: browsers and proxies do so with `\`, raw or escaped.
+/// Returns whether the path has a character that browsers or proxies may treat as a slash: `\`, or an escaped slash.
 fn has_hidden_slash(path: &str) -> bool {
     let escaped = |bytes: &[u8]| matches!(bytes, [b'%', b'2', b'f' | b'F'] | [b'%', b'5', b'c' | b'C']);
     path.contains('\\') || path.as_bytes().windows(3).any(escaped)

@@ -138,7 +138,7 @@ impl<'a> TenantName<'a> {
         self.is_claimed
     }
 
-    /// Returns the name as it stands in the request.
+    /// Returns the name as it is written in the request.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.name {

@@ -5,10 +5,9 @@ use http::Extensions;
 use super::Tenant;
 use crate::util::clock::{Moment, UnixTime};
 
-/// How a tenant stands with one quota at one moment.
+/// The standing of a tenant in one quota at one moment.
 ///
-/// The same value is returned by the limiter, written into headers, put into the
-/// event log and shown to handlers and responders. If several quotas apply, it
+/// The limiter returns it, and headers, events, handlers and responders show it. If several quotas apply, it
 /// describes the one that refused, or the one with the least left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -79,7 +78,9 @@ impl Standing {
     /// Returns [`reset`](Self::reset) in wall-clock time, or `None` if no retry helps.
     #[inline]
     pub fn reset_unix(&self) -> Option<UnixTime> {
-        (self.reset != Self::NEVER).then(|| self.unix_now + self.wait())
+        let wait = self.reset.as_nanos().saturating_sub(self.now.as_nanos());
+        let reset = UnixTime::from_nanos(self.unix_now.as_nanos().saturating_add(wait));
+        (self.reset != Self::NEVER).then_some(reset)
     }
 
     /// Returns the time from the decision until [`reset`](Self::reset).
@@ -96,7 +97,8 @@ impl Standing {
     }
 }
 
-/// What [`RateLimitLayer`](crate::RateLimitLayer) leaves in the extensions of a request.
+/// The value that [`RateLimitLayer`](crate::RateLimitLayer) leaves in the extensions of a
+/// request.
 ///
 /// It holds the tenant that was charged and its [`Standing`]. If a request passes
 /// several layers, it shows the standing with the least left.
@@ -140,7 +142,7 @@ impl RateLimit {
         Self { tenant, is_claimed, standing, would_refuse: None, charges: Charges::default() }
     }
 
-    /// Returns what the layers in front of this service have left in the request.
+    /// Returns the value that the layers in front of this service have left in the request.
     /// With axum, use it as an extractor instead.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         extensions.get()
@@ -199,7 +201,7 @@ impl RateLimit {
         self.would_refuse = would_refuse.or(self.would_refuse);
     }
 
-    /// Adds what a layer further in has found. A tenant that the caller merely claims never replaces one that an outer
+    /// Adds the finding of an inner layer. A tenant that the caller merely claims never replaces one that an outer
     /// layer has proved.
     pub(crate) fn narrow(&mut self, tenant: Tenant, is_claimed: bool, standing: Standing) {
         if self.is_claimed || !is_claimed {

@@ -1,4 +1,4 @@
-//! Refusals that are repeated without a lock: nothing that makes one wrong is missed.
+//! Repeated refusals, which take no lock: each ends as soon as it is wrong.
 
 use std::{
     sync::Arc,
@@ -98,7 +98,7 @@ fn a_function_that_chooses_another_plan_ends_a_refusal_at_once() {
     assert_eq!(engine.check(&tenant("acme"), 1).standing().map(|standing| standing.limit()), Some(9));
 }
 
-/// Nothing is left of a tenant that was swept, even if the clock steps back to when it was refused.
+/// A sweep forgets the refusals of a tenant, even if the clock steps back afterwards.
 #[test]
 fn a_refusal_leaves_with_the_row() {
     let engine = refusing();
@@ -113,7 +113,7 @@ fn a_refusal_leaves_with_the_row() {
     assert!(engine.check(&tenant("acme"), 1).is_admitted());
 }
 
-/// While units come back one after the other, a repeated refusal says how many are left.
+/// While units come back, a repeated refusal shows how many are left.
 #[test]
 fn a_refusal_of_many_units_says_what_is_left_by_now() {
     let engine = InMemory::new(ManualClock::new(), Quota::per_minute(10).unwrap());

@@ -1,4 +1,4 @@
-//! What the suite asks of an engine.
+//! The interface of an engine under test.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) trait Engine {
     fn set_default_plan(&self, plan: Plan);
 }
 
-/// What an engine guarantees beside the bound, which all do.
+/// The guarantees of an engine beside the bound, which all engines guarantee.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claims {
     /// No refusal unless what was admitted in the last window and one slice before it leaves no room.
@@ -49,7 +49,7 @@ impl InMemory {
         Self { limiter: builder.clock(clock.clone()).build().unwrap(), clock }
     }
 
-    /// An engine that has no byte to give: logs of more than two entries get coarser.
+    /// Creates an engine without memory for logs of more than two entries, which get coarser.
     pub(crate) fn without_memory(clock: ManualClock, plan: impl Into<Plan>) -> Self {
         Self::of(Limiter::builder(Quotas::new(plan)).max_bytes(1), clock)
     }

@@ -10,7 +10,7 @@ use crate::{
     schedule::{PlanSpec, QuotaSpec, RuleSpec, cases},
 };
 
-/// Enough requests, over enough time, for every tenant to have been looked at.
+/// Sends enough requests, over enough time, for a sweep of every tenant.
 fn sweep_all(engine: &InMemory, clock: &ManualClock) {
     let monitor = tenant("monitor");
     engine.set_plan(&monitor, Plan::unlimited());
@@ -48,7 +48,7 @@ proptest! {
         let clock = ManualClock::new();
         let builder = Limiter::builder(Quotas::new(plans[0].plan())).max_tenants(max_tenants);
         let engine = InMemory::of(builder, clock.clone());
-        let padding = if long_names { "a name that does not stand in place".replace(' ', "-") } else { String::new() };
+        let padding = if long_names { "a name that is not stored inline".replace(' ', "-") } else { String::new() };
         let mut spends = Vec::new();
         for (who, units, millis, choice) in requests {
             clock.advance(Duration::from_millis(millis));

@@ -12,7 +12,7 @@ pub(crate) struct Now {
     pub(crate) real: u64,
 }
 
-/// Everything one tenant was admitted.
+/// All units that one tenant was admitted.
 #[derive(Debug)]
 pub(crate) struct Log {
     admitted: Vec<Admitted>,
@@ -21,7 +21,7 @@ pub(crate) struct Log {
     changes: u64,
     /// The longest slice of any plan so far, with what a long window may add to it by rounding.
     slack: u64,
-    /// What was spent up to here may count as spent up to here.
+    /// Units spent before this time may count as if they were spent at this time.
     blurred_until: u64,
 }
 
@@ -55,7 +55,7 @@ impl Log {
         self.admitted.len() - 1
     }
 
-    /// What was refunded was never admitted. The engine may still count it if the plan has changed since.
+    /// Removes refunded units. The engine may still count them if the plan has changed since.
     pub(crate) fn refund(&mut self, place: usize) {
         let entry = &mut self.admitted[place];
         entry.must = 0;

@@ -1,7 +1,4 @@
-//! What bends the promise, and how: the rows of the table in the docs, one by one.
-//!
-//! Two of them belong to other engines: the engine in memory forgets with its process, and cannot lose its data
-//! otherwise.
+//! The table of rules in the documentation of `limit`, row by row.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -38,7 +35,7 @@ fn logged(quotas: impl Into<Plan>) -> (InMemory, EventLog) {
     (InMemory::of(Limiter::builder(Quotas::new(quotas)).events(log.clone()), ManualClock::new()), log)
 }
 
-/// How a request of acme that is refused stands.
+/// Sends a request of acme that must be refused.
 fn refused(engine: &impl Engine, units: u32) -> Decision {
     let decision = engine.check(&tenant("acme"), units);
     assert!(!decision.is_admitted());
@@ -312,8 +309,7 @@ fn a_tenant_leaves_its_bucket_with_what_is_spent_there() {
     at(1_800);
     spend(&engine, "late", 1).unwrap();
     assert_eq!(engine.limiter.tenants(), 2);
-    // the early one is idle after an hour and is swept, so there is room: the late one has a row of its own, and nobody
-    // can keep its bucket alive for it
+    // the early tenant is idle after an hour and is swept, so the late one gets a row of its own
     for step in 0..300 {
         at(3_600 + 5 * step);
         assert!(spend(&engine, "late", 1).is_none(), "it still counts, wherever");

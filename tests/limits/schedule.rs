@@ -29,7 +29,7 @@ pub(crate) struct Schedule {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// So many requests at once, each of so many units.
+    /// `times` requests at once, each of `units` units.
     Spend {
         tenant: usize,
         times: u32,
@@ -51,7 +51,7 @@ pub(crate) enum Step {
     ClockBack(u64),
     /// The wall clock jumps.
     Wall(u64),
-    /// A spend is taken back.
+    /// A spend is refunded.
     Refund(prop::sample::Index),
     /// Retries at the reset of a refusal, just before it and at it.
     RetryAtReset {
@@ -265,7 +265,8 @@ fn plans(base: u64, any_kind: bool) -> BoxedStrategy<PlanSpec> {
     .boxed()
 }
 
-/// So many schedules, the same in every run; `PROPTEST_CASES` asks for more and `PROPTEST_RNG_SEED` for others.
+/// The number of schedules. They are the same in every run. `PROPTEST_CASES` raises the number, and
+/// `PROPTEST_RNG_SEED` chooses others.
 pub(crate) fn cases(cases: u32) -> Config {
     let asked = Config::default();
     let rng_seed = match asked.rng_seed {

@@ -249,12 +249,12 @@ fn assert_admitted_as_peeked(before: Option<Standing>, after: Option<Standing>, 
     assert_eq!(
         remaining(before).map(|before| before.checked_sub(units)),
         remaining(after).map(Some),
-        "a peek says what the next request finds"
+        "a peek predicts the next request"
     );
 }
 
 /// Never more than the limit in the window that ends now. That this holds at each admission means that it holds in
-/// every window, for the fullest windows end with an admission.
+/// every window, because the fullest windows end with an admission.
 fn assert_bound(quotas: &[QuotaSpec], log: &Log, now: Now) {
     for quota in quotas.iter().filter(|quota| !quota.shadow && quota.slice().is_some()) {
         let counted = log.must_count(quota, now);

@@ -1,4 +1,4 @@
-//! Many threads at once. The clock stands still while they spend, or moves far less than a window, so the bound is exact.
+//! Many threads at once. The clock does not move while they spend, or far less than a window, so the bound is exact.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ fn tenants(count: usize) -> Vec<Tenant> {
     (0..count).map(|number| tenant(&format!("tenant-{number}"))).collect()
 }
 
-/// Runs `work` on so many threads, and `meanwhile` over and over until they are done.
+/// Runs `work` on several threads, and repeats `meanwhile` until they are done.
 fn hammer(threads: usize, work: impl Fn(usize) + Sync, meanwhile: impl Fn(usize) + Sync) {
     let at_work = AtomicUsize::new(threads);
     thread::scope(|scope| {
@@ -174,7 +174,7 @@ fn tenants_first_seen_by_many_threads_at_once_take_one_place_each() {
         assert!(engine.check(&monitor, 1).is_admitted());
     }
     assert_eq!(engine.limiter.tenants(), 0);
-    // 999 places are left beside the monitor's: no more, no less
+    // exactly 999 places are left beside that of the monitor
     for number in 0..999 {
         _ = engine.check(&tenant(&format!("stranger-{number}")), 1);
     }
