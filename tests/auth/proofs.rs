@@ -139,7 +139,7 @@ async fn c100_a_code_can_be_bound_before_it_exists() {
     let proof = |key: &DpopKey| key.proof("POST", &url("/token")).at(world.time()).sign();
     let code = browser.sign_in_with("web", &[("dpop_jkt", key.thumbprint())]).await;
     let fields = redemption("web", &code);
-    let expected = refused(400, "invalid_dpop_proof", "the code is bound to another key");
+    let expected = refused(400, "invalid_dpop_proof", "the authorization code is bound to another key");
     assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
     assert_eq!(post(&mut browser, &[&proof(&other)], &fields).await.own(), expected);
     // who has neither code nor verifier learns nothing of that
