@@ -20,7 +20,7 @@ use std::{
 
 use tollgate::{
     MaybeReady, Tenant, UnixTime,
-    store::{AnyStore, Disk, Key, Memory, Outcome, Record},
+    store::{AnyStore, Disk, Key, Memory, Record, WriteOutcome},
 };
 
 const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
@@ -89,7 +89,7 @@ fn insert_one(store: &AnyStore, lane: u64, number: u64) {
     static ROUND: AtomicU64 = AtomicU64::new(0);
     let round = ROUND.fetch_add(1, Relaxed);
     let outcome = block_on(store.insert(&key("inserted", &[lane, number, round]), record()));
-    assert!(matches!(outcome, Ok(Outcome::Done(_))));
+    assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
 }
 
 fn swap_one(store: &AnyStore, lane: u64, _: u64) {
@@ -99,12 +99,12 @@ fn swap_one(store: &AnyStore, lane: u64, _: u64) {
         Some(entry) => block_on(store.swap(&key, entry.version, record())),
         None => block_on(store.insert(&key, record())),
     };
-    assert!(matches!(outcome, Ok(Outcome::Done(_))));
+    assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
 }
 
 fn insert_and_take(store: &AnyStore, lane: u64, number: u64) {
     let key = key("taken", &[lane, number]);
-    assert!(matches!(block_on(store.insert(&key, record())), Ok(Outcome::Done(_))));
+    assert!(matches!(block_on(store.insert(&key, record())), Ok(WriteOutcome::Done(_))));
     assert!(block_on(store.take(&key)).unwrap().is_some());
 }
 
@@ -113,7 +113,10 @@ fn fill(store: &AnyStore, rows: u64) {
         for lane in 0..64 {
             scope.spawn(move || {
                 for number in (lane..rows).step_by(64) {
-                    assert!(matches!(block_on(store.insert(&key("read", &[number]), record())), Ok(Outcome::Done(_))));
+                    assert!(matches!(
+                        block_on(store.insert(&key("read", &[number]), record())),
+                        Ok(WriteOutcome::Done(_))
+                    ));
                 }
             });
         }

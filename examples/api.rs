@@ -1,15 +1,15 @@
-//! An API far from its login service: it checks access tokens by the keys that the issuer publishes, and shares nothing
-//! with it but its address.
+//! An API far away from its login service. It verifies access tokens with the keys that the issuer
+//! publishes, and needs only the issuer's URL.
 //!
 //!     cargo run --example server                                    # the issuer, in another terminal
 //!     cargo run --example api --features jwks
 //!     curl -i -H "authorization: Bearer $TOKEN" http://127.0.0.1:3000/orders
 //!
-//! The token is one that <http://127.0.0.1:8080/demo/> shows after a login, or `$TOKEN` of the commands that the server
-//! prints: nothing else has to be set up. Another issuer is the second argument, this service's name in its tokens the
-//! third.
+//! Use a token that <http://127.0.0.1:8080/demo/> shows after a login, or the `$TOKEN` of the
+//! commands that the server prints. No further setup is needed. To use another issuer, pass its URL
+//! as second argument, and the name of this service in its tokens as third.
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens")]
+#![expect(clippy::print_stdout, reason = "prints its address")]
 
 use std::{error::Error, net::SocketAddr};
 
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
     let (listen, issuer) = (next("127.0.0.1:3000"), next("http://127.0.0.1:8080"));
-    // an issuer of your own names it in `Tokens::audience`, or for one client in `Client::audience`
+    // set this in your issuer with `Tokens::audience`, or per client with `Client::audience`
     let audience = next(&issuer);
 
     let listener = TcpListener::bind(listen).await?;
@@ -42,13 +42,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn app(issuer: &str, audience: &str) -> Result<Router, Box<dyn Error>> {
-    // clones of one verifier look at a token once
+    // clones of a verifier verify each token once
     let bearer = BearerLayer::new(Verifier::remote(issuer, audience)?).respond_with(ProblemJson);
-    // a token says of which tenant it is, and nobody can forge that
+    // the token's tenant can't be forged
     let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
     let limit = RateLimitLayer::new(AccessTokenTenant, limiter).respond_with(ProblemJson);
 
-    // a flood of bad tokens ends here, before a signature is looked at
+    // floods of bad tokens are rejected here, before any signature is verified
     let address =
         ClientIp::peer().peer_by(|head| head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
     let refusals = Limiter::memory(Quotas::new(Quota::per_minute(60)?));
@@ -57,12 +57,12 @@ fn app(issuer: &str, audience: &str) -> Result<Router, Box<dyn Error>> {
         .headers(HeaderStyle::none())
         .respond_with(ProblemJson);
 
-    // one route needs a scope beside: 403 without
+    // one route needs an additional scope: 403 without it
     let write = bearer.clone().require_scope("orders:write")?;
     Ok(Router::new()
         .route("/orders", get(orders))
         .route("/orders/new", post(order).route_layer(write))
-        // the layer that is added last is asked first: the address, the token, and the budget of its tenant
+        // the layer added last runs first: address, token, budget of the tenant
         .route_layer(limit)
         .route_layer(bearer)
         .route_layer(by_address)

@@ -1,17 +1,18 @@
-//! A budget for each tenant on an axum router: two quotas at once, handlers that read how the tenant stands, and
-//! refusals as problem documents.
+//! Rate limits per tenant on an axum router: two quotas at once, handlers that read the remaining
+//! budget, and problem documents for rejections.
 //!
 //!     cargo run --example axum
 //!
 //!     curl -i http://127.0.0.1:3000/hello -H 'x-api-key: demo-acme-key'
 //!     curl -i http://127.0.0.1:3000/hello -H 'x-api-key: guessed'          # 401
-//!     curl -i http://127.0.0.1:3000/hello                                  # 400: whose request is it?
+//!     curl -i http://127.0.0.1:3000/hello                                  # 400: no tenant
 //!
-//! globex may send 3 requests a second, and 60 a minute. The fourth at once is a 429 that names the quota:
+//! globex may send 3 requests per second and 60 per minute. The fourth request in a second gets a
+//! 429 that names the quota:
 //!
 //!     for i in 1 2 3 4; do curl -s http://127.0.0.1:3000/hello -H 'x-api-key: demo-globex-key'; echo; done
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens")]
+#![expect(clippy::print_stdout, reason = "prints its address")]
 
 use std::error::Error;
 
@@ -29,10 +30,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn app() -> Result<Router, Box<dyn Error>> {
-    // who: a key names its tenant
+    // who: an API key identifies its tenant
     let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.key("demo-globex-key", "globex")?;
 
-    // how much: a plan for all, another for globex; keep a clone of `quotas` to change them while the server runs
+    // how much: a default plan, and another one for globex. Keep a clone of `quotas` to change them
+    // at run time
     let quotas = Quotas::new(plan(50, 600)?);
     quotas.set(Tenant::parse("globex")?, plan(3, 60)?);
 
@@ -41,11 +43,11 @@ fn app() -> Result<Router, Box<dyn Error>> {
     Ok(Router::new()
         .route("/hello", get(hello))
         .layer(limit)
-        // what is added after the layer stands outside of it
+        // routes added after the layer are not limited
         .route("/healthz", get(async || "ok")))
 }
 
-/// Both quotas at once: a request is charged to both or, where one refuses, to none.
+/// Both quotas at once: a request is charged to both, or to none if one of them rejects it.
 fn plan(per_second: u32, per_minute: u32) -> Result<Plan, Box<dyn Error>> {
     Ok(Plan::new([
         Quota::per_second(per_second)?.named("per-second")?,
@@ -53,7 +55,8 @@ fn plan(per_second: u32, per_minute: u32) -> Result<Plan, Box<dyn Error>> {
     ])?)
 }
 
-/// Both are extractors with the feature `axum`; ask for an `Option<RateLimit>` where a tenant may have no limit.
+/// Both are extractors of the feature `axum`. Use `Option<RateLimit>` if a tenant may have no
+/// limit.
 async fn hello(tenant: Tenant, limit: RateLimit) -> Json<Value> {
     Json(json!({
         "hello": tenant.as_str(),

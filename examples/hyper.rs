@@ -1,17 +1,17 @@
-//! A plain hyper server, HTTP/1 and HTTP/2, that limits each client by its address, also behind proxies, and ends
-//! gracefully.
+//! A plain hyper server (HTTP/1 and HTTP/2) with a limit per client address, also behind proxies,
+//! and a graceful shutdown.
 //!
 //!     cargo run --example hyper
 //!
 //!     curl -i http://127.0.0.1:3000/
 //!
-//! This machine is named as a trusted proxy, so that you can play one: each of these is a client of its own, with 5
-//! requests in any 10 seconds.
+//! This machine is configured as a trusted proxy, so that you can play one. Each of these is a
+//! different client, with 5 requests in any 10 seconds.
 //!
 //!     curl -i http://127.0.0.1:3000/ -H 'x-forwarded-for: 198.51.100.7'
 //!     curl -i http://127.0.0.1:3000/ -H 'x-forwarded-for: 203.0.113.9, 198.51.100.8'   # the rightmost counts
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it tells what it does")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints what it does")]
 
 use std::{convert::Infallible, error::Error, pin::pin, time::Duration};
 
@@ -48,13 +48,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (stream, peer) = match accepted {
             Ok(connection) => connection,
             Err(error) => {
-                // out of file handles, for one: that passes
+                // temporary errors, such as too many open files
                 eprintln!("accept: {error}");
                 sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // only this loop knows the other end of the connection
+        // only this loop knows the peer address
         let service = service.clone().map_request(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(PeerAddr(peer));
             request
@@ -69,10 +69,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     drop(listener);
-    println!("finishing the requests that are under way");
+    println!("finishing open requests");
     tokio::select! {
         () = graceful.shutdown() => {}
-        () = sleep(Duration::from_secs(10)) => eprintln!("cutting off what is left"),
+        () = sleep(Duration::from_secs(10)) => eprintln!("closing the remaining connections"),
     }
     Ok(())
 }

@@ -1,15 +1,16 @@
-//! A gate of your own: while the service is read-only, writes are refused with a 503, and reads are marked.
+//! A custom gate. While the service is read-only, it rejects writes with a 503 and marks reads.
 //!
-//! It shows all that a gate can do: decide at once or later, mark the request, mark the response. The engine does the
-//! rest: it keeps the type of the body, calls the service that was ready, and never calls it on a refusal.
+//! It shows everything a gate can do: decide immediately or later, mark the request, mark the
+//! response. The engine does the rest: it keeps the type of the body, calls the service that was
+//! polled ready, and never calls it for rejected requests.
 //!
 //!     cargo run --example own_gate
 //!
 //!     curl -i http://127.0.0.1:3000/
-//!     curl -i http://127.0.0.1:3000/ -d 'a write'                  # refused
-//!     curl -i http://127.0.0.1:3000/ -d 'a write' -H 'x-force: 1'  # let through
+//!     curl -i http://127.0.0.1:3000/ -d 'a write'                  # rejected
+//!     curl -i http://127.0.0.1:3000/ -d 'a write' -H 'x-force: 1'  # admitted
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens")]
+#![expect(clippy::print_stdout, reason = "prints its address")]
 
 use std::{error::Error, future::Future, pin::Pin, time::Duration};
 
@@ -20,7 +21,7 @@ use tollgate::{Gate, GateLayer, Head, Kind, MaybeReady, Pass, ProblemJson, Rejec
 
 struct ReadOnly;
 
-/// What comes through, for the handler and for the response.
+/// The kind of an admitted request, for the handler and the response.
 #[derive(Clone, Copy, Debug)]
 enum Access {
     Read,
@@ -33,15 +34,15 @@ impl Gate for ReadOnly {
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
         if head.method().is_safe() {
-            // decided at once: neither a box nor a poll
+            // an immediate decision needs neither a box nor a poll
             return MaybeReady::Ready(Ok(Access::Read));
         }
-        // the future outlives the head, so it takes along what it needs
+        // the future outlives the head, so it copies what it needs
         let force = head.headers().get("x-force").cloned();
         MaybeReady::Pending(Box::pin(async move {
             match force {
                 Some(force) if may_force(&force).await => Ok(Access::ForcedWrite),
-                _ => Err(Rejection::new(Kind::Unavailable, "the service is read-only for now")
+                _ => Err(Rejection::new(Kind::Unavailable, "the service is currently read-only")
                     .retry_in(Duration::from_secs(60))),
             }
         }))
@@ -60,7 +61,7 @@ impl Pass for Access {
     }
 }
 
-/// Stands for a question to a service elsewhere.
+/// Stands in for a request to another service.
 async fn may_force(value: &HeaderValue) -> bool {
     tokio::task::yield_now().await;
     value == "1"

@@ -1,12 +1,12 @@
-//! A tenant source of your own: the token of your app says whose request it is and which plan they have.
+//! A custom tenant source. The token of your application identifies the tenant and its plan.
 //!
 //!     cargo run --example own_tenant_source
 //!
 //!     curl -i http://127.0.0.1:3000/ -H 'authorization: Bearer acme.free.demo'     # 5 in any minute
-//!     curl -i http://127.0.0.1:3000/ -H 'authorization: Bearer acme.gold.demo'     # upgraded: 50, less what is spent
+//!     curl -i http://127.0.0.1:3000/ -H 'authorization: Bearer acme.gold.demo'     # upgraded: 50, minus what is spent
 //!     curl -i http://127.0.0.1:3000/ -H 'authorization: Bearer acme.gold.forged'   # 401
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens")]
+#![expect(clippy::print_stdout, reason = "prints its address")]
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ enum Tier {
     Gold,
 }
 
-/// What each customer has booked, by the newest token that was seen. Only who has a genuine token gets an entry.
+/// The plan of each customer according to its newest token. Only valid tokens create entries.
 #[derive(Clone, Default)]
 struct Customers(Arc<RwLock<HashMap<Tenant, Tier>>>);
 
@@ -45,19 +45,19 @@ impl Customers {
 
 impl TenantSource for Customers {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        // no token at all: no tenant, and the next source of a chain would be asked
+        // no token means no tenant, so a chain would try its next source
         let Some(value) = head.headers().get(AUTHORIZATION) else { return Ok(None) };
         let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
-        let unknown = TenantError::unknown("the token is not known").challenge("Bearer error=\"invalid_token\"");
+        let unknown = TenantError::unknown("the token is invalid").challenge("Bearer error=\"invalid_token\"");
         let (name, tier) = token.and_then(verified).ok_or(unknown)?;
-        // a name is bounded and checked before it can become a budget
+        // validate the name before it can become a budget
         let tenant = Tenant::parse(name)?;
         self.remember(&tenant, tier);
         Ok(Some(tenant))
     }
 }
 
-/// Stands for the check of a signature.
+/// Stands in for verifying a signature.
 fn verified(token: &str) -> Option<(&str, Tier)> {
     let (name, rest) = token.split_once('.')?;
     match rest {
@@ -71,7 +71,7 @@ fn verified(token: &str) -> Option<(&str, Tier)> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let customers = Customers::default();
 
-    // made once; the function hands out clones
+    // created once; the function returns clones
     let free = Plan::from(Quota::per_minute(5)?.named("free")?);
     let gold = Plan::from(Quota::per_minute(50)?.named("gold")?);
     let booked = customers.clone();

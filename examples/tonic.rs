@@ -1,14 +1,14 @@
-//! gRPC calls limited and refused: this process serves the standard health service with tonic, calls it as acme, who
-//! has 5 calls a minute, until the answer is RESOURCE_EXHAUSTED, and then once as globex.
+//! Rate limits for gRPC. This process serves the standard health service with tonic and calls it:
+//! as acme, which has 5 calls per minute, until it gets RESOURCE_EXHAUSTED, then once as globex.
 //!
 //!     cargo run --example tonic
 //!
-//! With an address it only serves, for you to call:
+//! With an address it only serves, so that you can call it:
 //!
 //!     cargo run --example tonic 127.0.0.1:50051
 //!     grpc_health_probe -addr 127.0.0.1:50051 -rpc-header 'x-api-key: demo-acme-key'
 
-#![expect(clippy::print_stdout, reason = "it shows the calls")]
+#![expect(clippy::print_stdout, reason = "prints the calls")]
 
 use std::error::Error;
 
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listening = incoming.local_addr()?;
     println!("listening on http://{listening}");
 
-    // the layer stands around all services of this server
+    // the layer wraps all services of this server
     let server = Server::builder().layer(limit).add_service(health).serve_with_incoming(incoming);
     if address.is_some() {
         return Ok(server.await?);
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks whether the server is healthy; answers with the metadata of the reply.
+/// Checks the health of the server and returns the metadata of the response.
 async fn check(client: &mut HealthClient<Channel>, key: &'static str) -> Result<MetadataMap, Status> {
     let mut request = Request::new(HealthCheckRequest::default());
     request.metadata_mut().insert("x-api-key", AsciiMetadataValue::from_static(key));

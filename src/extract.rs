@@ -1,4 +1,4 @@
-//! axum extractors for the results of layers (feature `axum`).
+//! Extractors for axum (feature `axum`).
 
 use std::{convert::Infallible, fmt};
 
@@ -17,8 +17,8 @@ use crate::{
     tenant::Tenant,
 };
 
-/// The rejection of an extractor whose layer does not protect the route. Answers 500, because
-/// this is a bug of the server.
+/// The rejection of an extractor whose layer does not cover the route. This is a bug of the server,
+/// so the response is a 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingLayer {
     detail: &'static str,
@@ -38,7 +38,7 @@ impl IntoResponse for MissingLayer {
     }
 }
 
-/// Implements extractors for a value that a layer puts into the extensions of the request.
+/// Implements an extractor for a value that a layer inserts into the request extensions.
 macro_rules! left_by_a_layer {
     ($value:ty, $missing:literal) => {
         impl<S: Sync> FromRequestParts<S> for $value {
@@ -59,16 +59,16 @@ macro_rules! left_by_a_layer {
     };
 }
 
-left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer guards this route");
-left_by_a_layer!(Tenant, "no RateLimitLayer is before this route, or it was told to leave no extensions");
-left_by_a_layer!(RateLimit, "no RateLimitLayer is before this route, or it was told to leave no extensions");
+left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
+left_by_a_layer!(Tenant, "no RateLimitLayer covers this route, or its extensions are disabled");
+left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
-/// The rejection of the extractor [`Session`].
+/// The rejection of the [`Session`] extractor.
 #[derive(Clone, Debug)]
 pub enum SessionRejection {
-    /// No `SessionLayer` protects the route: 500.
+    /// No `SessionLayer` covers the route. The response is a 500.
     MissingLayer(MissingLayer),
-    /// The request has no session: 401 with this `WWW-Authenticate`.
+    /// The request has no session. The response is a 401 with this `WWW-Authenticate` challenge.
     NoSession(HeaderValue),
 }
 
@@ -83,7 +83,7 @@ impl IntoResponse for SessionRejection {
     }
 }
 
-const NO_SESSION_LAYER: MissingLayer = MissingLayer { detail: "no SessionLayer is before this route" };
+const NO_SESSION_LAYER: MissingLayer = MissingLayer { detail: "no SessionLayer covers this route" };
 
 impl<S: Sync> FromRequestParts<S> for Session {
     type Rejection = SessionRejection;
@@ -97,7 +97,7 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
-/// A missing layer is an error and not `None`, because a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because it would make every caller anonymous.
 impl<S: Sync> OptionalFromRequestParts<S> for Session {
     type Rejection = MissingLayer;
 
@@ -110,14 +110,14 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
     }
 }
 
-/// The rejection of the extractor [`AccessToken`].
+/// The rejection of the [`AccessToken`] extractor.
 #[cfg(feature = "bearer")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AccessTokenRejection {
-    /// No `BearerLayer` protects the route: 500.
+    /// No `BearerLayer` covers the route. The response is a 500.
     MissingLayer(MissingLayer),
-    /// The request has no token: 401 with this `WWW-Authenticate`.
+    /// The request has no token. The response is a 401 with this `WWW-Authenticate` challenge.
     NoToken(HeaderValue),
 }
 
@@ -134,7 +134,7 @@ impl IntoResponse for AccessTokenRejection {
 }
 
 #[cfg(feature = "bearer")]
-const NO_BEARER_LAYER: MissingLayer = MissingLayer { detail: "no BearerLayer is before this route" };
+const NO_BEARER_LAYER: MissingLayer = MissingLayer { detail: "no BearerLayer covers this route" };
 
 #[cfg(feature = "bearer")]
 impl<S: Sync> FromRequestParts<S> for AccessToken {
@@ -142,22 +142,22 @@ impl<S: Sync> FromRequestParts<S> for AccessToken {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, AccessTokenRejection> {
         match parts.extensions.get() {
-            Some(bearer::Slot::Taken { token, .. }) => Ok(token.clone()),
-            Some(bearer::Slot::Empty(challenge)) => Err(AccessTokenRejection::NoToken(challenge.clone())),
+            Some(bearer::TokenSlot::Taken { token, .. }) => Ok(token.clone()),
+            Some(bearer::TokenSlot::Empty(challenge)) => Err(AccessTokenRejection::NoToken(challenge.clone())),
             None => Err(AccessTokenRejection::MissingLayer(NO_BEARER_LAYER)),
         }
     }
 }
 
-/// A missing layer is an error and not `None`, because a forgotten layer would make everyone anonymous.
+/// A missing layer is an error and not `None`, because it would make every caller anonymous.
 #[cfg(feature = "bearer")]
 impl<S: Sync> OptionalFromRequestParts<S> for AccessToken {
     type Rejection = MissingLayer;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, MissingLayer> {
         match parts.extensions.get() {
-            Some(bearer::Slot::Taken { token, .. }) => Ok(Some(token.clone())),
-            Some(bearer::Slot::Empty(_)) => Ok(None),
+            Some(bearer::TokenSlot::Taken { token, .. }) => Ok(Some(token.clone())),
+            Some(bearer::TokenSlot::Empty(_)) => Ok(None),
             None => Err(NO_BEARER_LAYER),
         }
     }

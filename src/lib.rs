@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// Each module uses only modules that stand above it; tests/architecture.rs checks it.
+// Each module uses only modules listed above it; tests/architecture.rs checks this.
 mod util;
 mod http;
 #[cfg(feature = "bearer")]

@@ -1,12 +1,10 @@
 //! The login page, in a real browser and by its keyboard alone.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
-mod chromium;
+mod support;
 #[path = "auth/openapi.rs"]
 mod openapi;
-mod services;
 #[expect(dead_code, reason = "not every test uses all of it")]
 #[path = "auth/world.rs"]
 mod world;
@@ -18,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Policy};
 
-use chromium::Chromium;
+use support::chromium::Chromium;
 use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge};
 
 /// The page served under this path, and a browser that has not opened it yet.

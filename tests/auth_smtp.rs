@@ -1,27 +1,18 @@
 //! Logins whose codes go through a real mail server and come back.
 
 #![cfg(feature = "smtp")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test may fail"
-)]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
-mod browser;
-mod served;
-mod services;
 mod support;
 
 use std::time::Duration;
+use support::login_server;
 
 use axum::Router;
-use browser::Browser;
 use serde_json::json;
-use served::WEB;
-use support::Script;
+use support::browser::Browser;
+use support::login_server::WEB;
+use support::python::PythonServer;
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::{
     AuthServiceBuilder, EventLog,
@@ -30,12 +21,12 @@ use tollgate::{
 };
 
 /// `None` where there is no Python that has aiosmtpd.
-async fn mail() -> Option<Script> {
-    Script::start("mail.py", "aiosmtpd", &[]).await
+async fn mail() -> Option<PythonServer> {
+    PythonServer::start("mail.py", "aiosmtpd", &[]).await
 }
 
 /// The code in the next letter, which must be to this address.
-async fn code(mail: &mut Script, to: &str) -> String {
+async fn code(mail: &mut PythonServer, to: &str) -> String {
     let letter = mail.next().await;
     assert_eq!(letter["to"], json!([to]));
     let (_, text) = letter["text"].as_str().unwrap().split_once("\r\n\r\n").unwrap();
@@ -49,7 +40,7 @@ async fn a_code_goes_out_by_mail_and_ends_a_login_also_when_the_mail_server_puts
     let smtp = Smtp::insecure_plaintext("localhost", "Acme <no-reply@acme.example>").unwrap().port(mail.port);
     let others = ["later".to_owned()];
     let server =
-        served::axum("", others, |auth| Router::new().fallback_service(auth.email(smtp).build().unwrap())).await;
+        login_server::axum("", others, |auth| Router::new().fallback_service(auth.email(smtp).build().unwrap())).await;
     // the server says 451 to the first letter for later@
     for name in ["ada", "later"] {
         let (mut browser, mailbox) = (Browser::new(&server.origin(), ""), format!("{name}@example.com"));
@@ -74,9 +65,10 @@ async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let others = ["grace".to_owned()];
     // one after the other, so that a letter too many would be the first
-    let queue = Queue::new().workers(1).unwrap().lane(Channel::Email, smtp);
+    let queue = Queue::builder().workers(1).unwrap().lane(Channel::Email, smtp).build();
     let server =
-        served::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue).build().unwrap())).await;
+        login_server::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue).build().unwrap()))
+            .await;
     let mut browser = Browser::new(&server.origin(), "");
     // nobody's mailbox, somebody else's, and that of a name without an account; then the right one
     for (name, to) in [("ada", "eve"), ("ada", "grace"), ("nobody", "nobody"), ("ada", "ada")] {
@@ -94,14 +86,15 @@ async fn a_letter_that_is_refused_is_an_event_and_told_to_whoever_asked_to_be_to
     let Some(mail) = mail().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let (tell, mut told) = mpsc::unbounded_channel();
-    let queue = Queue::new().lane(Channel::Email, smtp).on_undelivered(move |message, why| {
+    let queue = Queue::builder().lane(Channel::Email, smtp).on_undelivered(move |message, why| {
         tell.send((message.to().to_owned(), why)).unwrap();
     });
+    let queue = queue.build();
     let (others, log) = (["refused".to_owned()], EventLog::new());
     let events = log.clone();
     let mount =
         |auth: AuthServiceBuilder| Router::new().fallback_service(auth.delivery(queue).events(events).build().unwrap());
-    let server = served::axum("", others, mount).await;
+    let server = login_server::axum("", others, mount).await;
     let mut browser = Browser::new(&server.origin(), "");
     let id = browser.start(&WEB, "refused").await;
     let ask = json!({ "session_id": id, "method": "email", "email": "refused@example.com" });

@@ -1,21 +1,21 @@
 //! A login whose code goes through an HTTP gateway that hangs, fails and recovers.
 
 #![cfg(feature = "webhook")]
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
-mod browser;
-mod served;
+mod support;
 
 use std::{
     future::pending,
     sync::{Arc, Mutex},
     time::Duration,
 };
+use support::login_server;
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
-use browser::Browser;
 use serde_json::{Value, json};
-use served::{ADAS_PHONE, WEB};
+use support::browser::Browser;
+use support::login_server::{ADAS_PHONE, WEB};
 use tokio::{sync::mpsc, time::timeout};
 use tollgate::delivery::Webhook;
 
@@ -49,14 +49,15 @@ async fn take(State(gateway): State<Gateway>, Json(message): Json<Value>) -> Sta
 async fn a_login_waits_for_no_gateway_and_ends_when_the_gateway_is_well_again() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let gateway = Gateway { health: Arc::new(Mutex::new(Health::Hangs)), tell };
-    let (listener, address) = served::listen().await;
+    let (listener, address) = login_server::listen().await;
     let app = Router::new().route("/otp", post(take)).with_state(gateway.clone());
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
 
     let key = b"a key of thirty-two plain bytes.";
     let webhook = Webhook::new(&format!("http://{address}/otp"), key).unwrap();
     let webhook = webhook.timeout(Duration::from_millis(300)).unwrap();
-    let server = served::axum("", [], |auth| Router::new().fallback_service(auth.sms(webhook).build().unwrap())).await;
+    let server =
+        login_server::axum("", [], |auth| Router::new().fallback_service(auth.sms(webhook).build().unwrap())).await;
     let mut browser = Browser::new(&server.origin(), "");
     let id = browser.start(&WEB, "ada").await;
     let ask = json!({ "session_id": id, "method": "sms", "phone_number": ADAS_PHONE });

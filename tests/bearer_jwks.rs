@@ -1,11 +1,8 @@
-//! Access tokens of an issuer elsewhere, well-behaved and not.
+//! Access tokens of remote issuers, well-behaved and not.
 
 #![cfg(feature = "jwks")]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail")]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
-mod certificate;
-mod services;
 mod support;
 
 use std::{
@@ -28,10 +25,10 @@ use aws_lc_rs::{
 use axum::{Router, body::Body, response::Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use bytes::Bytes;
-use certificate::Certificate;
 use http::Request;
 use serde_json::{Value, json};
-use support::Script;
+use support::certificate::Certificate;
+use support::python::PythonServer;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tollgate::{BearerLayer, Verifier, bearer::RemoteKeys, testing::ManualClock};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -60,7 +57,7 @@ impl Key {
         json!({ "kty": "EC", "crv": "P-256", "use": "sig", "kid": self.kid, "x": x, "y": y })
     }
 
-    /// A token of this issuer for the API, good for a month.
+    /// A token of this issuer for the API, valid for a month.
     fn token(&self, issuer: &str) -> String {
         self.token_of(self.kid, issuer)
     }
@@ -82,17 +79,17 @@ impl Key {
 #[derive(Clone, Debug)]
 enum Health {
     Works,
-    /// It has what is asked for, and says that it has failed.
+    /// Returns the document with an error status.
     Fails,
-    /// Until it becomes another.
+    /// Hangs until its state changes.
     Hangs,
     Garbles,
-    /// A body without an end.
+    /// Sends an endless body.
     Floods,
     Redirects(SocketAddr),
-    /// It says that it is another issuer.
+    /// Claims to be another issuer.
     Lies,
-    /// It has only the metadata of RFC 8414.
+    /// Has only the metadata of RFC 8414.
     HasOther,
 }
 
@@ -140,7 +137,7 @@ impl Issuer {
         *self.state.keys.lock().unwrap() = keys.iter().map(|key| key.jwk()).collect();
     }
 
-    /// How often it was asked for its keys.
+    /// Returns how often its keys were requested.
     fn asked(&self) -> usize {
         self.state.asked_for_keys.load(SeqCst)
     }
@@ -181,7 +178,7 @@ fn response(status: u16, text: &str) -> Response {
     response.body(Body::from(text.to_owned())).unwrap()
 }
 
-/// A body without an end, and how many of its pieces were taken.
+/// An endless body that counts how many pieces were read.
 struct Endless(Arc<AtomicUsize>);
 
 impl http_body::Body for Endless {
@@ -205,7 +202,7 @@ impl Drop for Endless {
 
 // ---- the service
 
-/// What an API answers to a token. A test that hangs is one that fails.
+/// Returns the status of an API's response to a token. Fails if it takes too long.
 async fn ask(verifier: &Verifier, token: &str) -> u16 {
     let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(http::Response::new(String::new())));
     let service = ServiceBuilder::new().layer(BearerLayer::new(verifier.clone())).service(inner);
@@ -213,7 +210,7 @@ async fn ask(verifier: &Verifier, token: &str) -> u16 {
     timeout(PATIENCE, service.oneshot(request)).await.expect("it hangs").unwrap().status().as_u16()
 }
 
-/// Waits until this holds.
+/// Waits until this is true.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {
@@ -231,10 +228,10 @@ fn verifier(issuer: &Issuer, clock: &ManualClock) -> Verifier {
     remote(issuer, clock).verifier(API).unwrap()
 }
 
-// ---- what must hold
+// ---- tests
 
 #[tokio::test]
-async fn c101_a_token_is_checked_by_the_keys_that_its_issuer_publishes() {
+async fn c101_a_token_is_verified_with_the_published_keys() {
     let (key, stranger, clock) = (Key::new("a"), Key::new("a"), ManualClock::new());
     for path in ["", "/realms/acme"] {
         for health in [Health::Works, Health::HasOther] {
@@ -247,7 +244,7 @@ async fn c101_a_token_is_checked_by_the_keys_that_its_issuer_publishes() {
             assert_eq!(issuer.asked(), 1);
         }
     }
-    // an issuer whose name ends in a slash, and one without metadata
+    // an issuer with a trailing slash, and one without metadata
     let issuer = Issuer::start("", &key).await;
     issuer.becomes(Health::Lies);
     let slash = format!("{}/", issuer.name());
@@ -259,7 +256,7 @@ async fn c101_a_token_is_checked_by_the_keys_that_its_issuer_publishes() {
 }
 
 #[tokio::test]
-async fn c102_a_new_key_is_picked_up_and_one_that_was_withdrawn_ends() {
+async fn c102_new_keys_are_picked_up_and_withdrawn_ones_expire() {
     let (old, new, clock) = (Key::new("old"), Key::new("new"), ManualClock::new());
     let issuer = Issuer::start("", &old).await;
     let api = verifier(&issuer, &clock);
@@ -269,20 +266,20 @@ async fn c102_a_new_key_is_picked_up_and_one_that_was_withdrawn_ends() {
     clock.advance(Duration::from_secs(30));
     assert_eq!([ask(&api, &by_new).await, ask(&api, &by_old).await], [200, 200]);
     assert_eq!(issuer.asked(), 2);
-    // behind the back of the first who comes when it is time
+    // in the background of the first request after the refresh time
     issuer.publishes(&[&new]);
     clock.advance(Duration::from_secs(480));
     assert_eq!(ask(&api, &by_old).await, 200);
     until("the old key ends", async || ask(&api, &by_old).await == 401).await;
     assert_eq!((ask(&api, &by_new).await, issuer.asked()), (200, 3));
-    // an issuer without keys is believed too
+    // an empty key set is accepted, too
     issuer.publishes(&[]);
     clock.advance(Duration::from_secs(480));
     until("the last key ends", async || ask(&api, &by_new).await == 401).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_made_up_names_is_one_request_in_a_while() {
+async fn a_flood_of_unknown_key_ids_causes_few_requests() {
     let (key, clock) = (Key::new("a"), ManualClock::new());
     let issuer = Issuer::start("", &key).await;
     let api = verifier(&issuer, &clock);
@@ -305,7 +302,7 @@ async fn a_flood_of_made_up_names_is_one_request_in_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_keys_are_fetched_once_however_many_want_them_and_whoever_goes_away() {
+async fn the_first_keys_are_fetched_once_even_if_callers_disconnect() {
     let (key, clock) = (Key::new("a"), ManualClock::new());
     let issuer = Issuer::start("", &key).await;
     let api = remote(&issuer, &clock).timeout(Duration::from_secs(30)).unwrap().verifier(API).unwrap();
@@ -330,14 +327,14 @@ async fn the_first_keys_are_fetched_once_however_many_want_them_and_whoever_goes
     assert_eq!(issuer.asked(), 1);
 }
 
-/// Every way in which an issuer fails, but for being slow.
+/// All kinds of failures except slowness.
 async fn failures() -> Vec<Health> {
     let elsewhere = Issuer::start("", &Key::new("a")).await;
     vec![Health::Fails, Health::Garbles, Health::Floods, Health::Redirects(elsewhere.address), Health::Lies]
 }
 
 #[tokio::test]
-async fn keys_outlive_an_outage_up_to_its_bound() {
+async fn keys_survive_an_outage_up_to_the_limit() {
     for health in failures().await {
         let (key, clock) = (Key::new("a"), ManualClock::new());
         let issuer = Issuer::start("", &key).await;
@@ -357,7 +354,7 @@ async fn keys_outlive_an_outage_up_to_its_bound() {
 }
 
 #[tokio::test]
-async fn nobody_with_keys_waits_for_an_issuer_that_hangs() {
+async fn a_hanging_issuer_delays_nobody_while_there_are_keys() {
     let (key, clock) = (Key::new("a"), ManualClock::new());
     let issuer = Issuer::start("", &key).await;
     let api = remote(&issuer, &clock).timeout(Duration::from_secs(30)).unwrap().verifier(API).unwrap();
@@ -376,7 +373,7 @@ async fn nobody_with_keys_waits_for_an_issuer_that_hangs() {
 }
 
 #[tokio::test]
-async fn an_issuer_that_is_down_from_the_start_is_not_hammered_and_nobody_is_let_in() {
+async fn without_keys_requests_fail_and_the_issuer_is_not_flooded() {
     let mut all = failures().await;
     all.push(Health::Hangs);
     for health in all {
@@ -402,7 +399,7 @@ async fn an_issuer_that_is_down_from_the_start_is_not_hammered_and_nobody_is_let
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn redirects_are_not_followed() {
     let (key, clock) = (Key::new("a"), ManualClock::new());
     let (issuer, elsewhere) = (Issuer::start("", &key).await, Issuer::start("", &key).await);
     issuer.becomes(Health::Redirects(elsewhere.address));
@@ -412,11 +409,11 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn an_answer_without_an_end_is_not_read_to_it() {
+async fn endless_responses_are_not_read() {
     let (key, clock) = (Key::new("a"), ManualClock::new());
     let issuer = Issuer::start("", &key).await;
     issuer.becomes(Health::Floods);
-    // so that it is the length that ends it
+    // so that the size limit ends it, not the timeout
     let keys = remote(&issuer, &clock).timeout(Duration::from_secs(30)).unwrap();
     let api = keys.jwks_uri(&format!("{}/keys", issuer.name())).unwrap().verifier(API).unwrap();
     let answer = timeout(Duration::from_secs(20), ask(&api, &key.token(&issuer.name()))).await;
@@ -427,7 +424,7 @@ async fn an_answer_without_an_end_is_not_read_to_it() {
 }
 
 #[test]
-fn keys_are_fetched_by_whichever_runtime_is_there() {
+fn keys_are_fetched_on_the_current_runtime() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (issuers, key, clock) = (runtime(), Key::new("a"), ManualClock::new());
     let issuer = issuers.block_on(Issuer::start("", &key));
@@ -440,7 +437,7 @@ fn keys_are_fetched_by_whichever_runtime_is_there() {
     });
     runtime().block_on(until("it is asked", async || issuer.state.asked.load(SeqCst) > 0));
     drop((call, gone));
-    // what was under way went with its runtime, and counts as a failure
+    // the request died with its runtime and counts as a failure
     issuer.becomes(Health::Works);
     assert_eq!(runtime().block_on(ask(&api, &token)), 503);
     clock.advance(Duration::from_secs(1));
@@ -451,13 +448,13 @@ fn keys_are_fetched_by_whichever_runtime_is_there() {
 }
 
 #[tokio::test]
-async fn over_tls_an_issuer_is_known_by_its_authority() {
+async fn over_tls_an_issuer_is_verified_by_its_authority() {
     let (Some(certificate), Some(other)) = (Certificate::new("issuer"), Certificate::new("impostor")) else { return };
     let (key, clock) = (Key::new("a"), ManualClock::new());
     let keys = json!({ "keys": [key.jwk()] }).to_string();
     let (chain, own) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
     let arguments = ["--chain", chain, "--key", own, "--keys", &keys];
-    let Some(issuer) = Script::start("issuer.py", "ssl", &arguments).await else { return };
+    let Some(issuer) = PythonServer::start("issuer.py", "ssl", &arguments).await else { return };
     let name = format!("https://localhost:{}", issuer.port);
     let remote = || RemoteKeys::new(&name).unwrap().clock(clock.clone());
     let token = key.token(&name);
@@ -472,7 +469,7 @@ async fn over_tls_an_issuer_is_known_by_its_authority() {
 }
 
 #[test]
-fn what_can_t_be_used_is_refused_at_the_setter() {
+fn invalid_settings_are_rejected() {
     for bad in ["", "auth.example", "http://auth.example", "https://auth.example/?a", "ftp://auth.example"] {
         assert!(Verifier::remote(bad, API).is_err(), "{bad}");
     }

@@ -1,8 +1,7 @@
-//! Every line of the checklist of login, tokens and sessions is proved by a
-//! test that bears its number, as in `c045`, or `checklist.md` says why it does
-//! not apply yet.
+//! Checks that every line of the checklist for login, tokens and sessions is covered by a test with
+//! its number in the name, such as `c045`, or explained in `checklist.md`.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +11,7 @@ use std::{
 
 const LINES: u32 = 126;
 
-/// The numbers that stand in a text as `cNNN`.
+/// The numbers that appear in a text as `cNNN`.
 fn numbers(text: &str) -> BTreeSet<u32> {
     let bytes = text.as_bytes();
     let word = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphanumeric);
@@ -47,16 +46,16 @@ fn explained(text: &str) -> BTreeSet<u32> {
 }
 
 #[test]
-fn every_line_is_proved_or_explained() {
+fn every_line_is_tested_or_explained() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut proved = BTreeMap::new();
     read_all(&root.join("src"), &mut proved);
     read_all(&root.join("tests"), &mut proved);
     let explained = explained(&fs::read_to_string(root.join("tests/checklist.md")).unwrap());
     let missing: Vec<_> = (1..=LINES).filter(|line| !proved.contains_key(line) && !explained.contains(line)).collect();
-    assert!(missing.is_empty(), "neither proved nor explained: {missing:?}");
+    assert!(missing.is_empty(), "neither tested nor explained: {missing:?}");
     let needless: Vec<_> = explained.iter().filter_map(|line| Some((line, proved.get(line)?))).collect();
-    assert!(needless.is_empty(), "proved, so no longer to be explained: {needless:?}");
+    assert!(needless.is_empty(), "tested, so remove the explanation: {needless:?}");
     assert!(proved.keys().chain(&explained).all(|line| (1..=LINES).contains(line)), "there are {LINES} lines");
 }
 

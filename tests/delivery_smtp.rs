@@ -1,11 +1,8 @@
-//! One-time codes by e-mail, through a real mail server.
+//! One-time codes by e-mail through a real mail server.
 
 #![cfg(feature = "smtp")]
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod certificate;
-mod services;
 mod support;
 
 use std::{
@@ -14,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-use certificate::Certificate;
 use serde_json::Value;
-use support::Script;
+use support::certificate::Certificate;
+use support::python::PythonServer;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpListener,
@@ -29,19 +26,19 @@ use tollgate::{
 
 const FROM: &str = "Acme <no-reply@acme.example>";
 
-/// `None` where there is no Python that has aiosmtpd.
-async fn mail(arguments: &[&str]) -> Option<Script> {
-    Script::start("mail.py", "aiosmtpd", arguments).await
+/// Starts a mail server. Returns `None` if there is no Python with aiosmtpd.
+async fn mail(arguments: &[&str]) -> Option<PythonServer> {
+    PythonServer::start("mail.py", "aiosmtpd", arguments).await
 }
 
-async fn mail_with_tls(kind: &str, certificate: &Certificate, user: bool) -> Option<Script> {
+async fn mail_with_tls(kind: &str, certificate: &Certificate, user: bool) -> Option<PythonServer> {
     let (chain, key) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
     let tls = ["--tls", kind, "--chain", chain, "--key", key];
     let login = ["--user", "acme", "--password", "a good one"];
     mail(&[&tls[..], if user { &login } else { &[] }].concat()).await
 }
 
-fn plain(server: &Script) -> Smtp {
+fn plain(server: &PythonServer) -> Smtp {
     Smtp::insecure_plaintext("localhost", FROM).unwrap().port(server.port)
 }
 
@@ -56,7 +53,7 @@ async fn kind(smtp: &Smtp, to: &str) -> Option<SendErrorKind> {
 }
 
 #[tokio::test]
-async fn a_code_arrives() {
+async fn codes_arrive() {
     let Some(mut server) = mail(&[]).await else { return };
     let wording = Wording::new().subject("Ihr Code für Acme").unwrap().text("Grüße!\n.\n{code} gilt {minutes} min.");
     let smtp = plain(&server).wording(wording.unwrap()).hello_name("app.acme.example").unwrap();
@@ -68,12 +65,12 @@ async fn a_code_arrives() {
     let text = letter["text"].as_str().unwrap();
     assert!(text.contains(&format!("Message-ID: <{}@acme.example>", message.id())), "{text}");
     assert!(text.contains("Subject: Ihr Code =?utf-8?b?") && text.is_ascii(), "{text}");
-    // a line of one dot does not end it
+    // a line with a single dot does not end the message
     assert!(text.ends_with("\r\n\r\nGr=C3=BC=C3=9Fe!\r\n.\r\n482913 gilt 5 min.\r\n"), "{text}");
 }
 
 #[tokio::test]
-async fn with_starttls_a_code_arrives_encrypted_and_logged_in_and_each_has_a_connection_of_its_own() {
+async fn with_starttls_codes_arrive_encrypted_and_authenticated_on_separate_connections() {
     let Some(certificate) = Certificate::new("starttls") else { return };
     let Some(mut server) = mail_with_tls("starttls", &certificate, true).await else { return };
     let smtp = Smtp::starttls("localhost", FROM).unwrap().port(server.port).credentials("acme", "a good one");
@@ -88,7 +85,7 @@ async fn with_starttls_a_code_arrives_encrypted_and_logged_in_and_each_has_a_con
 }
 
 #[tokio::test]
-async fn with_tls_from_the_first_byte_a_code_arrives() {
+async fn codes_arrive_with_implicit_tls() {
     let Some(certificate) = Certificate::new("implicit") else { return };
     let Some(mut server) = mail_with_tls("implicit", &certificate, false).await else { return };
     let smtp = Smtp::relay("localhost", FROM).unwrap().port(server.port);
@@ -98,10 +95,10 @@ async fn with_tls_from_the_first_byte_a_code_arrives() {
 }
 
 #[tokio::test]
-async fn a_server_that_can_t_prove_its_name_gets_no_code() {
+async fn servers_with_untrusted_certificates_get_no_code() {
     let (Some(certificate), Some(other)) = (Certificate::new("known"), Certificate::new("unknown")) else { return };
     let Some(server) = mail_with_tls("starttls", &certificate, false).await else { return };
-    // by a public authority, by a private one that did not sign it, and by another name
+    // not trusted: public authorities, a private authority that did not sign it, another name
     let public = Smtp::starttls("localhost", FROM).unwrap();
     let private = Smtp::starttls("localhost", FROM).unwrap().root_pem(&other.authority).unwrap();
     let by_address = Smtp::starttls("127.0.0.1", FROM).unwrap().root_pem(&certificate.authority).unwrap();
@@ -130,7 +127,7 @@ async fn a_refused_password_is_permanent() {
 }
 
 #[tokio::test]
-async fn a_5xx_is_permanent_and_a_4xx_is_not() {
+async fn a_5xx_is_permanent_and_a_4xx_temporary() {
     let Some(server) = mail(&[]).await else { return };
     let smtp = plain(&server);
     assert_eq!(kind(&smtp, "refused@example.com").await, Some(SendErrorKind::Permanent));
@@ -139,13 +136,14 @@ async fn a_5xx_is_permanent_and_a_4xx_is_not() {
 }
 
 #[tokio::test]
-async fn the_queue_sends_again_what_was_put_off_and_reports_what_was_refused() {
+async fn the_queue_retries_temporary_errors_and_reports_permanent_ones() {
     let Some(mut server) = mail(&[]).await else { return };
     let reports = Arc::new(Mutex::new(Vec::new()));
     let reported = Arc::clone(&reports);
-    let queue = Queue::new()
+    let queue = Queue::builder()
         .lane(Channel::Email, plain(&server))
-        .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)));
+        .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)))
+        .build();
     let (refused, later) = (message("refused@example.com"), message("later@example.com"));
     let id = later.id().to_owned();
     assert!(queue.push(Channel::Email, Some(refused)) && queue.push(Channel::Email, Some(later)));
@@ -155,7 +153,7 @@ async fn the_queue_sends_again_what_was_put_off_and_reports_what_was_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_and_so_is_one_that_hangs_in_the_middle() {
+async fn silent_and_hanging_servers_time_out() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let smtp = Smtp::insecure_plaintext("127.0.0.1", FROM).unwrap().port(silent.local_addr().unwrap().port());
     let smtp = smtp.timeout(Duration::from_millis(200)).unwrap();
@@ -166,14 +164,14 @@ async fn a_server_that_says_nothing_is_given_up_and_so_is_one_that_hangs_in_the_
     let smtp = plain(&server).timeout(Duration::from_millis(500)).unwrap();
     let given_up = timeout(Duration::from_secs(60), kind(&smtp, "hangs@example.com")).await;
     assert_eq!(given_up.unwrap(), Some(SendErrorKind::Transient));
-    // what was cut off leaves nothing behind
+    // the aborted attempt has no effect on the next
     let smtp = plain(&server);
     smtp.send(&message("ada@example.com")).await.unwrap();
     assert_eq!(server.next().await["to"], serde_json::json!(["ada@example.com"]));
 }
 
 #[tokio::test]
-async fn a_letter_that_was_taken_is_sent_however_the_farewell_goes() {
+async fn an_accepted_message_is_sent_even_if_closing_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {
@@ -185,7 +183,7 @@ async fn a_letter_that_was_taken_is_sent_however_the_farewell_goes() {
             let answer: &[u8] = match line.trim_end() {
                 "." => b"250 taken\r\n",
                 "DATA" => b"354 go on\r\n",
-                // no answer to that
+                // no response to QUIT
                 "QUIT" => return,
                 _ if in_letter => b"",
                 _ => b"250 fine\r\n",
@@ -201,7 +199,7 @@ async fn a_letter_that_was_taken_is_sent_however_the_farewell_goes() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_transient() {
+async fn a_refused_connection_is_temporary() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -211,7 +209,7 @@ async fn nobody_listening_is_transient() {
 }
 
 #[test]
-fn what_can_t_be_used_is_refused_at_the_setter() {
+fn invalid_settings_are_rejected() {
     for host in ["", "two words", "host:25", "smtp://host", "a\r\nb"] {
         assert!(Smtp::relay(host, FROM).is_err(), "{host:?}");
     }
@@ -227,7 +225,7 @@ fn what_can_t_be_used_is_refused_at_the_setter() {
 }
 
 #[test]
-fn its_debug_shows_no_password() {
+fn debug_hides_the_password() {
     let shown = format!("{:?}", Smtp::relay("localhost", FROM).unwrap().credentials("acme", "a good one"));
     assert!(shown.contains("localhost") && !shown.contains("a good one"), "{shown}");
 }

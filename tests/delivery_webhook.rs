@@ -1,11 +1,8 @@
-//! One-time codes through an HTTP gateway, well-behaved and not.
+//! One-time codes through HTTP gateways, well-behaved and not.
 
 #![cfg(feature = "webhook")]
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod certificate;
-mod services;
 mod support;
 
 use std::{
@@ -22,12 +19,12 @@ use std::{
 use axum::{Router, body::Body, response::Response};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use certificate::Certificate;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use support::Script;
+use support::certificate::Certificate;
+use support::python::PythonServer;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -42,7 +39,7 @@ use tollgate::{
 
 const KEY: &[u8] = b"a key of thirty-two plain bytes.";
 
-/// A gateway that answers as it is told, and 204 when it was told nothing.
+/// A gateway with scripted responses. The default response is 204.
 struct Gateway {
     address: SocketAddr,
     seen: mpsc::UnboundedReceiver<Request<Bytes>>,
@@ -73,7 +70,7 @@ impl Gateway {
     }
 }
 
-/// A gateway that does this with each connection, once the head of a request is there.
+/// A gateway that does this with each connection after it has received the request head.
 async fn raw<F: Future<Output = ()> + Send>(act: impl Fn(TcpStream) -> F + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -107,7 +104,7 @@ fn message(channel: Channel) -> Message {
     Message::new(channel, "acme".parse().unwrap(), "+15550100", "482913", until)
 }
 
-/// What comes of one attempt. A test that hangs is one that fails.
+/// Returns the result of one attempt. Fails if it takes too long.
 async fn kind(webhook: &Webhook) -> Option<SendErrorKind> {
     let sent = timeout(Duration::from_secs(60), webhook.send(&message(Channel::Sms))).await;
     sent.expect("it hangs").err().map(|error| error.kind())
@@ -117,7 +114,7 @@ fn header<'a>(request: &'a Request<Bytes>, name: &str) -> &'a str {
     request.headers()[name].to_str().unwrap()
 }
 
-/// HMAC-SHA256 as RFC 2104 has it, for a key of at most 64 bytes.
+/// HMAC-SHA256 (RFC 2104) for keys of at most 64 bytes.
 fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let pad = |with: u8| (0..64).map(|place| key.get(place).unwrap_or(&0) ^ with).collect::<Vec<u8>>();
     let inner = Sha256::digest([&pad(0x36), text].concat());
@@ -125,7 +122,7 @@ fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_gateway_gets_the_code_and_can_verify_who_sent_it() {
+async fn a_gateway_receives_the_code_and_can_verify_the_sender() {
     let mut gateway = Gateway::start([]).await;
     let clock = ManualClock::new();
     let wording = Wording::new().text("{code}, \"{minutes}\" min.").unwrap();
@@ -149,15 +146,15 @@ async fn a_gateway_gets_the_code_and_can_verify_who_sent_it() {
 }
 
 #[tokio::test]
-async fn over_tls_a_gateway_in_another_language_verifies_it_and_a_stranger_gets_nothing() {
+async fn a_python_gateway_verifies_it_over_tls_and_untrusted_ones_get_nothing() {
     let (Some(certificate), Some(other)) = (Certificate::new("gateway"), Certificate::new("stranger")) else { return };
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let (chain, key) = (certificate.chain.to_str().unwrap(), certificate.key.to_str().unwrap());
     let arguments = ["--chain", chain, "--key", key, "--secret", secret];
-    let Some(mut gateway) = Script::start("gateway.py", "ssl", &arguments).await else { return };
+    let Some(mut gateway) = PythonServer::start("gateway.py", "ssl", &arguments).await else { return };
     let url = format!("https://localhost:{}/otp", gateway.port);
     let webhook = || Webhook::new(&url, secret).unwrap();
-    // neither by a public authority nor by another private one is it known
+    // trusted neither by public authorities nor by another private one
     assert_eq!(kind(&webhook()).await, Some(SendErrorKind::Transient));
     assert_eq!(kind(&webhook().root_pem(&other.authority).unwrap()).await, Some(SendErrorKind::Transient));
     let message = message(Channel::Sms);
@@ -168,9 +165,9 @@ async fn over_tls_a_gateway_in_another_language_verifies_it_and_a_stranger_gets_
 }
 
 #[tokio::test]
-async fn the_queue_tries_again_with_the_same_id_and_a_new_signature() {
+async fn retries_have_the_same_id_and_a_new_signature() {
     let mut gateway = Gateway::start([status(500), status(503)]).await;
-    let queue = Queue::new().lane(Channel::Sms, gateway.webhook());
+    let queue = Queue::builder().lane(Channel::Sms, gateway.webhook()).build();
     let message = message(Channel::Sms);
     assert!(queue.push(Channel::Sms, Some(message.clone())));
     let attempts = [gateway.next().await, gateway.next().await, gateway.next().await];
@@ -187,7 +184,7 @@ async fn the_queue_tries_again_with_the_same_id_and_a_new_signature() {
 }
 
 #[tokio::test]
-async fn a_gateway_with_too_much_to_do_says_when_to_come_back() {
+async fn an_overloaded_gateway_controls_the_retry_time() {
     let busy = Response::builder().status(429).header("retry-after", "7").body(Body::empty()).unwrap();
     let gateway = Gateway::start([busy]).await;
     let error = gateway.webhook().send(&message(Channel::Sms)).await.unwrap_err();
@@ -195,7 +192,7 @@ async fn a_gateway_with_too_much_to_do_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn redirects_are_not_followed() {
     for status in [301, 302, 303, 307, 308] {
         let mut elsewhere = Gateway::start([]).await;
         let to = format!("http://{}/", elsewhere.address);
@@ -206,7 +203,7 @@ async fn a_redirect_is_not_followed() {
     }
 }
 
-/// A body without an end, and how many of its pieces were taken.
+/// An endless body that counts how many pieces were read.
 struct Endless(Arc<AtomicUsize>);
 
 impl http_body::Body for Endless {
@@ -229,7 +226,7 @@ impl Drop for Endless {
 }
 
 #[tokio::test]
-async fn the_status_alone_counts_and_a_body_without_an_end_is_not_read() {
+async fn only_the_status_matters_and_endless_bodies_are_not_read() {
     for (code, expected) in [(200, None), (500, Some(SendErrorKind::Transient))] {
         let pieces = Arc::new(AtomicUsize::new(0));
         let answer = Response::builder().status(code).body(Body::new(Endless(Arc::clone(&pieces)))).unwrap();
@@ -246,7 +243,7 @@ async fn the_status_alone_counts_and_a_body_without_an_end_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_hangs_or_drips_or_never_stops_is_given_up() {
+async fn hanging_slow_and_endless_gateways_time_out() {
     let hangs = raw(async |_stream| std::future::pending().await).await;
     let drips = raw(async |mut stream| {
         for byte in b"HTTP/1.1 200 OK\r\nx: ".iter().chain(std::iter::repeat(&b'x')) {
@@ -274,9 +271,10 @@ async fn a_gateway_that_hangs_or_drips_or_never_stops_is_given_up() {
 async fn a_dead_gateway_does_not_delay_e_mail() {
     let dead = raw(async |_stream| std::future::pending().await).await;
     let outbox = Outbox::new();
-    let queue = Queue::new()
+    let queue = Queue::builder()
         .lane(Channel::Sms, webhook(dead).timeout(Duration::from_secs(3_600)).unwrap())
-        .lane(Channel::Email, outbox.clone());
+        .lane(Channel::Email, outbox.clone())
+        .build();
     for _ in 0..20 {
         assert!(queue.push(Channel::Sms, Some(message(Channel::Sms))));
     }
@@ -294,7 +292,7 @@ async fn a_dead_gateway_does_not_delay_e_mail() {
 }
 
 #[test]
-fn connections_of_a_runtime_that_is_gone_are_not_used() {
+fn connections_of_an_ended_runtime_are_not_reused() {
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let gateways = runtime();
     let gateway = gateways.block_on(Gateway::start([]));
@@ -305,12 +303,13 @@ fn connections_of_a_runtime_that_is_gone_are_not_used() {
 }
 
 #[tokio::test]
-async fn what_a_gateway_refuses_is_reported_once() {
+async fn rejected_messages_are_reported_once() {
     let gateway = Gateway::start([status(422)]).await;
     let (tell, mut told) = mpsc::unbounded_channel();
-    let queue = Queue::new()
+    let queue = Queue::builder()
         .lane(Channel::Sms, gateway.webhook())
-        .on_undelivered(move |message, why| tell.send((message.id().to_owned(), why)).unwrap());
+        .on_undelivered(move |message, why| tell.send((message.id().to_owned(), why)).unwrap())
+        .build();
     let message = message(Channel::Sms);
     assert!(queue.push(Channel::Sms, Some(message.clone())));
     let report = timeout(Duration::from_secs(60), told.recv()).await.expect("no report");
@@ -320,7 +319,7 @@ async fn what_a_gateway_refuses_is_reported_once() {
 }
 
 #[test]
-fn what_can_t_be_used_is_refused_at_the_setter_and_no_secret_is_shown() {
+fn invalid_settings_are_rejected_without_showing_secrets() {
     assert!(Webhook::new("http://gateway.example/otp", KEY).is_err());
     let error = Webhook::new("https://gateway.example/otp", "a short one").unwrap_err();
     assert!(!error.to_string().contains("a short one"));

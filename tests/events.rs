@@ -1,11 +1,5 @@
-//! The event log as its users see it: in process, through sinks, and over HTTP.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by a panic"
-)]
+//! The event log through its public API: in process, through sinks, and over HTTP.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::{
     fs,
@@ -21,7 +15,7 @@ use std::{
 
 use tollgate::{
     EventLog, Tenant, UnixTime,
-    event::{Channel, Event, EventKind, JsonLines, Mode, Query, Sink},
+    event::{ChannelSink, Event, EventKind, JsonLines, Mode, Query, Sink},
 };
 
 fn refusal(tenant: &str, second: u64) -> Event {
@@ -35,7 +29,7 @@ fn sum(events: &[Event]) -> u64 {
     events.iter().map(|event| event.count).sum()
 }
 
-/// Everything the log has, page by page.
+/// Reads the whole log, page by page.
 fn walk(log: &EventLog, query: &Query) -> Vec<Event> {
     let (mut events, mut next) = (Vec::new(), 0);
     loop {
@@ -64,7 +58,7 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// The ids in the lines of these files; each line must be whole.
+    /// The event ids in these files. Each line must be complete.
     fn ids(&self, names: &[&str]) -> Vec<u64> {
         let text: String = names.iter().map(|name| fs::read_to_string(self.path(name)).unwrap()).collect();
         assert!(text.is_empty() || text.ends_with('\n'));
@@ -80,7 +74,7 @@ impl Drop for Directory {
 }
 
 #[test]
-fn the_first_refusal_is_readable_at_once_with_its_limit_and_reset() {
+fn a_first_rejection_is_readable_immediately_with_limit_and_reset() {
     let log = EventLog::new();
     log.tally(&refusal("acme", 5));
     let page = log.read(&Query::new());
@@ -90,14 +84,16 @@ fn the_first_refusal_is_readable_at_once_with_its_limit_and_reset() {
 }
 
 #[test]
-fn counts_add_up_to_the_calls_of_eight_threads_while_others_read() {
+fn counts_add_up_across_eight_threads_with_concurrent_readers() {
     const CALLS: u64 = 40_000;
     let seen = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&seen);
-    let log = EventLog::with_capacity(1_000_000).unwrap().max_per_second(300).unwrap();
-    let log = log.sink(move |events: &[Event]| {
-        counted.fetch_add(sum(events), SeqCst);
-    });
+    let log = EventLog::builder().capacity(1_000_000).unwrap().max_per_second(300).unwrap();
+    let log = log
+        .sink(move |events: &[Event]| {
+            counted.fetch_add(sum(events), SeqCst);
+        })
+        .build();
     thread::scope(|scope| {
         for worker in 0..8 {
             let log = log.clone();
@@ -118,7 +114,7 @@ fn counts_add_up_to_the_calls_of_eight_threads_while_others_read() {
 }
 
 #[test]
-fn a_million_refusals_of_one_tenant_are_a_few_events() {
+fn a_million_rejections_of_a_tenant_become_a_few_events() {
     let log = EventLog::new();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -133,8 +129,8 @@ fn a_million_refusals_of_one_tenant_are_a_few_events() {
 }
 
 #[test]
-fn a_flood_of_made_up_tenants_is_bounded_and_none_of_it_is_missing() {
-    let log = EventLog::with_capacity(100_000).unwrap();
+fn a_flood_of_tenants_is_limited_and_fully_counted() {
+    let log = EventLog::builder().capacity(100_000).unwrap().build();
     for n in 0..50_000 {
         log.tally(&refusal(&format!("t{n}"), 5));
     }
@@ -148,15 +144,15 @@ fn a_flood_of_made_up_tenants_is_bounded_and_none_of_it_is_missing() {
     assert_eq!(merged.len(), 2);
     assert!(merged.iter().all(|event| event.kind == EventKind::RateLimited && event.policy.is_none()));
     assert!(merged.iter().any(|event| event.mode == Mode::Shadow && event.count == 1));
-    // the next second has a budget of its own
+    // the next second has a new cap
     log.tally(&refusal("globex", 6));
     let page = log.read(&Query::new().tenant("globex".parse().unwrap()));
     assert_eq!(page.events.len(), 1);
 }
 
 #[test]
-fn a_reader_that_is_overtaken_is_told_by_how_much() {
-    let log = EventLog::with_capacity(10).unwrap();
+fn a_reader_that_falls_behind_learns_how_much_it_missed() {
+    let log = EventLog::builder().capacity(10).unwrap().build();
     for second in 1..=25 {
         assert_eq!(log.record(refusal("acme", second)), second);
     }
@@ -170,14 +166,14 @@ fn a_reader_that_is_overtaken_is_told_by_how_much() {
 }
 
 #[test]
-fn a_number_from_before_a_restart_reads_from_the_oldest() {
+fn an_id_from_before_a_restart_reads_from_the_oldest_event() {
     let log = EventLog::new();
     log.record(refusal("acme", 1));
     assert_eq!(log.read(&Query::new().since(77)).events.len(), 1);
 }
 
 #[test]
-fn paging_walks_everything_once_also_with_a_filter() {
+fn paging_returns_every_event_once_even_with_a_filter() {
     let log = EventLog::new();
     for n in 0..3_000_u64 {
         log.record(refusal(["acme", "globex", "initech"][n as usize % 3], n));
@@ -189,26 +185,30 @@ fn paging_walks_everything_once_also_with_a_filter() {
         let ids: Vec<u64> = walk(&log, &acme).iter().map(|event| event.id).collect();
         assert_eq!(ids, (0..1_000).map(|n| 3 * n + 2).collect::<Vec<_>>());
     }
-    assert_eq!(log.read(&Query::new().kind(EventKind::TenantReset)).next, 3_000, "what did not match is passed over");
+    assert_eq!(
+        log.read(&Query::new().kind(EventKind::TenantReset)).next,
+        3_000,
+        "events that did not match are skipped"
+    );
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
-    assert!(EventLog::with_capacity(0).is_err());
-    assert!(EventLog::new().max_per_second(0).is_err());
+fn invalid_settings_are_rejected() {
+    assert!(EventLog::builder().capacity(0).is_err());
+    assert!(EventLog::builder().max_per_second(0).is_err());
     assert!(Query::new().limit(0).is_err() && Query::new().limit(1_001).is_err());
     let directory = Directory::new();
-    let error = JsonLines::create(directory.path("none/log.jsonl")).unwrap_err();
+    let error = JsonLines::open(directory.path("none/log.jsonl")).unwrap_err();
     assert_eq!(error.reason(), "its directory does not exist");
-    assert!(JsonLines::create(directory.path("log")).unwrap().rotate_at(0).is_err());
-    assert!(JsonLines::create(directory.path("log")).unwrap().keep(0).is_err());
+    assert!(JsonLines::open(directory.path("log")).unwrap().rotate_at(0).is_err());
+    assert!(JsonLines::open(directory.path("log")).unwrap().keep(0).is_err());
 }
 
 #[test]
-fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
+fn rotation_splits_between_lines_and_loses_none() {
     let directory = Directory::new();
-    let file = JsonLines::create(directory.path("log")).unwrap().rotate_at(2_000).unwrap().keep(100).unwrap();
-    let log = EventLog::new().sink(file);
+    let file = JsonLines::open(directory.path("log")).unwrap().rotate_at(2_000).unwrap().keep(100).unwrap();
+    let log = EventLog::builder().sink(file).build();
     for n in 1..=500 {
         log.record(refusal("acme", n));
     }
@@ -222,9 +222,9 @@ fn a_file_is_rotated_between_whole_lines_and_none_is_lost() {
 }
 
 #[test]
-fn only_so_many_old_files_are_kept_and_they_are_the_newest() {
+fn only_the_newest_old_files_are_kept() {
     let directory = Directory::new();
-    let mut file = JsonLines::create(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
+    let mut file = JsonLines::open(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
     let events: Vec<Event> = (1..=9)
         .map(|id| {
             let mut event = refusal("acme", id);
@@ -238,34 +238,34 @@ fn only_so_many_old_files_are_kept_and_they_are_the_newest() {
 }
 
 #[test]
-fn after_a_restart_a_file_goes_on_and_a_torn_line_is_cut_off() {
+fn after_a_restart_a_file_is_continued_and_a_torn_line_cut_off() {
     let directory = Directory::new();
     let mut first = refusal("acme", 1);
     first.id = 1;
     let mut second = refusal("acme", 2);
     second.id = 2;
-    assert_eq!(JsonLines::create(directory.path("log")).unwrap().write(&[first.clone()]), 1);
+    assert_eq!(JsonLines::open(directory.path("log")).unwrap().write(&[first.clone()]), 1);
     let torn = format!("{}\n{}", first.to_json(), &second.to_json()[..20]);
     fs::write(directory.path("log"), torn).unwrap();
-    assert_eq!(JsonLines::create(directory.path("log")).unwrap().write(&[second]), 1);
+    assert_eq!(JsonLines::open(directory.path("log")).unwrap().write(&[second]), 1);
     assert_eq!(directory.ids(&["log"]), [1, 2]);
-    // what is not ours is ended, not cut
+    // foreign text is terminated, not cut off
     fs::write(directory.path("other"), "text without an end").unwrap();
-    assert_eq!(JsonLines::create(directory.path("other")).unwrap().write(&[first.clone()]), 1);
+    assert_eq!(JsonLines::open(directory.path("other")).unwrap().write(&[first.clone()]), 1);
     let text = fs::read_to_string(directory.path("other")).unwrap();
     assert_eq!(text, format!("text without an end\n{}\n", first.to_json()));
 }
 
 #[test]
-fn when_a_file_can_t_be_rotated_events_wait_until_it_can() {
+fn events_wait_until_a_file_can_be_rotated() {
     let directory = Directory::new();
-    let file = JsonLines::create(directory.path("log")).unwrap().rotate_at(100).unwrap();
-    // the name that the full file should get is taken by a directory with something in it
+    let file = JsonLines::open(directory.path("log")).unwrap().rotate_at(100).unwrap();
+    // a non-empty directory blocks the name for the full file
     fs::create_dir_all(directory.path("log.1/full")).unwrap();
     for n in 2..=5 {
         fs::create_dir_all(directory.path(&format!("log.{n}/full"))).unwrap();
     }
-    let log = EventLog::new().sink(file);
+    let log = EventLog::builder().sink(file).build();
     log.record(refusal("acme", 1));
     log.record(refusal("acme", 2));
     assert!(!log.flush(), "the second does not fit");
@@ -278,23 +278,23 @@ fn when_a_file_can_t_be_rotated_events_wait_until_it_can() {
 }
 
 #[test]
-fn a_full_channel_never_blocks_and_what_did_not_fit_is_counted() {
+fn a_full_channel_never_blocks_and_drops_are_counted() {
     let (sender, receiver) = mpsc::sync_channel(3);
-    let log = EventLog::new().sink(Channel::new(sender));
+    let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
     for n in 1..=10 {
         log.record(refusal("acme", n));
     }
-    assert!(log.flush(), "a full channel does not hold the log up");
+    assert!(log.flush(), "a full channel does not delay the log");
     assert_eq!(log.stats().dropped, 7);
     assert_eq!(receiver.try_iter().map(|event| event.id).collect::<Vec<_>>(), [1, 2, 3]);
     drop(receiver);
     log.record(refusal("acme", 11));
     assert!(log.flush());
-    assert_eq!(log.stats().dropped, 8, "so is what nobody receives");
+    assert_eq!(log.stats().dropped, 8, "a channel without receiver counts, too");
 }
 
 #[test]
-fn a_sink_that_takes_a_part_is_offered_the_rest_again() {
+fn partially_accepted_events_are_offered_again() {
     struct OneByOne(mpsc::Sender<u64>);
     impl Sink for OneByOne {
         fn write(&mut self, events: &[Event]) -> usize {
@@ -303,7 +303,7 @@ fn a_sink_that_takes_a_part_is_offered_the_rest_again() {
         }
     }
     let (sender, receiver) = mpsc::channel();
-    let log = EventLog::new().sink(OneByOne(sender));
+    let log = EventLog::builder().sink(OneByOne(sender)).build();
     for n in 1..=5 {
         log.record(refusal("acme", n));
     }
@@ -312,19 +312,20 @@ fn a_sink_that_takes_a_part_is_offered_the_rest_again() {
 }
 
 #[test]
-fn a_sink_that_falls_behind_loses_the_oldest_and_the_log_says_how_many() {
+fn a_slow_sink_loses_the_oldest_events_and_they_are_counted() {
     let (entered, is_in) = mpsc::channel();
     let (go, gate) = mpsc::channel::<()>();
     let seen = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&seen);
-    let log = EventLog::with_capacity(10).unwrap().sink(move |events: &[Event]| {
+    let log = EventLog::builder().capacity(10).unwrap().sink(move |events: &[Event]| {
         let _ = entered.send(());
         let _ = gate.recv();
         counter.fetch_add(events.len() as u64, SeqCst);
     });
+    let log = log.build();
     log.record(refusal("acme", 0));
     is_in.recv().unwrap();
-    // the sink hangs, and nobody who records does
+    // the sink hangs, but recording does not
     for n in 1..=100 {
         log.record(refusal("acme", n));
     }
@@ -334,9 +335,9 @@ fn a_sink_that_falls_behind_loses_the_oldest_and_the_log_says_how_many() {
 }
 
 #[test]
-fn a_sink_that_panics_is_let_go_and_the_others_go_on() {
+fn a_panicking_sink_is_removed_and_the_others_continue() {
     let (sender, receiver) = mpsc::sync_channel(10);
-    let log = EventLog::new().sink(|_: &[Event]| panic!("a bug in a sink")).sink(Channel::new(sender));
+    let log = EventLog::builder().sink(|_: &[Event]| panic!("a bug in a sink")).sink(ChannelSink::new(sender)).build();
     log.record(refusal("acme", 1));
     log.flush();
     log.record(refusal("acme", 2));
@@ -346,9 +347,9 @@ fn a_sink_that_panics_is_let_go_and_the_others_go_on() {
 }
 
 #[test]
-fn when_the_log_is_dropped_its_sinks_get_the_rest_and_are_dropped() {
+fn dropping_the_log_flushes_and_drops_its_sinks() {
     let (sender, receiver) = mpsc::sync_channel(100);
-    let log = EventLog::new().sink(Channel::new(sender));
+    let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
     let clone = log.clone();
     drop(log);
     (0..10).for_each(|_| clone.tally(&refusal("acme", 5)));
@@ -365,9 +366,9 @@ fn when_the_log_is_dropped_its_sinks_get_the_rest_and_are_dropped() {
 }
 
 #[test]
-fn counts_reach_a_sink_though_nobody_reads_or_flushes() {
+fn counts_reach_a_sink_without_reads_or_flushes() {
     let (sender, receiver) = mpsc::sync_channel(100);
-    let log = EventLog::new().sink(Channel::new(sender));
+    let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
     (0..10).for_each(|_| log.tally(&refusal("acme", 5)));
     let mut seen = 0;
     while seen < 10 {
@@ -378,7 +379,7 @@ fn counts_reach_a_sink_though_nobody_reads_or_flushes() {
 }
 
 #[test]
-fn long_names_are_no_matter() {
+fn long_names_are_handled() {
     let name = "x".repeat(Tenant::MAX_LEN);
     let log = EventLog::new();
     (0..10).for_each(|_| log.tally(&refusal(&name, 5)));
@@ -386,10 +387,10 @@ fn long_names_are_no_matter() {
 }
 
 #[test]
-fn looking_at_the_figures_beside_a_flood_never_stops_it() {
+fn reading_stats_during_a_flood_never_deadlocks() {
     let log = EventLog::new();
     let (done, ended) = mpsc::channel();
-    // on threads that nobody joins, so that one that hangs is a failure
+    // on detached threads, so that a deadlock fails the test
     for name in ["acme", "globex", "initech"] {
         let (log, done) = (log.clone(), done.clone());
         thread::spawn(move || {
@@ -408,7 +409,7 @@ fn looking_at_the_figures_beside_a_flood_never_stops_it() {
         let _ = done.send(());
     });
     for _ in 0..4 {
-        ended.recv_timeout(Duration::from_secs(30)).expect("somebody waits for ever");
+        ended.recv_timeout(Duration::from_secs(30)).expect("deadlock");
     }
     log.read(&Query::new());
     assert_eq!(log.stats().lost, 0);

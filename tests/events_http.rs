@@ -1,11 +1,5 @@
-//! The event service over real sockets: in plain hyper, and mounted in axum.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by a panic"
-)]
+//! The event service over real sockets: in hyper, and mounted in axum.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -22,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tollgate::{
     EventLog, EventService, Head, Tenant, TenantError, UnixTime,
-    event::{Event, EventKind, TenantsAndOperator},
+    event::{Event, EventKind, EventServiceBuilder, TenantsAndOperator},
 };
 use tower::ServiceExt;
 
@@ -32,12 +26,16 @@ const ACME: (&str, &str) = ("x-api-key", "key-of-acme");
 /// Keys are `key-of-<tenant>`.
 fn keys(head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
     let Some(key) = head.headers().get("x-api-key") else { return Ok(None) };
-    let name = key.as_bytes().strip_prefix(b"key-of-").ok_or(TenantError::unknown("the key is not known"))?;
+    let name = key.as_bytes().strip_prefix(b"key-of-").ok_or(TenantError::unknown("unknown API key"))?;
     Tenant::parse(name).map(Some)
 }
 
 fn service(log: &EventLog) -> EventService {
-    EventService::new(log.clone(), TenantsAndOperator::new(keys).operator_key(OPERATOR.1).unwrap())
+    builder(log).build()
+}
+
+fn builder(log: &EventLog) -> EventServiceBuilder {
+    EventService::builder(log.clone(), TenantsAndOperator::new(keys).operator_key(OPERATOR.1).unwrap())
 }
 
 fn refusal(tenant: &str, second: u64) -> Event {
@@ -71,7 +69,7 @@ async fn send(method: Method, address: SocketAddr, path: &str, headers: &[(&str,
 
 async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> (StatusCode, HeaderMap, String) {
     let (parts, body) = send(Method::GET, address, path, headers).await.into_parts();
-    let body = timeout(Duration::from_secs(30), body.collect()).await.expect("an answer without an end");
+    let body = timeout(Duration::from_secs(30), body.collect()).await.expect("an endless response");
     let body = body.unwrap().to_bytes();
     (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
 }
@@ -86,7 +84,7 @@ fn ids(page: &Value) -> Vec<u64> {
     page["events"].as_array().unwrap().iter().map(|event| event["id"].as_u64().unwrap()).collect()
 }
 
-/// A stream, read until it has shown what is waited for.
+/// A stream that is read until it has shown the expected text.
 struct Stream {
     body: Incoming,
     text: String,
@@ -119,14 +117,14 @@ async fn wait_for_streams(log: &EventLog, streams: usize) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(Duration::from_secs(30), waiting).await.expect("a place is never given back");
+    timeout(Duration::from_secs(30), waiting).await.expect("the place is never released");
 }
 
 #[tokio::test]
-async fn a_refusal_is_answered_with_all_its_fields() {
+async fn rejections_are_returned_with_all_fields() {
     let log = EventLog::new();
     log.tally(&refusal("acme", 1_700_000_000));
-    let address = serve(service(&log).base_path("/events").unwrap()).await;
+    let address = serve(builder(&log).base_path("/events").unwrap().build()).await;
     let (status, headers, body) = get(address, "/events/log", &[ACME]).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(headers[header::CONTENT_TYPE], "application/json");
@@ -144,7 +142,7 @@ async fn a_refusal_is_answered_with_all_its_fields() {
 }
 
 #[tokio::test]
-async fn a_tenant_sees_its_own_an_operator_all_and_others_nothing() {
+async fn tenants_see_their_own_events_and_operators_all() {
     let log = EventLog::new();
     log.record(refusal("acme", 1));
     log.record(refusal("globex", 2));
@@ -177,7 +175,7 @@ async fn a_tenant_sees_its_own_an_operator_all_and_others_nothing() {
 }
 
 #[tokio::test]
-async fn bad_requests_are_refused_and_nothing_is_echoed() {
+async fn bad_requests_are_rejected_and_not_echoed() {
     let address = serve(service(&EventLog::new())).await;
     for query in ["since=zzz", "limit=0", "limit=5000", "kind=zzz", "tenant=%3Czzz", "since=1&since=2"] {
         for path in ["/log", "/stream"] {
@@ -204,7 +202,7 @@ async fn bad_requests_are_refused_and_nothing_is_echoed() {
 }
 
 #[tokio::test]
-async fn head_answers_as_get_does_without_the_body_and_opens_no_stream() {
+async fn head_responds_like_get_without_a_body_or_a_stream() {
     let log = EventLog::new();
     log.record(refusal("acme", 1));
     let address = serve(service(&log)).await;
@@ -232,7 +230,7 @@ async fn it_can_be_mounted_in_axum_and_under_a_base_path() {
             tokio::spawn(async move { server.serve_connection(TokioIo::new(socket), app).await.map_err(|_| ()) });
         }
     });
-    let in_hyper = serve(service(&log).base_path("/events/").unwrap()).await;
+    let in_hyper = serve(builder(&log).base_path("/events/").unwrap().build()).await;
     for address in [in_axum, in_hyper] {
         assert_eq!(ids(&log_of(address, "/events/log", ACME).await), [1]);
         let mut stream = Stream::open(address, "/events/stream?since=0", &[ACME]).await;
@@ -252,12 +250,12 @@ async fn it_can_be_mounted_in_axum_and_under_a_base_path() {
         assert_eq!(get(in_hyper, path, &[ACME]).await.0, StatusCode::NOT_FOUND, "{path}");
     }
     for base in ["events", "//evil", "/a b", "/a?b", "/a#b"] {
-        assert!(service(&log).base_path(base).is_err(), "{base}");
+        assert!(builder(&log).base_path(base).is_err(), "{base}");
     }
 }
 
 #[tokio::test]
-async fn what_is_recorded_after_connecting_arrives_and_only_that() {
+async fn only_events_after_connecting_arrive() {
     let log = EventLog::new();
     log.record(refusal("acme", 1));
     let address = serve(service(&log)).await;
@@ -294,7 +292,7 @@ async fn counts_of_a_flood_reach_a_stream() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_after_the_last_event_that_was_seen() {
+async fn a_stream_resumes_after_the_last_seen_event() {
     let log = EventLog::new();
     for second in 1..=200 {
         log.record(refusal("acme", second));
@@ -307,8 +305,8 @@ async fn a_stream_goes_on_after_the_last_event_that_was_seen() {
 }
 
 #[tokio::test]
-async fn a_reader_that_does_not_keep_up_is_told_what_it_missed() {
-    let log = EventLog::with_capacity(4).unwrap();
+async fn a_slow_reader_learns_what_it_missed() {
+    let log = EventLog::builder().capacity(4).unwrap().build();
     let request = Request::get("/stream").header(ACME.0, ACME.1).body(()).unwrap();
     let mut body = service(&log).oneshot(request).await.unwrap().into_body();
     let mut next = async || body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -322,7 +320,7 @@ async fn a_reader_that_does_not_keep_up_is_told_what_it_missed() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_gives_its_place_back() {
+async fn a_disconnected_client_releases_its_place() {
     let log = EventLog::new();
     let address = serve(service(&log)).await;
     let stream = Stream::open(address, "/stream", &[ACME]).await;
@@ -332,9 +330,9 @@ async fn a_client_that_leaves_gives_its_place_back() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_streams_and_no_tenant_takes_them_all() {
+async fn streams_are_limited_in_total_and_per_tenant() {
     let log = EventLog::new();
-    let address = serve(service(&log).max_streams(4).unwrap()).await;
+    let address = serve(builder(&log).max_streams(4).unwrap().build()).await;
     let first = Stream::open(address, "/stream", &[ACME]).await;
     let (status, headers, body) = get(address, "/stream", &[ACME]).await;
     assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, r#"{"error":"unavailable"}"#));
@@ -350,19 +348,19 @@ async fn there_are_so_many_streams_and_no_tenant_takes_them_all() {
 }
 
 #[tokio::test]
-async fn tenants_leave_one_stream_to_operators_whatever_those_ask_for() {
+async fn one_stream_is_reserved_for_operators() {
     let log = EventLog::new();
-    let address = serve(service(&log).max_streams(3).unwrap()).await;
+    let address = serve(builder(&log).max_streams(3).unwrap().build()).await;
     let first = Stream::open(address, "/stream", &[ACME]).await;
     let second = Stream::open(address, "/stream", &[("x-api-key", "key-of-globex")]).await;
     let third = [("x-api-key", "key-of-initech")];
     assert_eq!(get(address, "/stream", &third).await.0, StatusCode::SERVICE_UNAVAILABLE);
-    // an operator who looks at a tenant sits in no place of that tenant
+    // an operator watching a tenant does not use a place of that tenant
     let operator = Stream::open(address, "/stream?tenant=acme", &[OPERATOR]).await;
     drop((first, second, operator));
     wait_for_streams(&log, 0).await;
 
-    let alone = serve(service(&log).max_streams(1).unwrap()).await;
+    let alone = serve(builder(&log).max_streams(1).unwrap().build()).await;
     Stream::open(alone, "/stream", &third).await;
 }
 
@@ -376,7 +374,7 @@ async fn a_stream_ends_with_its_log_after_the_last_event() {
     tokio::task::yield_now().await;
     (0..10).for_each(|_| log.tally(&refusal("acme", 5)));
     drop(log);
-    let text = timeout(Duration::from_secs(30), reader).await.expect("it has no end").unwrap();
+    let text = timeout(Duration::from_secs(30), reader).await.expect("it does not end").unwrap();
     let text = String::from_utf8(text.to_vec()).unwrap();
     assert!(text.contains("\"count\":1}") && text.contains("\"count\":9}"), "{text}");
 }

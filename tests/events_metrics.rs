@@ -1,6 +1,6 @@
-//! What the event log tells through the `metrics` facade.
+//! Metrics of the event log.
 #![cfg(feature = "metrics")]
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::sync::{
     Arc, Mutex,
@@ -14,7 +14,7 @@ use tollgate::{
     event::{Event, EventKind},
 };
 
-/// Keeps the counters by name.
+/// Records counters by name.
 #[derive(Clone, Default)]
 struct Counters(Arc<Mutex<Vec<Named>>>);
 
@@ -52,19 +52,20 @@ impl Recorder for Counters {
 }
 
 #[test]
-fn what_a_slow_sink_has_lost_is_counted() {
+fn events_lost_by_a_slow_sink_are_counted() {
     let counters = Counters::default();
-    // for every thread: the log counts on its own
+    // installed globally, because the log counts on its own thread
     metrics::set_global_recorder(counters.clone()).unwrap();
     let (offered, began) = mpsc::channel();
     let (go_on, wait) = mpsc::channel::<()>();
     let mut first = true;
-    let log = EventLog::with_capacity(10).unwrap().sink(move |_: &[Event]| {
+    let log = EventLog::builder().capacity(10).unwrap().sink(move |_: &[Event]| {
         if std::mem::take(&mut first) {
             offered.send(()).unwrap();
             wait.recv().unwrap();
         }
     });
+    let log = log.build();
     let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
     log.record(event.clone());
     began.recv().unwrap();

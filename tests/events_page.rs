@@ -1,11 +1,8 @@
-//! The page of the event log, in a real browser.
+//! The page of the event log in a real browser.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
-#[expect(dead_code, reason = "not every test uses all of it")]
-mod chromium;
-mod services;
+mod support;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -21,9 +18,9 @@ use tollgate::{
     event::{Event, EventKind, TenantsAndOperator},
 };
 
-use chromium::Chromium;
+use support::chromium::Chromium;
 
-/// Fills in the form, and tells the test whenever what the page shows has changed.
+/// Fills in the form, and reports to the test whenever the page changes.
 const DRIVER: &str = r#"<script>
 addEventListener("DOMContentLoaded", () => {
   const text = (cells) => Array.from(cells, (cell) => cell.textContent);
@@ -46,7 +43,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// Shows the log with this header and key; `None` where there is no browser.
+    /// Opens the log with this header and key. Returns `None` if there is no browser.
     async fn watch(log: &EventLog, header: &str, key: &str) -> Option<Self> {
         let (address, seen) = serve(log).await;
         let mut chromium = Chromium::start(&format!("events-{}", address.port())).await?;
@@ -56,12 +53,12 @@ impl Browser {
         Some(Self { _chromium: chromium, seen })
     }
 
-    /// What the page shows once this holds.
+    /// Returns the content of the page once this condition holds.
     async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         loop {
             let Ok(seen) = timeout(Duration::from_secs(60), self.seen.recv()).await else {
-                panic!("the page shows {last} and then nothing new");
+                panic!("timed out; the page shows {last}");
             };
             last = seen.unwrap();
             if holds(&last) {
@@ -71,9 +68,9 @@ impl Browser {
     }
 }
 
-/// Serves the page as it is, and once more with the driver.
+/// Serves the page unchanged, and a second time with the driver.
 async fn serve(log: &EventLog) -> (SocketAddr, mpsc::UnboundedReceiver<Value>) {
-    let nobody = |_: Head<'_>| Err(TenantError::unknown("the key is not known"));
+    let nobody = |_: Head<'_>| Err(TenantError::unknown("unknown API key"));
     let access = TenantsAndOperator::new(nobody).operator_key("an-operator-s-secret").unwrap();
     let page = format!("{}{DRIVER}", include_str!("../src/event/page.html"));
     let (tell, seen) = mpsc::unbounded_channel();
@@ -98,7 +95,7 @@ async fn each_event_is_shown_with_its_session() {
     event.session = Some(session);
     log.record(event);
     let seen = browser.until(|seen| seen["rows"][0][0] == "2").await;
-    assert_eq!(seen["state"], "Watching.");
+    assert_eq!(seen["state"], "Connected.");
     let column = |name: &str| seen["head"].as_array().unwrap().iter().position(|head| head == name).unwrap();
     assert_eq!(seen["rows"][0][column("Tenant")], "acme");
     assert_eq!(seen["rows"][0][column("Session")], session.to_string());
@@ -108,14 +105,14 @@ async fn each_event_is_shown_with_its_session() {
 }
 
 #[tokio::test]
-async fn what_a_browser_can_t_send_is_said_before_it_is_tried() {
-    let no_name = "That is not the name of a header.";
+async fn unusable_headers_are_reported_before_connecting() {
+    let no_name = "This is not a valid header name.";
     for (header, key, says) in [
         ("x api key", "k", no_name),
         ("x-schlüssel", "k", no_name),
         (" ", "k", no_name),
-        ("x-api-key", "ключ", "A header can't carry that key: it has characters that are not Latin-1."),
-        ("cookie", "k", "A browser does not let a page send that header."),
+        ("x-api-key", "ключ", "This key cannot be sent in a header because it has characters outside Latin-1."),
+        ("cookie", "k", "Browsers do not allow pages to send this header."),
     ] {
         let Some(mut browser) = Browser::watch(&EventLog::new(), header, key).await else { return };
         let seen = browser.until(|seen| seen["state"] != json!("Enter a key to watch the log.")).await;

@@ -1,13 +1,8 @@
 //! The examples, run as a user runs them. Cargo builds them before it runs the tests.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
-mod browser;
-#[expect(dead_code, reason = "not every test uses all of it")]
-mod chromium;
-mod services;
-mod wire;
+mod support;
 
 use std::{
     fs,
@@ -16,17 +11,18 @@ use std::{
     process::{Output, Stdio},
     time::Duration,
 };
+use support::programs;
 
-use browser::{Answer, Browser, Registered};
-use chromium::Chromium;
 use serde_json::{Value, json as members};
+use support::browser::{Answer, Browser, Registered};
+use support::chromium::Chromium;
+use support::wire::{Wire, body, header, status};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     net::TcpListener,
     process::{Child, ChildStdout, Command},
 };
 use tollgate::testing::DpopKey;
-use wire::{Wire, body, header, status};
 
 /// An example that runs until this value is dropped.
 struct Example {
@@ -120,8 +116,8 @@ async fn the_server_says_where_to_click_and_what_to_try() {
 #[tokio::test]
 async fn what_the_server_prints_to_log_in_by_hand_works_each_time() {
     for name in ["curl", "openssl"] {
-        if services::program(&[name]).is_none() {
-            return services::missing(&format!("{name} is not on PATH"));
+        if programs::program(&[name]).is_none() {
+            return programs::missing(&format!("{name} is not on PATH"));
         }
     }
     let mut server = Example::start("server", &FREE_PORT).await;
@@ -859,7 +855,7 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         ("policy", "[\"password\"]", "[\"sms\"]", "sms"),
         ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: there is none of the name \"acme\""),
         ("seal", "AAECAwQF", "AAECAw", "tokens: seal: must be 32 bytes in base64url"),
-        ("algorithm", "EdDSA", "none", "tokens: algorithm: an algorithm is ES256, EdDSA or RS256"),
+        ("algorithm", "EdDSA", "none", "tokens: algorithm: unknown algorithm: use ES256, EdDSA or RS256"),
         ("e-mail", "email = \"ada@example.com\"", "email = \"ada\"", "users: \"u-1\": an e-mail address must be"),
         ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
         ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),
@@ -1018,7 +1014,7 @@ async fn own_gate_refuses_writes_and_marks_reads() {
     assert_eq!((body(&read), header(&read, "x-read-only")), ("Read\n", Some("true")));
     let write = wire.ask("POST / HTTP/1.1\ncontent-length: 0").await;
     assert_eq!((status(&write), header(&write, "retry-after")), (503, Some("60")));
-    assert_eq!(json(&write)["detail"], "the service is read-only for now");
+    assert_eq!(json(&write)["detail"], "the service is currently read-only");
     let forced = wire.ask("POST / HTTP/1.1\ncontent-length: 0\nx-force: 1").await;
     assert_eq!(body(&forced), "ForcedWrite\n");
 }

@@ -1,8 +1,8 @@
-//! The rate limit mounted in real servers, seen from the other end of a socket.
+//! The rate limiter in real servers, seen from a client's socket.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
-mod wire;
+mod support;
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
@@ -18,6 +18,7 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
+use support::wire::{Wire, body, header, sorted, status};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tollgate::{
     ApiKeys, ClientIp, Head, HeaderStyle, Limiter, Plan, ProblemJson, Quota, Quotas, RateLimit, RateLimitLayer,
@@ -33,11 +34,10 @@ use tonic::{
 };
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tower::{Layer, service_fn};
-use wire::{Wire, body, header, sorted, status};
 
 // ---- servers
 
-/// A server on a port of its own, which ends with this value.
+/// A server on its own port, which stops when this is dropped.
 struct Running {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -100,7 +100,7 @@ fn by_header(limiter: &Limiter) -> RateLimitLayer {
     RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone())
 }
 
-/// A whole answer that is written with indentation.
+/// Parses an expected response that is written with indentation.
 fn whole(text: &str) -> String {
     let lines: Vec<&str> = text.trim().lines().map(str::trim).collect();
     let text = lines.join("\n");
@@ -110,7 +110,7 @@ fn whole(text: &str) -> String {
 const ACME: &str = "GET / HTTP/1.1\nx-tenant: acme";
 
 async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock, content_type: &str) {
-    // so that no reset falls on a whole second
+    // so that no reset falls on a full second
     clock.advance(Duration::from_millis(250));
     let mut wire = Wire::to(server.address).await;
     let first = wire.ask(ACME).await;
@@ -153,15 +153,15 @@ async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock,
         assert_eq!(wire.ask(ACME).await, refused);
     }
 
-    // another tenant, on the same connection, is untouched
+    // another tenant on the same connection is not affected
     let other = wire.ask("GET / HTTP/1.1\nx-tenant: globex").await;
     assert_eq!((status(&other), header(&other, "x-ratelimit-remaining")), (200, Some("599")));
 
-    // HEAD is told the same, without the body
+    // HEAD gets the same response without the body
     let head = wire.ask("HEAD / HTTP/1.1\nx-tenant: acme").await;
     assert_eq!(head, refused.split_inclusive("\n\n").next().unwrap());
 
-    // one millisecond before the reset; at it
+    // one millisecond before the reset, and at the reset
     clock.advance(Duration::from_millis(29_499));
     let before = wire.ask(ACME).await;
     assert_eq!((status(&before), header(&before, "retry-after")), (429, Some("1")));
@@ -171,21 +171,21 @@ async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock,
 }
 
 #[tokio::test]
-async fn hyper_refuses_the_601st_request_in_a_minute() {
+async fn hyper_rejects_the_601st_request_in_a_minute() {
     let (limiter, clock) = limiter(per_minute(600));
     let server = hyper(by_header(&limiter).respond_with(ProblemJson)).await;
     the_601st_in_a_minute_is_refused(&server, &clock, "none").await;
 }
 
 #[tokio::test]
-async fn axum_refuses_the_601st_request_in_a_minute() {
+async fn axum_rejects_the_601st_request_in_a_minute() {
     let (limiter, clock) = limiter(per_minute(600));
     let server = axum(router().layer(by_header(&limiter).respond_with(ProblemJson))).await;
     the_601st_in_a_minute_is_refused(&server, &clock, "text/plain; charset=utf-8").await;
 }
 
 #[tokio::test]
-async fn a_real_grpc_client_sees_resource_exhausted_and_when_to_come_back() {
+async fn a_grpc_client_sees_resource_exhausted_and_the_retry_time() {
     let (limiter, clock) = limiter(per_minute(600));
     let server = tonic(by_header(&limiter)).await;
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
@@ -221,7 +221,7 @@ async fn a_real_grpc_client_sees_resource_exhausted_and_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_grpc_refusal_is_trailers_only() {
+async fn a_grpc_rejection_is_trailers_only() {
     let (limiter, _clock) = limiter(per_minute(1));
     let server = tonic(by_header(&limiter)).await;
     let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Empty<Bytes>>();
@@ -252,14 +252,14 @@ async fn a_grpc_refusal_is_trailers_only() {
     );
     assert!(refused.body().is_end_stream(), "nothing follows the headers");
     let rest = refused.into_body().collect().await.unwrap();
-    assert!(rest.trailers().is_none(), "all of it stands in the headers");
+    assert!(rest.trailers().is_none(), "everything is in the headers");
     assert_eq!(rest.to_bytes(), "");
 }
 
 // ---- one budget
 
 #[tokio::test]
-async fn two_routes_with_a_layer_each_share_the_budget_of_one_limiter() {
+async fn layers_on_two_routes_share_the_budget_of_a_limiter() {
     let (limiter, _clock) = limiter(per_minute(600));
     let app = Router::new()
         .route("/a", get(async || "a").layer(by_header(&limiter)))
@@ -287,7 +287,7 @@ async fn a_request_through_two_layers_of_one_limiter_is_charged_once() {
 }
 
 #[tokio::test]
-async fn connections_at_once_get_no_more_than_the_budget() {
+async fn concurrent_connections_get_no_more_than_the_budget() {
     let (limiter, _clock) = limiter(per_minute(100));
     let server = axum(router().layer(by_header(&limiter))).await;
     let clients: Vec<_> = (0..8)
@@ -310,10 +310,10 @@ async fn connections_at_once_get_no_more_than_the_budget() {
     assert_eq!(admitted, 100);
 }
 
-// ---- whose request it is
+// ---- tenants
 
 #[tokio::test]
-async fn a_request_that_names_no_usable_tenant_is_a_400_and_takes_no_room() {
+async fn an_invalid_tenant_gets_a_400_and_takes_no_memory() {
     let (limiter, _clock) = limiter(per_minute(600));
     let server = axum(router().layer(by_header(&limiter).respond_with(ProblemJson))).await;
     let mut wire = Wire::to(server.address).await;
@@ -341,7 +341,7 @@ async fn a_request_that_names_no_usable_tenant_is_a_400_and_takes_no_room() {
 }
 
 #[tokio::test]
-async fn an_unknown_api_key_is_a_401_with_a_challenge_and_takes_no_room() {
+async fn an_unknown_api_key_gets_a_401_and_takes_no_memory() {
     let (limiter, _clock) = limiter(per_minute(600));
     let keys = ApiKeys::new("x-api-key").unwrap().key("demo-acme-key", "acme").unwrap();
     let limit = RateLimitLayer::new(keys, limiter.clone());
@@ -365,13 +365,13 @@ async fn an_unknown_api_key_is_a_401_with_a_challenge_and_takes_no_room() {
 }
 
 #[tokio::test]
-async fn axum_tells_the_address_of_the_peer() {
+async fn axum_provides_the_peer_address() {
     let peer = |head: Head<'_>| head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
     for (source, forwarded, answer) in [
         (ClientIp::peer().peer_by(peer), "203.0.113.9", (200, "ip:127.0.0.1")),
         (ClientIp::behind(["127.0.0.1"]).unwrap().peer_by(peer), "203.0.113.9", (200, "ip:203.0.113.9")),
         (ClientIp::behind(["10.0.0.0/8"]).unwrap().peer_by(peer), "203.0.113.9", (200, "ip:127.0.0.1")),
-        // where nobody says whose connection it is, a header never does
+        // without a known peer, the header is never believed
         (ClientIp::behind(["127.0.0.1"]).unwrap(), "203.0.113.9", (400, "")),
     ] {
         let (limiter, _clock) = limiter(per_minute(600));
@@ -389,7 +389,7 @@ async fn axum_tells_the_address_of_the_peer() {
 }
 
 #[tokio::test]
-async fn tonic_tells_the_address_of_the_peer() {
+async fn tonic_provides_the_peer_address() {
     let (limiter, _clock) = limiter(per_minute(600));
     let peer = |head: Head<'_>| head.extensions().get::<TcpConnectInfo>()?.remote_addr();
     let server = tonic(RateLimitLayer::new(ClientIp::peer().peer_by(peer), limiter.clone())).await;
@@ -400,12 +400,12 @@ async fn tonic_tells_the_address_of_the_peer() {
 }
 
 #[tokio::test]
-async fn a_handler_behind_no_layer_gets_a_500_that_says_so_or_none() {
+async fn handlers_without_a_layer_get_a_500_or_none() {
     let ask = async |app: Router| {
         let server = axum(app).await;
         Wire::to(server.address).await.ask(ACME).await
     };
-    let missing = "no RateLimitLayer is before this route, or it was told to leave no extensions";
+    let missing = "no RateLimitLayer covers this route, or its extensions are disabled";
     for app in [
         Router::new().route("/", get(async |tenant: Tenant| tenant.to_string())),
         Router::new().route("/", get(async |limit: RateLimit| limit.remaining().to_string())),
@@ -425,7 +425,7 @@ async fn a_handler_behind_no_layer_gets_a_500_that_says_so_or_none() {
 }
 
 #[tokio::test]
-async fn a_denied_tenant_is_a_403() {
+async fn a_denied_tenant_gets_a_403() {
     let quotas = Quotas::new(per_minute(600));
     quotas.set(Tenant::parse("acme").unwrap(), Plan::denied());
     let layer = by_header(&Limiter::memory(quotas));
@@ -437,7 +437,7 @@ async fn a_denied_tenant_is_a_403() {
 // ---- methods, bodies, headers
 
 #[tokio::test]
-async fn a_preflight_is_free_where_that_is_chosen_and_any_other_options_is_not() {
+async fn preflights_are_free_if_configured_and_other_options_requests_are_not() {
     let (limiter, _clock) = limiter(per_minute(1));
     let app = router().fallback(async || StatusCode::NO_CONTENT).layer(by_header(&limiter).exempt_preflight());
     let server = axum(app).await;
@@ -459,7 +459,7 @@ async fn a_preflight_is_free_where_that_is_chosen_and_any_other_options_is_not()
 }
 
 #[tokio::test]
-async fn a_refused_upload_leaves_the_connection_usable() {
+async fn a_rejected_upload_leaves_the_connection_usable() {
     let (limiter, clock) = limiter(per_minute(1));
     let server = axum(router().layer(by_header(&limiter))).await;
     let mut wire = Wire::to(server.address).await;
@@ -474,7 +474,7 @@ async fn a_refused_upload_leaves_the_connection_usable() {
 }
 
 #[tokio::test]
-async fn the_tightest_of_several_quotas_speaks_in_every_family_of_headers() {
+async fn all_header_families_show_the_tightest_quota() {
     let plan = Plan::new([
         Quota::per_second(2).unwrap().named("burst").unwrap(),
         Quota::per_minute(3).unwrap().named("per-minute").unwrap(),

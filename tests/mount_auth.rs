@@ -1,13 +1,10 @@
-//! The login service mounted in real servers: the same login over sockets, wherever it stands.
+//! The login service in real servers: the same login over sockets, wherever it is mounted.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
-mod browser;
-mod served;
-mod wire;
+mod support;
 
 use axum::Router;
-use browser::Browser;
 use http::Request;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -17,18 +14,19 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use serde_json::json;
-use served::{PASSWORD, Running, WEB, axum, listen, service};
+use support::browser::Browser;
+use support::login_server::{LoginServer, PASSWORD, WEB, axum, listen, service};
+use support::wire::{Wire, body, header, status};
 use tokio::task::JoinSet;
 use tollgate::{AuthServiceBuilder, PeerAddr};
 use tonic::service::Routes;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tower::{ServiceBuilder, ServiceExt, util::BoxCloneSyncServiceLayer};
-use wire::{Wire, body, header, status};
 
 // ---- servers
 
-/// The whole login over HTTP/1.1 and over HTTP/2.
-async fn logs_in(server: &Running, base: &'static str) {
+/// Performs complete logins over HTTP/1.1 and HTTP/2.
+async fn logs_in(server: &LoginServer, base: &'static str) {
     for mut browser in [Browser::new(&server.origin(), base), Browser::http2(&server.origin(), base)] {
         let code = browser.log_in(&WEB, "ada", PASSWORD).await;
         assert_eq!(code.len(), 43);
@@ -36,7 +34,7 @@ async fn logs_in(server: &Running, base: &'static str) {
     }
 }
 
-async fn hyper(base: &str) -> Running {
+async fn hyper(base: &str) -> LoginServer {
     let (listener, address) = listen().await;
     let auth = service(&format!("http://{address}{base}"), []).await.build().unwrap();
     let task = tokio::spawn(async move {
@@ -51,13 +49,13 @@ async fn hyper(base: &str) -> Running {
             });
         }
     });
-    Running { address, task }
+    LoginServer { address, task }
 }
 
 // ---- the same login everywhere
 
 #[tokio::test]
-async fn axum_with_the_path_of_the_issuer_stripped() {
+async fn axum_with_the_issuer_path_stripped() {
     logs_in(
         &axum("/auth", [], |auth: AuthServiceBuilder| Router::new().nest_service("/auth", auth.build().unwrap())).await,
         "/auth",
@@ -66,13 +64,13 @@ async fn axum_with_the_path_of_the_issuer_stripped() {
 }
 
 #[tokio::test]
-async fn axum_with_the_path_of_the_issuer_left_on() {
+async fn axum_with_the_issuer_path_kept() {
     let mount = |auth: AuthServiceBuilder| Router::new().route_service("/a/b/{*rest}", auth.build().unwrap());
     logs_in(&axum("/a/b", [], mount).await, "/a/b").await;
 }
 
 #[tokio::test]
-async fn axum_at_the_root_beside_other_routes() {
+async fn axum_at_the_root_with_other_routes() {
     let mount = |auth: AuthServiceBuilder| {
         let auth = auth.build().unwrap();
         Router::new()
@@ -89,13 +87,13 @@ async fn axum_as_the_fallback() {
 }
 
 #[tokio::test]
-async fn hyper_with_the_path_of_the_issuer_and_without_one() {
+async fn hyper_with_and_without_an_issuer_path() {
     logs_in(&hyper("").await, "").await;
     logs_in(&hyper("/auth").await, "/auth").await;
 }
 
 #[tokio::test]
-async fn tonic_beside_a_grpc_service() {
+async fn tonic_with_a_grpc_service() {
     let (listener, address) = listen().await;
     let auth = service(&format!("http://{address}/auth"), []).await.build().unwrap();
     let (_reporter, health) = tonic_health::server::health_reporter();
@@ -103,7 +101,7 @@ async fn tonic_beside_a_grpc_service() {
     let incoming = tonic::transport::server::TcpIncoming::from(listener);
     let server = tonic::transport::Server::builder().accept_http1(true).add_routes(routes);
     let server = server.serve_with_incoming(incoming);
-    let running = Running { address, task: tokio::spawn(async move { server.await.unwrap() }) };
+    let running = LoginServer { address, task: tokio::spawn(async move { server.await.unwrap() }) };
 
     logs_in(&running, "/auth").await;
     let endpoint = tonic::transport::Endpoint::from_shared(running.origin()).unwrap();
@@ -112,7 +110,7 @@ async fn tonic_beside_a_grpc_service() {
 }
 
 #[tokio::test]
-async fn behind_layers_that_box_what_they_pass_on() {
+async fn behind_layers_that_box_bodies() {
     let mount = |auth: AuthServiceBuilder| {
         let auth = auth.build().unwrap();
         let stack = ServiceBuilder::new()
@@ -129,7 +127,7 @@ async fn behind_layers_that_box_what_they_pass_on() {
 // ---- on the wire
 
 #[tokio::test]
-async fn methods_and_paths_are_answered_as_http_has_them() {
+async fn methods_and_paths_follow_http_semantics() {
     let server = hyper("/auth").await;
     let mut wire = Wire::to(server.address).await;
 
@@ -139,7 +137,7 @@ async fn methods_and_paths_are_answered_as_http_has_them() {
     assert!(!body(&get).is_empty() && body(&head).is_empty());
     assert_eq!(header(&head, "content-length"), header(&get, "content-length"));
 
-    // the same with and without the path of the issuer
+    // with and without an issuer path
     for base in ["/auth", ""] {
         let lost = wire.ask(&format!("GET {base}/nothing HTTP/1.1")).await;
         assert_eq!((status(&lost), header(&lost, "content-type")), (404, Some("application/json")));
@@ -162,12 +160,12 @@ async fn methods_and_paths_are_answered_as_http_has_them() {
         let post = wire.ask(&format!("POST {base}{post}")).await;
         assert_eq!((status(&post), header(&post, "location"), body(&post)), (303, Some("/auth/authorize?"), ""));
     }
-    // the connection is as good as ever
+    // the connection is still usable
     assert_eq!(status(&wire.ask("GET /auth/openapi.json HTTP/1.1").await), 200);
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_is_a_413_and_other_connections_go_on() {
+async fn an_overlong_body_gets_a_413_and_other_connections_continue() {
     let server = hyper("").await;
     let mut browser = Browser::new(&server.origin(), "");
     let json = [("content-type", "application/json")];
@@ -177,7 +175,7 @@ async fn a_body_that_is_too_long_is_a_413_and_other_connections_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_logins_at_once_end_with_fifty_codes() {
+async fn fifty_concurrent_logins_end_with_fifty_codes() {
     let server = axum("/auth", (1..50).map(|number| format!("user{number}")), |auth: AuthServiceBuilder| {
         Router::new().nest_service("/auth", auth.build().unwrap())
     })
@@ -198,7 +196,7 @@ async fn fifty_logins_at_once_end_with_fifty_codes() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn sixty_failures_in_a_minute_lock_the_address_that_they_came_from_and_no_other() {
+async fn sixty_failures_in_a_minute_lock_only_their_own_address() {
     let server = hyper("").await;
     let mut stranger = Browser::new(&server.origin(), "");
     for round in 0..4 {

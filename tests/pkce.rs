@@ -1,6 +1,6 @@
-//! PKCE over real sockets, in axum and in plain hyper.
+//! PKCE over real sockets, in axum and hyper.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ const QUERY: &str = "code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&
 const REQUIRED: &str = r#"{"error":"invalid_request","error_description":"code challenge required"}"#;
 const UNSUPPORTED: &str = r#"{"error":"invalid_request","error_description":"transform algorithm not supported"}"#;
 
-/// Sends these bytes; the whole answer but for its date, with its headers sorted.
+/// Sends these bytes. Returns the response without its date and with sorted headers.
 async fn exchange(server: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(server).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -79,7 +79,7 @@ async fn hyper_server() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn c012_c013_the_whole_answer_to_a_bad_query_in_hyper() {
+async fn c012_c013_complete_responses_to_bad_queries_in_hyper() {
     let server = hyper_server().await;
     let bad = |body| refusal("400 Bad Request", body);
     assert_eq!(exchange(server, &get("/authorize")).await, bad(REQUIRED));
@@ -88,15 +88,15 @@ async fn c012_c013_the_whole_answer_to_a_bad_query_in_hyper() {
         let target = format!("/authorize?code_challenge={CHALLENGE}{method}");
         assert_eq!(exchange(server, &get(&target)).await, bad(UNSUPPORTED), "{method}");
     }
-    let twice = r#"{"error":"invalid_request","error_description":"a parameter is given twice"}"#;
+    let twice = r#"{"error":"invalid_request","error_description":"a parameter appears more than once"}"#;
     assert_eq!(exchange(server, &get(&format!("/authorize?{QUERY}&code_challenge=x"))).await, bad(twice));
-    // in the query it must be, whatever the body says
+    // the challenge must be in the query, even if the body has one
     let form = "application/x-www-form-urlencoded";
     assert_eq!(exchange(server, &post("/authorize", form, QUERY)).await, bad(REQUIRED));
 }
 
 #[tokio::test]
-async fn a_good_query_comes_through_in_hyper() {
+async fn good_queries_are_admitted_in_hyper() {
     let server = hyper_server().await;
     let answer = exchange(server, &get(&format!("/authorize?state=a%20b&{QUERY}"))).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -106,7 +106,7 @@ async fn a_good_query_comes_through_in_hyper() {
 }
 
 #[tokio::test]
-async fn a_chunked_body_and_its_trailers_come_again_in_hyper() {
+async fn chunked_bodies_and_trailers_are_replayed_in_hyper() {
     let server = hyper_server().await;
     let (one, two) = QUERY.split_at(20);
     let request = format!(
@@ -120,20 +120,20 @@ async fn a_chunked_body_and_its_trailers_come_again_in_hyper() {
 }
 
 #[tokio::test]
-async fn c028_the_whole_answer_to_a_bad_body_in_hyper() {
+async fn c028_complete_responses_to_bad_bodies_in_hyper() {
     let server = hyper_server().await;
     assert_eq!(exchange(server, &post("/par", "application/json", "{}")).await, refusal("400 Bad Request", REQUIRED));
-    let media_type = r#"{"error":"invalid_request","error_description":"the body must be a form or JSON"}"#;
+    let media_type = r#"{"error":"invalid_request","error_description":"the body must be form-encoded or JSON"}"#;
     assert_eq!(
         exchange(server, &post("/par", "text/plain", QUERY)).await,
         refusal("415 Unsupported Media Type", media_type)
     );
-    // refused by the length that it says, before any of it is sent
+    // rejected because of the declared length, before any of it is sent
     let request = "POST /par HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                    content-length: 65537\r\n\r\n";
     let too_long = r#"{"error":"invalid_request","error_description":"the body is too long"}"#;
     assert_eq!(exchange(server, request).await, refusal("413 Payload Too Large", too_long));
-    // refused as it comes, where it does not say
+    // rejected while it is received, because it declares no length
     let request = format!(
         "POST /par HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
          transfer-encoding: chunked\r\n\r\n10001\r\n{}",
@@ -143,7 +143,7 @@ async fn c028_the_whole_answer_to_a_bad_body_in_hyper() {
 }
 
 #[tokio::test]
-async fn in_tonic_the_guarded_path_is_refused_trailers_only_and_others_come_through() {
+async fn in_tonic_only_the_protected_path_is_rejected_with_trailers_only() {
     use tonic::{
         Code,
         transport::{Server, server::TcpIncoming},
@@ -175,7 +175,7 @@ async fn in_tonic_the_guarded_path_is_refused_trailers_only_and_others_come_thro
         let whole = body.collect().await.unwrap();
         (code(&head.headers), whole.trailers().and_then(code), whole.to_bytes().is_empty())
     };
-    // the status stands in the head, and nothing follows
+    // the status is in the header block, and no body follows
     assert_eq!(call(GUARDED).await, (Some(Code::InvalidArgument), None, true));
     assert_eq!(call(&format!("{GUARDED}?{QUERY}")).await, (None, Some(Code::Ok), false));
     let unimplemented = call("/grpc.health.v1.Health/Other").await;
@@ -214,7 +214,7 @@ mod axum_server {
     }
 
     #[tokio::test]
-    async fn the_extractor_gives_the_challenge_that_was_checked() {
+    async fn the_extractor_returns_the_checked_challenge() {
         let server = server().await;
         let answer = exchange(server, &get(&format!("/authorize?{QUERY}"))).await;
         assert!(answer.ends_with(&format!("\r\n\r\n{CHALLENGE}")), "{answer}");
@@ -226,7 +226,7 @@ mod axum_server {
     }
 
     #[tokio::test]
-    async fn c012_the_whole_answer_without_a_challenge() {
+    async fn c012_complete_responses_without_a_challenge() {
         let server = server().await;
         assert_eq!(exchange(server, &get("/authorize")).await, refusal("400 Bad Request", REQUIRED));
         assert_eq!(
@@ -240,11 +240,11 @@ mod axum_server {
     }
 
     #[tokio::test]
-    async fn without_a_layer_the_extractor_says_so() {
+    async fn the_extractor_reports_a_missing_layer() {
         let server = server().await;
         let answer = exchange(server, &get("/bare")).await;
         assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
-        assert!(answer.ends_with("\r\n\r\nno PkceLayer or PkceBodyLayer guards this route"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nno PkceLayer or PkceBodyLayer protects this route"), "{answer}");
         assert!(exchange(server, &get("/maybe")).await.ends_with("\r\n\r\nNone"));
     }
 }

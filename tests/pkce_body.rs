@@ -1,7 +1,7 @@
-//! `PkceBodyLayer` as a tower service: what it lets through, what it replays,
-//! and what it promises to its neighbours.
+//! `PkceBodyLayer` as a tower service: what it admits, what it replays, and how it cooperates with
+//! other layers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::{
     collections::VecDeque,
@@ -29,11 +29,11 @@ const FORM: &str = "code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&c
 const JSON: &str = r#"{"code_challenge":"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM","code_challenge_method":"S256"}"#;
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A body that comes as told.
+/// A body with scripted frames.
 #[derive(Debug, Default)]
 struct Steps {
     steps: VecDeque<Step>,
-    /// Where set, the last step comes for ever.
+    /// Repeats the last step forever.
     endless: bool,
     hint: u64,
     polls: Arc<AtomicUsize>,
@@ -83,7 +83,7 @@ impl Body for Steps {
     }
 }
 
-/// What the inner service saw.
+/// What the inner service received.
 type Seen = (Option<CodeChallenge>, Bytes, Option<HeaderMap>);
 
 fn post(content_type: &str, body: Steps) -> Request<Steps> {
@@ -94,7 +94,7 @@ fn layer() -> PkceBodyLayer {
     PkceBodyLayer::new("/authorize").unwrap()
 }
 
-/// The answer, and what the inner service saw if it was called.
+/// Returns the response, and what the inner service received if it was called.
 async fn send<R>(layer: PkceBodyLayer<R>, request: Request<Steps>) -> (Response<Full<Bytes>>, Option<Seen>)
 where
     R: tollgate::Respond<Full<Bytes>>,
@@ -111,7 +111,7 @@ where
             loop {
                 let ended = body.is_end_stream();
                 let Some(frame) = body.frame().await else { break };
-                // a server stops at the end that it is told of, and would drop the trailers
+                // servers stop reading at the declared end, and would miss the trailers
                 assert!(!replayed || !ended);
                 match frame.unwrap().into_data() {
                     Ok(data) => bytes.extend_from_slice(&data),
@@ -140,7 +140,7 @@ async fn refused(request: Request<Steps>) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_refusal_holds_no_permit_of_a_concurrency_limit() {
+async fn a_rejection_releases_its_concurrency_permit() {
     let inner =
         service_fn(async |_: Request<Replay<Steps>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
     let one_at_a_time = ConcurrencyLimit::new(inner, 1);
@@ -155,7 +155,7 @@ async fn a_refusal_holds_no_permit_of_a_concurrency_limit() {
     ] {
         let refused = first.ready().await.unwrap().call(post(content_type, body)).await.unwrap();
         assert_eq!(refused.status().as_u16(), status);
-        // the first is still there, and idle
+        // the first service still exists and is idle
         let is_free = pin!(second.ready()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         assert!(is_free, "after a {status}");
         assert_eq!(second.call(post(FORM_TYPE, Steps::data(FORM))).await.unwrap().status(), StatusCode::OK);
@@ -167,7 +167,7 @@ fn invalid(detail: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_form_and_a_json_body_come_through_with_their_challenge() {
+async fn forms_and_json_are_admitted_with_their_challenge() {
     for content_type in [
         FORM_TYPE,
         "Application/X-WWW-Form-Urlencoded",
@@ -186,7 +186,7 @@ async fn a_form_and_a_json_body_come_through_with_their_challenge() {
 }
 
 #[tokio::test]
-async fn c012_c013_c014_a_body_without_a_challenge_by_s256_is_answered_400() {
+async fn c012_c013_c014_a_body_without_an_s256_challenge_gets_a_400() {
     let required = invalid("code challenge required");
     let unsupported = invalid("transform algorithm not supported");
     let malformed = invalid("the code challenge is malformed");
@@ -214,8 +214,8 @@ async fn c012_c013_c014_a_body_without_a_challenge_by_s256_is_answered_400() {
 }
 
 #[tokio::test]
-async fn c010_c028_a_name_twice_is_answered_400() {
-    let twice = invalid("a parameter is given twice");
+async fn c010_c028_duplicate_names_get_a_400() {
+    let twice = invalid("a parameter appears more than once");
     assert_eq!(refused(post(FORM_TYPE, Steps::data(format!("{FORM}&code_challenge=x")))).await, twice);
     assert_eq!(refused(post(FORM_TYPE, Steps::data(format!("a=1&{FORM}&a=2")))).await, twice);
     let json = JSON.replace('}', r#","code_challenge":"x"}"#);
@@ -223,18 +223,18 @@ async fn c010_c028_a_name_twice_is_answered_400() {
 }
 
 #[tokio::test]
-async fn what_is_no_form_or_no_json_and_what_breaks_off_is_answered_400() {
+async fn malformed_and_incomplete_bodies_get_a_400() {
     let malformed = invalid("the parameters are malformed");
     assert_eq!(refused(post(FORM_TYPE, Steps::data(format!("{FORM}&a=%")))).await, malformed);
     for json in ["", "[]", "{", "\"a\"", FORM] {
         assert_eq!(refused(post("application/json", Steps::data(json))).await, malformed, "{json}");
     }
     let broken = Steps::of([Step::Data(FORM.into()), Step::Wait, Step::Break]);
-    assert_eq!(refused(post(FORM_TYPE, broken)).await, invalid("the body can't be read"));
+    assert_eq!(refused(post(FORM_TYPE, broken)).await, invalid("the body is incomplete"));
 }
 
 #[tokio::test]
-async fn c028_a_body_that_a_reader_could_see_otherwise_is_answered_415() {
+async fn c028_ambiguous_bodies_get_a_415() {
     let mut requests = vec![Request::post("/authorize").body(Steps::data(FORM)).unwrap()];
     for content_type in [
         "",
@@ -264,7 +264,7 @@ async fn c028_a_body_that_a_reader_could_see_otherwise_is_answered_415() {
         let polls = Arc::clone(&request.body().polls);
         let (status, body) = refused(request).await;
         assert_eq!(status, 415, "{headers:?}");
-        assert_eq!(body, r#"{"error":"invalid_request","error_description":"the body must be a form or JSON"}"#);
+        assert_eq!(body, r#"{"error":"invalid_request","error_description":"the body must be form-encoded or JSON"}"#);
         assert_eq!(polls.load(SeqCst), 0, "the body was read");
     }
     let mut plain = post(FORM_TYPE, Steps::data(FORM));
@@ -273,7 +273,7 @@ async fn c028_a_body_that_a_reader_could_see_otherwise_is_answered_415() {
 }
 
 #[tokio::test]
-async fn c028_a_body_of_more_than_64_kib_is_answered_413() {
+async fn c028_a_body_over_64_kib_gets_a_413() {
     let padded = |len: usize| format!("{FORM}&x={}", "x".repeat(len - FORM.len() - 3));
     let (response, seen) = send(layer(), post(FORM_TYPE, Steps::data(padded(64 * 1024)))).await;
     assert_eq!((response.status(), seen.unwrap().1.len()), (StatusCode::OK, 64 * 1024));
@@ -287,7 +287,7 @@ async fn c028_a_body_of_more_than_64_kib_is_answered_413() {
 }
 
 #[tokio::test]
-async fn a_body_that_says_that_it_is_too_long_is_not_read() {
+async fn a_body_that_declares_too_much_is_not_read() {
     let body = Steps { hint: 64 * 1024 + 1, ..Steps::data(FORM) };
     let polls = Arc::clone(&body.polls);
     assert_eq!(refused(post(FORM_TYPE, body)).await.0, 413);
@@ -295,7 +295,7 @@ async fn a_body_that_says_that_it_is_too_long_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_body_that_lies_about_its_length_is_read_up_to_the_limit() {
+async fn a_body_with_a_wrong_length_is_read_up_to_the_limit() {
     for frame in ["", "x", "some more bytes"] {
         let body = Steps { endless: true, ..Steps::data(frame) };
         let polls = Arc::clone(&body.polls);
@@ -307,7 +307,7 @@ async fn a_body_that_lies_about_its_length_is_read_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn other_requests_come_through_with_their_body_unread() {
+async fn other_requests_are_admitted_with_their_body_unread() {
     let body = Steps::of([Step::Data("any".into()), Step::Wait, Step::Data("thing".into())]);
     let polls = Arc::clone(&body.polls);
     let request = Request::post("/other").body(body).unwrap();
@@ -352,11 +352,11 @@ async fn readiness_is_that_of_the_inner_service() {
 }
 
 #[tokio::test]
-async fn the_service_that_was_ready_is_the_one_that_is_called() {
+async fn the_ready_service_is_the_one_that_is_called() {
     let (inner, mut handle): (Inner, _) = mock::pair();
     let mut service = layer().layer(inner);
     handle.allow(1);
-    // a mock that was not polled ready panics when it is called
+    // a mock panics if it is called without being polled ready
     Service::<Request<Steps>>::poll_ready(&mut service, &mut Context::from_waker(Waker::noop())).is_ready();
     let body = Steps::of([Step::Wait, Step::Data(FORM.into()), Step::Wait]);
     let mut response = pin!(service.call(post(FORM_TYPE, body)));
@@ -369,7 +369,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_inner_service_comes_back_as_it_is() {
+async fn errors_of_the_inner_service_are_passed_on() {
     let inner = service_fn(async |_: Request<Replay<Steps>>| Err::<Response<Full<Bytes>>, _>("inner"));
     let service = layer().layer(inner);
     assert_eq!(service.clone().oneshot(post(FORM_TYPE, Steps::data(FORM))).await.unwrap_err(), "inner");
@@ -378,7 +378,7 @@ async fn an_error_of_the_inner_service_comes_back_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_dropped_future_gives_its_place_back() {
+async fn a_dropped_future_releases_its_permit() {
     let inner =
         service_fn(async |_: Request<Replay<Steps>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
     let mut service = ServiceBuilder::new().layer(layer()).concurrency_limit(1).service(inner);
@@ -393,7 +393,7 @@ async fn a_dropped_future_gives_its_place_back() {
 }
 
 #[test]
-fn services_are_cloned_and_futures_are_sent() {
+fn services_are_clone_and_futures_are_send() {
     fn is_send_and_sync<T: Send + Sync>(_: &T) {}
     fn is_a_service<T: Clone + Send + Sync + 'static>(_: &T) {}
     let inner = tower::util::BoxCloneSyncService::new(service_fn(async |_: Request<Replay<Steps>>| {
@@ -410,9 +410,9 @@ fn services_are_cloned_and_futures_are_sent() {
     is_send_and_sync(&layer().layer(inner).call(post(FORM_TYPE, Steps::data(FORM))));
 }
 
-// -- what is replayed is what was sent
+// -- the replayed body equals the original
 
-/// A body of this text in random pieces, with empty frames, waits and perhaps trailers between.
+/// This text as a body in random pieces, with empty frames, pauses and optional trailers.
 fn pieces(text: String) -> impl Strategy<Value = (String, Option<HeaderMap>, Vec<Step>)> {
     let cuts = prop::collection::vec((0..=text.len(), any::<bool>()), 0..12);
     let trailers = prop::option::of(prop::collection::vec(("[a-z]{1,8}", "[ -~]{0,20}"), 0..4));
@@ -448,7 +448,7 @@ fn bodies() -> impl Strategy<Value = (bool, String)> {
 
 proptest! {
     #[test]
-    fn the_body_comes_again_byte_for_byte_with_its_trailers(
+    fn the_body_is_replayed_byte_for_byte_with_its_trailers(
         (is_form, (text, trailers, steps)) in bodies().prop_flat_map(|(is_form, text)| (Just(is_form), pieces(text)))
     ) {
         let content_type = if is_form { FORM_TYPE } else { "application/json" };

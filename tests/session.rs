@@ -1,6 +1,6 @@
 //! Sessions over real sockets, in axum, plain hyper and tonic.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "these are tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 use std::{
     future::Future,
@@ -25,7 +25,7 @@ use tollgate::{
     EventLog, MaybeReady, NewSession, ProblemJson, Session, SessionLayer, Sessions, Tenant, UserId,
     cookie::SetCookie,
     event::{EventKind, Query},
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::HostTenant,
     testing::ManualClock,
 };
@@ -62,12 +62,12 @@ impl Store for Shaky {
         MaybeReady::Pending(read)
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.check()?;
         self.memory.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.check()?;
         self.memory.swap(key, expected, record).await
     }
@@ -390,7 +390,7 @@ async fn a_handler_without_the_layer_is_told_from_a_request_without_a_session() 
     let (ada, _) = site.sign_in("acme").await;
     let missing = concat!(
         "HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\n\r\n",
-        "no SessionLayer is before this route"
+        "no SessionLayer covers this route"
     );
     for cookies in [&[][..], &[ada.as_str()]] {
         assert_eq!(site.send("GET /bare", cookies).await, missing);

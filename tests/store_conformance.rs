@@ -1,4 +1,4 @@
-//! The suite that every store must pass, on the stores of this crate.
+//! Runs the conformance suite on the stores of this crate.
 #![cfg(feature = "test-util")]
 
 use tollgate::{store::Memory, testing};

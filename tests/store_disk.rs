@@ -1,10 +1,10 @@
-//! What only a file can get wrong: crashes, damage, a second process.
+//! Failures that only a file can have: crashes, damage, a second process.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "helpers of tests; the child speaks through its stdout"
+    reason = "helpers of tests; the child process reports through stdout"
 )]
 
 use std::{
@@ -26,16 +26,16 @@ use std::{
 
 use tollgate::{
     UnixTime,
-    store::{AnyStore, Disk, DiskConfig, Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{AnyStore, Disk, DiskConfig, Entry, Key, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     testing::block_on,
 };
 
 const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
 const FAR: UnixTime = UnixTime::from_secs(3_000_000_000);
 
-// The crash test: this program starts itself again as the child that is killed.
+// Crash tests: this program starts itself as a child process and kills it.
 
-/// Does nothing, except in a child process.
+/// Does nothing unless it runs in a child process.
 #[test]
 fn child_process() {
     if let Ok(path) = env::var(CHILD) {
@@ -46,8 +46,8 @@ fn child_process() {
 const CHILD: &str = "TOLLGATE_STORE_CHILD";
 const LANES: u64 = 6;
 
-/// Each lane inserts, swaps and takes a row of its own, over and over, and says
-/// `lane step` for each step that was acknowledged.
+/// Each lane inserts, swaps and takes its own row repeatedly, and prints `lane step` for each
+/// acknowledged step.
 fn child(path: &Path) {
     let store = AnyStore::from(Disk::open(path).unwrap());
     println!("\nopen");
@@ -63,8 +63,8 @@ fn child(path: &Path) {
                         Some(entry) => block_on(store.swap(&key, entry.version, record)),
                         None => block_on(store.insert(&key, record)),
                     };
-                    assert!(matches!(outcome, Ok(Outcome::Done(_))));
-                    // one line, one write: what arrives was acknowledged
+                    assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
+                    // one write per line, so that a received line was acknowledged
                     let line = format!("{lane} {step}\n");
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
                     step += 1;
@@ -78,7 +78,7 @@ fn lane_key(lane: u64) -> Key {
     Key::new("lanes", None, lane.to_be_bytes()).unwrap()
 }
 
-/// From a few bytes to many pages, each byte told by lane and step.
+/// A value of a few bytes to many pages, derived from lane and step.
 fn value_of(lane: u64, step: u64) -> Vec<u8> {
     let len = 16 + (step * 7919 % 9000) as usize;
     let mut value = [lane.to_be_bytes(), step.to_be_bytes()].concat();
@@ -88,19 +88,19 @@ fn value_of(lane: u64, step: u64) -> Vec<u8> {
 
 fn step_of(lane: u64, entry: &Entry) -> u64 {
     let step = u64::from_be_bytes(entry.value[8..16].try_into().unwrap());
-    assert_eq!(entry.value, value_of(lane, step), "a value that nobody wrote");
+    assert_eq!(entry.value, value_of(lane, step), "a value that was never written");
     step
 }
 
 #[test]
-fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
+fn kill_9_loses_no_acknowledged_write_and_leaves_none_half_written() {
     let directory = Directory::new();
     let path = &directory.file();
     let mut random = Random(0x5eed);
     let mut acknowledged = [None; LANES as usize];
     let mut in_all = 0;
     for round in 0..200 {
-        // one in four dies at any time since its start, the others some writes and a moment later
+        // one in four is killed at any time after its start, the others a moment after some writes
         let writes_first = if round % 4 == 0 { 0 } else { 1 + random.below(40) as usize };
         let mut child = start_child(path);
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -108,7 +108,7 @@ fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
         let reader = thread::spawn(move || {
             let mut lines = Vec::new();
             for line in output.split(b'\n').map_while(Result::ok) {
-                // the rest is what the test harness says
+                // the test harness prints other lines
                 if line.contains(&b' ') && line.iter().all(|byte| b"0123456789 ".contains(byte)) {
                     lines.push(String::from_utf8(line).unwrap());
                     if lines.len() == writes_first {
@@ -138,7 +138,7 @@ fn kill_9_loses_nothing_acknowledged_and_leaves_nothing_half_written() {
             assert!(found >= *acknowledged, "round {round}: {acknowledged:?} was acknowledged, {found:?} is there");
             assert!(
                 found <= acknowledged.map_or(Some(0), |step| Some(step + 1)),
-                "round {round}: {found:?} is unheard of"
+                "round {round}: {found:?} was never written"
             );
             *acknowledged = found;
         }
@@ -156,9 +156,9 @@ fn start_child(path: &Path) -> Child {
         .unwrap()
 }
 
-// Damage.
+// Damage tests.
 
-/// A file of some pages, closed as it should be, and what is in it.
+/// Creates a cleanly closed file of several pages. Returns its bytes and rows.
 fn sound_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
     let store = AnyStore::from(Disk::open(path).unwrap());
     let mut rows = Vec::new();
@@ -168,19 +168,19 @@ fn sound_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
         let version = insert(&store, &key, &value);
         let value = [value, vec![1]].concat();
         let record = Record::new(value.clone(), NOW, FAR).unwrap();
-        assert!(matches!(block_on(store.swap(&key, version, record)), Ok(Outcome::Done(_))));
+        assert!(matches!(block_on(store.swap(&key, version, record)), Ok(WriteOutcome::Done(_))));
         rows.push((key, value));
     }
     drop(store);
     (fs::read(path).unwrap(), rows)
 }
 
-/// Same as [`sound_file`], but of a process that was killed.
+/// Like [`sound_file`], but left behind by a killed process.
 fn crashed_file(path: &Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>) {
     let (_, rows) = sound_file(path);
     let disk = Disk::open(path).unwrap();
     let key = Key::new("last", None, "row").unwrap();
-    assert!(matches!(block_on(disk.insert(&key, Record::new("last", NOW, FAR).unwrap())), Ok(Outcome::Done(_))));
+    assert!(matches!(block_on(disk.insert(&key, Record::new("last", NOW, FAR).unwrap())), Ok(WriteOutcome::Done(_))));
     let bytes = fs::read(path).unwrap();
     drop(disk);
     (bytes, [rows, vec![(key, b"last".to_vec())]].concat())
@@ -193,7 +193,7 @@ struct Tally {
     right: usize,
 }
 
-/// Opens a file with these bytes: it is refused, or all that it says is right.
+/// Opens a file with these bytes. It must be rejected or return correct data.
 fn open_damaged(path: &Path, bytes: &[u8], rows: &[(Key, Vec<u8>)], what: &str, tally: &mut Tally) {
     fs::write(path, bytes).unwrap();
     let store = match Disk::open_with(path, DiskConfig::new().cache_bytes(1 << 20)) {
@@ -217,14 +217,14 @@ fn open_damaged(path: &Path, bytes: &[u8], rows: &[(Key, Vec<u8>)], what: &str, 
     }
     let key = Key::new("rows", None, "new").unwrap();
     match block_on(store.insert(&key, Record::new("new", NOW, FAR).unwrap())) {
-        Ok(outcome) => assert!(matches!(outcome, Outcome::Done(_)), "{what}"),
+        Ok(outcome) => assert!(matches!(outcome, WriteOutcome::Done(_)), "{what}"),
         Err(error) => assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{what}: {error:?}"),
     }
     tally.right += 1;
 }
 
 #[test]
-fn a_damaged_byte_gives_an_error_or_the_right_data() {
+fn a_damaged_byte_causes_an_error_or_no_harm() {
     type Make = fn(&Path) -> (Vec<u8>, Vec<(Key, Vec<u8>)>);
     for (state, make) in [("closed", sound_file as Make), ("crashed", crashed_file)] {
         let directory = Directory::new();
@@ -232,15 +232,17 @@ fn a_damaged_byte_gives_an_error_or_the_right_data() {
         let (sound, rows) = make(path);
         let mut random = Random(7);
         let mut tally = Tally::default();
-        // every bit of what begins the header, a bit of every third byte of the rest, then places all over the file
+        // every bit at the start of the header, a bit of every third byte of the rest of it, then
+        // positions all over the file
         let begin = (0..64 * 8).map(|bit| (bit / 8, bit % 8));
         let header = (64..512).step_by(3).map(|place| (place, place % 8));
         let anywhere = (0..250).map(|_| (random.below(sound.len() as u64) as usize, random.below(8) as usize));
         for (place, bit) in begin.chain(header).chain(anywhere.collect::<Vec<_>>()) {
             let mut bytes = sound.clone();
             bytes[place] ^= 1 << bit;
-            // the one bit that no checksum covers: it names the newer of two commits. After a crash the last
-            // commit is then taken for one that was never finished (after a clean close both hold the same).
+            // the only bit without a checksum: it selects the newer of two commits. After a crash,
+            // flipping it makes the last commit look unfinished. After a clean close, both commits
+            // are equal
             let unprotected = state == "crashed" && (place, bit) == (9, 0);
             let rows = if unprotected { &rows[..rows.len() - 1] } else { &rows };
             open_damaged(path, &bytes, rows, &format!("{state}, bit {bit} of byte {place}"), &mut tally);
@@ -258,7 +260,7 @@ fn a_damaged_byte_gives_an_error_or_the_right_data() {
 }
 
 #[test]
-fn a_file_that_is_cut_gives_an_error() {
+fn a_truncated_file_is_rejected() {
     let directory = Directory::new();
     let path = &directory.file();
     let (sound, rows) = sound_file(path);
@@ -269,11 +271,11 @@ fn a_file_that_is_cut_gives_an_error() {
         open_damaged(path, &sound[..len], &rows, &format!("cut at {len}"), &mut tally);
     }
     println!("     {tally:?}");
-    assert_eq!(tally.right + tally.refused_by_read, 0, "a file without its end was accepted");
+    assert_eq!(tally.right + tally.refused_by_read, 0, "a truncated file was accepted");
 }
 
 #[test]
-fn a_file_of_something_else_gives_an_error_and_is_left_alone() {
+fn foreign_files_are_rejected_and_not_modified() {
     let directory = Directory::new();
     let path = &directory.file();
     let kind = || open_error(path).kind();
@@ -312,7 +314,7 @@ fn write_redb(path: &Path, table: redb::TableDefinition<'_, &str, u64>, format: 
 
 #[cfg(unix)]
 #[test]
-fn a_file_is_made_through_no_link_and_what_a_crash_has_left_of_it_is_removed() {
+fn creation_follows_no_links_and_cleans_up_after_crashes() {
     let directory = Directory::new();
     let (path, victim) = (directory.file(), directory.0.join("victim"));
     fs::write(&victim, "precious").unwrap();
@@ -320,7 +322,7 @@ fn a_file_is_made_through_no_link_and_what_a_crash_has_left_of_it_is_removed() {
     for other in others {
         fs::write(directory.0.join(other), "").unwrap();
     }
-    // every name that this process might take next
+    // all names that this process might use next
     for number in 0..64 {
         let name = format!("state.{}.{number}.new", std::process::id());
         std::os::unix::fs::symlink(&victim, directory.0.join(name)).unwrap();
@@ -337,7 +339,7 @@ fn a_file_is_made_through_no_link_and_what_a_crash_has_left_of_it_is_removed() {
 }
 
 #[test]
-fn a_second_process_is_told_that_the_file_is_locked() {
+fn a_second_process_sees_that_the_file_is_locked() {
     let directory = Directory::new();
     let path = &directory.file();
     let mut child = start_child(path);
@@ -358,7 +360,7 @@ fn a_second_process_is_told_that_the_file_is_locked() {
 }
 
 #[test]
-fn what_expired_is_forgotten_and_its_room_used_again() {
+fn expired_entries_are_removed_and_their_space_is_reused() {
     let directory = Directory::new();
     let path = &directory.file();
     let disk = Disk::open_with(path, DiskConfig::new().entries(100).unwrap()).unwrap();
@@ -368,21 +370,21 @@ fn what_expired_is_forgotten_and_its_room_used_again() {
         block_on(disk.insert(&Key::new("rows", None, number.to_be_bytes()).unwrap(), record))
     };
     for number in 0..100 {
-        assert!(matches!(insert(number, 0), Ok(Outcome::Done(_))));
+        assert!(matches!(insert(number, 0), Ok(WriteOutcome::Done(_))));
     }
     assert_eq!(insert(100, 0).unwrap_err().kind(), StoreErrorKind::Full);
     let mut sizes = Vec::new();
     for second in 1..20 {
         for number in 0..100 {
-            assert!(matches!(insert(second * 1000 + number, second), Ok(Outcome::Done(_))), "second {second}");
+            assert!(matches!(insert(second * 1000 + number, second), Ok(WriteOutcome::Done(_))), "second {second}");
         }
         sizes.push(fs::metadata(path).unwrap().len());
     }
-    assert_eq!(sizes[4], sizes[18], "the file grows though nothing more lives in it");
+    assert_eq!(sizes[4], sizes[18], "the file grows although it has no more live entries");
 }
 
 #[test]
-fn a_file_that_is_opened_again_has_all_its_rows_and_gives_new_versions() {
+fn a_reopened_file_has_all_rows_and_new_versions() {
     let directory = Directory::new();
     let path = &directory.file();
     let versions = Arc::new(AtomicU64::new(0));
@@ -393,7 +395,7 @@ fn a_file_that_is_opened_again_has_all_its_rows_and_gives_new_versions() {
             thread::spawn(move || {
                 let key = Key::new("rows", None, [round, lane].map(u64::to_be_bytes).concat()).unwrap();
                 let outcome = block_on(disk.insert(&key, Record::new("row", NOW, FAR).unwrap()));
-                let Ok(Outcome::Done(version)) = outcome else { panic!("{outcome:?}") };
+                let Ok(WriteOutcome::Done(version)) = outcome else { panic!("{outcome:?}") };
                 versions.fetch_max(version.as_u64(), Relaxed);
             })
         });
@@ -409,11 +411,11 @@ fn a_file_that_is_opened_again_has_all_its_rows_and_gives_new_versions() {
         }
     }
     let next = insert(&store, &Key::new("rows", None, "next").unwrap(), b"");
-    assert!(next.as_u64() > versions.load(Relaxed), "a version came back after the file was opened again");
+    assert!(next.as_u64() > versions.load(Relaxed), "a version was repeated after reopening the file");
 }
 
 #[test]
-fn a_store_that_is_dropped_by_its_own_writer_does_not_wait_for_itself() {
+fn a_store_dropped_by_its_own_writer_does_not_deadlock() {
     struct Last(Mutex<Option<Arc<Disk>>>, Sender<()>);
     impl Wake for Last {
         fn wake(self: Arc<Self>) {
@@ -438,7 +440,7 @@ fn a_store_that_is_dropped_by_its_own_writer_does_not_wait_for_itself() {
     dropped.recv_timeout(Duration::from_secs(30)).unwrap();
 }
 
-/// A directory that is removed at the end.
+/// A directory that is removed on drop.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -467,7 +469,7 @@ fn find(store: &AnyStore, key: &Key) -> Option<Entry> {
 
 fn insert(store: &AnyStore, key: &Key, value: &[u8]) -> Version {
     match block_on(store.insert(key, Record::new(value.to_vec(), NOW, FAR).unwrap())) {
-        Ok(Outcome::Done(version)) => version,
+        Ok(WriteOutcome::Done(version)) => version,
         lost => panic!("{lost:?}"),
     }
 }

@@ -65,7 +65,7 @@ pub(crate) async fn router(
         Some(key) => access.operator_key(key)?,
         None => access,
     };
-    let events = EventService::new(log.clone(), access).base_path("/events")?;
+    let events = EventService::builder(log.clone(), access).base_path("/events")?.build();
 
     // a login begins a session; the layer lets only requests with a session through
     let sessions = auth.sessions().clone();

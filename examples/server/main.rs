@@ -57,10 +57,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> Result<(), Box<dyn Error>> {
-    let mut log = EventLog::new();
+    let mut log = EventLog::builder();
     if let Some(path) = &config.event_log {
-        log = log.sink(JsonLines::create(path)?);
+        log = log.sink(JsonLines::open(path)?);
     }
+    let log = log.build();
     let store = match &config.data {
         Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
         None => AnyStore::from(Memory::new()),

@@ -5,6 +5,7 @@ use std::error::Error;
 use serde::Deserialize;
 use tollgate::{
     Algorithm, AuthService, AuthServiceBuilder, ConfigError, Secret, Tokens, Verifier,
+    bearer::VerifierBuilder,
     store::{AnyStore, StoreErrorKind},
 };
 
@@ -61,8 +62,8 @@ impl TokenSettings {
 
     /// Creates the verifier of an API that is reached under this URL, which DPoP proofs name.
     pub(crate) fn verifier(&self, auth: &AuthService, url: &str, store: &AnyStore) -> Result<Verifier, ConfigError> {
-        let verifier = auth.verifier().dpop(url)?.dpop_store(store.clone());
-        Ok(self.dpop_nonces.iter().fold(verifier, Verifier::dpop_nonces))
+        let verifier = auth.verifier().to_builder().dpop(url)?.dpop_store(store.clone());
+        Ok(self.dpop_nonces.iter().fold(verifier, VerifierBuilder::dpop_nonces).build())
     }
 }
 

@@ -1,7 +1,7 @@
 #![no_main]
-//! A request to the login service: a line with method and target, one with cookies, one with `Accept`, and the body. `{id}`
-//! stands for the id of a login that lives, whose cookie comes along. Nothing panics, nothing is our fault, and no answer
-//! holds a code.
+//! A request to the login service: a line with method and target, one with cookies, one with
+//! `Accept`, and the body. `{id}` is replaced by the id of a live login, whose cookie is sent
+//! along. Nothing may panic, cause a 5xx, or return a code.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,8 @@
 #![no_main]
-//! What goes into `Authorization` and into `DPoP` of a request to an API, a line each, then a JSON Web Key Set. `{token}` and
-//! `{bound}` stand for access tokens that are good, the second bound to a key, and `{proof}` for a proof of that. Nothing
-//! panics, only with them a request comes through, as who they are for, and by keys of others nothing does.
+//! The `Authorization` and `DPoP` headers of a request to an API, one per line, then a JSON Web Key
+//! Set. `{token}` and `{bound}` are replaced by valid access tokens, the second one bound to a key,
+//! and `{proof}` by a proof with that key. Nothing may panic. Requests are admitted only with these
+//! tokens and as their users, and never with foreign keys.
 
 use std::{cell::RefCell, convert::Infallible};
 
@@ -51,7 +52,7 @@ impl World {
         let token = issuer.token(|claims| claims.subject("ada").expires_in(hour));
         let bound = issuer.token(|claims| claims.subject("grace").expires_in(hour).bound_to(key.thumbprint()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, verifier: issuer.verifier().dpop(API).unwrap(), key, token, bound }
+        Self { runtime, verifier: issuer.verifier().to_builder().dpop(API).unwrap().build(), key, token, bound }
     }
 }
 
@@ -80,7 +81,7 @@ fuzz_target!(|text: &str| {
         };
         let keys = text.splitn(3, '\n').nth(2).unwrap_or_default();
         if let Ok(verifier) = Verifier::with_keys(ISSUER, API, keys.as_bytes()) {
-            assert!(ask(verifier.dpop(API).unwrap(), request.clone()).status().is_client_error());
+            assert!(ask(verifier.to_builder().dpop(API).unwrap().build(), request.clone()).status().is_client_error());
         }
         let answer = ask(world.verifier.clone(), request);
         match answer.status().as_u16() {

@@ -1,7 +1,7 @@
 #![no_main]
-//! Two lines: a redirect URI that is registered, and one that is requested, or
-//! the names of scopes. Nothing panics; a match is the same text but for a port
-//! on a loopback address, and an answer is a header that begins with it.
+//! Two lines: a registered and a requested redirect URI, or scope names. Nothing may panic. A match
+//! must be identical except for the port of a loopback address, and a response must be a valid
+//! header that starts with it.
 
 use http::HeaderValue;
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +22,7 @@ fuzz_target!(|text: &str| {
     let client = Client::new("fuzz", Tenant::parse("fuzz").unwrap()).unwrap().redirect_uri(registered).unwrap();
     let Some(redirect) = client.redirect(requested) else { return };
     let answer = redirect.answer(&PARAMS);
-    let added = answer.strip_prefix(requested).expect("the answer goes where it was requested");
+    let added = answer.strip_prefix(requested).expect("the response goes to the requested URI");
     assert!(added.contains("code=a&state=%0D%0A%20%26%3D%C3%A9"));
     assert!(HeaderValue::from_str(&answer).unwrap().to_str().is_ok());
     if registered != requested {

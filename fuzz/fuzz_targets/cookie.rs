@@ -1,6 +1,6 @@
 #![no_main]
-//! Whatever a `Cookie` header holds, reading it never panics, keeps to the
-//! bounds, and yields only values that could be set.
+//! Parsing any `Cookie` header must not panic, must respect the limits, and must return only values
+//! that could be set.
 
 use http::{HeaderMap, HeaderValue, header::COOKIE};
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ fuzz_target!(|lines: Vec<Vec<u8>>| {
     for name in ["__Host-session", "a"] {
         assert!(cookie::read(&headers, name).count() <= cookie::MAX_COOKIES);
         for value in cookie::read(&headers, name).filter(|value| value.len() < 4000) {
-            let _written = SetCookie::new(name, value).expect("what is read could be set").header_value();
+            let _written = SetCookie::new(name, value).expect("parsed values can be set").header_value();
         }
     }
 });

@@ -1,6 +1,5 @@
 #![no_main]
-//! Whatever a query or a form holds, reading it never panics, and a challenge
-//! that comes out is in its canonical form.
+//! Parsing any query or form must not panic, and a parsed challenge must be canonical.
 
 use libfuzzer_sys::fuzz_target;
 use tollgate::CodeChallenge;

@@ -1,5 +1,5 @@
-//! Lines of `X-Forwarded-For` and `Forwarded`: no panic, and what a caller
-//! writes left of an address that is no proxy changes nothing.
+//! `X-Forwarded-For` and `Forwarded` headers. Nothing may panic, and what a caller writes to the
+//! left of an untrusted address must have no effect.
 
 #![no_main]
 

@@ -1,6 +1,5 @@
 #![no_main]
-//! Whatever a JSON body holds, reading it never panics, and a challenge that
-//! comes out is in its canonical form.
+//! Parsing any JSON body must not panic, and a parsed challenge must be canonical.
 
 use libfuzzer_sys::fuzz_target;
 use tollgate::CodeChallenge;

@@ -1,4 +1,4 @@
-//! A name is read as it stands or refused, and what is read is safe to print.
+//! A name must be accepted unchanged or rejected, and accepted names must be safe to print.
 
 #![no_main]
 

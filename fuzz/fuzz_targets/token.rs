@@ -1,8 +1,9 @@
 #![no_main]
-//! A request about tokens: an endpoint and which of its usual fields are left out (two characters), then lines with what goes
-//! into `Authorization`, into `DPoP`, and behind the usual fields. `{code}`, `{refresh}`, `{access}`, `{id}` and `{proof}`
-//! stand for ones that are good. Nothing panics, nothing is our fault, every refusal is JSON with an error that is known,
-//! and tokens are given for a code or a refresh token alone.
+//! A request to a token endpoint: the endpoint and which of its usual parameters are omitted (two
+//! characters), then lines for `Authorization`, for `DPoP`, and for additional parameters.
+//! `{code}`, `{refresh}`, `{access}`, `{id}` and `{proof}` are replaced by valid ones. Nothing may
+//! panic or cause a 5xx, every error must be JSON with a known code, and tokens are issued only for
+//! a code or a refresh token.
 
 use std::cell::RefCell;
 
@@ -56,7 +57,7 @@ const ENDPOINTS: [(&str, &str, &[&str]); 9] = [
     ("GET", "/logout", &["client_id=web", "id_token_hint={id}"]),
     ("GET", "/jwks", &[]),
 ];
-/// So often something new is signed in: what has ended says less.
+/// How often new tokens are created. Inputs with expired ones reveal less.
 const EVERY: u32 = 100;
 
 struct World {
@@ -96,7 +97,7 @@ impl World {
         Self { runtime, service, key, runs: 0, verifier, code, access, refresh, id }
     }
 
-    /// Sends a request, and gives the status, what is set or where it leads, and the body.
+    /// Sends a request. Returns the status, the cookie or location, and the body.
     fn send(&mut self, request: Request<Body>) -> (u16, String, String) {
         let Self { runtime, service, .. } = self;
         runtime.block_on(async {
@@ -108,7 +109,7 @@ impl World {
         })
     }
 
-    /// A login, to its code.
+    /// Performs a login and returns its code.
     fn sign_in(&mut self) -> String {
         self.verifier = format!("{:x<43}", self.runs);
         let challenge = CodeChallenge::of(&CodeVerifier::parse(&self.verifier).unwrap());
@@ -140,7 +141,7 @@ impl World {
         location.split("code=").nth(1).unwrap().split('&').next().unwrap().to_owned()
     }
 
-    /// New tokens, and a code that is not spent.
+    /// Creates new tokens and an unused code.
     fn renew(&mut self) {
         let code = self.sign_in();
         let form = format!("client_id=web&grant_type=authorization_code&code={code}&code_verifier={}", self.verifier);

@@ -1,6 +1,5 @@
-//! Whatever is typed as a name, an address, a number or stored as a hash:
-//! reading it never panics, what is read is read again as it stands, and no
-//! hash gets through that would exhaust the machine.
+//! Parsing any name, address, phone number or stored hash must not panic. Parsed values must
+//! round-trip, and hashes that would exhaust the machine must be rejected.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
 #![no_main]
-//! What a client may wish beside a login (OpenID Connect), a line each: `claims`, `prompt`, `max_age`, `acr_values`,
-//! `id_token_hint` and `nonce`, as they are before they are percent-encoded into the query of `/authorize`. Nothing panics and nothing is our fault; nobody is logged in, so the answer is the way to the
-//! login or an error that is known, and what is no object in JSON is never taken for `claims`.
+//! Optional OpenID Connect parameters, one per line: `claims`, `prompt`, `max_age`, `acr_values`,
+//! `id_token_hint` and `nonce`, before percent-encoding. Nothing may panic or cause a 5xx. No user
+//! is signed in, so the response leads to the login or is a known error, and `claims` that are not
+//! a JSON object are rejected.
 
 use std::cell::RefCell;
 

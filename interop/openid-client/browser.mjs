@@ -1,4 +1,4 @@
-// A browser as far as logins need one: it follows redirects and keeps cookies, and a user who knows a password.
+// A minimal browser that follows redirects and keeps cookies, and a user who knows a password.
 
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
@@ -10,7 +10,7 @@ const BOUND = ['client_id', 'redirect_uri', 'response_type', 'scope', 'code_chal
 export class Browser {
   #cookies = new Map();
 
-  // Not by `fetch`, which says of itself that it is a script.
+  // Doesn't use `fetch`, which sends Sec-Fetch headers of a script.
   async send(url, { method = 'GET', headers = {}, body } = {}) {
     const cookie = [...this.#cookies].map(([name, value]) => `${name}=${value}`).join('; ');
     const all = { 'sec-fetch-mode': 'navigate', accept: 'text/html', ...headers, ...(cookie && { cookie }) };
@@ -26,7 +26,7 @@ export class Browser {
     return { status: response.statusCode, headers: response.headers, text: await whole(response) };
   }
 
-  // Follows redirects to a page, or to a URL that begins with `end`, which is not opened.
+  // Follows redirects to a page, or to a URL that starts with `end`, without opening it.
   async follow(url, end) {
     for (let at = new URL(url), hops = 0; hops < MOST_REDIRECTS; hops += 1) {
       if (at.href.startsWith(end)) return { url: at };
@@ -39,11 +39,11 @@ export class Browser {
   }
 }
 
-// What somebody does who gets an authorization request, up to the answer for the client at `redirectUri`.
+// A user who follows an authorization request up to the response for the client at `redirectUri`.
 export class User {
   #browser = new Browser();
   #redirectUri;
-  // Another way for each code, because none goes out twice within half a minute.
+  // A different channel each time, because codes are limited to one per half minute and channel.
   #seconds = [
     { method: 'email', email: 'ada@example.com' },
     { method: 'sms', phone_number: '+15555550100' },
@@ -54,7 +54,7 @@ export class User {
     this.#redirectUri = redirectUri;
   }
 
-  // Without logging in.
+  // Without signing in.
   visit = async (url, end = this.#redirectUri) => {
     const { url: last, response } = await this.#browser.follow(url, end);
     assert.ok(!response, response && `${last} answers ${response.status}: ${response.text}`);
@@ -63,20 +63,20 @@ export class User {
 
   isSignedIn = async (account) => (await this.#browser.send(account)).status === 200;
 
-  // By password, and where one step is not enough by a one-time code from the outbox of the demo, as the hosted page does.
+  // Signs in by password and, if there is a second step, by a one-time code from the demo outbox, like the login page.
   login = async (url) => {
     const { url: page, response } = await this.#browser.follow(url, this.#redirectUri);
-    // whoever is signed in has the answer at once, at some clients
+    // with single sign-on, some clients get their response immediately
     if (!response) return page;
     assert.equal(response.status, 200, `${page} ${response.text}`);
     assert.ok(page.pathname.endsWith('/authentication/start'), `${page}`);
-    // what was pushed stands in no URL
+    // pushed parameters are not in the URL
     const told = await this.#browser.send(page, { headers: { accept: 'application/json', 'sec-fetch-mode': 'cors' } });
     const asked = JSON.parse(told.text).parameters ?? Object.fromEntries(page.searchParams);
     const bound = Object.fromEntries(BOUND.map((name) => [name, asked[name]]));
     const call = (endpoint, more) => this.#call(new URL(endpoint, page), { ...bound, ...more });
 
-    // with single sign-on it begins with what was proved before
+    // with single sign-on, the first step may already be done
     const { session_id, required_steps, next_step } = await call('start', { identifier: 'ada@example.com' });
     const step = (endpoint, more) => call(endpoint, { session_id, ...more });
     const [username, password] = ['ada', 'correct horse battery staple'];
@@ -97,7 +97,7 @@ export class User {
     return JSON.parse(response.text);
   }
 
-  // It is sent by a task of its own.
+  // A background task sends the code.
   async #code(page, channel) {
     for (let tries = 0; tries < 1000; tries += 1) {
       const sent = await (await fetch(new URL('/demo/outbox', page))).json();

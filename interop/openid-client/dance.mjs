@@ -1,5 +1,5 @@
-// All that a client does with a login, by openid-client in its strict mode: no tolerance for clocks, and every signature
-// is checked although the tokens came straight from the server.
+// Everything a client does with a login, using openid-client in strict mode: no clock tolerance, and all signatures
+// are verified even though the tokens come directly from the server.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -10,7 +10,7 @@ const HASHES = { RS256: 'sha256', ES256: 'sha256', EdDSA: 'sha512', Ed25519: 'sh
 const SCOPE = 'openid profile email';
 const MAX_AGE = 600;
 
-// As the server publishes itself.
+// Reads the metadata of the server.
 export async function discover(issuer, clientId) {
   const options = { execute: [client.enableNonRepudiationChecks] };
   // the bundled server has no TLS
@@ -33,12 +33,12 @@ export async function discover(issuer, clientId) {
   return config;
 }
 
-// From the first visit to the last sign-out. `login` takes the URL of an authorization request to the URL that it is
-// answered with, as a browser and its user would, `visit` does so without a login; `api` is a resource that takes our access tokens.
+// From the first visit to the logout. `login` follows the URL of an authorization request to the URL of its
+// response, like a browser with its user. `visit` does so without a login. `api` is a resource that accepts our access tokens.
 export async function dance({ issuer, clientId, redirectUri, afterLogout, user, isSignedIn, api, par, dpop, nonces }) {
   const config = await discover(issuer, clientId);
   const { login, visit } = user;
-  // the library comes again with the nonce by itself
+  // the library retries with the nonce on its own
   let demanded = false;
   config[client.customFetch] = async (...request) => {
     const response = await fetch(...request);
@@ -64,7 +64,7 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
   const first = await ask({ max_age: String(MAX_AGE) });
   const back = await login(first.url);
   const checks = { ...first.checks, maxAge: MAX_AGE, idTokenExpected: true };
-  // what is not ours is seen before anything is sent
+  // foreign responses are rejected before anything is sent
   await assert.rejects(exchange(back, { ...checks, expectedState: 'another' }));
   const tokens = await exchange(back, checks);
 
@@ -75,13 +75,13 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
   assert.equal(claims.at_hash, atHash(tokens));
   assert.ok(claims.auth_time <= claims.iat && claims.sub.length > 0);
 
-  // ---- what they open
+  // ---- use the tokens
   const info = await client.fetchUserInfo(config, tokens.access_token, claims.sub, options);
   assert.equal(info.sub, claims.sub);
   const call = (token) => client.fetchProtectedResource(config, token, new URL(api), 'GET', null, undefined, options);
   if (api) assert.equal((await call(tokens.access_token)).status, 200);
   if (dpop) {
-    // nobody without the key
+    // rejected without the key
     const stolen = client.fetchUserInfo(config, tokens.access_token, claims.sub);
     await assert.rejects(stolen, challenge('invalid_token', 'invalid_request', 'invalid_dpop_proof'));
   }
@@ -92,7 +92,7 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
     assert.equal(Boolean(seen.cnf?.jkt), Boolean(dpop));
   }
 
-  // ---- newer ones
+  // ---- refresh them
   const refresh = (token) => client.refreshTokenGrant(config, token, undefined, options);
   const newer = await refresh(tokens.refresh_token);
   assert.notEqual(newer.refresh_token, tokens.refresh_token);
@@ -106,7 +106,7 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
   const narrower = await client.refreshTokenGrant(config, newer.refresh_token, { scope: 'openid' }, options);
   if (narrower.scope) assert.equal(narrower.scope, 'openid');
 
-  // ---- and none any more
+  // ---- revoke them
   await client.tokenRevocation(config, narrower.refresh_token);
   await client.tokenRevocation(config, 'never issued');
   await assert.rejects(refresh(narrower.refresh_token), refused('invalid_grant'));
@@ -118,7 +118,7 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
     assert.deepEqual(await client.tokenIntrospection(config, narrower.access_token), { active: false });
   }
 
-  // ---- a code is good once, and only with its verifier
+  // ---- a code can be redeemed once, with its verifier
   const second = await ask();
   const guessed = { ...second.checks, pkceCodeVerifier: client.randomPKCECodeVerifier() };
   await assert.rejects(exchange(await login(second.url), guessed), refused('invalid_grant'));
@@ -130,7 +130,7 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
   await assert.rejects(exchange(other, third.checks), refused('invalid_grant'));
   await assert.rejects(refresh('never issued'), refused('invalid_grant'));
 
-  // ---- out, and back where the client wants to be; with the session go its tokens
+  // ---- log out and return to the client; this also revokes the tokens
   assert.equal(await isSignedIn(), true);
   const state = client.randomState();
   const out = client.buildEndSessionUrl(config, {
@@ -147,7 +147,7 @@ export async function dance({ issuer, clientId, redirectUri, afterLogout, user, 
   await assert.rejects(exchange(await visit(silent.url), silent.checks), refused('login_required'));
 }
 
-// Who the user is, as this client is told, without a word to him where `prompt` is `none`; `null` where it may not know.
+// Returns the user as this client sees it, without interaction if `prompt` is `none`. Returns `null` if that is not possible.
 export async function who({ issuer, clientId, redirectUri, go, prompt }) {
   const config = await discover(issuer, clientId);
   const { parameters, checks } = await request(redirectUri, prompt && { prompt });
@@ -162,7 +162,7 @@ export async function who({ issuer, clientId, redirectUri, go, prompt }) {
   }
 }
 
-// What is sent to /authorize, and what its answer has to fit.
+// The parameters for /authorize, and the values that the response must match.
 async function request(redirectUri, more) {
   const pkceCodeVerifier = client.randomPKCECodeVerifier();
   const checks = { pkceCodeVerifier, expectedState: client.randomState(), expectedNonce: client.randomNonce() };
@@ -178,7 +178,7 @@ async function request(redirectUri, more) {
   return { parameters, checks };
 }
 
-// OpenID Connect Core, 3.1.3.6: the library leaves it to us.
+// OpenID Connect Core, 3.1.3.6, which the library does not check.
 function atHash({ id_token, access_token }) {
   const { alg } = JSON.parse(Buffer.from(id_token.split('.')[0], 'base64url'));
   const hash = createHash(HASHES[alg]).update(access_token).digest();
@@ -191,7 +191,7 @@ const refused = (error) => (thrown) => {
 };
 
 const challenge = (...errors) => (thrown) => {
-  // each scheme has a challenge, and the one that was tried says what is wrong
+  // each scheme has a challenge, and the one that was tried contains the error
   const named = thrown.cause?.map(({ parameters }) => parameters.error).find(Boolean);
   assert.ok(thrown.status === 401 || thrown.status === 400, thrown);
   assert.ok(errors.includes(named), `${named}: ${thrown}`);

@@ -1,4 +1,4 @@
-// node main.mjs ISSUER SHARED: everything, in each way that the bundled server offers. The second one has the clients of
+// node main.mjs ISSUER SHARED: runs everything against both variants of the bundled server. SHARED is the server with the clients of
 // `shared.toml`.
 
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ import { dance, who } from './dance.mjs';
 
 const [issuer, shared] = process.argv.slice(2);
 const web = { redirectUri: `${issuer}/demo/callback`, afterLogout: `${issuer}/demo/` };
-// the port is whatever the app has
+// the port is chosen by the app
 const native = { redirectUri: 'http://127.0.0.1:51004/callback', afterLogout: 'http://127.0.0.1:51004/demo/' };
 
 for (const [name, clientId, uris, more] of [
@@ -43,11 +43,11 @@ assert.equal(await silently('shop', user), null);
 const known = await who({ issuer: shared, clientId: 'web', redirectUri: site.redirectUri, go: user.login });
 assert.ok(known.sub && known.auth_time && known.sid);
 assert.deepEqual(await silently('shop', user), known);
-// not where it was not said
+// not registered for this client
 assert.equal(await silently('alone', user), null);
 console.log('ok: silent single sign-on');
 
-// the other document is in front of the path of the issuer (RFC 8414)
+// the other document has the issuer path at its end (RFC 8414)
 const options = { algorithm: 'oauth2', execute: [client.allowInsecureRequests] };
 const config = await client.discovery(new URL(shared), 'web', undefined, client.None(), options);
 assert.equal(config.serverMetadata().issuer, shared);

@@ -1,11 +1,11 @@
-//! openid-client of npm, which is certified by the OpenID Foundation: `openid-client/main.mjs`.
+//! openid-client from npm, which is certified by the OpenID Foundation: `openid-client/main.mjs`.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
-#![expect(clippy::print_stderr, reason = "a skip is said")]
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+#![expect(clippy::print_stderr, reason = "skipped tests print a message")]
 
 mod server;
-#[path = "../../tests/services/mod.rs"]
-mod services;
+#[path = "../../tests/support/programs.rs"]
+mod programs;
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use server::Server;
 use tokio::process::Command;
 
 #[tokio::test]
-async fn openid_client_of_npm_goes_all_the_way_in_strict_mode() {
+async fn openid_client_works_in_strict_mode() {
     let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/openid-client"));
-    let Some(node) = services::program(&["node"]) else { return services::missing("there is no node") };
+    let Some(node) = programs::program(&["node"]) else { return programs::missing("node is not on PATH") };
     if !directory.join("node_modules").is_dir() {
-        return services::missing("openid-client is not installed: run `npm ci` in interop/openid-client");
+        return programs::missing("openid-client is not installed: run `npm ci` in interop/openid-client");
     }
     let (server, shared) = (Server::start().await, Server::shared().await);
     let mut script = Command::new(node);

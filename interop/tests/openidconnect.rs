@@ -1,8 +1,9 @@
-//! The crate `openidconnect`, with nothing of its checks turned off.
+//! The crate `openidconnect`, with all of its checks enabled.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
-#[path = "../../tests/browser/mod.rs"]
+#[expect(dead_code, reason = "these tests use only a part of it")]
+#[path = "../../tests/support/browser.rs"]
 mod browser;
 mod server;
 mod user;
@@ -13,7 +14,7 @@ use server::Server;
 use user::User;
 
 #[tokio::test]
-async fn the_crate_openidconnect_goes_all_the_way() {
+async fn the_openidconnect_crate_works() {
     let server = Server::start().await;
     let redirect_uri = format!("{}/demo/callback", server.issuer);
     let after_logout = format!("{}/demo/", server.issuer);

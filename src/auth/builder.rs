@@ -113,7 +113,7 @@ impl AuthServiceBuilder {
             policies: Policies::default(),
             without_passwords: false,
             passwords: Passwords::new(),
-            queue: Queue::new(),
+            queue: Queue::builder().build(),
             session_idle: None,
             session_lifetime: None,
             session_cookie: None,
@@ -178,7 +178,7 @@ impl AuthServiceBuilder {
     }
 
     fn lane(mut self, channel: Channel, sender: AnySender) -> Self {
-        self.queue = self.queue.lane(channel, sender);
+        self.queue = self.queue.with_lane(channel, sender);
         self
     }
 
@@ -345,7 +345,7 @@ impl AuthServiceBuilder {
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
         let undelivered = journal.clone();
-        let queue = self.queue.clone().clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
+        let queue = self.queue.clone().with_clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
             undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
         });
         let sessions = self.sessions()?;

@@ -1,18 +1,19 @@
-//! The token as it comes with a request (RFC 6750 §2.1).
+//! The `Authorization` header of a request (RFC 6750 §2.1).
 
 use http::{HeaderMap, header};
 
 use crate::util::scan;
 
-/// Longer tokens are not looked at.
+/// The maximum length of a token in bytes.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// What the `Authorization` header has. Tokens in queries and bodies end in logs and are never read.
+/// The parsed `Authorization` header. Tokens in queries and bodies end up in logs and are never
+/// read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Authorization<'a> {
-    /// No token: no header, or another way to prove oneself.
+    /// There is no token: no header, or another scheme.
     Nothing,
-    /// A header that can't be read, or several.
+    /// The header is malformed or repeated.
     Malformed,
     Token {
         scheme: Scheme,
@@ -23,7 +24,7 @@ pub(crate) enum Authorization<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Bearer,
-    /// With a proof of the key (RFC 9449).
+    /// With a proof of possession (RFC 9449).
     DPoP,
 }
 
@@ -33,7 +34,7 @@ impl<'a> Authorization<'a> {
         match (values.next(), values.next()) {
             (None, _) => Self::Nothing,
             (Some(value), None) => Self::of(value.as_bytes()).unwrap_or(Self::Malformed),
-            // who reads the first and who reads the last would disagree
+            // readers of the first header and readers of the last one would disagree
             (Some(_), Some(_)) => Self::Malformed,
         }
     }
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn c099_the_token_is_in_the_one_authorization_header() {
+    fn c099_the_token_is_read_from_a_single_authorization_header() {
         for (value, scheme, token) in [
             ("Bearer a.b.c", Scheme::Bearer, "a.b.c"),
             ("bearer a", Scheme::Bearer, "a"),
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn c099_another_scheme_is_no_token() {
+    fn c099_other_schemes_are_not_tokens() {
         for value in ["Basic YTpi", "Bearers a", "Digest a=b, c=d", "Basic"] {
             assert_eq!(Authorization::read(&headers(&[value.as_bytes()])), Authorization::Nothing, "{value}");
         }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn c099_a_header_that_can_be_read_in_two_ways_is_malformed() {
+    fn c099_ambiguous_headers_are_malformed() {
         let long = format!("Bearer {}", "a".repeat(MOST_BYTES + 1));
         for value in [
             "",
@@ -117,7 +118,7 @@ mod tests {
             &long,
         ] {
             let headers = headers(&[value.as_bytes()]);
-            // a comma or `=` in the name of the scheme is none
+            // the scheme must not contain a comma or `=`
             assert_eq!(Authorization::read(&headers), Authorization::Malformed, "{value}");
         }
         let fits = format!("Bearer {}", "a".repeat(MOST_BYTES));
@@ -129,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_stands_at_the_end_of_the_header(value in prop_oneof![
+        fn a_token_is_always_the_end_of_the_header(value in prop_oneof![
             prop::collection::vec(32..=255u8, 0..60),
             "(Bearer|dpop|Basic)[ ,]{0,2}[a-c=,. ]{0,8}".prop_map(String::into_bytes),
         ]) {

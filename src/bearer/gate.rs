@@ -3,12 +3,11 @@ use std::{fmt, sync::Arc};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 
 use super::{
-    AccessToken, Verifier,
     authorization::{Authorization, Scheme},
-    possession::{Shown, Unproved},
-    refusal::Refusal,
-    token::Slot,
-    verifier::Refused,
+    possession::{PresentedProof, ProofError},
+    rejections::BearerRejections,
+    token::{AccessToken, TokenSlot},
+    verifier::{TokenError, Verifier},
 };
 use crate::{
     dpop,
@@ -18,37 +17,38 @@ use crate::{
     store::BoxFuture,
 };
 
-/// Checks the access token of a request; what a [`BearerLayer`](super::BearerLayer) puts before a service.
+/// Checks the access token of a request. Used by [`BearerLayer`](super::BearerLayer).
 #[derive(Clone)]
 pub struct BearerGate {
     pub(super) verifier: Verifier,
     pub(super) optional: bool,
-    pub(super) refusal: Arc<Refusal>,
+    pub(super) rejections: Arc<BearerRejections>,
 }
 
-type Decision = Result<BearerPass, Rejection>;
+type BearerDecision = Result<BearerPass, Rejection>;
 
 impl Gate for BearerGate {
     type Pass = BearerPass;
-    type Future = BoxFuture<'static, Decision>;
+    type Future = BoxFuture<'static, BearerDecision>;
 
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
-        // a layer outside with the same verifier has looked already, and a proof is good for one look
-        if let Some(Slot::Taken { token, scheme, verifier }) = head.extensions().get()
+        // an outer layer with the same verifier has checked the token already, and a proof can be
+        // checked only once
+        if let Some(TokenSlot::Taken { token, scheme, verifier }) = head.extensions().get()
             && *verifier == self.verifier.number()
         {
             return MaybeReady::Ready(self.permit(token, *scheme).map(|()| BearerPass::default()));
         }
         let (scheme, token) = match Authorization::read(head.headers()) {
-            Authorization::Nothing => return MaybeReady::Ready(self.nobody()),
-            Authorization::Malformed => return MaybeReady::Ready(Err(self.refusal.malformed())),
+            Authorization::Nothing => return MaybeReady::Ready(self.no_token()),
+            Authorization::Malformed => return MaybeReady::Ready(Err(self.rejections.malformed())),
             Authorization::Token { scheme, token } => (scheme, token),
         };
-        // the request can't be looked at again when the token is known
+        // the request is gone by the time the token is verified
         let shown = match scheme {
             Scheme::Bearer => None,
             Scheme::DPoP => match self.verifier.possession().take(head, token) {
-                None => return MaybeReady::Ready(Err(self.refusal.invalid(scheme))),
+                None => return MaybeReady::Ready(Err(self.rejections.invalid(scheme))),
                 shown => shown,
             },
         };
@@ -63,33 +63,33 @@ impl Gate for BearerGate {
 }
 
 impl BearerGate {
-    /// What a request without a token gets.
-    fn nobody(&self) -> Decision {
+    /// Decides about a request without a token.
+    fn no_token(&self) -> BearerDecision {
         if self.optional {
-            let slot = Slot::Empty(self.refusal.challenge().clone());
+            let slot = TokenSlot::Empty(self.rejections.challenge().clone());
             return Ok(BearerPass { slot: Some(slot), nonce: None });
         }
-        Err(self.refusal.nobody())
+        Err(self.rejections.no_token())
     }
 
     fn settle(
         &self,
-        verified: Result<AccessToken, Refused>,
-        shown: Option<Shown>,
-    ) -> MaybeReady<BoxFuture<'static, Decision>> {
+        verified: Result<AccessToken, TokenError>,
+        shown: Option<PresentedProof>,
+    ) -> MaybeReady<BoxFuture<'static, BearerDecision>> {
         let scheme = if shown.is_some() { Scheme::DPoP } else { Scheme::Bearer };
         let token = match verified {
             Ok(token) => token,
-            Err(Refused::Invalid) => return MaybeReady::Ready(Err(self.refusal.invalid(scheme))),
-            Err(Refused::Unavailable) => {
-                crate::util::trace::warning!("the keys of access tokens, or what is revoked, can't be read");
-                return MaybeReady::Ready(Err(Refusal::unavailable()));
+            Err(TokenError::Invalid) => return MaybeReady::Ready(Err(self.rejections.invalid(scheme))),
+            Err(TokenError::Unavailable) => {
+                crate::util::trace::warning!("failed to load the keys or the revocations of access tokens");
+                return MaybeReady::Ready(Err(BearerRejections::unavailable()));
             }
         };
         let Some(shown) = shown else {
-            // without a proof, whoever brings a bound token may have stolen it
+            // a bound token without a proof may be stolen
             let is_free = token.bound_to().is_none();
-            let permitted = if is_free { self.permit(&token, scheme) } else { Err(self.refusal.invalid(scheme)) };
+            let permitted = if is_free { self.permit(&token, scheme) } else { Err(self.rejections.invalid(scheme)) };
             return MaybeReady::Ready(permitted.map(|()| self.pass(token, scheme, None)));
         };
         match self.verifier.possession().settle(&shown, &token) {
@@ -101,27 +101,27 @@ impl BearerGate {
         }
     }
 
-    fn proved(&self, proved: Result<(), Unproved>, token: AccessToken) -> Decision {
+    fn proved(&self, proved: Result<(), ProofError>, token: AccessToken) -> BearerDecision {
         match proved {
             Ok(()) => {
                 self.permit(&token, Scheme::DPoP)?;
                 Ok(self.pass(token, Scheme::DPoP, self.verifier.possession().nonce()))
             }
-            Err(Unproved::Token) => Err(self.refusal.invalid(Scheme::DPoP)),
-            Err(Unproved::Proof(error)) => Err(self.refusal.unproved(error)),
+            Err(ProofError::Token) => Err(self.rejections.invalid(Scheme::DPoP)),
+            Err(ProofError::Proof(error)) => Err(self.rejections.unproved(error)),
         }
     }
 
-    /// Whether a token that counts is enough.
+    /// Checks whether a valid token has the required scopes.
     fn permit(&self, token: &AccessToken, scheme: Scheme) -> Result<(), Rejection> {
-        if !self.refusal.scopes().iter().all(|scope| token.has_scope(scope)) {
-            return Err(self.refusal.narrow(scheme));
+        if !self.rejections.scopes().iter().all(|scope| token.has_scope(scope)) {
+            return Err(self.rejections.narrow(scheme));
         }
         Ok(())
     }
 
     fn pass(&self, token: AccessToken, scheme: Scheme, nonce: Option<HeaderValue>) -> BearerPass {
-        BearerPass { slot: Some(Slot::Taken { token, scheme, verifier: self.verifier.number() }), nonce }
+        BearerPass { slot: Some(TokenSlot::Taken { token, scheme, verifier: self.verifier.number() }), nonce }
     }
 }
 
@@ -130,17 +130,17 @@ impl fmt::Debug for BearerGate {
         f.debug_struct("BearerGate")
             .field("verifier", &self.verifier)
             .field("optional", &self.optional)
-            .field("scopes", &self.refusal.scopes())
+            .field("scopes", &self.rejections.scopes())
             .finish_non_exhaustive()
     }
 }
 
-/// What a request that may come through carries: its token, if it has one.
+/// The token of an admitted request, if it has one.
 #[derive(Debug, Default)]
 pub struct BearerPass {
-    /// None where a layer outside has left it already.
-    slot: Option<Slot>,
-    /// For the next proof.
+    /// `None` if an outer layer has already inserted it.
+    slot: Option<TokenSlot>,
+    /// The nonce for the next proof.
     nonce: Option<HeaderValue>,
 }
 

@@ -2,12 +2,12 @@ use std::{any::type_name, fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{BearerGate, Verifier, refusal::Refusal};
+use super::{gate::BearerGate, rejections::BearerRejections, verifier::Verifier};
 use crate::{gate::Gated, reject::StatusOnly, util::error::ConfigError};
 
-/// Lets only requests with a valid access token through, each with its [`AccessToken`](super::AccessToken).
+/// Requires a valid access token, and provides it as [`AccessToken`](super::AccessToken).
 ///
-/// See the [module docs](super) for what is refused and why.
+/// The [module documentation](super) lists the responses to rejected requests.
 #[must_use]
 pub struct BearerLayer<R = StatusOnly> {
     gate: BearerGate,
@@ -15,36 +15,44 @@ pub struct BearerLayer<R = StatusOnly> {
 }
 
 impl BearerLayer {
-    /// A layer that lets requests with a token through that the verifier accepts.
+    /// Creates a layer that admits requests with a token that the verifier accepts.
     pub fn new(verifier: Verifier) -> Self {
-        let refusal = Arc::new(Refusal::new(verifier.possession().is_on()));
-        let gate = BearerGate { verifier, optional: false, refusal };
+        let rejections = Arc::new(BearerRejections::new(verifier.possession().is_on()));
+        let gate = BearerGate { verifier, optional: false, rejections };
         Self { gate, respond: StatusOnly }
     }
 }
 
 impl<R> BearerLayer<R> {
-    /// Lets only tokens through that have this scope, such as `orders:read`. Called several times, a token needs all of
-    /// them. Without, any valid token is enough.
+    /// Requires a scope, such as `orders:read`. Can be called several times to require several
+    /// scopes. By default any valid token is sufficient.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `scope` is a valid scope name.
     pub fn require_scope(mut self, scope: &str) -> Result<Self, ConfigError> {
-        Arc::make_mut(&mut self.gate.refusal).require(scope)?;
+        Arc::make_mut(&mut self.gate.rejections).require(scope)?;
         Ok(self)
     }
 
-    /// Lets requests without a token through too. One with a token that is not valid is refused all the same: it would be
-    /// served as nobody's.
+    /// Admits requests without a token. Requests with an invalid token are still rejected, because
+    /// the caller did not intend to be anonymous.
     pub fn optional(mut self) -> Self {
         self.gate.optional = true;
         self
     }
 
-    /// The realm in `WWW-Authenticate`, otherwise `api`.
+    /// Sets the realm in `WWW-Authenticate`. Defaults to `api`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `realm` is printable ASCII without quotes.
     pub fn realm(mut self, realm: &str) -> Result<Self, ConfigError> {
-        Arc::make_mut(&mut self.gate.refusal).set_realm(realm)?;
+        Arc::make_mut(&mut self.gate.rejections).set_realm(realm)?;
         Ok(self)
     }
 
-    /// Chooses how refusals are answered; see [`Respond`](crate::Respond).
+    /// Sets how rejections are answered; see [`Respond`](crate::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> BearerLayer<R2> {
         BearerLayer { gate: self.gate, respond }
     }

@@ -1,5 +1,5 @@
-//! Access tokens at an API: a [`BearerLayer`] lets only requests with a valid one through, and an [`AccessToken`] says who
-//! calls and what they may do.
+//! Access tokens for APIs. [`BearerLayer`] admits only requests with a valid token, and
+//! [`AccessToken`] tells who the caller is and what it may do.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -31,62 +31,64 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! # Whose keys
+//! # Keys
 //!
-//! - **In the issuer's process**, or in any that shares its store: `Tokens::verifier` (feature `tokens`). A token that was
-//!   taken back is refused at once.
-//! - **Far from it**: `Verifier::remote` (feature `jwks`) fetches the keys that the issuer publishes, and needs no more
-//!   than its URL; any issuer of RFC 9068 tokens will do. What is taken back lives to its end, ten minutes at most with
-//!   ours. `examples/api.rs` is such a service.
-//! - **With keys that you have**: [`Verifier::with_keys`] takes the document, fetches nothing, and hears of no rotation.
+//! - **In the issuer's process**, or in one that shares its store, use `Tokens::verifier` (feature
+//!   `tokens`). Revoked tokens are rejected immediately.
+//! - **Elsewhere**, use `Verifier::remote` (feature `jwks`). It fetches the keys that the issuer
+//!   publishes and needs only its URL. It works with any issuer of RFC 9068 tokens. It does not
+//!   learn about revocations: revoked tokens stay valid until they expire, which is at most ten
+//!   minutes for tokens issued by this crate. See `examples/api.rs`.
+//! - **With keys that you have**, use [`Verifier::with_keys`]. It fetches nothing and does not
+//!   follow key rotation.
 //!
-//! # What the layer answers
+//! # Responses
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
-//! | without a token, or with another scheme | 401 without an error; [`optional`](BearerLayer::optional): comes through |
-//! | `Authorization` twice, or not `Bearer` and one token of at most 8 KiB | 400 `invalid_request` |
-//! | a token that is not valid, for whatever reason | 401 `invalid_token` |
-//! | a valid token without a [required scope](BearerLayer::require_scope) | 403 `insufficient_scope`, and what is needed |
-//! | the keys, or what was revoked, can't be read; more proofs (below) than are remembered | 503 |
-//! | a valid token | comes through with its [`AccessToken`] |
+//! | without a token, or with another scheme | 401 without an error code; admitted with [`optional`](BearerLayer::optional) |
+//! | with a repeated or malformed `Authorization` header, or a token longer than 8 KiB | 400 `invalid_request` |
+//! | with an invalid token, for any reason | 401 `invalid_token` |
+//! | with a valid token that lacks a [required scope](BearerLayer::require_scope) | 403 `insufficient_scope` with the required scopes |
+//! | if keys or revocations can't be loaded, or the memory of used proofs is full | 503 |
+//! | with a valid token | admitted with its [`AccessToken`] |
 //!
-//! The error is in `WWW-Authenticate` (RFC 6750 §3). A gRPC client gets the same headers with INVALID_ARGUMENT,
-//! UNAUTHENTICATED, PERMISSION_DENIED or UNAVAILABLE. A token in the query or in a body is never looked at: it would end
-//! in logs.
+//! The error code is in `WWW-Authenticate` (RFC 6750 §3). gRPC clients get the same headers with
+//! INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED or UNAVAILABLE. Tokens in queries and
+//! bodies are ignored, because they would end up in logs.
 //!
-//! # Tokens that are bound to a key
+//! # Tokens bound to a key
 //!
-//! A token that was issued for a key of the caller (DPoP, RFC 9449) is worth nothing to a thief. It comes with the scheme
-//! `DPoP` and a proof for each request; [`Verifier::dpop`] takes them. Without that, under the scheme `Bearer`, with the
-//! proof of another key or with one that was used before it is refused with 401, and so is one that is bound in another
-//! way. A proof that is not good is answered `invalid_dpop_proof`, one without a nonce that is demanded `use_dpop_nonce`.
+//! A token bound to a key of the caller (DPoP, RFC 9449) is useless to a thief. It is sent with the
+//! scheme `DPoP` and a proof for each request. Enable this with [`VerifierBuilder::dpop`]. Bound
+//! tokens are rejected with a 401 if DPoP is not enabled, if they use the scheme `Bearer`, or if
+//! the proof has another key or was already used. Tokens that are bound by other means are
+//! rejected, too. The error code is `invalid_dpop_proof` for an invalid proof, and `use_dpop_nonce`
+//! if a required nonce is missing.
 //!
-//! # Layers together
+//! # Combining layers
 //!
 //! ```text
-//! RateLimitLayer     by address: what floods with bad tokens is refused before a signature is checked.
-//! BearerLayer        knows the caller.
-//! RateLimitLayer     with AccessTokenTenant: a limit for each tenant, which nobody can forge.
-//! BearerLayer        of a few routes, with a scope that only they need.
-//! your service       has the AccessToken in its extensions.
+//! RateLimitLayer     by address: rejects floods of bad tokens before any signature is checked
+//! BearerLayer        authenticates the caller
+//! RateLimitLayer     with AccessTokenTenant: a limit per tenant that can't be forged
+//! BearerLayer        on a few routes, with an additional scope
+//! your service       reads the AccessToken from the extensions
 //! ```
 //!
-//! An inner layer with a clone of the same [`Verifier`] takes the token that the outer one has left, and checks only its
-//! own scopes. With another verifier it looks at the request anew. A CORS layer stands outside of all: a preflight
-//! carries no token, and a refusal needs its headers too.
+//! An inner layer with a clone of the same [`Verifier`] reuses the token of the outer layer and
+//! checks only its own scopes. With another verifier it checks the request again. Put a CORS layer
+//! outside of all of them: preflights carry no token, and rejections need CORS headers, too.
 
 #[cfg(feature = "tokens")]
 #[cfg(test)]
 mod attacks;
-mod cache;
-mod claims;
+mod authorization;
 mod gate;
 mod keys;
 mod layer;
 mod possession;
-mod authorization;
-mod refusal;
+mod rejections;
 #[cfg(feature = "jwks")]
 mod remote;
 mod rules;
@@ -95,27 +97,29 @@ mod tenant;
 #[cfg(test)]
 mod times;
 mod token;
+mod token_claims;
+mod verified_tokens;
 mod verifier;
 
 #[cfg(feature = "jwks")]
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
-pub(crate) use self::token::Slot;
+pub(crate) use self::token::TokenSlot;
 #[cfg(feature = "tokens")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
-    claims::{Audience, Confirmation, TYPE},
-    refusal::challenge,
+    rejections::challenge,
     rules::check_name,
-};
-pub(crate) use self::{
-    claims::Claims,
-    keys::{KeySource, Revocation, Unavailable},
+    token_claims::{Audience, Confirmation, TYPE},
 };
 pub use self::{
     gate::{BearerGate, BearerPass},
     layer::BearerLayer,
     tenant::AccessTokenTenant,
     token::AccessToken,
-    verifier::Verifier,
+    verifier::{Verifier, VerifierBuilder},
+};
+pub(crate) use self::{
+    keys::{KeySource, Revocation, Unavailable},
+    token_claims::AccessTokenClaims,
 };

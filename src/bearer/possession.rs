@@ -1,12 +1,12 @@
-//! [`Possession`]: that the caller has the key to which a token is bound (RFC 9449 §7).
+//! Checks that the caller owns the key to which a token is bound (RFC 9449 §7).
 
 use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Method};
 
-use super::AccessToken;
+use super::token::AccessToken;
 use crate::{
-    dpop::{self, DpopError, Nonces, Proofs},
+    dpop::{self, DpopError, DpopVerifier, Nonces},
     gate::MaybeReady,
     http::{head::Head, issuer::Issuer},
     store::{AnyStore, BoxFuture},
@@ -15,36 +15,36 @@ use crate::{
 
 #[derive(Clone)]
 pub(super) struct Possession {
-    /// What stands in front of the path of each request; none where proofs are not taken.
+    /// The URL prefix of all requests. `None` if DPoP is not enabled.
     base: Option<Issuer>,
-    proofs: Proofs,
+    proofs: DpopVerifier,
 }
 
-/// What a proof has to fit, kept for as long as the token is looked at: whoever has no token that counts chooses no key
-/// that this process computes with.
-pub(super) struct Shown {
+/// A proof and the request that it must match, kept while the token is verified. Callers without a
+/// valid token can't make this process compute with keys of their choice.
+pub(super) struct PresentedProof {
     proofs: HeaderMap,
     method: Method,
     url: String,
     token: String,
 }
 
-/// Why a token with a proof does not count.
+/// Why a token with a proof is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unproved {
-    /// It is not bound, or to another key.
+pub(super) enum ProofError {
+    /// The token is not bound, or is bound to another key.
     Token,
     Proof(DpopError),
 }
 
 impl Possession {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { base: None, proofs: Proofs::in_memory(clock) }
+        Self { base: None, proofs: DpopVerifier::in_memory(clock) }
     }
 
     pub(super) fn at(self, base_url: &str) -> Result<Self, ConfigError> {
         let base = Issuer::parse(base_url)
-            .map_err(|error| ConfigError::new("base url of proofs", base_url, error.reason().to_owned()))?;
+            .map_err(|error| ConfigError::new("DPoP base URL", base_url, error.reason().to_owned()))?;
         Ok(Self { base: Some(base), ..self })
     }
 
@@ -56,52 +56,52 @@ impl Possession {
         Self { proofs: self.proofs.with_nonces(Arc::new(Nonces::new(key))), ..self }
     }
 
-    /// Whether proofs are taken.
+    /// Returns whether DPoP is enabled.
     pub(super) fn is_on(&self) -> bool {
         self.base.is_some()
     }
 
-    /// The value that the next proof has to hold.
+    /// Returns the nonce for the next proof.
     pub(super) fn nonce(&self) -> Option<HeaderValue> {
         HeaderValue::try_from(self.proofs.nonce()?).ok()
     }
 
-    /// Takes the proof that comes with a token, and does not look at it yet; `None` where proofs are not taken.
-    pub(super) fn take(&self, head: Head<'_>, token: &str) -> Option<Shown> {
+    /// Copies the proof of a request without checking it. Returns `None` if DPoP is not enabled.
+    pub(super) fn take(&self, head: Head<'_>, token: &str) -> Option<PresentedProof> {
         let url = format!("{}{}", self.base.as_ref()?.as_str(), head.uri().path());
         let proofs = dpop::headers(head.headers());
-        Some(Shown { proofs, method: head.method().clone(), url, token: token.to_owned() })
+        Some(PresentedProof { proofs, method: head.method().clone(), url, token: token.to_owned() })
     }
 
-    /// Whether the key that was shown is that of the token. Each proof is taken once.
+    /// Checks that the proof has the key of the token, and marks it as used.
     pub(super) fn settle(
         &self,
-        shown: &Shown,
+        shown: &PresentedProof,
         token: &AccessToken,
-    ) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
-        // what is bound to no key has nothing to prove
+    ) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
+        // an unbound token must not be sent with a proof
         if token.bound_to().is_none() {
-            return unproved(Unproved::Token);
+            return unproved(ProofError::Token);
         }
         let proof = match self.proofs.read(&shown.proofs, &shown.method, &shown.url, Some(&shown.token)) {
             Ok(Some(proof)) => proof,
-            Ok(None) => return unproved(Unproved::Proof(DpopError::Invalid("the proof is missing"))),
-            Err(error) => return unproved(Unproved::Proof(error)),
+            Ok(None) => return unproved(ProofError::Proof(DpopError::Invalid("the proof is missing"))),
+            Err(error) => return unproved(ProofError::Proof(error)),
         };
-        // before it is remembered: strangers with keys of their own can't fill what remembers
+        // checked before the proof is remembered, so that arbitrary keys can't fill the memory
         if token.bound_to() != Some(proof.thumbprint()) {
-            return unproved(Unproved::Token);
+            return unproved(ProofError::Token);
         }
         match self.proofs.spend(proof) {
-            MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(drop).map_err(Unproved::Proof)),
+            MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(drop).map_err(ProofError::Proof)),
             MaybeReady::Pending(spent) => {
-                MaybeReady::Pending(Box::pin(async move { spent.await.map(drop).map_err(Unproved::Proof) }))
+                MaybeReady::Pending(Box::pin(async move { spent.await.map(drop).map_err(ProofError::Proof) }))
             }
         }
     }
 }
 
-fn unproved(why: Unproved) -> MaybeReady<BoxFuture<'static, Result<(), Unproved>>> {
+fn unproved(why: ProofError) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
     MaybeReady::Ready(Err(why))
 }
 

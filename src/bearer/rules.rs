@@ -1,8 +1,8 @@
-//! [`Rules`]: what claims must say, once their signature is good.
+//! Validation of claims.
 
 use std::time::Duration;
 
-use super::{AccessToken, Claims, KeySource};
+use super::{keys::KeySource, token::AccessToken, token_claims::AccessTokenClaims};
 use crate::{
     tenant::Tenant,
     util::{clock::UnixTime, error::ConfigError},
@@ -10,10 +10,10 @@ use crate::{
 
 const LONGEST_LEEWAY: Duration = Duration::from_secs(60);
 
-/// Longer names are refused (OpenID Connect Core §2).
+/// The maximum length of a name (OpenID Connect Core §2).
 const LONGEST_NAME: usize = 255;
 
-/// Whether this can name an issuer or a service.
+/// Checks the name of an issuer or a service.
 pub(crate) fn check_name(setting: &'static str, name: &str) -> Result<(), ConfigError> {
     if is_name(name) {
         return Ok(());
@@ -24,7 +24,7 @@ pub(crate) fn check_name(setting: &'static str, name: &str) -> Result<(), Config
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     issuer: Box<str>,
-    /// By which names this service is called; never none.
+    /// The names of this service. Never empty.
     audiences: Vec<Box<str>>,
     leeway: Duration,
 }
@@ -49,13 +49,13 @@ impl Rules {
         Ok(self)
     }
 
-    /// The token that these claims are; `None` if it is not one for this service.
-    pub(super) fn read(&self, claims: Claims, keys: &dyn KeySource) -> Option<AccessToken> {
+    /// Converts claims to a token. Returns `None` if they are not meant for this service.
+    pub(super) fn read(&self, claims: AccessTokenClaims, keys: &dyn KeySource) -> Option<AccessToken> {
         let names = [&claims.sub, &claims.client_id, &claims.jti];
         let usable = *claims.iss == *self.issuer
             && self.audiences.iter().any(|name| claims.aud.has(name))
             && names.into_iter().all(|name| is_name(name))
-            // bound in a way that can't be checked here
+            // not bound by a means that can't be checked here
             && claims.cnf.as_ref().is_none_or(|key| key.jkt.is_some());
         let tenant = claims.tenant.as_deref().map(Tenant::parse).transpose().ok()?;
         usable.then(|| {
@@ -64,8 +64,8 @@ impl Rules {
         })
     }
 
-    /// Whether the time has come, and has not gone by.
-    pub(super) fn is_timely(&self, claims: &Claims, now: UnixTime) -> bool {
+    /// Returns whether the token is valid at this time.
+    pub(super) fn is_timely(&self, claims: &AccessTokenClaims, now: UnixTime) -> bool {
         let latest = now + self.leeway;
         let began = |seconds| UnixTime::from_secs(seconds) <= latest;
         began(claims.iat) && claims.nbf.is_none_or(began) && now < UnixTime::from_secs(claims.exp) + self.leeway

@@ -1,13 +1,14 @@
-use super::AccessToken;
+use super::token::AccessToken;
 use crate::{
     http::head::Head,
     tenant::{Tenant, TenantError, TenantSource},
 };
 
-/// The tenant of the access token of a request, where a [`BearerLayer`](super::BearerLayer) stands outside; none without a
-/// token, or with one that names no tenant.
+/// Uses the tenant of the access token, if an outer [`BearerLayer`](super::BearerLayer) has
+/// verified one.
 ///
-/// It can't be forged, unlike one that the caller names.
+/// Callers can't forge it. There is no tenant if the request has no token or the token names no
+/// tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessTokenTenant;
 

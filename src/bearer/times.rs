@@ -1,4 +1,4 @@
-//! When a token counts: in its time, until it is taken back, by keys that are the issuer's now.
+//! Validity over time: expiry, revocation and key rotation.
 
 use std::{
     collections::HashSet,
@@ -11,7 +11,12 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{AccessToken, Claims, KeySource, Revocation, Unavailable, Verifier, verifier::Refused};
+use super::{
+    keys::{KeySource, Revocation, Unavailable},
+    token::AccessToken,
+    token_claims::AccessTokenClaims,
+    verifier::{TokenError, Verifier},
+};
 use crate::{
     gate::MaybeReady,
     jose::KeySet,
@@ -27,11 +32,11 @@ fn issuer() -> (TestIssuer, ManualClock) {
     (TestIssuer::new("https://auth.example", API).clock(clock.clone()), clock)
 }
 
-fn verify(verifier: &Verifier, token: &str) -> Result<AccessToken, Refused> {
+fn verify(verifier: &Verifier, token: &str) -> Result<AccessToken, TokenError> {
     block_on(verifier.verify(token).wait())
 }
 
-/// The keys of a test issuer, from far away, with a count of who asks for what.
+/// A remote key source of a test issuer, with counters of its calls.
 #[derive(Clone)]
 struct Far {
     issuer: TestIssuer,
@@ -77,7 +82,7 @@ impl KeySource for Far {
         })
     }
 
-    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         Some(Box::new(FarRevocation { near: self.issuer.revocation(claims)?, asked: Arc::clone(&self.asked) }))
     }
 }
@@ -107,11 +112,11 @@ fn far() -> (Far, Verifier) {
 }
 
 #[test]
-fn c097_a_token_counts_from_its_first_moment_to_its_last() {
+fn c097_a_token_is_valid_from_its_first_to_its_last_moment() {
     let now = |clock: &ManualClock| clock.unix(clock.now()).as_secs();
     for (leeway, cache) in [(0, 0), (0, 16), (5, 16), (60, 16)] {
         let (issuer, clock) = issuer();
-        let verifier = issuer.verifier().leeway(Duration::from_secs(leeway)).unwrap().cache(cache);
+        let verifier = issuer.verifier().to_builder().leeway(Duration::from_secs(leeway)).unwrap().cache(cache).build();
         let began = now(&clock);
         let token = issuer.token(|mut claims| {
             claims.0.nbf = Some(began + 100);
@@ -146,9 +151,9 @@ fn c097_a_token_counts_from_its_first_moment_to_its_last() {
 }
 
 #[test]
-fn c097_a_fraction_of_a_second_never_makes_a_token_count_for_longer() {
+fn c097_fractional_seconds_never_extend_a_token() {
     let (issuer, clock) = issuer();
-    let verifier = issuer.verifier().leeway(Duration::ZERO).unwrap();
+    let verifier = issuer.verifier().to_builder().leeway(Duration::ZERO).unwrap().build();
     let began = clock.unix(clock.now()).as_secs();
     let at = |seconds: u64, fraction: f64| serde_json::json!(seconds as f64 + fraction);
     for (fraction, begins, ends) in [(0.0, 100, 200), (0.25, 101, 200), (0.75, 101, 200)] {
@@ -171,65 +176,65 @@ fn c097_a_fraction_of_a_second_never_makes_a_token_count_for_longer() {
 }
 
 #[test]
-fn a_token_that_was_taken_back_does_not_count_at_the_next_request() {
+fn a_revoked_token_is_rejected_at_the_next_request() {
     let (issuer, _) = issuer();
     let verifier = issuer.verifier();
     let (token, other) = (issuer.token(|claims| claims), issuer.token(|claims| claims));
     assert!(verify(&verifier, &token).is_ok() && verify(&verifier, &other).is_ok());
     issuer.revoke(&token);
-    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Invalid);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), TokenError::Invalid);
     assert!(verify(&verifier, &other).is_ok());
 }
 
 #[test]
-fn a_new_key_is_learned_when_a_token_names_it_and_an_old_one_forgotten() {
+fn new_keys_are_fetched_when_named_and_old_ones_forgotten() {
     let (source, verifier) = far();
     let old = source.issuer.token(|claims| claims);
     assert!(verify(&verifier, &old).is_ok());
     source.issuer.rotate();
-    // nobody has seen the new one yet
+    // nobody has used the new key yet
     assert!(verify(&verifier, &old).is_ok());
     assert_eq!(source.asked.newer.load(SeqCst), 0);
     let new = source.issuer.token(|claims| claims);
     assert!(verify(&verifier, &new).is_ok());
     assert_eq!(source.asked.newer.load(SeqCst), 1);
-    // remembered by keys that are no longer those of the issuer; its name is unknown now
-    assert_eq!(verify(&verifier, &old).unwrap_err(), Refused::Invalid);
+    // cached with keys that the issuer no longer uses; its key id is unknown now
+    assert_eq!(verify(&verifier, &old).unwrap_err(), TokenError::Invalid);
     assert!(verify(&verifier, &new).is_ok());
 }
 
 #[test]
-fn a_name_that_nobody_has_is_asked_for_once_and_a_bad_signature_never() {
+fn an_unknown_key_id_causes_one_request_and_a_bad_signature_none() {
     let (source, verifier) = far();
     let (stranger, _) = issuer();
-    assert_eq!(verify(&verifier, &stranger.token(|claims| claims)).unwrap_err(), Refused::Invalid);
+    assert_eq!(verify(&verifier, &stranger.token(|claims| claims)).unwrap_err(), TokenError::Invalid);
     assert_eq!(source.asked.newer.load(SeqCst), 1);
     let token = source.issuer.token(|claims| claims);
     let (signed, _) = token.rsplit_once('.').unwrap();
     assert!(verify(&verifier, &format!("{signed}.AAAA")).is_err());
     assert!(verify(&verifier, "a.b.c").is_err());
     assert_eq!(source.asked.newer.load(SeqCst), 1);
-    // nor is asked whether what is no token was taken back
+    // revocation is not checked for invalid tokens
     assert_eq!(source.asked.revoked.load(SeqCst), 0);
 }
 
 #[test]
-fn c114_without_keys_or_word_of_what_was_taken_back_there_is_no_answer() {
+fn c114_tokens_are_not_accepted_without_keys_or_revocations() {
     let (source, verifier) = far();
     let token = source.issuer.token(|claims| claims);
     assert!(verify(&verifier, &token).is_ok());
     source.issuer.down(true);
-    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Unavailable);
-    assert_eq!(verify(&source.issuer.verifier(), &token).unwrap_err(), Refused::Unavailable);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), TokenError::Unavailable);
+    assert_eq!(verify(&source.issuer.verifier(), &token).unwrap_err(), TokenError::Unavailable);
     source.issuer.down(false);
     source.asked.revocation_is_down.store(true, SeqCst);
-    assert_eq!(verify(&verifier, &token).unwrap_err(), Refused::Unavailable);
+    assert_eq!(verify(&verifier, &token).unwrap_err(), TokenError::Unavailable);
     source.asked.revocation_is_down.store(false, SeqCst);
     assert!(verify(&verifier, &token).is_ok());
 }
 
 #[test]
-fn a_known_token_is_answered_at_once() {
+fn a_cached_token_is_verified_synchronously() {
     let (issuer, _) = issuer();
     let verifier = issuer.verifier();
     let token = issuer.token(|claims| claims);
@@ -240,9 +245,9 @@ fn a_known_token_is_answered_at_once() {
 }
 
 #[test]
-fn c097_a_token_of_a_key_that_is_new_has_to_be_timely_and_not_taken_back_too() {
+fn c097_tokens_of_a_new_key_are_checked_for_expiry_and_revocation() {
     let (source, verifier) = far();
-    let refused = |token: &str| assert_eq!(verify(&verifier, token).unwrap_err(), Refused::Invalid);
+    let refused = |token: &str| assert_eq!(verify(&verifier, token).unwrap_err(), TokenError::Invalid);
     source.issuer.rotate();
     refused(&source.issuer.token(crate::testing::TestClaims::expired));
     source.issuer.rotate();
@@ -256,11 +261,11 @@ fn c097_a_token_of_a_key_that_is_new_has_to_be_timely_and_not_taken_back_too() {
 }
 
 #[test]
-fn what_one_verifier_let_through_another_has_not() {
+fn verifiers_do_not_share_decisions() {
     let (issuer, clock) = issuer();
-    let strict = issuer.verifier().leeway(Duration::ZERO).unwrap();
-    let wide = strict.clone().audience("https://other.example").unwrap();
-    let lax = strict.clone().leeway(Duration::from_secs(60)).unwrap();
+    let strict = issuer.verifier().to_builder().leeway(Duration::ZERO).unwrap().build();
+    let wide = strict.to_builder().audience("https://other.example").unwrap().build();
+    let lax = strict.to_builder().leeway(Duration::from_secs(60)).unwrap().build();
     let other = issuer.token(|claims| claims.audience("https://other.example"));
     assert!(verify(&wide, &other).is_ok());
     assert!(verify(&strict, &other).is_err());
@@ -273,14 +278,14 @@ fn what_one_verifier_let_through_another_has_not() {
 }
 
 proptest! {
-    /// Whatever is remembered, the answer is that of a verifier without a memory.
+    /// The cache never changes a result.
     #[test]
-    fn a_memory_of_any_size_changes_no_answer(
+    fn the_cache_never_changes_a_result(
         size in prop_oneof![Just(0usize), 1..9usize, Just(64)],
         steps in prop::collection::vec((0..12usize, 0..40u64, 0..12u8), 1..60),
     ) {
         let (issuer, clock) = issuer();
-        let (with, without) = (issuer.verifier().cache(size), issuer.verifier().cache(0));
+        let (with, without) = (issuer.verifier().to_builder().cache(size).build(), issuer.verifier().to_builder().cache(0).build());
         let mut tokens: Vec<String> = (0..6)
             .map(|number| issuer.token(|claims| claims.expires_in(Duration::from_secs(50 * number))))
             .collect();
@@ -292,7 +297,7 @@ proptest! {
                 2 => tokens.push(issuer.token(|claims| claims.expires_in(Duration::from_secs(wait * 10)))),
                 3 => clock.advance(Duration::from_secs(wait)),
                 _ => {
-                    // the one that asks for newer keys changes them for both
+                    // the one that fetches newer keys changes them for both
                     let _ = verify(&without, &token);
                     let answers = [&with, &without].map(|verifier| {
                         verify(verifier, &token).map(|token| token.id().to_owned())
@@ -305,9 +310,9 @@ proptest! {
 }
 
 #[test]
-fn a_memory_keeps_to_its_bounds_and_gives_each_its_own() {
+fn the_cache_is_limited_and_returns_the_right_token() {
     let (issuer, _) = issuer();
-    let verifier = issuer.verifier().cache(8);
+    let verifier = issuer.verifier().to_builder().cache(8).build();
     let tokens: Vec<String> = (0..50).map(|_| issuer.token(|claims| claims)).collect();
     let mut ids = HashSet::new();
     for token in tokens.iter().chain(&tokens) {
@@ -318,9 +323,9 @@ fn a_memory_keeps_to_its_bounds_and_gives_each_its_own() {
 }
 
 #[test]
-fn what_ends_first_makes_room() {
+fn tokens_that_expire_first_are_evicted() {
     let (issuer, _) = issuer();
-    let verifier = issuer.verifier().cache(4);
+    let verifier = issuer.verifier().to_builder().cache(4).build();
     let token = |seconds| issuer.token(|claims| claims.expires_in(Duration::from_secs(seconds)));
     let tokens: Vec<String> = [400, 100, 300, 200, 500].map(token).to_vec();
     for token in &tokens {
@@ -330,11 +335,11 @@ fn what_ends_first_makes_room() {
     assert_eq!(kept, [true, false, true, true, true]);
 }
 
-/// Many threads at once: each gets the token that it asked for.
+/// Each of many threads gets the token that it asked for.
 #[test]
-fn threads_share_a_memory() {
+fn threads_share_a_cache() {
     let (issuer, _) = issuer();
-    let verifier = issuer.verifier().cache(8);
+    let verifier = issuer.verifier().to_builder().cache(8).build();
     let tokens: Vec<(String, String)> =
         (0..16).map(|number| (issuer.token(|claims| claims.id(&number.to_string())), number.to_string())).collect();
     let wrong = Mutex::new(Vec::new());
@@ -355,7 +360,7 @@ fn threads_share_a_memory() {
 }
 
 #[tokio::test]
-async fn keys_that_the_app_has_are_enough() {
+async fn static_keys_work() {
     let issuer = TestIssuer::new("https://auth.example", API);
     let jwks = issuer.keys().wait().await.unwrap().to_json();
     let verifier = Verifier::with_keys("https://auth.example", API, &jwks).unwrap();
@@ -367,7 +372,7 @@ async fn keys_that_the_app_has_are_enough() {
     };
     assert_eq!(verifier.verify(&issuer.token(timely)).wait().await.unwrap().subject(), "ada");
     let other = TestIssuer::new("https://auth.example", API);
-    assert_eq!(verifier.verify(&other.token(timely)).wait().await.unwrap_err(), Refused::Invalid);
+    assert_eq!(verifier.verify(&other.token(timely)).wait().await.unwrap_err(), TokenError::Invalid);
     for bad in ["", "{}", r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AA"}]}"#] {
         assert!(Verifier::with_keys("https://auth.example", API, bad.as_bytes()).is_err(), "{bad}");
     }

@@ -3,107 +3,113 @@ use std::{fmt, sync::Arc};
 use http::{Extensions, HeaderValue};
 use serde::de::DeserializeOwned;
 
-use super::{Claims, Revocation, authorization::Scheme};
+use super::{authorization::Scheme, keys::Revocation, token_claims::AccessTokenClaims};
 use crate::{tenant::Tenant, util::clock::UnixTime};
 
-/// What a valid access token says: who calls, for whom, and what the caller may do.
+/// A verified access token: who the caller is, on whose behalf it acts, and what it may do.
 ///
-/// With the feature `axum` it is an extractor: `AccessToken` answers 401 where there is none, `Option<AccessToken>` does
-/// not, and both answer 500 where no [`BearerLayer`](super::BearerLayer) is before the route.
+/// With the feature `axum` it is an extractor. `AccessToken` responds with a 401 if there is no
+/// token, and `Option<AccessToken>` does not. Both respond with a 500 if no
+/// [`BearerLayer`](super::BearerLayer) covers the route.
 #[derive(Clone)]
 pub struct AccessToken(Arc<Inner>);
 
 struct Inner {
-    claims: Claims,
+    claims: AccessTokenClaims,
     tenant: Option<Tenant>,
     revocation: Option<Box<dyn Revocation>>,
 }
 
 impl AccessToken {
-    pub(super) fn new(claims: Claims, tenant: Option<Tenant>, revocation: Option<Box<dyn Revocation>>) -> Self {
+    pub(super) fn new(
+        claims: AccessTokenClaims,
+        tenant: Option<Tenant>,
+        revocation: Option<Box<dyn Revocation>>,
+    ) -> Self {
         Self(Arc::new(Inner { claims, tenant, revocation }))
     }
 
-    /// The token of a request that came through a [`BearerLayer`](super::BearerLayer), if it has one: in plain hyper from
-    /// `request.extensions()`, in tonic too.
+    /// Returns the token of a request that passed a [`BearerLayer`](super::BearerLayer), if it has
+    /// one. In hyper, pass `request.extensions()`; in tonic, the extensions of the request.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         match extensions.get()? {
-            Slot::Taken { token, .. } => Some(token),
-            Slot::Empty(_) => None,
+            TokenSlot::Taken { token, .. } => Some(token),
+            TokenSlot::Empty(_) => None,
         }
     }
 
-    /// Of which tenant, where the issuer knows tenants.
+    /// Returns the tenant, if the issuer has tenants.
     pub fn tenant(&self) -> Option<&Tenant> {
         self.0.tenant.as_ref()
     }
 
-    /// On whose behalf: the name of the user at the [`issuer`](Self::issuer), or of the client itself where no user is
-    /// involved.
+    /// Returns the subject: the id of the user at the [`issuer`](Self::issuer), or of the client if
+    /// no user is involved.
     ///
-    /// It is as unique as the issuer makes it. Ours gives the [`UserId`](crate::UserId), which an app has to keep unique
-    /// over all tenants of the issuer; where it may not be, know a caller by [`tenant`](Self::tenant) and this.
+    /// It is as unique as the issuer makes it. This crate issues the [`UserId`](crate::UserId),
+    /// which must be unique across all tenants of an issuer. If it may not be, identify callers by
+    /// [`tenant`](Self::tenant) and subject.
     pub fn subject(&self) -> &str {
         &self.0.claims.sub
     }
 
-    /// The application that got the token.
+    /// Returns the client that the token was issued to.
     pub fn client_id(&self) -> &str {
         &self.0.claims.client_id
     }
 
-    /// What the caller may do.
+    /// Returns the granted scopes.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.0.claims.scope.as_deref().unwrap_or_default().split(' ').filter(|name| !name.is_empty())
     }
 
-    /// Whether the caller may do this. Scopes have no order: no name is part of another.
+    /// Returns whether the token has this scope. Scopes are compared as a whole.
     pub fn has_scope(&self, name: &str) -> bool {
         self.scopes().any(|own| own == name)
     }
 
-    /// Who issued it.
+    /// Returns the issuer.
     pub fn issuer(&self) -> &str {
         &self.0.claims.iss
     }
 
-    /// For which services it was issued; this one is among them.
+    /// Returns the services that the token is meant for, including this one.
     pub fn audience(&self) -> impl Iterator<Item = &str> {
         self.0.claims.aud.iter()
     }
 
-    /// When it was issued.
+    /// Returns when the token was issued.
     pub fn issued_at(&self) -> UnixTime {
         UnixTime::from_secs(self.0.claims.iat)
     }
 
-    /// When it ends.
+    /// Returns when the token expires.
     pub fn expires_at(&self) -> UnixTime {
         UnixTime::from_secs(self.0.claims.exp)
     }
 
-    /// When the user proved who they are, where the issuer says so.
+    /// Returns when the user authenticated, if the issuer states it.
     pub fn auth_time(&self) -> Option<UnixTime> {
         self.0.claims.auth_time.map(UnixTime::from_secs)
     }
 
-    /// How strong the proof was, if that was said.
+    /// Returns the authentication context (`acr`), if the issuer states it.
     pub fn acr(&self) -> Option<&str> {
         self.0.claims.acr.as_deref()
     }
 
-    /// What was proved.
+    /// Returns the authentication methods (`amr`).
     pub fn amr(&self) -> impl Iterator<Item = &str> {
         self.0.claims.amr.iter().map(AsRef::as_ref)
     }
 
-    /// Its name (`jti`), for logs. Nobody can call with it.
+    /// Returns the id of the token (`jti`). It is not a secret and can be logged.
     pub fn id(&self) -> &str {
         &self.0.claims.jti
     }
 
-    /// The name of the signed-in session that it comes from (`sid`), where there is one. Ours have
-    /// none where they live on after it (`offline_access`).
+    /// Returns the id of the session that the token belongs to (`sid`), if there is one. Tokens
+    /// that outlive their session (`offline_access`) have none.
     pub fn session(&self) -> Option<&str> {
         self.0.claims.sid.as_deref()
     }
@@ -125,16 +131,16 @@ impl AccessToken {
         T::deserialize(self.0.claims.more.get(name)?).ok()
     }
 
-    pub(super) fn claims(&self) -> &Claims {
+    pub(super) fn claims(&self) -> &AccessTokenClaims {
         &self.0.claims
     }
 
-    /// Who knows whether it was taken back.
+    /// Returns the revocation check.
     pub(super) fn revocation(&self) -> Option<&dyn Revocation> {
         self.0.revocation.as_deref()
     }
 
-    /// The thumbprint of the key that the caller has to prove.
+    /// Returns the thumbprint of the key that the caller must prove.
     pub(super) fn bound_to(&self) -> Option<&str> {
         self.0.claims.cnf.as_ref()?.jkt.as_deref()
     }
@@ -151,17 +157,18 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// What a layer leaves in every request, so that one without a token is told from one without a layer.
+/// Left by the layer in every admitted request, so that a missing token can be distinguished from a
+/// missing layer.
 #[derive(Clone, Debug)]
-pub(crate) enum Slot {
+pub(crate) enum TokenSlot {
     Taken {
         token: AccessToken,
-        /// How it came.
+        /// The scheme that was used.
         scheme: Scheme,
-        /// The number of the verifier that let it through.
+        /// The number of the verifier that accepted the token.
         verifier: u64,
     },
-    /// Nobody, and what a 401 has to ask for.
-    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only the extractor answers by itself"))]
+    /// No token, and the challenge for a 401.
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only the extractor reads it"))]
     Empty(HeaderValue),
 }

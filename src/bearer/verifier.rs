@@ -1,4 +1,4 @@
-//! [`Verifier`]: what is asked of a token.
+//! Verification of access tokens.
 
 use std::{
     fmt,
@@ -10,8 +10,12 @@ use std::{
 };
 
 use super::{
-    AccessToken, Claims, KeySource, Unavailable, cache::Cache, claims::TYPE, keys::Fixed, possession::Possession,
+    keys::{KeySource, StaticKeys, Unavailable},
+    possession::Possession,
     rules::Rules,
+    token::AccessToken,
+    token_claims::{AccessTokenClaims, TYPE},
+    verified_tokens::VerifiedTokens,
 };
 use crate::{
     gate::MaybeReady,
@@ -24,20 +28,21 @@ use crate::{
     },
 };
 
-/// Checks access tokens: of one issuer, for one service.
+/// Verifies access tokens of one issuer for one service.
 ///
-/// A token is a signed document of the type `at+jwt` (RFC 9068). It counts if one of the issuer's keys has signed it, if
-/// it names the issuer and this service exactly, and at this time. An id token, or one for another service, does not.
+/// A valid token is a JWT of type `at+jwt` (RFC 9068) that is signed by a key of the issuer, names
+/// exactly this issuer and this service, and has not expired. ID tokens and tokens for other
+/// services are rejected.
 ///
-/// Clones share what they remember.
+/// Clones share a cache of verified tokens.
 #[derive(Clone)]
 pub struct Verifier(Arc<Inner>);
 
 struct Inner {
-    /// Unlike that of any other: tokens that one has let through count for its clones only.
+    /// Unique for each verifier. A token accepted by one is trusted by its clones only.
     number: u64,
     settings: Settings,
-    cache: Cache,
+    cache: VerifiedTokens,
 }
 
 #[derive(Clone)]
@@ -46,33 +51,33 @@ struct Settings {
     rules: Rules,
     possession: Possession,
     clock: Arc<dyn Clock>,
-    /// The most tokens that are remembered.
+    /// The capacity of the cache.
     remembered: usize,
 }
 
-/// Tokens that are remembered if nothing else is said.
+/// The default capacity of the cache.
 const REMEMBERED: usize = 4096;
 
-/// Why a token does not count.
+/// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum TokenError {
     Invalid,
     Unavailable,
 }
 
-impl From<Unavailable> for Refused {
+impl From<Unavailable> for TokenError {
     fn from(_: Unavailable) -> Self {
         Self::Unavailable
     }
 }
 
-pub(super) type Verified = MaybeReady<BoxFuture<'static, Result<AccessToken, Refused>>>;
+pub(super) type Verified = MaybeReady<BoxFuture<'static, Result<AccessToken, TokenError>>>;
 
-/// What is known of a token after its signature was looked at.
-enum Checked {
+/// The result of checking a signature.
+enum SignatureCheck {
     Good(AccessToken),
     Bad,
-    /// It names a key that is not there.
+    /// The token names an unknown key.
     UnknownKey,
 }
 
@@ -83,87 +88,36 @@ impl Verifier {
         audience: &str,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
-        Ok(Self::of(Settings {
+        let settings = Settings {
             keys: Arc::new(keys),
             rules: Rules::new(issuer, audience)?,
             possession: Possession::new(Arc::clone(&clock)),
             clock,
             remembered: REMEMBERED,
-        }))
+        };
+        Ok(VerifierBuilder { settings }.build())
     }
 
-    /// Checks access tokens of an issuer whose keys the app has: a JSON Web Key Set, as the issuer publishes it. `audience`
-    /// is the name of this service in its tokens.
+    /// Creates a verifier with the issuer's keys, given as JSON Web Key Set. `audience` is the name
+    /// of this service in its tokens.
     ///
-    /// The keys stay as they are: who rotates them makes a new verifier. What the issuer takes back is not heard of here.
+    /// The keys are fixed: create a new verifier after a rotation. Revocations are not known here.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key set is invalid or has no usable key, or if a name is invalid.
     pub fn with_keys(issuer: &str, audience: &str, jwks_json: &[u8]) -> Result<Self, ConfigError> {
         let keys = KeySet::parse(jwks_json).filter(|keys| keys.iter().next().is_some());
-        let wrong =
-            || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a key that is used here");
-        let keys = Fixed(Arc::new(keys.ok_or_else(wrong)?));
+        let wrong = || ConfigError::new("keys", "the key set", "must be a JSON Web Key Set with a usable key");
+        let keys = StaticKeys(Arc::new(keys.ok_or_else(wrong)?));
         Self::new(keys, issuer, audience, Arc::new(SystemClock::new()))
     }
 
-    /// What was let through by other rules is not remembered: each has a cache of its own.
-    fn of(settings: Settings) -> Self {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBERS.fetch_add(1, Relaxed);
-        Self(Arc::new(Inner { number, cache: Cache::new(settings.remembered), settings }))
-    }
-
-    fn settings(&self) -> Settings {
-        self.0.settings.clone()
-    }
-
-    /// One more name of this service: tokens for any of them count.
-    pub fn audience(self, name: &str) -> Result<Self, ConfigError> {
-        let settings = self.settings();
-        Ok(Self::of(Settings { rules: settings.rules.audience(name)?, ..settings }))
-    }
-
-    /// How much the clocks of the issuer and of this machine may differ, otherwise 5 seconds and at most 60: a token counts
-    /// for so much longer.
-    pub fn leeway(self, leeway: Duration) -> Result<Self, ConfigError> {
-        let settings = self.settings();
-        Ok(Self::of(Settings { rules: settings.rules.leeway(leeway)?, ..settings }))
-    }
-
-    /// How many tokens are remembered, so that their signatures are not checked again: about 4096 otherwise, none with 0,
-    /// at most about a million.
+    /// Returns a builder with the settings of this verifier.
     ///
-    /// A token is remembered while the keys stay as they are. Its times are looked at, and whether it was revoked is asked,
-    /// at each request.
-    pub fn cache(self, tokens: usize) -> Self {
-        Self::of(Settings { remembered: tokens.min(Cache::MOST), ..self.settings() })
-    }
-
-    /// Takes tokens that are bound to a key of the caller too (DPoP, RFC 9449): with the scheme `DPoP`, and a proof for
-    /// each request. Without, they are refused.
-    ///
-    /// A proof names the URL of its request. A service does not see that: a proxy in front may have ended the encryption,
-    /// a router stripped a prefix. So `base_url` is what stands in front of the path that the layer sees, such as
-    /// `https://api.example` or `https://api.example/v1`.
-    ///
-    /// Each proof is taken once. This process remembers them, of one key some 800 a second and 13,000 of all: what comes
-    /// beyond is answered 503. Where one caller sends more, or several processes serve one URL, give them
-    /// [one store](Self::dpop_store).
-    pub fn dpop(self, base_url: &str) -> Result<Self, ConfigError> {
-        let settings = self.settings();
-        Ok(Self::of(Settings { possession: settings.possession.at(base_url)?, ..settings }))
-    }
-
-    /// Remembers proofs in a store that all processes share, as many as it holds.
-    pub fn dpop_store(self, store: impl Into<AnyStore>) -> Self {
-        let settings = self.settings();
-        Self::of(Settings { possession: settings.possession.store(store.into()), ..settings })
-    }
-
-    /// Demands proofs that hold a value from this service (RFC 9449 §9), made with this key, so that none is made before
-    /// its time. All processes need the same key. The value is in `DPoP-Nonce`, which a CORS layer must expose: of the
-    /// refusal of a proof without it, and of each answer to a request that came through with a proof.
-    pub fn dpop_nonces(self, key: &Secret) -> Self {
-        let settings = self.settings();
-        Self::of(Settings { possession: settings.possession.nonces(key), ..settings })
+    /// The verifier that it builds has a cache of its own, because other settings accept other tokens.
+    pub fn to_builder(&self) -> VerifierBuilder {
+        VerifierBuilder { settings: self.0.settings.clone() }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -174,11 +128,11 @@ impl Verifier {
         &self.0.settings.possession
     }
 
-    /// Checks a token, but not the proof of its key.
+    /// Verifies a token, except for the proof of its key.
     pub(super) fn verify(&self, token: &str) -> Verified {
         match self.0.settings.keys.keys() {
             MaybeReady::Ready(Ok(keys)) => self.verify_with(token, keys),
-            MaybeReady::Ready(Err(Unavailable)) => MaybeReady::Ready(Err(Refused::Unavailable)),
+            MaybeReady::Ready(Err(Unavailable)) => MaybeReady::Ready(Err(TokenError::Unavailable)),
             MaybeReady::Pending(keys) => {
                 let (verifier, token) = (self.clone(), token.to_owned());
                 MaybeReady::Pending(Box::pin(async move { verifier.verify_with(&token, keys.await?).wait().await }))
@@ -192,17 +146,19 @@ impl Verifier {
             return self.settle(known);
         }
         match self.check(token, &keys) {
-            Checked::Good(good) => {
+            SignatureCheck::Good(good) => {
                 self.0.cache.put(digest, good.clone(), keys);
                 self.settle(good)
             }
-            Checked::Bad => MaybeReady::Ready(Err(Refused::Invalid)),
-            Checked::UnknownKey => {
+            SignatureCheck::Bad => MaybeReady::Ready(Err(TokenError::Invalid)),
+            SignatureCheck::UnknownKey => {
                 let newer = self.0.settings.keys.newer(&keys);
                 let (verifier, token) = (self.clone(), token.to_owned());
                 MaybeReady::Pending(Box::pin(async move {
                     let keys = newer.await?;
-                    let Checked::Good(good) = verifier.check(&token, &keys) else { return Err(Refused::Invalid) };
+                    let SignatureCheck::Good(good) = verifier.check(&token, &keys) else {
+                        return Err(TokenError::Invalid);
+                    };
                     verifier.0.cache.put(digest, good.clone(), keys);
                     verifier.settle(good).wait().await
                 }))
@@ -215,30 +171,30 @@ impl Verifier {
         clock.unix(clock.now())
     }
 
-    /// What never changes for a token and a set of keys.
-    fn check(&self, token: &str, keys: &KeySet) -> Checked {
-        let Some(unverified) = Unverified::parse(token, TYPE) else { return Checked::Bad };
+    /// Checks everything that can't change for a token and a set of keys.
+    fn check(&self, token: &str, keys: &KeySet) -> SignatureCheck {
+        let Some(unverified) = Unverified::parse(token, TYPE) else { return SignatureCheck::Bad };
         match unverified.claims(keys) {
-            Some(claims) => self.good(claims).map_or(Checked::Bad, Checked::Good),
-            None if unverified.kid().is_some_and(|kid| !keys.names(kid)) => Checked::UnknownKey,
-            None => Checked::Bad,
+            Some(claims) => self.good(claims).map_or(SignatureCheck::Bad, SignatureCheck::Good),
+            None if unverified.kid().is_some_and(|kid| !keys.names(kid)) => SignatureCheck::UnknownKey,
+            None => SignatureCheck::Bad,
         }
     }
 
-    fn good(&self, claims: Claims) -> Option<AccessToken> {
+    fn good(&self, claims: AccessTokenClaims) -> Option<AccessToken> {
         self.0.settings.rules.read(claims, &*self.0.settings.keys)
     }
 
-    /// What changes: the time, and whether it was taken back.
+    /// Checks what can change: the time and revocation.
     fn settle(&self, token: AccessToken) -> Verified {
         if !self.0.settings.rules.is_timely(token.claims(), self.now()) {
-            return MaybeReady::Ready(Err(Refused::Invalid));
+            return MaybeReady::Ready(Err(TokenError::Invalid));
         }
-        let settle = |revoked, token| if revoked { Err(Refused::Invalid) } else { Ok(token) };
+        let settle = |revoked, token| if revoked { Err(TokenError::Invalid) } else { Ok(token) };
         let Some(revocation) = token.revocation() else { return MaybeReady::Ready(Ok(token)) };
         match revocation.is_revoked() {
             MaybeReady::Ready(revoked) => {
-                MaybeReady::Ready(revoked.map_err(Refused::from).and_then(|revoked| settle(revoked, token)))
+                MaybeReady::Ready(revoked.map_err(TokenError::from).and_then(|revoked| settle(revoked, token)))
             }
             MaybeReady::Pending(revoked) => MaybeReady::Pending(Box::pin(async move { settle(revoked.await?, token) })),
         }
@@ -247,15 +203,105 @@ impl Verifier {
 
 #[cfg(test)]
 impl Verifier {
-    /// How many tokens are remembered.
+    /// Returns the number of cached tokens.
     pub(super) fn remembered(&self) -> usize {
         self.0.cache.len()
     }
 
-    /// Whether this token is.
+    /// Returns whether this token is cached.
     pub(super) fn remembers(&self, token: &str) -> bool {
         let MaybeReady::Ready(Ok(keys)) = self.0.settings.keys.keys() else { return false };
         self.0.cache.get(&Digest::of(token), &keys).is_some()
+    }
+}
+
+/// Settings of a [`Verifier`]. Start with [`Verifier::to_builder`].
+#[derive(Clone)]
+#[must_use]
+pub struct VerifierBuilder {
+    settings: Settings,
+}
+
+impl VerifierBuilder {
+    /// Adds a name of this service. Tokens for any of its names are accepted.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `name` is 1 to 255 visible characters.
+    pub fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
+        self.settings.rules = self.settings.rules.audience(name)?;
+        Ok(self)
+    }
+
+    /// Sets the tolerance for clock differences with the issuer, by which tokens stay valid longer.
+    /// Defaults to 5 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `leeway` is longer than 60 seconds.
+    pub fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
+        self.settings.rules = self.settings.rules.leeway(leeway)?;
+        Ok(self)
+    }
+
+    /// Sets the capacity of the cache of verified tokens. Defaults to 4,096. Zero disables the
+    /// cache; at most 1,048,576.
+    ///
+    /// Cached tokens skip the signature check until the keys change. Expiry and revocation are
+    /// checked for every request.
+    pub fn cache(mut self, tokens: usize) -> Self {
+        self.settings.remembered = tokens.min(VerifiedTokens::MOST);
+        self
+    }
+
+    /// Accepts tokens that are bound to a key (DPoP, RFC 9449), sent with the scheme `DPoP` and a
+    /// proof for each request. Without this setting they are rejected.
+    ///
+    /// A proof names the URL of its request, which the service does not know: a proxy may have
+    /// terminated TLS, or a router may have stripped a prefix. `base_url` is the part in front of
+    /// the path that the layer sees, such as `https://api.example` or `https://api.example/v1`.
+    ///
+    /// Each proof is accepted once. By default, used proofs are remembered in this process: about
+    /// 800 per second for one key and 13,000 in total. Further requests get a 503. If callers send
+    /// more, or if several processes serve one URL, use a [shared store](Self::dpop_store).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `base_url` is invalid.
+    pub fn dpop(mut self, base_url: &str) -> Result<Self, ConfigError> {
+        self.settings.possession = self.settings.possession.at(base_url)?;
+        Ok(self)
+    }
+
+    /// Remembers used proofs in a store that all processes share.
+    pub fn dpop_store(mut self, store: impl Into<AnyStore>) -> Self {
+        self.settings.possession = self.settings.possession.store(store.into());
+        self
+    }
+
+    /// Requires a nonce of this service in proofs (RFC 9449 §9), so that they can't be made in
+    /// advance.
+    ///
+    /// All processes need the same key. The nonce is sent in `DPoP-Nonce` with rejections of proofs
+    /// without a valid nonce, and with responses to requests with a valid proof. A CORS layer must
+    /// expose this header.
+    pub fn dpop_nonces(mut self, key: &Secret) -> Self {
+        self.settings.possession = self.settings.possession.nonces(key);
+        self
+    }
+
+    /// Creates the verifier.
+    pub fn build(self) -> Verifier {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        let settings = self.settings;
+        Verifier(Arc::new(Inner { number, cache: VerifiedTokens::new(settings.remembered), settings }))
+    }
+}
+
+impl fmt::Debug for VerifierBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifierBuilder").field("rules", &self.settings.rules).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,8 @@
-//! Clients as they are written down. One shape serves JSON and TOML.
+//! Clients in JSON and TOML documents.
 
 use serde::Deserialize;
 
-use super::Client;
+use super::record::Client;
 use crate::{
     http::document::{self, Object},
     policy,
@@ -14,13 +14,13 @@ const SETTING: &str = "clients";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    clients: Vec<Object<Written>>,
+struct ClientFile {
+    clients: Vec<Object<WrittenClient>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenClient {
     id: String,
     tenant: String,
     name: Option<String>,
@@ -31,7 +31,7 @@ struct Written {
     scopes: Vec<String>,
     #[serde(default)]
     origins: Vec<String>,
-    policy: Option<Object<policy::file::Written>>,
+    policy: Option<Object<policy::file::WrittenPolicy>>,
     #[serde(default)]
     single_sign_on: bool,
     #[serde(default)]
@@ -61,17 +61,17 @@ fn yes() -> bool {
 }
 
 pub(super) fn from_json(text: &str) -> Result<Vec<Client>, ConfigError> {
-    document::from_json::<File>(SETTING, text)?.read()
+    document::from_json::<ClientFile>(SETTING, text)?.read()
 }
 
 #[cfg(feature = "toml")]
 pub(super) fn from_toml(text: &str) -> Result<Vec<Client>, ConfigError> {
-    document::from_toml::<File>(SETTING, text)?.read()
+    document::from_toml::<ClientFile>(SETTING, text)?.read()
 }
 
-impl File {
+impl ClientFile {
     fn read(self) -> Result<Vec<Client>, ConfigError> {
-        let read = |(number, Object(written)): (usize, Object<Written>)| {
+        let read = |(number, Object(written)): (usize, Object<WrittenClient>)| {
             let place = format!("clients[{number}] \"{}\"", written.id.escape_debug());
             written.read().map_err(|error| error.at(&place))
         };
@@ -79,7 +79,7 @@ impl File {
     }
 }
 
-impl Written {
+impl WrittenClient {
     fn read(self) -> Result<Client, ConfigError> {
         let tenant = Tenant::parse(&self.tenant);
         let tenant = tenant.map_err(|error| ConfigError::new("tenant", self.tenant.escape_debug(), error.detail()))?;
@@ -136,15 +136,15 @@ impl Written {
         Ok(client)
     }
 
-    /// As [`Client::scopes`] takes them.
+    /// Returns the scopes in the form that [`Client::scopes`] expects.
     fn distinct_scopes(&self) -> Result<String, ConfigError> {
         let mut names: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find_map(|pair| matches!(pair, [a, b] if a == b).then(|| pair.first())) {
-            return Err(ConfigError::new("scopes", twice.copied().unwrap_or_default(), "stands there twice"));
+            return Err(ConfigError::new("scopes", twice.copied().unwrap_or_default(), "is listed twice"));
         }
         if let Some(bad) = names.iter().find(|name| name.contains(' ')) {
-            return Err(ConfigError::new("scopes", bad.escape_debug(), "is no name of a scope"));
+            return Err(ConfigError::new("scopes", bad.escape_debug(), "is not a valid scope name"));
         }
         Ok(names.join(" "))
     }
@@ -200,7 +200,7 @@ mod tests {
 
     #[cfg(feature = "tokens")]
     #[test]
-    fn what_a_client_says_of_its_tokens_is_read() {
+    fn token_settings_are_read() {
         use crate::jose::Algorithm;
         let with = |more: &str| from_json(&GOOD.replace("\"origins\"", &format!("{more},\"origins\"")));
         let written = with(
@@ -217,8 +217,7 @@ mod tests {
         assert_eq!(with(r#""refresh_tokens":true,"require_dpop":false,"after_logout":[]"#), Ok(vec![expected()]));
 
         let refused = with(r#""id_token_algorithm":"none""#).unwrap_err().to_string();
-        let message =
-            "id_token_algorithm: clients[0] \"demo-web\": none is not usable: an algorithm is ES256, EdDSA or RS256";
+        let message = "id_token_algorithm: clients[0] \"demo-web\": none is not usable: unknown algorithm: use ES256, EdDSA or RS256";
         assert_eq!(refused, message);
         for bad in [
             r#""audience":"""#,
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_with_its_place() {
+    fn errors_name_their_place() {
         let refused = |from: &str, to: &str| {
             assert!(GOOD.contains(from), "{from}");
             from_json(&GOOD.replace(from, to)).unwrap_err().to_string()
@@ -255,8 +254,8 @@ mod tests {
                 "\"~acme\"",
                 "tenant: clients[0] \"demo-web\": ~acme is not usable: the name of the tenant is reserved",
             ),
-            ("\"profile\"", "\"openid\"", "scopes: clients[0] \"demo-web\": openid is not usable: stands there twice"),
-            ("\"profile\"", "\"a b\"", "scopes: clients[0] \"demo-web\": a b is not usable: is no name of a scope"),
+            ("\"profile\"", "\"openid\"", "scopes: clients[0] \"demo-web\": openid is not usable: is listed twice"),
+            ("\"profile\"", "\"a b\"", "scopes: clients[0] \"demo-web\": a b is not usable: is not a valid scope name"),
             (
                 "\"id\"",
                 "\"ID\"",
@@ -264,7 +263,7 @@ mod tests {
               `tenant`, `name`, `redirect_uris`, `insecure_localhost`, `scopes`, `origins`, `policy`, `single_sign_on`, `require_pushed_requests`",
             ),
         ] {
-            // the fields of features follow
+            // the list goes on with fields of optional features
             let says = refused(from, to);
             assert!(says.starts_with(message) && (says == message || says.contains("unknown field")), "{says}");
         }

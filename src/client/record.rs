@@ -1,6 +1,11 @@
-//! [`Client`]: one application.
+//! A client and its settings.
 
-use super::{RedirectUri, RequestedRedirect, Scopes};
+use super::{
+    redirect::{RedirectUri, RequestedRedirect},
+    scopes::Scopes,
+};
+#[cfg(feature = "tokens")]
+use crate::{bearer::check_name, jose::Algorithm};
 use crate::{
     http::origin,
     policy::Policy,
@@ -10,9 +15,9 @@ use crate::{
 
 /// An application whose users sign in here. It belongs to one tenant.
 ///
-/// It needs a redirect URI and scopes before it can stand in a
-/// [`ClientTable`](super::ClientTable); the module docs of
-/// [`client`](crate::client) show one in full.
+/// A client needs a redirect URI and scopes before it can be added to a
+/// [`ClientTable`](super::ClientTable). The [module documentation](crate::client) shows a complete
+/// example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Client {
@@ -26,22 +31,26 @@ pub struct Client {
     single_sign_on: bool,
     pushed_requests: bool,
     #[cfg(feature = "tokens")]
-    pub(crate) tokens: super::tokens::TokenSettings,
+    pub(crate) tokens: TokenSettings,
 }
 
-/// The most redirect URIs and the most origins that a client may have.
+/// The maximum number of redirect URIs and of origins.
 const MOST: usize = 64;
 
 impl Client {
-    /// The most bytes that an id may have.
+    /// The maximum length of an id in bytes.
     pub const MAX_ID: usize = 128;
 
-    /// A client with this id: 1 to 128 visible ASCII characters, none of them a
-    /// quote or `\`.
+    /// Creates a client.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `id` consists of 1 to 128 visible ASCII characters without quotes
+    /// and `\`.
     pub fn new(id: &str, tenant: Tenant) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
         if id.is_empty() || id.len() > Self::MAX_ID || !id.bytes().all(allowed) {
-            let reason = "must be 1 to 128 visible ASCII characters, no quotes and no '\\'";
+            let reason = "must be 1 to 128 visible ASCII characters without quotes and '\\'";
             return Err(ConfigError::new("client id", id.escape_debug(), reason));
         }
         Ok(Self {
@@ -55,18 +64,17 @@ impl Client {
             single_sign_on: false,
             pushed_requests: false,
             #[cfg(feature = "tokens")]
-            tokens: super::tokens::TokenSettings::default(),
+            tokens: TokenSettings::default(),
         })
     }
 
-    /// Sends answers to this URI, and to others that are named so: see
-    /// [`RedirectUri::parse`].
+    /// Registers a redirect URI. Can be called several times. See [`RedirectUri::parse`].
     pub fn redirect_uri(self, uri: &str) -> Result<Self, ConfigError> {
         self.with_redirect(RedirectUri::parse(uri)?)
     }
 
-    /// Sends answers to a URI on `localhost` too: see
-    /// [`RedirectUri::insecure_localhost`]. For development only.
+    /// Registers a redirect URI on `localhost`, for development only. See
+    /// [`RedirectUri::insecure_localhost`].
     pub fn insecure_localhost(self, uri: &str) -> Result<Self, ConfigError> {
         self.with_redirect(RedirectUri::insecure_localhost(uri)?)
     }
@@ -76,126 +84,198 @@ impl Client {
             return Err(ConfigError::new("redirect URI", uri, "is registered twice"));
         }
         if self.redirect_uris.len() == MOST {
-            return Err(ConfigError::new("redirect URI", uri, "is one too many: a client has at most 64"));
+            return Err(ConfigError::new("redirect URI", uri, "exceeds the limit of 64 per client"));
         }
         self.redirect_uris.push(uri);
         Ok(self)
     }
 
-    /// The scopes that it may ask for, with spaces between them, in place of
-    /// those before.
+    /// Sets the scopes that the client may request, separated by spaces.
     pub fn scopes(self, scopes: &str) -> Result<Self, ConfigError> {
         let parsed = Scopes::parse(scopes);
         let scopes = parsed.map_err(|error| ConfigError::new("scopes", scopes.escape_debug(), error.detail()))?;
         Ok(Self { scopes: Some(scopes), ..self })
     }
 
-    /// Lets pages of this origin call the service from the user's browser
-    /// (CORS), and of others that are named so. It is `https`, or `http` on
-    /// a loopback address.
+    /// Allows pages of this origin to call the service from the browser (CORS). Can be called
+    /// several times. The origin must use `https`, or `http` on a loopback address.
     pub fn origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         let normal = origin::normal("client origin", origin)?;
         if self.origins.contains(&normal) {
             return Err(ConfigError::new("client origin", origin, "is allowed twice"));
         }
         if self.origins.len() == MOST {
-            return Err(ConfigError::new("client origin", origin, "is one too many: a client has at most 64"));
+            return Err(ConfigError::new("client origin", origin, "exceeds the limit of 64 per client"));
         }
         self.origins.push(normal);
         Ok(self)
     }
 
-    /// Demands this of its logins, beyond what its tenant does.
+    /// Requires this policy for logins of this client, in addition to the policy of its tenant.
     pub fn policy(self, policy: Policy) -> Self {
         Self { policy: Some(policy), ..self }
     }
 
-    /// Lets who is signed in to another client of its tenant go on without a login, where what they proved there meets
-    /// what is demanded here. On a loopback address and in an app of the user's own they confirm it first, for others can
-    /// stand there (RFC 8252 §8.6). Otherwise each request of it has a login of its own.
+    /// Enables single sign-on: a user with a session from another client of the tenant continues
+    /// without a new login, if the methods that were used satisfy the policy of this client.
+    ///
+    /// Without it, each authorization request requires a login of its own. Users confirm the
+    /// sign-in if the redirect URI is a loopback address or a private scheme, because any local app
+    /// can receive those (RFC 8252 §8.6).
     pub fn single_sign_on(self) -> Self {
         Self { single_sign_on: true, ..self }
     }
 
-    /// Refuses requests of it that were not pushed (RFC 9126), so that nobody on the way can have changed them.
+    /// Rejects authorization requests of this client that were not pushed (RFC 9126), so that they
+    /// can't be modified on the way.
     pub fn require_pushed_requests(self) -> Self {
         Self { pushed_requests: true, ..self }
     }
 
-    /// How pages call it: 1 to 64 characters, none of them for control. It is
-    /// the id otherwise.
+    /// Sets the name that pages show for this client: 1 to 64 visible characters. Defaults to the
+    /// id.
     pub fn name(self, name: &str) -> Result<Self, ConfigError> {
         let is_blank = name.trim().is_empty();
         if is_blank || name.chars().count() > 64 || name.chars().any(is_unseen) {
-            let reason = "must be 1 to 64 characters that can be seen";
+            let reason = "must be 1 to 64 visible characters";
             return Err(ConfigError::new("client name", name.escape_debug(), reason));
         }
         Ok(Self { name: Some(name.to_owned()), ..self })
     }
 
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The tenant whose users sign in.
+    /// Returns the tenant whose users sign in.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// How pages call it.
+    /// Returns the name that pages show.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
 
-    /// Where its answers may go.
+    /// Returns the registered redirect URIs.
     pub fn redirect_uris(&self) -> &[RedirectUri] {
         &self.redirect_uris
     }
 
-    /// The scopes that it may ask for.
+    /// Returns the scopes that the client may request.
     pub fn allowed_scopes(&self) -> Option<&Scopes> {
         self.scopes.as_ref()
     }
 
-    /// The origins whose pages may call the service, as browsers write them.
+    /// Returns the origins whose pages may call the service, in the form that browsers send.
     pub fn origins(&self) -> impl Iterator<Item = &str> {
         self.origins.iter().map(String::as_str)
     }
 
-    /// What it demands of its logins, for [`Policies::plan`](crate::Policies::plan).
+    /// Returns the policy of this client, for [`Policies::plan`](crate::Policies::plan).
     pub fn demands(&self) -> Option<&Policy> {
         self.policy.as_ref()
     }
 
-    /// Whether sessions that began at other clients count here.
+    /// Returns whether single sign-on is enabled.
     pub fn has_single_sign_on(&self) -> bool {
         self.single_sign_on
     }
 
-    /// Whether its requests must be pushed.
+    /// Returns whether authorization requests must be pushed.
     pub fn needs_pushed_requests(&self) -> bool {
         self.pushed_requests
     }
 
-    /// The URI that a request names, where it is registered.
+    /// Returns the redirect URI of a request if it is registered.
     pub fn redirect(&self, requested: &str) -> Option<RequestedRedirect> {
         self.redirect_uris.iter().find_map(|registered| RequestedRedirect::new(registered, requested))
     }
 
-    /// Whether a request may name this redirect URI.
+    /// Returns whether this redirect URI is registered.
     pub fn accepts_redirect(&self, requested: &str) -> bool {
         self.redirect_uris.iter().any(|registered| registered.matches(requested))
     }
 
-    /// Whether it may ask for all of these.
+    /// Returns whether the client may request all of these scopes.
     pub fn allows_scopes(&self, scopes: &Scopes) -> bool {
         self.scopes.as_ref().is_some_and(|allowed| scopes.is_subset(allowed))
     }
 
-    /// Whether pages of this origin, as the browser writes it, may call the service.
+    /// Returns whether pages of this origin, in the form that browsers send, may call the service.
     pub fn allows_origin(&self, origin: &str) -> bool {
         self.origins.iter().any(|allowed| allowed == origin)
+    }
+}
+
+#[cfg(feature = "tokens")]
+/// Settings for the tokens of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TokenSettings {
+    pub(crate) audience: Option<String>,
+    pub(crate) id_token_algorithm: Option<Algorithm>,
+    pub(crate) without_refresh: bool,
+    pub(crate) require_dpop: bool,
+    pub(crate) after_logout: Vec<RedirectUri>,
+}
+
+#[cfg(feature = "tokens")]
+impl Client {
+    /// Sets the audience of this client's access tokens. Defaults to the setting of
+    /// [`Tokens`](crate::Tokens).
+    pub fn audience(mut self, audience: &str) -> Result<Self, ConfigError> {
+        check_name("audience", audience)?;
+        self.tokens.audience = Some(audience.to_owned());
+        Ok(self)
+    }
+
+    /// Sets the signature algorithm of this client's id_tokens. Defaults to RS256, or the setting
+    /// of [`Tokens`](crate::Tokens).
+    pub fn id_token_algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.tokens.id_token_algorithm = Some(algorithm);
+        self
+    }
+
+    /// Issues no refresh tokens to this client. When its access token expires, the user returns to
+    /// `/authorize`.
+    pub fn without_refresh_tokens(mut self) -> Self {
+        self.tokens.without_refresh = true;
+        self
+    }
+
+    /// Issues tokens to this client only with a DPoP proof, so that a stolen token is useless.
+    pub fn require_dpop(mut self) -> Self {
+        self.tokens.require_dpop = true;
+        self
+    }
+
+    /// Registers a URI that browsers may return to after a logout (`post_logout_redirect_uri`). Can
+    /// be called several times. It is compared like a redirect URI.
+    pub fn after_logout(self, uri: &str) -> Result<Self, ConfigError> {
+        self.with_after_logout(RedirectUri::parse(uri)?)
+    }
+
+    /// Registers a post-logout URI on `localhost`, for development only. See
+    /// [`RedirectUri::insecure_localhost`].
+    pub fn insecure_localhost_after_logout(self, uri: &str) -> Result<Self, ConfigError> {
+        self.with_after_logout(RedirectUri::insecure_localhost(uri)?)
+    }
+
+    fn with_after_logout(mut self, uri: RedirectUri) -> Result<Self, ConfigError> {
+        if self.tokens.after_logout.contains(&uri) {
+            return Err(ConfigError::new("post-logout redirect URI", uri, "is registered twice"));
+        }
+        if self.tokens.after_logout.len() == MOST {
+            return Err(ConfigError::new("post-logout redirect URI", uri, "exceeds the limit of 64 per client"));
+        }
+        self.tokens.after_logout.push(uri);
+        Ok(self)
+    }
+
+    /// Returns the post-logout URI of a request if it is registered.
+    pub(crate) fn after_logout_to(&self, requested: &str) -> Option<RequestedRedirect> {
+        self.tokens.after_logout.iter().find_map(|registered| RequestedRedirect::new(registered, requested))
     }
 }
 
@@ -208,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_visible_and_bounded() {
+    fn ids_are_visible_and_limited() {
         let id = |id: &str| Client::new(id, Tenant::parse("acme").unwrap());
         let longest = "x".repeat(128);
         for good in ["a", "https://app.example/client", "a.b~c_d-e:f", &longest] {
@@ -220,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn each_redirect_uri_is_looked_at() {
+    fn all_redirect_uris_are_compared() {
         let client = client().redirect_uri("https://a.example/1").unwrap().redirect_uri("http://[::1]/2").unwrap();
         assert!(client.accepts_redirect("https://a.example/1") && client.accepts_redirect("http://[::1]:9/2"));
         assert_eq!(client.redirect("http://[::1]:9/2").unwrap().as_str(), "http://[::1]:9/2");
@@ -241,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_compared_as_browsers_write_it() {
+    fn origins_are_compared_in_the_form_of_browsers() {
         let client = client().origin("https://App.example:443").unwrap().origin("http://127.0.0.1:3000").unwrap();
         assert!(client.allows_origin("https://app.example") && client.allows_origin("http://127.0.0.1:3000"));
         for other in ["https://App.example", "https://app.example:443", "http://app.example", "null", "", "*"] {
@@ -252,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_can_be_seen() {
+    fn names_are_visible() {
         assert_eq!(client().display_name(), "demo");
         assert_eq!(client().name("Żółw & Söhne").unwrap().display_name(), "Żółw & Söhne");
         for bad in ["", " ", "a\nb", "a\u{202e}b", "\u{200b}", &"x".repeat(65)] {
@@ -261,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_bounded() {
+    fn lists_are_limited() {
         let full =
             (0..64).try_fold(client(), |client, n| client.redirect_uri(&format!("https://a.example/{n}"))).unwrap();
         assert!(full.redirect_uri("https://a.example/x").is_err());

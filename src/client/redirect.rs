@@ -1,4 +1,4 @@
-//! [`RedirectUri`]: where a client gets its answers.
+//! Redirect URIs of clients.
 
 use std::fmt;
 
@@ -9,18 +9,17 @@ use crate::{
 
 /// A registered redirect URI.
 ///
-/// A requested one has to be the same text: no case, slash, escape or query may
-/// differ. Where the registered one is `http` on `127.0.0.1` or `[::1]`, the
-/// request may name any port, or none, for a native app learns it at run time
-/// (RFC 8252 §7.3).
+/// A requested URI must be identical, including case, slashes, escapes and the query. One
+/// exception: if the registered URI is `http` on `127.0.0.1` or `[::1]`, the request may use any
+/// port, because native apps choose one at run time (RFC 8252 §7.3).
 ///
-/// | registered | |
+/// | registered | accepted |
 /// |---|---|
 /// | `https://…` | yes |
-/// | `http://127.0.0.1…`, `http://[::1]…` | yes, any port |
-/// | `http://localhost…` | only as [`insecure_localhost`](Self::insecure_localhost) |
-/// | `com.example.app:/…` | yes: a private scheme needs a dot |
-/// | with user, fragment, `.` or `..` segments, or a parameter that an answer has | no |
+/// | `http://127.0.0.1…`, `http://[::1]…` | yes, with any port |
+/// | `http://localhost…` | only with [`insecure_localhost`](Self::insecure_localhost) |
+/// | `com.example.app:/…` | yes; a private scheme needs a dot |
+/// | with a user, a fragment, `.` or `..` segments, or a response parameter | no |
 ///
 /// ```
 /// use tollgate::client::RedirectUri;
@@ -37,33 +36,35 @@ pub struct RedirectUri {
     loopback: Option<Loopback>,
 }
 
-/// A registered `http://127.0.0.1` or `http://[::1]`, whose port is the client's choice.
+/// A registered `http://127.0.0.1` or `http://[::1]`, on which the client chooses the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Loopback {
-    /// Where the host ends and where the path and query begin.
+    /// The positions at which the host ends and the path or query starts.
     host_end: usize,
     tail: usize,
 }
 
 const SETTING: &str = "redirect URI";
 
-/// What an answer adds (RFC 6749 §4.1.2, RFC 9207 §2).
+/// Parameters of responses (RFC 6749 §4.1.2, RFC 9207 §2).
 const ANSWERS: [&str; 6] = ["code", "state", "error", "error_description", "error_uri", "iss"];
 
 impl RedirectUri {
-    /// The most bytes that one may have.
+    /// The maximum length in bytes.
     pub const MAX_LEN: usize = 2048;
 
-    /// Checks a redirect URI that is to be registered.
+    /// Parses a redirect URI for registration.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the URI is not safe to register. The table above lists the rules.
     pub fn parse(uri: &str) -> Result<Self, ConfigError> {
         Self::checked(uri, false)
     }
 
-    /// As [`parse`](Self::parse), and `http://localhost` too, with exactly the
-    /// port that it has.
+    /// Like [`parse`](Self::parse), but also accepts `http://localhost` with a fixed port.
     ///
-    /// Whoever is asked what `localhost` is can send the answers elsewhere
-    /// (RFC 8252 §8.3), so it is for development.
+    /// Use it only for development: the resolver decides where `localhost` points (RFC 8252 §8.3).
     pub fn insecure_localhost(uri: &str) -> Result<Self, ConfigError> {
         Self::checked(uri, true)
     }
@@ -73,7 +74,7 @@ impl RedirectUri {
         Ok(Self { uri: uri.to_owned(), loopback })
     }
 
-    /// Whether a request may name this URI.
+    /// Returns whether a request with this redirect URI matches.
     pub fn matches(&self, requested: &str) -> bool {
         requested == self.uri || self.loopback.is_some_and(|loopback| self.matches_at_a_port(loopback, requested))
     }
@@ -87,24 +88,24 @@ impl RedirectUri {
         port.is_empty() || port.strip_prefix(':').and_then(origin::port).is_some()
     }
 
-    /// The URI, as it was registered.
+    /// Returns the URI as registered.
     pub fn as_str(&self) -> &str {
         &self.uri
     }
 }
 
-/// Why it can't be registered, or that its port is free.
+/// Returns where the port goes if it is free, or why the URI can't be registered.
 fn check(uri: &str, localhost: bool) -> Result<Option<Loopback>, &'static str> {
     if uri.is_empty() || uri.len() > RedirectUri::MAX_LEN {
-        return Err("must have 1 to 2048 bytes");
+        return Err("must be 1 to 2048 bytes long");
     }
     if uri.contains('#') {
-        return Err("must not have a fragment");
+        return Err("must not contain a fragment");
     }
     if !uri.bytes().all(is_uri_byte) {
-        return Err("has a character that a URI can't have");
+        return Err("contains a character that is not allowed in a URI");
     }
-    let (scheme, rest) = uri.split_once(':').ok_or("must be absolute: it has no scheme")?;
+    let (scheme, rest) = uri.split_once(':').ok_or("must be an absolute URI with a scheme")?;
     let (hierarchy, query) = rest.split_once('?').map_or((rest, None), |(before, query)| (before, Some(query)));
     let (authority, path) = match hierarchy.strip_prefix("//") {
         Some(rest) => {
@@ -114,7 +115,7 @@ fn check(uri: &str, localhost: bool) -> Result<Option<Loopback>, &'static str> {
         None => (None, hierarchy),
     };
     if authority.is_some_and(|authority| authority.contains('@')) {
-        return Err("must not name a user");
+        return Err("must not contain a user name");
     }
     let found = authority.and_then(origin::host_and_port);
     let loopback = match (scheme, authority, found) {
@@ -124,16 +125,16 @@ fn check(uri: &str, localhost: bool) -> Result<Option<Loopback>, &'static str> {
             Some(Loopback { host_end: start + host.len(), tail: start + authority.len() })
         }
         ("http", _, Some(("localhost", _))) if localhost => None,
-        ("http", _, Some(("localhost", _))) => return Err("localhost must be named 127.0.0.1 or [::1]"),
+        ("http", _, Some(("localhost", _))) => return Err("must use 127.0.0.1 or [::1] instead of localhost"),
         ("http", _, Some(_)) => return Err("must be https, except on 127.0.0.1 or [::1]"),
-        ("https" | "http", ..) => return Err("must name a host in lower case, and a port from 1 to 65535 if any"),
-        (scheme, ..) if !is_private_scheme(scheme) => return Err("a private scheme must be lower case with a dot"),
+        ("https" | "http", ..) => return Err("must have a lower-case host, and a port from 1 to 65535 if any"),
+        (scheme, ..) if !is_private_scheme(scheme) => return Err("must use a private scheme in lower case with a dot"),
         (_, None, _) if path.starts_with('/') => None,
         (_, Some(_), Some((_, None))) => None,
-        _ => return Err("after a private scheme there must be a path, or a plain host without a port"),
+        _ => return Err("must have a path or a plain host without a port after the private scheme"),
     };
     if path.contains(['[', ']']) || query.is_some_and(|query| query.contains(['[', ']'])) {
-        return Err("has a character that a URI can't have");
+        return Err("contains a character that is not allowed in a URI");
     }
     check_path(path)?;
     check_query(query.unwrap_or_default())?;
@@ -143,20 +144,20 @@ fn check(uri: &str, localhost: bool) -> Result<Option<Loopback>, &'static str> {
 fn check_path(path: &str) -> Result<(), &'static str> {
     let decoded = form::decode_path(path).map_err(form::FormError::detail)?;
     if decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")) {
-        return Err("must not have the path segments . and ..");
+        return Err("must not contain the path segments . and ..");
     }
     if decoded.chars().any(char::is_control) {
-        return Err("must not have control characters, not even as escapes");
+        return Err("must not contain control characters, not even escaped");
     }
     Ok(())
 }
 
 fn check_query(query: &str) -> Result<(), &'static str> {
-    // some readers separate at semicolons
+    // some parsers split at semicolons
     for text in [query, &query.replace(';', "&")] {
         let form = Form::parse(text.as_bytes()).map_err(form::FormError::detail)?;
         if ANSWERS.iter().any(|name| form.values(name).next().is_some()) {
-            return Err("must not have a parameter that an answer has");
+            return Err("must not contain a parameter that responses use");
         }
     }
     Ok(())
@@ -167,7 +168,7 @@ fn is_uri_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:/?[]@!$&'()*+,;=%".contains(&byte)
 }
 
-/// RFC 8252 §7.1: the reverse of a domain name, so that it belongs to someone.
+/// RFC 8252 §7.1: private schemes are reversed domain names, so that each has an owner.
 fn is_private_scheme(scheme: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'+' | b'-');
     let is_label = |label: &str| !label.is_empty() && label.bytes().all(allowed);
@@ -182,8 +183,8 @@ impl fmt::Display for RedirectUri {
     }
 }
 
-/// A redirect URI that a request named and its client has registered: the only
-/// place to which an answer goes.
+/// A redirect URI that a request contained and its client has registered. Responses are sent
+/// nowhere else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedRedirect(String);
 
@@ -192,25 +193,25 @@ impl RequestedRedirect {
         registered.matches(requested).then(|| Self(requested.to_owned()))
     }
 
-    /// The URI, as it was requested.
+    /// Returns the URI as requested.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it belongs to a site, and not to whatever runs on the user's own machine.
+    /// Returns whether it belongs to a web site, as opposed to an app on the user's machine.
     pub(crate) fn is_of_a_site(&self) -> bool {
         self.0.starts_with("https://")
     }
 
-    /// The URI with these parameters behind its own query, which stays as it is.
+    /// Returns the URI with these parameters appended to its own query, which is kept unchanged.
     ///
-    /// What comes out is visible ASCII, so it can be a header.
+    /// The result is visible ASCII, so it can be used in a header.
     pub fn answer(&self, params: &[(&str, &str)]) -> String {
         let mut uri = self.0.clone();
         for (name, value) in params {
             match uri.split_once('?') {
                 None => uri.push('?'),
-                // a later question mark belongs to a value
+                // a second question mark is part of a value
                 Some((_, query)) if query.is_empty() || query.ends_with('&') => {}
                 Some(_) => uri.push('&'),
             }
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn c003_a_redirect_uri_that_is_not_the_same_text_is_refused() {
+    fn c003_redirect_uris_must_be_identical() {
         const REGISTERED: &str = "https://app.example/cb?a=1";
         assert!(matches(REGISTERED, REGISTERED));
         for other in [
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn c003_one_client_s_uris_are_no_patterns() {
+    fn c003_registered_uris_are_not_patterns() {
         for pattern in ["https://*.app.example/cb", "https://*/cb"] {
             assert!(RedirectUri::parse(pattern).is_err(), "{pattern}");
         }
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn c004_the_port_of_a_loopback_address_is_free_and_nothing_else() {
+    fn c004_only_the_port_of_a_loopback_address_is_free() {
         for (registered, host) in [
             ("http://127.0.0.1/cb", "127.0.0.1"),
             ("http://127.0.0.1:8080/cb", "127.0.0.1"),
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn c004_a_loopback_address_without_a_path_stays_without_one() {
+    fn c004_a_loopback_address_without_path_matches_only_without_path() {
         assert!(matches("http://127.0.0.1", "http://127.0.0.1:8080"));
         assert!(matches("http://127.0.0.1:80?a=1", "http://127.0.0.1?a=1"));
         for other in
@@ -438,8 +439,8 @@ mod tests {
     }
 
     #[test]
-    fn c004_localhost_is_only_for_who_says_so_and_keeps_its_port() {
-        assert_eq!(reason("http://localhost:3000/cb"), "localhost must be named 127.0.0.1 or [::1]");
+    fn c004_localhost_is_opt_in_and_keeps_its_port() {
+        assert_eq!(reason("http://localhost:3000/cb"), "must use 127.0.0.1 or [::1] instead of localhost");
         let registered = RedirectUri::insecure_localhost("http://localhost:3000/cb").unwrap();
         assert!(registered.matches("http://localhost:3000/cb"));
         for other in ["http://localhost/cb", "http://localhost:3001/cb", "http://127.0.0.1:3000/cb"] {
@@ -450,13 +451,13 @@ mod tests {
     }
 
     #[test]
-    fn c004_the_port_of_https_is_not_free() {
+    fn c004_the_port_of_https_is_fixed() {
         assert!(!matches("https://127.0.0.1/cb", "https://127.0.0.1:8080/cb"));
         assert!(!matches("https://[::1]:1/cb", "https://[::1]:2/cb"));
     }
 
     #[test]
-    fn c005_only_what_is_safe_can_be_registered() {
+    fn c005_only_safe_uris_can_be_registered() {
         for good in [
             "https://app.example",
             "https://app.example/",
@@ -473,14 +474,14 @@ mod tests {
             assert_eq!(RedirectUri::parse(good).unwrap().as_str(), good);
         }
         let https = "must be https, except on 127.0.0.1 or [::1]";
-        let host = "must name a host in lower case, and a port from 1 to 65535 if any";
-        let private = "a private scheme must be lower case with a dot";
-        let after = "after a private scheme there must be a path, or a plain host without a port";
-        let charset = "has a character that a URI can't have";
+        let host = "must have a lower-case host, and a port from 1 to 65535 if any";
+        let private = "must use a private scheme in lower case with a dot";
+        let after = "must have a path or a plain host without a port after the private scheme";
+        let charset = "contains a character that is not allowed in a URI";
         for (bad, why) in [
-            ("", "must have 1 to 2048 bytes"),
-            ("/cb", "must be absolute: it has no scheme"),
-            ("app.example/cb", "must be absolute: it has no scheme"),
+            ("", "must be 1 to 2048 bytes long"),
+            ("/cb", "must be an absolute URI with a scheme"),
+            ("app.example/cb", "must be an absolute URI with a scheme"),
             ("//app.example:1/cb", private),
             ("http://app.example/cb", https),
             ("http://127.0.0.2/cb", https),
@@ -515,24 +516,24 @@ mod tests {
             ("com.example.app:///cb", after),
             ("com.example.app://host:80/cb", after),
             ("com.example.app:?a=1", after),
-            ("com.example.app://user@host/cb", "must not name a user"),
-            ("https://user@app.example/cb", "must not name a user"),
-            ("https://@app.example/cb", "must not name a user"),
-            ("http://user:password@127.0.0.1/cb", "must not name a user"),
-            ("https://app.example/cb#", "must not have a fragment"),
-            ("https://app.example/cb#f", "must not have a fragment"),
-            ("https://app.example/../cb", "must not have the path segments . and .."),
-            ("https://app.example/a/.", "must not have the path segments . and .."),
-            ("https://app.example/a/%2E%2e/cb", "must not have the path segments . and .."),
-            ("https://app.example/a%2f..%2fcb", "must not have the path segments . and .."),
-            ("https://app.example/a%5c..%5ccb", "must not have the path segments . and .."),
-            ("com.example.app:/../cb", "must not have the path segments . and .."),
-            ("https://app.example/%0d%0a", "must not have control characters, not even as escapes"),
-            ("https://app.example/%00", "must not have control characters, not even as escapes"),
-            ("https://app.example/%", "a percent sequence is broken"),
-            ("https://app.example/%zz", "a percent sequence is broken"),
-            ("https://app.example/?%4", "a percent sequence is broken"),
-            ("https://app.example/%ff", "a name or value is not UTF-8"),
+            ("com.example.app://user@host/cb", "must not contain a user name"),
+            ("https://user@app.example/cb", "must not contain a user name"),
+            ("https://@app.example/cb", "must not contain a user name"),
+            ("http://user:password@127.0.0.1/cb", "must not contain a user name"),
+            ("https://app.example/cb#", "must not contain a fragment"),
+            ("https://app.example/cb#f", "must not contain a fragment"),
+            ("https://app.example/../cb", "must not contain the path segments . and .."),
+            ("https://app.example/a/.", "must not contain the path segments . and .."),
+            ("https://app.example/a/%2E%2e/cb", "must not contain the path segments . and .."),
+            ("https://app.example/a%2f..%2fcb", "must not contain the path segments . and .."),
+            ("https://app.example/a%5c..%5ccb", "must not contain the path segments . and .."),
+            ("com.example.app:/../cb", "must not contain the path segments . and .."),
+            ("https://app.example/%0d%0a", "must not contain control characters, not even escaped"),
+            ("https://app.example/%00", "must not contain control characters, not even escaped"),
+            ("https://app.example/%", "invalid percent-encoding"),
+            ("https://app.example/%zz", "invalid percent-encoding"),
+            ("https://app.example/?%4", "invalid percent-encoding"),
+            ("https://app.example/%ff", "a name or value is not valid UTF-8"),
             ("https://app.example/a b", charset),
             ("https://app.example/é", charset),
             ("https://app.example\\@evil.example", charset),
@@ -546,7 +547,7 @@ mod tests {
         }
         let longest = format!("https://app.example/{}", "x".repeat(2048 - 20));
         assert!(RedirectUri::parse(&longest).is_ok());
-        assert_eq!(reason(&format!("{longest}x")), "must have 1 to 2048 bytes");
+        assert_eq!(reason(&format!("{longest}x")), "must be 1 to 2048 bytes long");
     }
 
     fn answer(requested: &str, params: &[(&str, &str)]) -> String {
@@ -555,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn c006_an_answer_goes_to_the_port_that_was_requested() {
+    fn c006_responses_go_to_the_requested_port() {
         let registered = RedirectUri::parse("http://127.0.0.1:8080/cb").unwrap();
         let redirect = RequestedRedirect::new(&registered, "http://127.0.0.1:49152/cb").unwrap();
         assert_eq!(redirect.as_str(), "http://127.0.0.1:49152/cb");
@@ -565,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn c007_the_query_stays_as_it_is_and_the_answer_comes_behind_it() {
+    fn c007_the_query_is_kept_and_the_response_appended() {
         let params = [("code", "a+b/c"), ("state", "ü &=?#\r\n%20"), ("iss", "https://as.example")];
         let added = "code=a%2Bb%2Fc&state=%C3%BC%20%26%3D%3F%23%0D%0A%2520&iss=https%3A%2F%2Fas.example";
         for (requested, expected) in [
@@ -585,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn c007_a_query_with_what_an_answer_has_cannot_be_registered() {
+    fn c007_response_parameters_cannot_be_registered() {
         for query in [
             "code=x",
             "code",
@@ -607,7 +608,7 @@ mod tests {
             for uri in ["https://app.example/cb", "http://127.0.0.1:1/cb", "com.example.app:/cb"] {
                 assert_eq!(
                     reason(&format!("{uri}?{query}")),
-                    "must not have a parameter that an answer has",
+                    "must not contain a parameter that responses use",
                     "{query}"
                 );
             }
@@ -628,7 +629,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn c003_a_uri_matches_itself_and_no_other_but_for_the_port_of_a_loopback_address(
+        fn c003_a_uri_matches_only_itself_except_for_loopback_ports(
             uri in any_uri(),
             from: prop::sample::Index,
             to: prop::sample::Index,
@@ -637,12 +638,12 @@ mod tests {
             let Ok(registered) = RedirectUri::parse(&uri) else { return Ok(()) };
             prop_assert!(registered.matches(&uri));
             prop_assert_eq!(registered.to_string(), uri.clone());
-            // most ports stand behind one of these
+            // most ports follow one of these
             let from = if edit.starts_with(':') { uri.find("1/").map_or(0, |at| at + 1) } else { from.index(uri.len()) };
             let to = if edit.starts_with(':') { from } else { from + to.index(uri.len() - from) };
             let other = format!("{}{edit}{}", &uri[..from], &uri[to..]);
             if registered.matches(&other) && other != uri {
-                // what another parser makes of the two differs in the port alone
+                // according to another parser, the two differ only in the port
                 let (one, two): (http::Uri, http::Uri) = (uri.parse().unwrap(), other.parse().unwrap());
                 prop_assert_eq!(one.scheme_str(), Some("http"));
                 prop_assert!(matches!(one.host(), Some("127.0.0.1" | "[::1]")));
@@ -654,7 +655,7 @@ mod tests {
         }
 
         #[test]
-        fn c003_one_byte_changed_is_another_uri(uri in "https://app\\.example(/[a-c]{0,4}){1,3}(\\?[a-c=&+]{0,6})?", at: prop::sample::Index, byte in 0x20..0x7f_u8) {
+        fn c003_one_changed_byte_does_not_match(uri in "https://app\\.example(/[a-c]{0,4}){1,3}(\\?[a-c=&+]{0,6})?", at: prop::sample::Index, byte in 0x20..0x7f_u8) {
             let registered = RedirectUri::parse(&uri).unwrap();
             let mut other = uri.clone().into_bytes();
             let at = at.index(other.len());
@@ -665,12 +666,12 @@ mod tests {
         }
 
         #[test]
-        fn c004_every_port_is_taken(port in 1..=u16::MAX) {
+        fn c004_every_port_is_accepted(port in 1..=u16::MAX) {
             prop_assert!(matches("http://127.0.0.1/cb", &format!("http://127.0.0.1:{port}/cb")), "{}", port);
         }
 
         #[test]
-        fn c007_an_answer_is_a_header_and_reads_back_behind_the_query(
+        fn c007_a_response_is_a_valid_header_and_can_be_parsed_again(
             uri in any_uri(),
             params in prop::collection::vec((any::<String>(), any::<String>()), 0..4),
         ) {

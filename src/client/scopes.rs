@@ -1,10 +1,10 @@
-//! [`Scopes`]: what a client asks for.
+//! Sets of scope names.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// Names of scopes (RFC 6749 §3.3). Neither order nor repetition matters.
+/// A set of scope names (RFC 6749 §3.3). Order and repetition don't matter.
 ///
 /// ```
 /// use tollgate::client::Scopes;
@@ -17,17 +17,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scopes(
-    /// In order, each once, never none.
+    /// Sorted, without duplicates, never empty.
     Box<[Box<str>]>,
 );
 
 impl Scopes {
-    /// The most names that are read.
+    /// The maximum number of names.
     pub const MAX_NAMES: usize = 64;
-    /// The most bytes that are read.
+    /// The maximum length of the text in bytes.
     pub const MAX_LEN: usize = 1024;
 
-    /// Reads names with one space between each two.
+    /// Parses names that are separated by single spaces.
     pub fn parse(text: &str) -> Result<Self, ScopeError> {
         if text.is_empty() {
             return Err(ScopeError("the scope is empty"));
@@ -43,28 +43,28 @@ impl Scopes {
         names.sort_unstable();
         names.dedup();
         if names.len() > Self::MAX_NAMES {
-            return Err(ScopeError("the scope has too many names"));
+            return Err(ScopeError("the scope contains too many names"));
         }
         Ok(Self(names.into_iter().map(Box::from).collect()))
     }
 
-    /// Each name once, in order.
+    /// Returns each name once, in sorted order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// Whether this name is among them.
+    /// Returns whether the set contains this name.
     pub fn contains(&self, name: &str) -> bool {
         self.0.binary_search_by(|own| (**own).cmp(name)).is_ok()
     }
 
-    /// Whether all of these are in the other.
+    /// Returns whether `other` contains all names of this set.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.iter().all(|name| other.contains(name))
     }
 }
 
-/// The names with a space between each two, in order.
+/// Writes the sorted names, separated by spaces.
 impl fmt::Display for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().enumerate().try_for_each(|(place, name)| match place {
@@ -82,7 +82,7 @@ impl std::str::FromStr for Scopes {
     }
 }
 
-/// As the text.
+/// Serialized as text.
 impl Serialize for Scopes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -95,12 +95,12 @@ impl<'de> Deserialize<'de> for Scopes {
     }
 }
 
-/// Why a text is no scope. Nothing of it is in here.
+/// Why a text is not a valid scope. The error does not contain the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScopeError(&'static str);
 
 impl ScopeError {
-    /// The reason in words, fit for the caller.
+    /// Returns a message that can be shown to the caller.
     pub fn detail(&self) -> &'static str {
         self.0
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_and_the_repetition_of_scopes_do_not_matter() {
+    fn order_and_repetition_do_not_matter() {
         let scopes = |text| Scopes::parse(text).unwrap();
         assert_eq!(scopes("a b c"), scopes("c a b a"));
         assert_ne!(scopes("a b"), scopes("a B"));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scope_is_refused_and_not_repeated() {
+    fn invalid_scopes_are_rejected_and_not_echoed() {
         for bad in ["", " ", " a", "a ", "a  b", "a\tb", "a\nb", "a\"b", "a\\b", "é", "a\u{7f}", "a\0", "a\u{a0}b"] {
             assert!(Scopes::parse(bad).is_err(), "{bad:?}");
         }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_bounded() {
+    fn scopes_are_limited() {
         let names = |count: usize| (0..count).map(|n| format!("s{n}")).collect::<Vec<_>>().join(" ");
         assert!(Scopes::parse(&names(64)).is_ok());
         assert!(Scopes::parse(&names(65)).is_err());
@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exactly_the_texts_of_the_rfc_are_scopes(text in "[a-c !\"\\\\#\\[\\]~\u{7f}é\t]{0,12}") {
+        fn exactly_the_grammar_of_the_rfc_is_accepted(text in "[a-c !\"\\\\#\\[\\]~\u{7f}é\t]{0,12}") {
             let token = |name: &str| {
                 !name.is_empty() && name.chars().all(|c| ('\x21'..='\x7e').contains(&c) && c != '"' && c != '\\')
             };
@@ -160,7 +160,7 @@ mod tests {
         }
 
         #[test]
-        fn scopes_are_a_set(one in prop::collection::vec("[a-e]{1,2}", 1..8), other in prop::collection::vec("[a-e]{1,2}", 1..8)) {
+        fn scopes_behave_like_a_set(one in prop::collection::vec("[a-e]{1,2}", 1..8), other in prop::collection::vec("[a-e]{1,2}", 1..8)) {
             let (a, b) = (Scopes::parse(&one.join(" ")).unwrap(), Scopes::parse(&other.join(" ")).unwrap());
             let (one, other): (BTreeSet<&str>, BTreeSet<&str>) =
                 (one.iter().map(String::as_str).collect(), other.iter().map(String::as_str).collect());

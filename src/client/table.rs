@@ -1,17 +1,17 @@
-//! [`ClientTable`]: clients that stand in memory.
+//! Clients in memory.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-use super::{Client, Clients, file};
+use super::{clients::Clients, file, record::Client};
 use crate::{store::StoreError, util::error::ConfigError};
 
-/// Clients that are known when the service starts; a clone is the same table.
+/// The clients of a service, known at startup. Clones share the same table.
 ///
-/// They can be written down, in JSON ([`from_json`](Self::from_json)) or TOML
-/// (`from_toml`, feature `toml`):
+/// They can be loaded from JSON ([`from_json`](Self::from_json)) or TOML (`from_toml`, feature
+/// `toml`):
 ///
 /// ```toml
 /// [[clients]]
@@ -44,7 +44,12 @@ struct Contents {
 const SETTING: &str = "clients";
 
 impl ClientTable {
-    /// A table of these, each with an id of its own, a redirect URI and scopes.
+    /// Creates a table.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a client lacks a redirect URI or scopes, or if two clients have the same
+    /// id.
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Self, ConfigError> {
         let mut contents = Contents { clients: HashMap::new(), origins: HashSet::new() };
         for client in clients {
@@ -56,7 +61,7 @@ impl ClientTable {
                 return error("must have scopes");
             }
             if contents.clients.contains_key(client.id()) {
-                return error("stands there twice");
+                return error("is listed twice");
             }
             contents.origins.extend(client.origins().map(Box::from));
             contents.clients.insert(client.id().into(), Arc::new(client));
@@ -64,23 +69,23 @@ impl ClientTable {
         Ok(Self(Arc::new(contents)))
     }
 
-    /// Reads them from JSON.
+    /// Reads clients from JSON.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         Self::new(file::from_json(text)?)
     }
 
-    /// Reads them from TOML.
+    /// Reads clients from TOML.
     #[cfg(feature = "toml")]
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         Self::new(file::from_toml(text)?)
     }
 
-    /// The client with this id.
+    /// Returns the client with this id.
     pub fn get(&self, client_id: &str) -> Option<&Arc<Client>> {
         self.0.clients.get(client_id)
     }
 
-    /// Each client, in no order.
+    /// Returns all clients in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Client>> {
         self.0.clients.values()
     }
@@ -102,7 +107,7 @@ impl Clients for ClientTable {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::AnyClients, *};
+    use super::{super::clients::AnyClients, *};
     use crate::tenant::Tenant;
 
     fn client(id: &str) -> Client {
@@ -111,13 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_cannot_be_used_is_refused_by_its_name() {
+    fn errors_name_the_client() {
         let bare = |id| Client::new(id, Tenant::parse("acme").unwrap()).unwrap();
         let refused = |clients: Vec<Client>| ClientTable::new(clients).unwrap_err().to_string();
-        assert_eq!(
-            refused(vec![client("a"), client("b"), client("a")]),
-            "clients: a is not usable: stands there twice"
-        );
+        assert_eq!(refused(vec![client("a"), client("b"), client("a")]), "clients: a is not usable: is listed twice");
         assert_eq!(
             refused(vec![bare("a").scopes("openid").unwrap()]),
             "clients: a is not usable: must have a redirect URI"
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_is_found_by_exactly_its_id_and_an_origin_if_any_client_has_it() {
+    async fn clients_are_found_by_their_exact_id_and_origins_by_any_client() {
         let table = ClientTable::new([client("a"), client("b").origin("https://b.example").unwrap()]).unwrap();
         let any = AnyClients::from(Arc::new(table.clone()));
         for id in ["a", "b"] {

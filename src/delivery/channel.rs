@@ -1,22 +1,22 @@
 use std::fmt;
 
-/// The way that a one-time code takes to its user.
+/// The channel of a one-time code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Channel {
     /// A text message to a phone.
     Sms,
-    /// A letter to a mailbox.
+    /// An e-mail.
     Email,
     /// A WhatsApp message to a phone.
     Whatsapp,
 }
 
 impl Channel {
-    /// Every channel.
+    /// All channels.
     pub const ALL: &'static [Self] = &[Self::Sms, Self::Email, Self::Whatsapp];
 
-    /// A stable name: the method of the login interface.
+    /// Returns a stable name, which is the method name of the login interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Sms => "sms",

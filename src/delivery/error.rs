@@ -1,21 +1,20 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
-/// What a sender's failure means for another attempt.
+/// The kind of a [`SendError`], which decides about retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SendErrorKind {
-    /// The same message may go through later: no connection, no answer in
-    /// time, a service that has too much to do.
+    /// Temporary: the connection failed, the request timed out, or the service is overloaded.
     Transient,
-    /// It never will: no such address, a refused password.
+    /// Permanent: the address does not exist, or the credentials are wrong.
     Permanent,
 }
 
-/// A message that a sender could not hand on.
+/// A message could not be sent.
 ///
-/// Its text is fixed by its [`kind`](Self::kind). What a gateway or a mail
-/// server said is the [`source`](Error::source), which may have the address in
-/// it and is meant for logs of your own.
+/// The error message depends only on its [`kind`](Self::kind). The response of a gateway or mail
+/// server is its [`source`](Error::source). It may contain the address, so only write it to
+/// confidential logs.
 #[derive(Clone)]
 pub struct SendError {
     kind: SendErrorKind,
@@ -24,38 +23,38 @@ pub struct SendError {
 }
 
 impl SendError {
-    /// An error of this kind, caused by `source`.
+    /// Creates an error of this kind with a cause.
     pub fn new(kind: SendErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(Arc::from(source.into())), retry_after: None }
     }
 
-    /// An error that another attempt may not meet.
+    /// Creates a temporary error, after which another attempt may succeed.
     pub fn transient(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(SendErrorKind::Transient, source)
     }
 
-    /// An error that every attempt will meet.
+    /// Creates a permanent error.
     pub fn permanent(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(SendErrorKind::Permanent, source)
     }
 
-    /// Says how long the service wants to be left alone.
+    /// Sets how long to wait before the next attempt.
     pub fn not_before(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// What it means for another attempt.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> SendErrorKind {
         self.kind
     }
 
-    /// Whether another attempt may succeed.
+    /// Returns whether another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         self.kind == SendErrorKind::Transient
     }
 
-    /// How long the service wants to be left alone, where it said so.
+    /// Returns how long to wait before the next attempt, if the service has specified it.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -76,8 +75,8 @@ impl fmt::Debug for SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            SendErrorKind::Transient => "the message could not be sent now",
-            SendErrorKind::Permanent => "the message can't be sent",
+            SendErrorKind::Transient => "the message could not be sent yet",
+            SendErrorKind::Permanent => "the message cannot be sent",
         })
     }
 }
@@ -93,9 +92,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_shows_nothing_of_the_cause_and_the_source_all_of_it() {
+    fn the_message_hides_the_cause_and_the_source_shows_it() {
         let error = SendError::permanent("550 no mailbox ada@example.com here");
-        assert_eq!(error.to_string(), "the message can't be sent");
+        assert_eq!(error.to_string(), "the message cannot be sent");
         assert_eq!(error.source().unwrap().to_string(), "550 no mailbox ada@example.com here");
         assert!(!error.is_transient());
         assert!(SendError::from(SendErrorKind::Transient).is_transient());

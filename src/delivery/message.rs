@@ -3,13 +3,13 @@ use std::{fmt, sync::Arc};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
-use super::Channel;
+use super::channel::Channel;
 use crate::{tenant::Tenant, util::clock::UnixTime};
 
-/// One code on its way to one address.
+/// A one-time code for one address.
 ///
-/// Its `Debug` shows neither the code nor the address, and the memory of the
-/// code is wiped once the last clone is dropped. Clones are the same message.
+/// `Debug` shows neither the code nor the address. The memory of the code is wiped when the last
+/// clone is dropped. Clones share the same message.
 #[derive(Clone)]
 pub struct Message(Arc<Parts>);
 
@@ -23,16 +23,16 @@ struct Parts {
 }
 
 impl Message {
-    /// A message with an id of its own.
+    /// Creates a message with a new id.
     ///
     /// # Panics
     ///
-    /// If the operating system has no random bytes, as
-    /// [`Secret::generate`](crate::Secret::generate) does.
-    #[expect(clippy::expect_used, reason = "no input reaches it, and there is no safe way to go on")]
+    /// Panics if the random generator of the operating system fails, like
+    /// [`Secret::generate`](crate::Secret::generate).
+    #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
     pub fn new(channel: Channel, tenant: Tenant, to: &str, code: &str, expires_at: UnixTime) -> Self {
         let mut random = [0; 16];
-        getrandom::fill(&mut random).expect("the operating system gives random bytes");
+        getrandom::fill(&mut random).expect("the operating system provides random bytes");
         Self(Arc::new(Parts {
             id: URL_SAFE_NO_PAD.encode(random),
             channel,
@@ -43,33 +43,33 @@ impl Message {
         }))
     }
 
-    /// 128 random bits as 22 characters of base64url: the same at each attempt
-    /// to send it, so that a receiver can drop what it has already.
+    /// Returns the message id: 128 random bits as 22 characters of base64url. It is the same for
+    /// all attempts, so that receivers can discard duplicates.
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The way that it takes.
+    /// Returns the channel.
     pub fn channel(&self) -> Channel {
         self.0.channel
     }
 
-    /// Whose user it is for.
+    /// Returns the tenant of the user.
     pub fn tenant(&self) -> &Tenant {
         &self.0.tenant
     }
 
-    /// The address: a phone number or a mailbox, as the account has it.
+    /// Returns the phone number or e-mail address, as stored in the account.
     pub fn to(&self) -> &str {
         &self.0.to
     }
 
-    /// The code. It is a secret: it belongs in no log.
+    /// Returns the code. It is a secret, so don't log it.
     pub fn code(&self) -> &str {
         &self.0.code
     }
 
-    /// When the code ends. Nothing is sent from then on.
+    /// Returns when the code expires. Expired codes are not sent.
     pub fn expires_at(&self) -> UnixTime {
         self.0.expires_at
     }
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn its_debug_shows_neither_the_code_nor_the_address() {
+    fn debug_hides_code_and_address() {
         let shown = format!("{:?} {:#?}", message(), message());
         assert!(shown.contains("acme") && !shown.contains("482913") && !shown.contains("5550100"), "{shown}");
     }
 
     #[test]
-    fn each_message_has_an_id_of_its_own_and_its_clones_the_same() {
+    fn messages_have_unique_ids_and_clones_share_them() {
         let (one, other) = (message(), message());
         assert_ne!(one.id(), other.id());
         assert_eq!(one.id(), one.clone().id());

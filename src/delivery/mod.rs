@@ -1,5 +1,5 @@
-//! One-time codes on their way: an [`OtpSender`] hands a [`Message`] on, and a
-//! [`Queue`] sees to it that nobody who asks for a code waits for that.
+//! Delivery of one-time codes. An [`OtpSender`] sends a [`Message`], and a [`Queue`] does this in
+//! the background, so that no request waits for it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -7,16 +7,17 @@
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! let outbox = Outbox::new();
-//! let queue = Queue::new()
+//! let queue = Queue::builder()
 //!     .lane(Channel::Email, outbox.clone())
-//!     .on_undelivered(|message, why| eprintln!("{}: {}", message.tenant(), why.as_str()));
+//!     .on_undelivered(|message, why| eprintln!("{}: {}", message.tenant(), why.as_str()))
+//!     .build();
 //!
 //! let clock = SystemClock::new();
 //! let valid_until = clock.unix(clock.now()) + Duration::from_secs(300);
 //! let message = Message::new(Channel::Email, "acme".parse()?, "ada@example.com", "482913", valid_until);
 //! assert!(queue.push(Channel::Email, Some(message)));
 //!
-//! // it is sent by a task of its own
+//! // a background task sends it
 //! while outbox.messages().is_empty() {
 //!     tokio::task::yield_now().await;
 //! }
@@ -24,22 +25,21 @@
 //! # Ok::<_, tollgate::TenantError>(()) }).unwrap();
 //! ```
 //!
-//! # Which sender
+//! # Senders
 //!
 //! | | |
 //! |---|---|
-//! | `Smtp` (feature `smtp`) | e-mail, through a mail server |
-//! | `Webhook` (feature `webhook`) | anything, through an HTTP gateway of your own or one that you write a few lines for |
-//! | [`Outbox`] | nothing is sent: for tests and demonstrations, never in production |
-//! | your own [`OtpSender`] | an `async fn` |
+//! | `Smtp` (feature `smtp`) | e-mail through a mail server |
+//! | `Webhook` (feature `webhook`) | any channel, through your own HTTP gateway or a small adapter |
+//! | [`Outbox`] | sends nothing; for tests and demos, never for production |
+//! | your own [`OtpSender`] | implement one `async fn` |
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! A message is tried until a sender says that it was sent, and never after
-//! that. An attempt that was cut off may have been sent nevertheless; its
-//! [`id`](Message::id) is the same at the next, so that a receiver can tell.
-//! Nothing is sent once its code has ended. What waits is in memory only: a
-//! user whose code was lost in a crash asks for another.
+//! A message is retried until a sender reports success, and never after that. An attempt that was
+//! cut off may have been delivered; its [`id`](Message::id) is the same for all attempts, so that
+//! receivers can discard duplicates. Expired codes are not sent. Waiting messages are kept in
+//! memory only: after a crash, users have to request a new code.
 
 mod channel;
 mod error;
@@ -62,7 +62,7 @@ pub use self::{
     error::{SendError, SendErrorKind},
     message::Message,
     outbox::Outbox,
-    queue::{LaneStats, Queue, Undelivered},
+    queue::{LaneStats, Queue, QueueBuilder, Undelivered},
     sender::{AnySender, OtpSender},
     wording::Wording,
 };

@@ -4,15 +4,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Message, OtpSender, SendError};
+use super::{error::SendError, message::Message, sender::OtpSender};
 use crate::util::error::ConfigError;
 
-/// A sender that sends nothing and keeps the newest messages in memory, for
-/// tests and demonstrations.
+/// Keeps the newest messages in memory instead of sending them. For tests and demos.
 ///
-/// **Never in production**: whoever can read it can sign in as anybody.
+/// **Never use it in production**: anyone who can read it can sign in as any user.
 ///
-/// Clones are the same outbox: hand one to the login service and look into the other.
+/// Clones share the same outbox: give one to the login service and read the other.
 #[derive(Clone)]
 pub struct Outbox {
     messages: Arc<Mutex<VecDeque<Message>>>,
@@ -20,12 +19,16 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox of the newest 100 messages.
+    /// Creates an outbox that keeps the newest 100 messages.
     pub fn new() -> Self {
         Self { messages: Arc::default(), capacity: 100 }
     }
 
-    /// An outbox of the newest `capacity` messages.
+    /// Creates an outbox that keeps the newest `capacity` messages.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `capacity` is zero.
     pub fn with_capacity(capacity: usize) -> Result<Self, ConfigError> {
         match capacity {
             0 => Err(ConfigError::new("outbox capacity", capacity, "must be at least 1")),
@@ -33,7 +36,7 @@ impl Outbox {
         }
     }
 
-    /// What is kept, newest last.
+    /// Returns the messages, newest last.
     pub fn messages(&self) -> Vec<Message> {
         self.lock().iter().cloned().collect()
     }
@@ -69,10 +72,10 @@ impl fmt::Debug for Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{delivery::Channel, util::clock::UnixTime};
+    use crate::{delivery::channel::Channel, util::clock::UnixTime};
 
     #[tokio::test]
-    async fn the_newest_are_kept_the_newest_last_and_clones_show_them_too() {
+    async fn clones_share_the_newest_messages_in_order() {
         let outbox = Outbox::with_capacity(2).unwrap();
         let (sender, tenant) = (Arc::new(outbox.clone()), "acme".parse::<crate::Tenant>().unwrap());
         for code in ["1", "2", "3"] {

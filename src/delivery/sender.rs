@@ -1,13 +1,12 @@
-use std::{any::type_name, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{any::type_name, fmt, future::Future, sync::Arc};
 
-use super::{Message, SendError};
+use super::{error::SendError, message::Message};
+use crate::store::BoxFuture;
 
-/// Hands one-time codes on: to a mail server, a gateway for text messages, or
-/// whatever reaches the user.
+/// Sends one-time codes, for example through a mail server or an SMS gateway.
 ///
-/// An implementation writes an `async fn`. It makes one attempt and says what
-/// came of it; a [`Queue`](super::Queue) makes the others. It answers within a
-/// time of its own, and it is called for several messages at once.
+/// Implement the method as `async fn`. It makes one attempt and returns the result; the
+/// [`Queue`](super::Queue) retries. It should have its own timeout, and is called concurrently.
 ///
 /// ```
 /// use tollgate::delivery::{Message, OtpSender, SendError};
@@ -22,15 +21,14 @@ use super::{Message, SendError};
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` can't send one-time codes",
-    note = "implement `OtpSender` for it, or take `Smtp`, `Webhook` or `Outbox`"
+    message = "`{Self}` doesn't implement `OtpSender`",
+    note = "implement `OtpSender` for it, or use `Smtp`, `Webhook` or `Outbox`"
 )]
 pub trait OtpSender: Send + Sync + 'static {
     /// Makes one attempt to send this message.
     ///
-    /// After `Ok` it is never called for this message again. An attempt that is
-    /// cut off, or whose answer was lost, may have sent it: a receiver knows a
-    /// second one by its [`id`](Message::id).
+    /// It is not called again for the same message after it has returned `Ok`. An attempt that was
+    /// cut off may have been delivered; receivers can detect duplicates by the [`id`](Message::id).
     fn send(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send;
 }
 
@@ -40,7 +38,7 @@ impl<S: OtpSender> OtpSender for Arc<S> {
     }
 }
 
-/// Any [`OtpSender`], its type forgotten; clones are the same sender.
+/// A type-erased [`OtpSender`]. Clones share the same sender.
 ///
 /// ```
 /// use tollgate::delivery::{AnySender, Outbox};
@@ -52,7 +50,7 @@ impl<S: OtpSender> OtpSender for Arc<S> {
 pub struct AnySender(Arc<dyn DynSender>);
 
 impl AnySender {
-    /// See [`OtpSender::send`].
+    /// Calls [`OtpSender::send`].
     pub async fn send(&self, message: &Message) -> Result<(), SendError> {
         self.0.send(message).await
     }
@@ -70,9 +68,7 @@ impl fmt::Debug for AnySender {
     }
 }
 
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// [`OtpSender`] as an object.
+/// The dyn-compatible form of [`OtpSender`].
 trait DynSender: Send + Sync {
     fn send<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>>;
     fn name(&self) -> &'static str;

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
-use super::Message;
+use super::message::Message;
 use crate::util::{
     clock::{UnixTime, ceil_seconds},
     error::ConfigError,
 };
 
-/// What a message says: a subject, for mail, and a text.
+/// The wording of messages: a text, and a subject for e-mails.
 ///
-/// `{code}` stands for the code, `{minutes}` for how many minutes it is still
-/// valid, rounded up. Other braces are refused.
+/// `{code}` is replaced by the code, and `{minutes}` by the remaining validity in minutes, rounded
+/// up. Other braces are rejected.
 ///
 /// ```
 /// use tollgate::delivery::Wording;
@@ -35,7 +35,7 @@ enum Part {
 }
 
 impl Wording {
-    /// Plain English, short enough for one text message.
+    /// Creates the default wording: English, and short enough for a single SMS.
     pub fn new() -> Self {
         let text = |text: &str| Part::Text(text.into());
         Self {
@@ -44,35 +44,43 @@ impl Wording {
                 Part::Code,
                 text(" is your code. It is valid for "),
                 Part::Minutes,
-                text(" minutes. Never share it: nobody but the sign-in page will ask you for it."),
+                text(" minutes. Never share it with anyone. Enter it only on the sign-in page."),
             ],
         }
     }
 
-    /// The subject: one line, with or without the code.
+    /// Sets the subject: a single line, with or without the code.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the template is empty, has several lines, or has unknown placeholders.
     pub fn subject(self, template: &str) -> Result<Self, ConfigError> {
         if template.trim().is_empty() || template.contains(char::is_control) {
-            return Err(ConfigError::new("subject", template, "must be one line that is not empty"));
+            return Err(ConfigError::new("subject", template, "must be a single line and not empty"));
         }
         let subject = parse(template).ok_or_else(|| unknown("subject", template))?;
         Ok(Self { subject, ..self })
     }
 
-    /// The text, with the code.
+    /// Sets the text. It must contain `{code}`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the template lacks `{code}` or has unknown placeholders.
     pub fn text(self, template: &str) -> Result<Self, ConfigError> {
         let text = parse(template).ok_or_else(|| unknown("text", template))?;
         if !text.iter().any(|part| matches!(part, Part::Code)) {
-            return Err(ConfigError::new("text", template, "must have {code} in it"));
+            return Err(ConfigError::new("text", template, "must contain {code}"));
         }
         Ok(Self { text, ..self })
     }
 
-    /// The subject of this message, if it is sent now.
+    /// Returns the subject of a message that is sent now.
     pub fn subject_of(&self, message: &Message, now: UnixTime) -> String {
         render(&self.subject, message, now)
     }
 
-    /// The text of this message, if it is sent now.
+    /// Returns the text of a message that is sent now.
     pub fn text_of(&self, message: &Message, now: UnixTime) -> String {
         render(&self.text, message, now)
     }
@@ -85,10 +93,10 @@ impl Default for Wording {
 }
 
 fn unknown(setting: &'static str, template: &str) -> ConfigError {
-    ConfigError::new(setting, template, "may have only {code} and {minutes} in braces")
+    ConfigError::new(setting, template, "contains a placeholder other than {code} and {minutes}")
 }
 
-/// `None` where a brace stands for neither of the two.
+/// Parses a template. Returns `None` if it has unknown placeholders.
 fn parse(template: &str) -> Option<Vec<Part>> {
     let (mut parts, mut rest) = (Vec::new(), template);
     while let Some((text, after)) = rest.split_once('{') {
@@ -127,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::Channel;
+    use crate::delivery::channel::Channel;
 
     fn message() -> Message {
         let tenant = "acme".parse().unwrap();
@@ -135,20 +143,20 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_text_fits_one_text_message() {
+    fn the_default_text_fits_in_one_sms() {
         let (wording, message) = (Wording::default(), message());
         let text = wording.text_of(&message, UnixTime::from_secs(700));
         assert_eq!(
             text,
             "482913 is your code. It is valid for 5 minutes. \
-             Never share it: nobody but the sign-in page will ask you for it."
+             Never share it with anyone. Enter it only on the sign-in page."
         );
         assert!(text.is_ascii() && text.len() <= 160);
         assert_eq!(wording.subject_of(&message, UnixTime::from_secs(700)), "Your sign-in code");
     }
 
     #[test]
-    fn minutes_are_rounded_up_and_never_none() {
+    fn minutes_are_rounded_up_and_never_zero() {
         let wording = Wording::new().text("{code} {minutes}").unwrap();
         for (now, minutes) in [(700, "5"), (699, "6"), (701, "5"), (941, "1"), (999, "1"), (5_000, "1")] {
             assert_eq!(wording.text_of(&message(), UnixTime::from_secs(now)), format!("482913 {minutes}"), "{now}");
@@ -156,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_t_be_meant_is_refused_at_the_setter() {
+    fn invalid_templates_are_rejected() {
         for bad in ["no code", "{code} {name}", "{code", "code}", "{code} }", "{{code}}", "{ code }", "{}", ""] {
             assert!(Wording::new().text(bad).is_err(), "{bad}");
         }
@@ -168,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_accepted_is_replaced_and_nothing_else(template in "([a-z{} ]|\\{code\\}|\\{minutes\\}){0,12}") {
+        fn only_placeholders_are_replaced(template in "([a-z{} ]|\\{code\\}|\\{minutes\\}){0,12}") {
             if let Ok(wording) = Wording::new().text(&template) {
                 let expected = template.replace("{code}", "482913").replace("{minutes}", "5");
                 prop_assert_eq!(wording.text_of(&message(), UnixTime::from_secs(700)), expected);

@@ -1,25 +1,26 @@
-//! Proofs of possession (DPoP, RFC 9449): a caller signs each request with a key of its own, so that a token that is bound
-//! to the key is worth nothing to a thief.
+//! Proof of possession (DPoP, RFC 9449): the caller signs each request with its own key, so a token
+//! bound to that key is useless to a thief.
 //!
-//! A proof is read first ([`Proofs::read`]: its signature, and what it says about the request) and spent then
-//! ([`Proofs::spend`]: no proof is taken twice). An API compares the key with that of the token in between, so that
-//! strangers with keys of their own never reach what its process remembers. The login service spends at once
-//! ([`Proofs::check`]): its store forgets by itself, and its tenants have budgets.
+//! A proof is first read ([`DpopVerifier::read`] checks the signature and whether the proof matches
+//! the request) and then marked as used ([`DpopVerifier::spend`]). An API compares the proof's key
+//! with that of the token in between, so that callers with arbitrary keys can't fill the memory of
+//! used proofs. The login service does both at once ([`DpopVerifier::check`]), because its store
+//! expires entries and its tenants have budgets.
 
 #[cfg(test)]
 mod cases;
-mod memory;
 mod nonce;
 mod proof;
-mod proofs;
+mod recent;
 mod seen;
 mod url;
+mod verifier;
 
 pub(crate) use self::{
     nonce::Nonces,
-    proof::headers,
-    proofs::{DpopError, Proofs},
+    proof::{DpopError, headers},
+    verifier::DpopVerifier,
 };
 
-/// The header that brings the value for the next proof.
+/// The header with the nonce for the next proof.
 pub(crate) const NONCE: http::HeaderName = http::HeaderName::from_static("dpop-nonce");

@@ -1,15 +1,12 @@
-//! [`Proof`]: one proof, and what it says about the request.
+//! Parsing a proof and comparing it with its request.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
 use serde::Deserialize;
 
-use super::{
-    nonce::Nonces,
-    proofs::DpopError::{self, Invalid},
-    url,
-};
+use self::DpopError::Invalid;
+use super::{nonce::Nonces, url};
 use crate::{
     jose::{
         date,
@@ -22,28 +19,40 @@ const HEADER: HeaderName = HeaderName::from_static("dpop");
 
 const TYPE: &str = "dpop+jwt";
 
-/// The longest proof that is read: one with the largest RSA key takes a quarter of it.
+/// The maximum length of a proof in bytes. A proof with the largest RSA key takes a quarter of it.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// The longest name of a proof.
+/// The maximum length of `jti`.
 const MOST_OF_JTI: usize = 256;
 
-/// How old a proof may be, with what clocks differ by.
+/// The maximum age of a proof, including clock differences.
 pub(super) const MOST_AGE: Duration = Duration::from_secs(60);
 
-/// How far ahead of ours the clock of a caller may be.
+/// How far the clock of a caller may be ahead.
 pub(super) const MOST_AHEAD: Duration = Duration::from_secs(10);
 
-/// A proof whose signature is good and that fits its request. It may have been shown before.
+/// A proof with a valid signature that matches its request. It may have been used before.
 #[derive(Clone, Debug)]
-pub(crate) struct Proof {
+pub(crate) struct DpopProof {
     thumbprint: String,
     jti: String,
     issued_at: UnixTime,
 }
 
-/// What a proof has to fit.
-pub(super) struct Wanted<'r> {
+/// Why a proof is rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DpopError {
+    /// `invalid_dpop_proof`, with a description.
+    Invalid(&'static str),
+    /// `use_dpop_nonce`: the proof has no valid nonce. Contains the current one, for the
+    /// `DPoP-Nonce` header.
+    UseNonce(String),
+    /// It is currently impossible to tell whether the proof was used before.
+    Unavailable,
+}
+
+/// The request that a proof must match.
+pub(super) struct Expected<'r> {
     pub(super) method: &'r Method,
     pub(super) url: &'r str,
     pub(super) token: Option<&'r str>,
@@ -52,11 +61,11 @@ pub(super) struct Wanted<'r> {
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct ProofClaims {
     jti: String,
     htm: String,
     htu: String,
-    /// A fraction makes it older: it is forgotten no later.
+    /// A fraction is rounded down, so the proof counts as older.
     #[serde(deserialize_with = "date::floor")]
     iat: u64,
     #[serde(default)]
@@ -65,43 +74,44 @@ struct Claims {
     nonce: Option<String>,
 }
 
-/// The headers of a request that matter here.
+/// Copies the headers of a request that matter here.
 pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
-    // a second one is one too many, however many more there are
+    // a second header is already an error, so further ones can be dropped
     all.get_all(HEADER).iter().take(2).map(|value| (HEADER, value.clone())).collect()
 }
 
-impl Proof {
-    /// The proof of a request, if it has one.
-    pub(super) fn read(headers: &HeaderMap, wanted: &Wanted<'_>) -> Result<Option<Self>, DpopError> {
+impl DpopProof {
+    /// Parses the proof of a request. Returns `None` if the request has none.
+    pub(super) fn read(headers: &HeaderMap, expected: &Expected<'_>) -> Result<Option<Self>, DpopError> {
         let mut all = headers.get_all(HEADER).iter();
         let text = match (all.next(), all.next()) {
             (None, _) => return Ok(None),
             (Some(only), None) => only,
-            (Some(_), Some(_)) => return Err(Invalid("there is more than one DPoP header")),
+            (Some(_), Some(_)) => return Err(Invalid("the DPoP header appears more than once")),
         };
         let text = text.to_str().map_err(|_| Invalid("the proof is malformed"))?;
         if text.len() > MOST_BYTES {
             return Err(Invalid("the proof is too long"));
         }
         let unverified = Unverified::parse(text, TYPE).ok_or(Invalid("the proof is malformed"))?;
-        let (key, claims) = unverified.own_claims::<Claims>().map_err(|fault| {
+        let (key, claims) = unverified.own_claims::<ProofClaims>().map_err(|fault| {
             Invalid(match fault {
-                Fault::Key => "the proof brings no key of a kind and a size that are taken here",
-                Fault::Signature => "the proof is not signed by the key that it brings",
+                Fault::Key => "the proof contains no key of a supported type and size",
+                Fault::Signature => "the proof is not signed by the key that it contains",
                 Fault::Claims => "jti, htm, htu or iat is missing, or a claim is malformed",
             })
         })?;
-        claims.fit(wanted)?;
+        claims.fit(expected)?;
         Ok(Some(Self { thumbprint: key.thumbprint(), jti: claims.jti, issued_at: UnixTime::from_secs(claims.iat) }))
     }
 
-    /// The key that was proved (RFC 7638), as it stands in `cnf.jkt` of a token.
+    /// Returns the thumbprint of the proved key (RFC 7638), as in a token's `cnf.jkt`.
     pub(crate) fn thumbprint(&self) -> &str {
         &self.thumbprint
     }
 
-    /// What tells it from every other proof. A thumbprint always has the same length, so where it ends is no question.
+    /// Returns a digest that identifies the proof. Thumbprints have a fixed length, so the
+    /// concatenation is unambiguous.
     pub(super) fn digest(&self) -> Digest {
         Digest::of([self.thumbprint.as_bytes(), self.jti.as_bytes()].concat())
     }
@@ -110,7 +120,7 @@ impl Proof {
         now > self.issued_at + MOST_AGE
     }
 
-    /// From when on it is too old for every node, also for one whose clock is behind.
+    /// Returns when the proof is too old for every node, including nodes with a slow clock.
     pub(super) fn forgotten_at(&self) -> UnixTime {
         self.issued_at + MOST_AGE + MOST_AHEAD
     }
@@ -120,33 +130,33 @@ impl Proof {
     }
 }
 
-impl Claims {
-    fn fit(&self, wanted: &Wanted<'_>) -> Result<(), DpopError> {
+impl ProofClaims {
+    fn fit(&self, expected: &Expected<'_>) -> Result<(), DpopError> {
         if !(1..=MOST_OF_JTI).contains(&self.jti.len()) {
-            return Err(Invalid("the jti must have 1 to 256 bytes"));
+            return Err(Invalid("the jti must be 1 to 256 bytes long"));
         }
-        if self.htm != wanted.method.as_str() {
+        if self.htm != expected.method.as_str() {
             return Err(Invalid("the proof is for another method"));
         }
-        if !url::is_same(&self.htu, wanted.url) {
+        if !url::is_same(&self.htu, expected.url) {
             return Err(Invalid("the proof is for another URL"));
         }
         let issued_at = UnixTime::from_secs(self.iat);
-        if wanted.now > issued_at + MOST_AGE {
+        if expected.now > issued_at + MOST_AGE {
             return Err(Invalid("the proof is too old"));
         }
-        if issued_at > wanted.now + MOST_AHEAD {
-            return Err(Invalid("the proof is of a time to come"));
+        if issued_at > expected.now + MOST_AHEAD {
+            return Err(Invalid("the proof was issued in the future"));
         }
-        if let Some(token) = wanted.token
+        if let Some(token) = expected.token
             && self.ath.as_deref().is_none_or(|ath| *ath.as_bytes() != base64url_of_32(Digest::of(token).as_bytes()))
         {
             return Err(Invalid("the proof is not for this access token"));
         }
-        if let Some(nonces) = wanted.nonces
-            && !self.nonce.as_deref().is_some_and(|nonce| nonces.accepts(nonce, wanted.now))
+        if let Some(nonces) = expected.nonces
+            && !self.nonce.as_deref().is_some_and(|nonce| nonces.accepts(nonce, expected.now))
         {
-            return Err(DpopError::UseNonce(nonces.current(wanted.now)));
+            return Err(DpopError::UseNonce(nonces.current(expected.now)));
         }
         Ok(())
     }

@@ -1,43 +1,38 @@
-//! [`Seen`]: the proofs that were shown, until they are too old anyway.
+//! Remembers used proofs until they are too old anyway.
 
 use std::sync::Arc;
 
-use super::{memory::Memory, proof::Proof};
+use super::{
+    proof::DpopProof,
+    recent::{RecentProofs, Sighting},
+};
 use crate::{
     gate::MaybeReady,
-    store::{AnyStore, BoxFuture, Outcome, table::Table},
+    store::{AnyStore, BoxFuture, WriteOutcome, table::Table},
     util::clock::{Clock, Moment},
 };
 
-/// Where they are remembered.
+/// Where used proofs are remembered.
 #[derive(Clone, Debug)]
-pub(super) enum Seen {
-    /// In a store, for all nodes and endpoints that share it.
+pub(super) enum SeenProofs {
+    /// In a store, shared by all nodes and endpoints that use it.
     Store(Table<()>),
     /// In this process.
-    Memory(Arc<Memory>),
+    Memory(Arc<RecentProofs>),
 }
 
-/// What became of a proof that was to be remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
-    First,
-    Again,
-    /// Nothing can be said: there is no room, or the store is away.
-    Unknown,
-}
-
-impl Seen {
+impl SeenProofs {
     pub(super) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
         Self::Store(Table::new(store, "dpop", clock))
     }
 
     pub(super) fn in_memory() -> Self {
-        Self::Memory(Arc::new(Memory::new()))
+        Self::Memory(Arc::new(RecentProofs::new()))
     }
 
-    /// Remembers a proof. Of any number of calls with one proof, a single one is the first.
-    pub(super) fn mark(&self, proof: &Proof, now: Moment) -> MaybeReady<BoxFuture<'static, Mark>> {
+    /// Remembers a proof. Of any number of calls with the same proof, exactly one returns
+    /// [`Sighting::First`].
+    pub(super) fn mark(&self, proof: &DpopProof, now: Moment) -> MaybeReady<BoxFuture<'static, Sighting>> {
         let digest = proof.digest();
         match self {
             Self::Memory(memory) => MaybeReady::Ready(memory.mark(proof.thumbprint(), &digest, now)),
@@ -45,11 +40,11 @@ impl Seen {
                 let (table, forgotten_at) = (table.clone(), proof.forgotten_at());
                 MaybeReady::Pending(Box::pin(async move {
                     match table.insert(None, digest.as_bytes(), &(), forgotten_at).await {
-                        Ok(Outcome::Done(_)) => Mark::First,
-                        Ok(Outcome::Lost(_)) => Mark::Again,
+                        Ok(WriteOutcome::Done(_)) => Sighting::First,
+                        Ok(WriteOutcome::Lost(_)) => Sighting::Again,
                         Err(error) => {
-                            crate::util::trace::warning!("proofs can't be remembered: {error}");
-                            Mark::Unknown
+                            crate::util::trace::warning!("failed to store a DPoP proof: {error}");
+                            Sighting::Unknown
                         }
                     }
                 }))

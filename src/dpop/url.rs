@@ -1,17 +1,18 @@
-//! URLs as they are compared: normal by syntax and by scheme (RFC 3986 §6.2.2, §6.2.3), without query and fragment.
+//! Comparison of URLs after syntax-based and scheme-based normalization (RFC 3986 §6.2.2, §6.2.3),
+//! without query and fragment.
 
 use std::borrow::Cow;
 
 use crate::http::origin;
 
-/// Whether both are URLs, and the same one.
+/// Returns whether both are valid and the same URL.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
-    // nothing to do where it is written as we would write it
+    // fast path: identical to the form that we would write
     normal(one).is_some_and(|one| normal(other).is_some_and(|other| one == other))
 }
 
-/// The origin and the path, each in its one form. Nothing for what clients resolve before they send it (dot segments), for
-/// what an address has no need of (names of users), and for other schemes.
+/// Returns the normalized origin and path. Returns `None` for dot segments, which clients resolve
+/// before sending, for user names, and for other schemes.
 fn normal(url: &str) -> Option<(String, Cow<'_, str>)> {
     let url = url.split(['?', '#']).next()?;
     let (scheme, rest) = url.split_once("://")?;
@@ -29,7 +30,7 @@ fn normal(url: &str) -> Option<(String, Cow<'_, str>)> {
     (!dots).then_some((origin, path))
 }
 
-/// Percent sequences in capitals, and none for what needs none.
+/// Writes escapes in upper case, and decodes unnecessary ones.
 fn normal_path(path: &str) -> Option<Cow<'_, str>> {
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return None;
@@ -41,7 +42,7 @@ fn normal_path(path: &str) -> Option<Cow<'_, str>> {
     let mut normal = pieces.next()?.to_owned();
     for piece in pieces {
         let (digits, rest) = piece.split_at_checked(2)?;
-        // the parser would take a sign
+        // `from_str_radix` would accept a sign
         let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let byte = u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -64,7 +65,7 @@ mod tests {
     const URL: &str = "https://api.example/a/b~c";
 
     #[test]
-    fn c100_one_url_is_known_however_it_is_written() {
+    fn c100_equivalent_urls_match() {
         for same in [
             URL,
             "HTTPS://API.Example/a/b~c",
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn c100_another_url_is_another() {
+    fn c100_different_urls_do_not_match() {
         for other in [
             "",
             "/a/b~c",
@@ -119,7 +120,7 @@ mod tests {
         ] {
             assert!(!is_same(other, URL) && !is_same(URL, other), "{other}");
         }
-        // also where both are written the same
+        // even if both are written the same
         for none in [
             "",
             "https://api.example/a/../b",
@@ -133,12 +134,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_normal_stays_as_it_is(text in "(https|http|HTTP)://[a-zA-Z0-9.:\\[\\]@-]{0,12}[/a.%2eEfF~?#]{0,20}") {
+        fn normalized_urls_are_unchanged(text in "(https|http|HTTP)://[a-zA-Z0-9.:\\[\\]@-]{0,12}[/a.%2eEfF~?#]{0,20}") {
             if let Some((origin, path)) = normal(&text) {
                 let again = format!("{origin}{path}");
                 prop_assert_eq!(normal(&again), Some((origin, path)));
                 prop_assert!(is_same(&again, &text));
-                // and other readers take it apart in the same way
+                // another parser splits it in the same way
                 let uri: http::Uri = again.parse().unwrap();
                 prop_assert_eq!(format!("{}://{}", uri.scheme_str().unwrap(), uri.authority().unwrap()) + uri.path(), again);
             }

@@ -1,4 +1,4 @@
-//! Who may read the log.
+//! Access control for the event log.
 
 use std::fmt;
 
@@ -10,27 +10,27 @@ use crate::{
     util::{error::ConfigError, secret::Digest},
 };
 
-/// Who asks for events, and so which of them it may read.
+/// The caller that asks for events, which decides what it may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Viewer {
-    /// Somebody unknown, who may read nothing.
+    /// An unknown caller, which may read nothing.
     Nobody,
-    /// A tenant, who may read its own.
+    /// A tenant, which may read its own events.
     Tenant(Tenant),
-    /// Who runs the service, and may read everything.
+    /// The operator of the service, who may read everything.
     Operator,
 }
 
-/// Tells who asks for events.
+/// Identifies the caller that asks for events.
 ///
-/// A closure `|head: Head<'_>| -> Viewer` is one too.
+/// Closures of the form `|head: Head<'_>| -> Viewer` implement it too.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` can't tell who may read the event log",
-    note = "use `TenantsAndOperator`, or a closure with its argument annotated: `|head: Head<'_>| -> Viewer`"
+    message = "`{Self}` doesn't implement `Access`, which decides who may read the event log",
+    note = "use `TenantsAndOperator`, or a closure with an annotated argument: `|head: Head<'_>| -> Viewer`"
 )]
 pub trait Access: Send + Sync + 'static {
-    /// Who sends the request with this head.
+    /// Returns the sender of the request with this head.
     fn viewer(&self, head: Head<'_>) -> Viewer;
 }
 
@@ -43,11 +43,12 @@ where
     }
 }
 
-/// A tenant reads its own events, an operator with a key reads all.
+/// Lets each tenant read its own events, and an operator with a key read everything.
 ///
-/// The source must name a tenant only to those who prove that they are it, as
-/// API keys do. Behind a source that believes a header, anybody reads
-/// anybody's events.
+/// # Security
+///
+/// The source must authenticate the tenant, for example with API keys. With a source that believes
+/// a header, any caller can read the events of any tenant.
 pub struct TenantsAndOperator<S> {
     source: S,
     header: HeaderName,
@@ -55,12 +56,17 @@ pub struct TenantsAndOperator<S> {
 }
 
 impl<S: TenantSource> TenantsAndOperator<S> {
-    /// Tenants as this source finds them; no operator yet.
+    /// Creates the rule from a source of tenants. No operator key is accepted until
+    /// [`operator_key`](Self::operator_key) sets one.
     pub fn new(source: S) -> Self {
         Self { source, header: HeaderName::from_static("x-operator-key"), operator: None }
     }
 
-    /// Who sends this key, of at least 16 bytes, reads everything. Only its digest is kept.
+    /// Accepts this key as the operator's. Only its digest is kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key has less than 16 bytes.
     pub fn operator_key(mut self, key: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         let key = key.as_ref();
         if key.len() < 16 {
@@ -70,7 +76,7 @@ impl<S: TenantSource> TenantsAndOperator<S> {
         Ok(self)
     }
 
-    /// The header that carries the operator's key: `x-operator-key` by default.
+    /// Sets the header that carries the operator's key. Defaults to `x-operator-key`.
     pub fn operator_header(mut self, name: HeaderName) -> Self {
         self.header = name;
         self
@@ -82,7 +88,7 @@ impl<S: TenantSource> Access for TenantsAndOperator<S> {
         let mut keys = head.headers().get_all(&self.header).iter();
         if let Some(key) = keys.next() {
             let given = Digest::of(key);
-            // a wrong key is an answer: it is not tried as something else
+            // a wrong operator key is final: the request is not tried as a tenant's
             return match &self.operator {
                 Some(known) if keys.next().is_none() && known.matches(&given) => Viewer::Operator,
                 _ => Viewer::Nobody,

@@ -1,55 +1,60 @@
-//! Counting instead of recording: what makes a flood of refusals cheap.
+//! Coalesces floods: counting repeated events is much cheaper than recording each of them.
 //!
-//! Each thread has a stripe of its own, so that no two cores fight for a lock.
-//! A stripe is a small table: a slot counts the events of one key (tenant,
-//! kind, policy, mode) in one second.
+//! Threads are spread over stripes so that cores don't contend for one lock. A stripe is a small
+//! table of counters, one for each key (tenant, kind, policy, mode) and second.
 
 use std::{
     collections::HashMap,
     hash::BuildHasher,
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed},
+        },
     },
 };
 
 use foldhash::quality::RandomState;
 
-use super::{Event, EventKind, Mode, budget::Budget, lock};
-use crate::tenant::Tenant;
+use super::record::{Event, EventKind, Mode};
+use crate::{
+    tenant::Tenant,
+    util::{clock::UnixTime, lock::lock},
+};
 
-/// Slots of a stripe: the keys that a thread can count side by side, at most.
-pub(super) const SLOTS: usize = 64;
-/// Slots that a key may stand in.
+/// Counters in a stripe: the maximum number of keys that it tracks at a time.
+pub(super) const COUNTERS: usize = 64;
+/// Counters in which a key may be found. The tables are set-associative.
 const WAYS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Stripes {
     stripes: Box<[Stripe]>,
     hasher: RandomState,
-    pub(super) budget: Budget,
+    pub(super) cap: RecordCap,
 }
 
-/// On cache lines of its own, and on the line that the prefetcher takes along.
+/// Aligned to two cache lines, because the prefetcher loads pairs of them.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Stripe(Mutex<Table>);
+struct Stripe(Mutex<CounterTable>);
 
 #[derive(Debug)]
-struct Table {
-    slots: Box<[Option<Slot>]>,
-    /// What came beyond the budget, by kind and mode.
+struct CounterTable {
+    counters: Box<[Option<Counter>]>,
+    /// Events beyond the cap, merged by kind and mode.
     merged: Vec<Event>,
     coalesced: u64,
 }
 
 #[derive(Debug)]
-struct Slot {
-    /// The newest; its `count` is what the log does not show yet.
+struct Counter {
+    /// The newest event. Its `count` is what the log does not show yet.
     event: Event,
 }
 
-type Key = (Option<Tenant>, EventKind, Option<&'static str>, Mode, u64);
+type CounterKey = (Option<Tenant>, EventKind, Option<&'static str>, Mode, u64);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -58,42 +63,41 @@ thread_local! {
 }
 
 impl Stripes {
-    /// Stripes for the cores of this machine.
-    pub(super) fn new() -> Self {
+    /// Creates enough stripes for the cores of this machine.
+    pub(super) fn new(max_per_second: u32) -> Self {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        Self::with_stripes((2 * cores).next_power_of_two())
+        Self::with_stripes((2 * cores).next_power_of_two(), max_per_second)
     }
 
-    fn with_stripes(stripes: usize) -> Self {
+    fn with_stripes(stripes: usize, max_per_second: u32) -> Self {
         Self {
-            stripes: (0..stripes).map(|_| Stripe(Mutex::new(Table::new()))).collect(),
+            stripes: (0..stripes).map(|_| Stripe(Mutex::new(CounterTable::new()))).collect(),
             hasher: RandomState::default(),
-            budget: Budget::new(),
+            cap: RecordCap::new(max_per_second),
         }
     }
 
-    /// Counts one event. Hands to `append` what the log must show now: the
-    /// first of its key in this second, and the count of a slot that it takes over.
+    /// Counts one event. Passes to `append` what the log must show now: the first event of its key
+    /// in this second, and the pending count of a counter that is reused.
     pub(super) fn tally(&self, event: &Event, mut append: impl FnMut(Event)) {
         let thread = THREAD.try_with(|thread| *thread).unwrap_or(0);
-        // a power of two, so this is a mask; the last stripe is never missing
+        // the length is a power of two, so this is a mask, and the index is always valid
         let Some(stripe) = self.stripes.get(thread % self.stripes.len()) else { return };
         let hash = self.hasher.hash_one((&event.tenant, event.kind, event.mode, event.policy));
-        lock(&stripe.0).tally(event, hash, &self.budget, &mut append);
+        lock(&stripe.0).tally(event, hash, &self.cap, &mut append);
     }
 
-    /// Hands all counts that the log does not show yet to `append`, one event
-    /// for each key and second.
+    /// Passes all pending counts to `append`, one event per key and second.
     pub(super) fn drain(&self, mut append: impl FnMut(Event)) {
-        let mut counts: HashMap<Key, Event> = HashMap::new();
-        let mut merged = Table::without_slots();
+        let mut counts: HashMap<CounterKey, Event> = HashMap::new();
+        let mut merged = CounterTable::without_counters();
         for stripe in &self.stripes {
             let mut table = lock(&stripe.0);
             for event in table.merged.drain(..) {
                 merged.merge(event, &mut append);
             }
-            for slot in table.slots.iter_mut().flatten() {
-                if let Some(count) = slot.take_count() {
+            for counter in table.counters.iter_mut().flatten() {
+                if let Some(count) = counter.take_count() {
                     counts.entry(key(&count)).and_modify(|sum| add(sum, &count)).or_insert(count);
                 }
             }
@@ -101,66 +105,68 @@ impl Stripes {
         let mut counts: Vec<Event> = counts.into_values().collect();
         counts.sort_unstable_by_key(|event| event.at);
         for event in counts {
-            merged.append_or_merge(event, &self.budget, &mut append);
+            merged.append_or_merge(event, &self.cap, &mut append);
         }
         merged.merged.into_iter().for_each(append);
     }
 
-    /// How many events were counted in a slot instead of recorded.
+    /// Returns how many events were coalesced instead of recorded.
     pub(super) fn coalesced(&self) -> u64 {
         self.stripes.iter().map(|stripe| lock(&stripe.0).coalesced).sum()
     }
 }
 
-impl Table {
+impl CounterTable {
     fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| None).collect(), ..Self::without_slots() }
+        Self { counters: (0..COUNTERS).map(|_| None).collect(), ..Self::without_counters() }
     }
 
-    fn without_slots() -> Self {
+    fn without_counters() -> Self {
         // room for every kind and mode, so that merging never allocates
-        Self { slots: Box::default(), merged: Vec::with_capacity(2 * EventKind::ALL.len()), coalesced: 0 }
+        Self { counters: Box::default(), merged: Vec::with_capacity(2 * EventKind::ALL.len()), coalesced: 0 }
     }
 
-    fn tally(&mut self, event: &Event, hash: u64, budget: &Budget, append: &mut impl FnMut(Event)) {
-        let first = (hash as usize % (SLOTS / WAYS)) * WAYS;
-        let ways = self.slots.get_mut(first..first + WAYS).unwrap_or_default();
-        let place = match ways.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.counts(event))) {
+    fn tally(&mut self, event: &Event, hash: u64, cap: &RecordCap, append: &mut impl FnMut(Event)) {
+        let first = (hash as usize % (COUNTERS / WAYS)) * WAYS;
+        let ways = self.counters.get_mut(first..first + WAYS).unwrap_or_default();
+        let place = match ways.iter().position(|counter| counter.as_ref().is_some_and(|counter| counter.counts(event)))
+        {
             Some(place) => place,
             None => oldest(ways),
         };
         let Some(place) = ways.get_mut(place) else { return };
-        if let Some(slot) = place.as_mut().filter(|slot| slot.counts(event) && slot.in_second_of(event)) {
-            add(&mut slot.event, event);
+        if let Some(counter) = place.as_mut().filter(|counter| counter.counts(event) && counter.in_second_of(event)) {
+            add(&mut counter.event, event);
             self.coalesced += 1;
             return;
         }
-        // over budget, the first of a key is counted like those that follow it
-        let recorded = budget.take(event.at);
-        let mut slot = Slot { event: event.clone() };
+        // beyond the cap, the first event of a key is counted like those that follow it
+        let recorded = cap.take(event.at);
+        let mut counter = Counter { event: event.clone() };
         if recorded {
-            slot.event.count = 0;
+            counter.event.count = 0;
         } else {
             self.coalesced += 1;
         }
-        let before = place.replace(slot).and_then(|mut slot| slot.take_count());
+        let before = place.replace(counter).and_then(|mut counter| counter.take_count());
         if let Some(count) = before {
-            self.append_or_merge(count, budget, append);
+            self.append_or_merge(count, cap, append);
         }
         if recorded {
             append(event.clone());
         }
     }
 
-    fn append_or_merge(&mut self, event: Event, budget: &Budget, append: &mut impl FnMut(Event)) {
-        if budget.take(event.at) {
+    fn append_or_merge(&mut self, event: Event, cap: &RecordCap, append: &mut impl FnMut(Event)) {
+        if cap.take(event.at) {
             append(event);
         } else {
             self.merge(event, append);
         }
     }
 
-    /// Keeps of an event what is not its tenant's: kind, mode and count.
+    /// Drops everything from an event except its kind, mode, time and count, and merges it with
+    /// others like it.
     fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
         (event.tenant, event.session, event.policy) = (None, None, None);
         (event.subject, event.method) = (None, None);
@@ -173,13 +179,14 @@ impl Table {
     }
 }
 
-impl Slot {
+impl Counter {
     fn counts(&self, event: &Event) -> bool {
         let own = &self.event;
         own.kind == event.kind && own.mode == event.mode && own.policy == event.policy && own.tenant == event.tenant
     }
 
-    /// Two threads may see a second begin in another order: one second back is still this one.
+    /// Threads may observe the start of a second in different orders, so an event that is one
+    /// second late counts too.
     fn in_second_of(&self, event: &Event) -> bool {
         let (own, other) = (self.event.at.as_secs(), event.at.as_secs());
         own == other || own == other.saturating_add(1)
@@ -195,13 +202,13 @@ impl Slot {
     }
 }
 
-/// The way that is free, or else was not counted in for longest.
-fn oldest(ways: &[Option<Slot>]) -> usize {
-    let age = |(_, slot): &(usize, &Option<Slot>)| slot.as_ref().map(|slot| slot.event.at);
+/// Returns an empty way, or the one that was used least recently.
+fn oldest(ways: &[Option<Counter>]) -> usize {
+    let age = |(_, counter): &(usize, &Option<Counter>)| counter.as_ref().map(|counter| counter.event.at);
     ways.iter().enumerate().min_by_key(age).map_or(0, |(place, _)| place)
 }
 
-/// Counts `event` in `sum`, which then shows the newer of the two.
+/// Adds `event` to `sum`, which then shows the newer of the two.
 fn add(sum: &mut Event, event: &Event) {
     sum.count = sum.count.saturating_add(event.count);
     if sum.session != event.session {
@@ -221,8 +228,43 @@ fn add(sum: &mut Event, event: &Event) {
     }
 }
 
-fn key(event: &Event) -> Key {
+fn key(event: &Event) -> CounterKey {
     (event.tenant.clone(), event.kind, event.policy, event.mode, event.at.as_secs())
+}
+
+/// Caps how many events per second are recorded individually, in the time of the events themselves.
+#[derive(Debug)]
+pub(super) struct RecordCap {
+    max: u32,
+    /// The newest second seen, and in the low bits the number of events recorded in it.
+    state: AtomicU64,
+}
+
+const SPENT_BITS: u32 = 24;
+const SPENT: u64 = (1 << SPENT_BITS) - 1;
+
+impl RecordCap {
+    pub(super) const MOST: u32 = SPENT as u32;
+
+    pub(super) fn new(max: u32) -> Self {
+        Self { max: max.clamp(1, Self::MOST), state: AtomicU64::new(0) }
+    }
+
+    /// Returns whether one more event of this time may be recorded individually.
+    pub(super) fn take(&self, at: UnixTime) -> bool {
+        let (max, second) = (u64::from(self.max), at.as_secs());
+        let spend = |state: u64| {
+            let (current, spent) = (state >> SPENT_BITS, state & SPENT);
+            // late events count towards the current second; a time far in the past means that the
+            // wall clock was set back
+            let anew = second > current || current - second > 60;
+            match anew {
+                true => Some(second << SPENT_BITS | 1),
+                false => (spent < max).then_some(state + 1),
+            }
+        };
+        self.state.fetch_update(Relaxed, Acquire, spend).is_ok()
+    }
 }
 
 #[cfg(test)]
@@ -232,7 +274,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::util::clock::UnixTime;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
         Event::new(EventKind::RateLimited, at).tenant(Tenant::parse(tenant).unwrap())
@@ -245,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_second_is_shown_at_once_and_the_rest_as_one_count() {
-        let stripes = Stripes::with_stripes(1);
+    fn the_first_event_of_a_second_is_recorded_and_the_rest_become_one_count() {
+        let stripes = Stripes::with_stripes(1, 1_000);
         let mut shown = Vec::new();
         for n in 0..1000_u32 {
             let mut event = refusal("acme", UnixTime::from_secs(5) + Duration::from_micros(n.into()));
@@ -262,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn the_next_second_shows_the_count_of_the_one_before() {
-        let stripes = Stripes::with_stripes(1);
+    fn the_next_second_records_the_count_of_the_previous_one() {
+        let stripes = Stripes::with_stripes(1, 1_000);
         let mut shown = Vec::new();
         for second in [1, 1, 1, 2] {
             stripes.tally(&refusal("acme", UnixTime::from_secs(second)), |event| {
@@ -274,9 +315,8 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_budget_events_are_merged_without_a_tenant_and_none_is_missing() {
-        let stripes = Stripes::with_stripes(1);
-        stripes.budget.set(100);
+    fn events_beyond_the_cap_are_merged_without_a_tenant_and_all_are_counted() {
+        let stripes = Stripes::with_stripes(1, 100);
         let mut shown = Vec::new();
         for n in 0..10_000 {
             stripes.tally(&refusal(&format!("t{n}"), UnixTime::from_secs(5)), |event| {
@@ -291,8 +331,8 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_that_share_a_key_drain_as_one_count() {
-        let stripes = Stripes::with_stripes(64);
+    fn counts_of_two_threads_for_one_key_drain_as_one_event() {
+        let stripes = Stripes::with_stripes(64, 1_000);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -306,14 +346,22 @@ mod tests {
         assert_eq!(rest.iter().map(|event| event.count).collect::<Vec<_>>(), [198]);
     }
 
+    #[test]
+    fn each_second_has_its_own_cap_and_late_events_count_towards_the_newest() {
+        let cap = RecordCap::new(2);
+        let take = |second| cap.take(UnixTime::from_secs(second));
+        assert_eq!([take(100), take(100), take(100)], [true, true, false]);
+        assert_eq!([take(101), take(100), take(101)], [true, true, false]);
+        assert!(take(1), "a wall clock that was set back does not silence the log");
+    }
+
     proptest! {
         #[test]
-        fn counts_add_up_whatever_comes(
-            budget in 1_u32..50,
+        fn counts_always_add_up(
+            cap in 1_u32..50,
             calls in proptest::collection::vec((0_u32..200, 0_u64..4, any::<bool>(), any::<bool>()), 0..800),
         ) {
-            let stripes = Stripes::with_stripes(1);
-            stripes.budget.set(budget);
+            let stripes = Stripes::with_stripes(1, cap);
             let mut sum = 0;
             for (tenant, second, shadow, drain) in &calls {
                 let mut event = refusal(&format!("t{tenant}"), UnixTime::from_secs(*second));

@@ -1,39 +1,45 @@
+//! The handle of an event log, and its builder.
+
 use std::{fmt, sync::Arc};
 
-use super::{Event, Page, Query, Sink, Stats, pump, shared::Shared};
+use super::{
+    coalesce, pump,
+    query::{Page, Query},
+    record::Event,
+    shared::{Shared, Stats},
+    sink::Sink,
+};
 use crate::util::error::ConfigError;
 
-/// What happened, newest last: a bounded log in memory, read in process,
-/// over HTTP ([`EventService`](super::EventService)), or through a [`Sink`].
+/// A bounded in-memory log of [`Event`]s.
 ///
-/// Clones are the same log. Nobody who records ever waits for a reader or a
-/// sink: there is room for so many events (10,000 by default), and the oldest
-/// make room for new ones. A reader that is overtaken is told how many it missed.
+/// Read it in process with [`read`](Self::read), over HTTP with
+/// [`EventService`](super::EventService), or through a [`Sink`]. Clones share the same log.
+///
+/// Recording never waits for readers or sinks. The log keeps the newest 10,000 events by default;
+/// older ones are overwritten, and readers that fall behind learn how many events they missed.
 ///
 /// # Floods
 ///
-/// [`tally`](Self::tally) is for what can come by the million. The first event
-/// of a tenant, kind, policy and mode in a second is in the log when the call
-/// returns; what follows in that second is counted and shows as one event with
-/// a `count`, once the log is read, a sink or a stream runs, or a later second
-/// begins. Each thread counts by itself, so the first of each thread may show.
-/// Under a flood over more tenants in a second than the log records one by
-/// one, even the first event of a further tenant is merged, without its name:
+/// Use [`tally`](Self::tally) for events that callers can trigger millions of times. The first
+/// event of a tenant, kind, policy and mode in a second is recorded immediately. Further ones in
+/// the same second are counted and appear as one event with a `count`, as soon as the log is read,
+/// a sink or a stream runs, or a later second begins. Threads count separately, so each of them may
+/// record a first event.
 ///
-/// At most 1,000 tallied events of a second are recorded one by one
-/// ([`max_per_second`](Self::max_per_second)). Beyond that, events of one kind
-/// and mode are merged into one that names no tenant and no policy: a flood
-/// over many made-up tenants can neither fill the log nor cost more than
-/// counting. Nothing is lost by it: the counts of all events that the log ever
-/// gave numbers to add up to the events that were recorded and tallied.
+/// At most 1,000 tallied events per second are recorded individually
+/// ([`max_per_second`](EventLogBuilder::max_per_second)). Beyond that, even first events are merged
+/// into one event per kind and mode, without tenant and policy. A flood over many made-up tenants
+/// can therefore neither fill the log nor cost more than counting. No count is lost: the counts of
+/// all numbered events add up to the number of events that were recorded and tallied.
 ///
 /// ```
 /// use tollgate::{EventLog, UnixTime, event::{Event, EventKind, Query}};
 ///
 /// let log = EventLog::new();
-/// let refusal = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse()?);
+/// let rejection = Event::new(EventKind::RateLimited, UnixTime::from_secs(5)).tenant("acme".parse()?);
 /// for _ in 0..1_000 {
-///     log.tally(&refusal);
+///     log.tally(&rejection);
 /// }
 /// let page = log.read(&Query::new());
 /// assert_eq!(page.events.iter().map(|event| event.count).collect::<Vec<_>>(), [1, 999]);
@@ -42,8 +48,8 @@ use crate::util::error::ConfigError;
 #[derive(Clone)]
 pub struct EventLog(Arc<Owner>);
 
-/// Held by those who record; the pump and the streams hold only what is
-/// shared, so that they end with the last of these.
+/// Held by the handles that record. The pump and the streams hold only `Shared`, so that they end
+/// when the last handle is dropped.
 struct Owner {
     shared: Arc<Shared>,
 }
@@ -55,76 +61,115 @@ impl Drop for Owner {
 }
 
 impl EventLog {
-    /// A log of the newest 10,000 events.
+    /// Creates a log with the default settings. It keeps the newest 10,000 events.
     pub fn new() -> Self {
-        Self::of(10_000)
+        Self::builder().build()
     }
 
-    /// A log of the newest `capacity` events.
-    pub fn with_capacity(capacity: usize) -> Result<Self, ConfigError> {
-        match capacity {
-            0 => Err(ConfigError::new("event log capacity", capacity, "must be at least 1")),
-            capacity => Ok(Self::of(capacity)),
-        }
+    /// Returns a builder for a log with other settings or with sinks.
+    pub fn builder() -> EventLogBuilder {
+        EventLogBuilder { capacity: 10_000, max_per_second: 1_000, sinks: Vec::new() }
     }
 
-    fn of(capacity: usize) -> Self {
-        Self(Arc::new(Owner { shared: Arc::new(Shared::new(capacity)) }))
-    }
-
-    /// How many tallied events of one second are recorded one by one: 1,000 by
-    /// default, from 1 to 16,777,215. It holds for all clones.
-    pub fn max_per_second(self, events: u32) -> Result<Self, ConfigError> {
-        if events == 0 || events > super::budget::Budget::MOST {
-            return Err(ConfigError::new("events per second", events, "must be from 1 to 16777215"));
-        }
-        self.0.shared.stripes.budget.set(events);
-        Ok(self)
-    }
-
-    /// Hands everything that is recorded from now on to `sink`, on a thread of
-    /// the log's own that all sinks share.
-    pub fn sink(self, sink: impl Sink) -> Self {
-        self.0.shared.add_sink(Box::new(sink));
-        pump::ensure(&self.0.shared);
-        self
-    }
-
-    /// Records an event now, and answers with the number that it got.
+    /// Records an event and returns its number in the log.
     pub fn record(&self, event: Event) -> u64 {
         self.0.shared.append(event)
     }
 
-    /// Records an event that may be one of a flood: see [Floods](Self#floods).
-    /// Where it only counts, it allocates nothing and takes no lock that all threads share.
+    /// Records an event that may be part of a [flood](Self#floods). Counting a repeated event
+    /// neither allocates nor takes a lock that all threads share.
     pub fn tally(&self, event: &Event) {
         self.0.shared.tally(event);
     }
 
-    /// The events that `query` asks for, oldest first.
+    /// Returns the events that match `query`, oldest first.
     ///
-    /// What was tallied before is in it. Only if the log is read more than 20
-    /// times a second do counts show up to a second late.
+    /// Pending counts are recorded first. If the log is read more than 20 times per second, counts
+    /// may appear up to a second late.
     pub fn read(&self, query: &Query) -> Page {
         self.0.shared.drain_for_reader();
         self.0.shared.page(query)
     }
 
-    /// Waits until every sink has been offered all that was recorded and
-    /// tallied before, and says whether all of it was taken. For the end of
-    /// the program: the log does not wait for its sinks when it is dropped.
+    /// Waits until every sink has been offered all events so far, and returns whether the sinks
+    /// accepted all of them.
+    ///
+    /// Call it before the program exits, because dropping the log does not wait for its sinks.
     pub fn flush(&self) -> bool {
         self.0.shared.drain();
         pump::flush(&self.0.shared)
     }
 
-    /// What the log has done so far.
+    /// Returns counters of the log's activity.
     pub fn stats(&self) -> Stats {
         self.0.shared.stats()
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
+    }
+}
+
+/// Settings of an [`EventLog`].
+#[must_use]
+pub struct EventLogBuilder {
+    capacity: usize,
+    max_per_second: u32,
+    sinks: Vec<Box<dyn Sink>>,
+}
+
+impl EventLogBuilder {
+    /// Sets how many events the log keeps. Defaults to 10,000.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `events` is zero.
+    pub fn capacity(mut self, events: usize) -> Result<Self, ConfigError> {
+        if events == 0 {
+            return Err(ConfigError::new("event log capacity", events, "must be at least 1"));
+        }
+        self.capacity = events;
+        Ok(self)
+    }
+
+    /// Sets how many tallied events per second are recorded individually. Defaults to 1,000. See
+    /// [Floods](EventLog#floods).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `events` is between 1 and 16,777,215.
+    pub fn max_per_second(mut self, events: u32) -> Result<Self, ConfigError> {
+        if events == 0 || events > coalesce::RecordCap::MOST {
+            return Err(ConfigError::new("events per second", events, "must be between 1 and 16777215"));
+        }
+        self.max_per_second = events;
+        Ok(self)
+    }
+
+    /// Adds a sink that receives every event. All sinks of a log share one background thread.
+    pub fn sink(mut self, sink: impl Sink) -> Self {
+        self.sinks.push(Box::new(sink));
+        self
+    }
+
+    /// Creates the log and starts the thread of its sinks, if there are any.
+    pub fn build(self) -> EventLog {
+        let shared = Arc::new(Shared::new(self.capacity, self.max_per_second));
+        if !self.sinks.is_empty() {
+            self.sinks.into_iter().for_each(|sink| shared.add_sink(sink));
+            pump::ensure(&shared);
+        }
+        EventLog(Arc::new(Owner { shared }))
+    }
+}
+
+impl fmt::Debug for EventLogBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLogBuilder")
+            .field("capacity", &self.capacity)
+            .field("max_per_second", &self.max_per_second)
+            .field("sinks", &self.sinks.len())
+            .finish()
     }
 }
 

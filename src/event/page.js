@@ -1,5 +1,5 @@
 "use strict";
-// Shows the stream of events. It is fetched, since an EventSource can't send the header with the key.
+// Shows the event stream. Uses fetch, because an EventSource cannot send the header with the key.
 const MOST_ROWS = 500;
 const byId = (id) => document.getElementById(id);
 const time = (ms) => new Date(ms).toISOString().replace("T", " ").replace("Z", "");
@@ -11,7 +11,7 @@ byId("form").addEventListener("submit", (submit) => {
   watch = new AbortController();
   byId("rows").replaceChildren();
   const [header, key] = [byId("header").value.trim(), byId("key").value];
-  const wrong = whatIsWrong(header, key);
+  const wrong = problemWith(header, key);
   if (wrong) {
     say(wrong);
   } else {
@@ -19,8 +19,8 @@ byId("form").addEventListener("submit", (submit) => {
   }
 });
 
-// Why the browser would not send this. It tells by the same error as for a server that can't be reached.
-function whatIsWrong(header, key) {
+// Checks whether the browser would send this header. Its own error would look like an unreachable server.
+function problemWith(header, key) {
   const takes = (name, value) => {
     try {
       return new Headers([[name, value]]);
@@ -28,10 +28,10 @@ function whatIsWrong(header, key) {
       return null;
     }
   };
-  if (!takes(header, "")) return "That is not the name of a header.";
+  if (!takes(header, "")) return "This is not a valid header name.";
   const headers = takes(header, key);
-  if (!headers) return "A header can't carry that key: it has characters that are not Latin-1.";
-  if (!new Request("stream", { headers }).headers.has(header)) return "A browser does not let a page send that header.";
+  if (!headers) return "This key cannot be sent in a header because it has characters outside Latin-1.";
+  if (!new Request("stream", { headers }).headers.has(header)) return "Browsers do not allow pages to send this header.";
   return null;
 }
 
@@ -63,28 +63,28 @@ function showEvent(name, data) {
 }
 
 async function run(signal, header, key) {
-  // what is there already, then what comes
+  // existing events first, then new ones
   let since = "0";
   while (!signal.aborted) {
     try {
       const response = await fetch(`stream?since=${since}`, { headers: { [header]: key }, signal, cache: "no-store" });
       if (response.status !== 200) {
-        say(`The server answered ${response.status}.`);
+        say(`The server responded with status ${response.status}.`);
         if (response.status !== 503) return;
       } else {
-        say("Watching.");
+        say("Connected.");
         since = await read(response.body, since);
-        say("The stream has ended; trying again.");
+        say("The stream has ended. Reconnecting.");
       }
     } catch (error) {
       if (signal.aborted) return;
-      say("The server can't be reached; trying again.");
+      say("The server is unreachable. Reconnecting.");
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
 }
 
-// Reads server-sent events to the end; answers with the last id.
+// Reads server-sent events until the end and returns the last id.
 async function read(body, since) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

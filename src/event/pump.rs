@@ -1,21 +1,29 @@
-//! The pump: one thread of a log that carries events to its sinks and wakes its streams.
+//! The pump: a thread of the log that delivers events to its sinks and wakes its streams.
 
 use std::{
     io,
-    sync::Arc,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use super::{lock, shared::Shared, sink_seat::SinkSeat};
-use crate::util::clock::{Clock, Moment};
+use super::{
+    query::Query,
+    shared::{Shared, State},
+    sink::Sink,
+};
+use crate::util::{
+    clock::{Clock, Moment},
+    lock::lock,
+};
 
-/// How late a count may show in a sink or a stream.
+/// The maximum delay of a count in a sink or a stream.
 const TICK: Duration = Duration::from_millis(250);
-/// How often a stream that is silent shows that it lives.
+/// The interval of keep-alive comments in idle streams.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Starts the pump where it does not run. Whether it runs.
+/// Starts the pump unless it is running already. Returns whether it is running.
 pub(super) fn ensure(shared: &Arc<Shared>) -> bool {
     ensure_by(shared, |run| thread::Builder::new().name(String::from("tollgate-events")).spawn(run))
 }
@@ -24,14 +32,15 @@ fn ensure_by(shared: &Arc<Shared>, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) 
     let mut state = shared.state();
     if state.pump.is_none() {
         let shared = Arc::clone(shared);
-        // made by its own thread: one that can't be started must not be dropped here, for its drop takes this lock
+        // the thread itself creates the `Pump`: if the spawn fails, dropping a `Pump` here would
+        // take the lock that we hold
         let thread = spawn(Box::new(move || Pump::new(shared).run()));
         state.pump = thread.ok().map(|thread| thread.thread().id());
     }
     state.pump.is_some()
 }
 
-/// Waits for one whole round of the pump. Whether every sink has taken everything.
+/// Waits for one full round of the pump. Returns whether every sink has accepted everything.
 pub(super) fn flush(shared: &Arc<Shared>) -> bool {
     if lock(&shared.arrivals).is_empty() && shared.state().pump.is_none() {
         return true;
@@ -41,7 +50,7 @@ pub(super) fn flush(shared: &Arc<Shared>) -> bool {
     }
     let mut state = shared.state();
     if state.pump == Some(thread::current().id()) {
-        // a sink can't wait for itself
+        // a sink that flushes would wait for itself
         return false;
     }
     state.flushes_asked += 1;
@@ -49,12 +58,12 @@ pub(super) fn flush(shared: &Arc<Shared>) -> bool {
     state.asleep = false;
     shared.work.notify_one();
     let state = shared.done.wait_while(state, |state| state.flushes_done < asked);
-    state.unwrap_or_else(std::sync::PoisonError::into_inner).flushed_all
+    state.unwrap_or_else(PoisonError::into_inner).flushed_all
 }
 
 struct Pump {
     shared: Arc<Shared>,
-    sinks: Vec<SinkSeat>,
+    sinks: Vec<SinkPosition>,
     drained: Moment,
     beat: Moment,
 }
@@ -99,22 +108,22 @@ impl Pump {
     fn wait(&self, shown: u64) -> Round {
         let mut state = self.shared.state();
         state.asleep = true;
-        let idle = |state: &mut super::shared::State| {
+        let idle = |state: &mut State| {
             state.ring.newest() == shown && state.flushes_asked == state.flushes_done && !state.closed
         };
         let waited = self.shared.work.wait_timeout_while(state, TICK, idle);
-        let mut state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.asleep = false;
         Round { closed: state.closed, flushes: state.flushes_asked }
     }
 
-    /// Offers each sink what it has not taken. Whether all of it was taken.
+    /// Offers each sink its outstanding events. Returns whether all of them were accepted.
     fn deliver(&mut self) -> bool {
-        self.sinks.extend(lock(&self.shared.arrivals).drain(..).map(|(sink, next)| SinkSeat::new(sink, next)));
+        self.sinks.extend(lock(&self.shared.arrivals).drain(..).map(|(sink, next)| SinkPosition::new(sink, next)));
         let mut all = true;
-        self.sinks.retain_mut(|seat| {
-            all &= seat.deliver(&self.shared);
-            seat.is_alive()
+        self.sinks.retain_mut(|position| {
+            all &= position.deliver(&self.shared);
+            position.is_alive()
         });
         all
     }
@@ -131,7 +140,8 @@ impl Pump {
 }
 
 impl Drop for Pump {
-    /// Should a sink have torn the thread down: nobody waits for it, and the next who needs it starts another.
+    /// Runs also if the thread panics: releases everyone who waits for it, and lets the next caller
+    /// start a new one.
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.pump = None;
@@ -149,6 +159,64 @@ struct Round {
     flushes: u64,
 }
 
+/// A sink and its position in the log.
+struct SinkPosition {
+    /// `None` after the sink has panicked.
+    sink: Option<Box<dyn Sink>>,
+    next: u64,
+    dropped: u64,
+}
+
+/// The number of events that are copied for a sink at a time.
+const BATCH: usize = 256;
+
+impl SinkPosition {
+    fn new(sink: Box<dyn Sink>, next: u64) -> Self {
+        Self { sink: Some(sink), next, dropped: 0 }
+    }
+
+    fn is_alive(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Offers the sink its outstanding events. Returns whether it accepted all of them.
+    fn deliver(&mut self, shared: &Shared) -> bool {
+        loop {
+            let mut query = Query::new().since(self.next);
+            query.limit = BATCH;
+            let page = shared.page(&query);
+            if page.lost > 0 {
+                count_lost(shared, page.lost);
+            }
+            let Some(first) = page.events.first() else { return true };
+            self.next = first.id - 1;
+            let Some(sink) = &mut self.sink else { return false };
+            let taken = catch_unwind(AssertUnwindSafe(|| (sink.write(&page.events), sink.dropped())));
+            let Ok((taken, dropped)) = taken else {
+                self.sink = None;
+                shared.failures.fetch_add(1, Relaxed);
+                crate::util::trace::warning!("an event log sink panicked and was removed");
+                return false;
+            };
+            shared.dropped.fetch_add(dropped.saturating_sub(self.dropped), Relaxed);
+            self.dropped = dropped;
+            if let Some(last) = page.events.iter().take(taken).next_back() {
+                self.next = last.id;
+            }
+            if taken < page.events.len() {
+                shared.failures.fetch_add(1, Relaxed);
+                return false;
+            }
+        }
+    }
+}
+
+fn count_lost(shared: &Shared, lost: u64) {
+    shared.lost.fetch_add(lost, Relaxed);
+    #[cfg(feature = "metrics")]
+    metrics::counter!("tollgate_events_lost_total").increment(lost);
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -156,11 +224,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_cannot_be_started_hangs_nothing_and_the_next_try_starts_it() {
+    fn a_failed_thread_start_blocks_nobody_and_the_next_attempt_succeeds() {
         let (sender, tried) = mpsc::channel();
-        // on a thread of its own, so that a hang is a failure
+        // on another thread, so that a deadlock fails the test
         thread::spawn(move || {
-            let shared = Arc::new(Shared::new(10));
+            let shared = Arc::new(Shared::new(10, 1_000));
             let refused = ensure_by(&shared, |run| {
                 drop(run);
                 Err(io::ErrorKind::WouldBlock.into())

@@ -1,8 +1,10 @@
-//! Which events a reader wants.
+//! Queries for events, and the pages that they return.
 
 use std::fmt;
 
-use super::{Event, EventKind};
+use serde::Serialize;
+
+use super::record::{Event, EventKind, JsonEvent};
 use crate::{
     tenant::Tenant,
     util::{
@@ -11,7 +13,7 @@ use crate::{
     },
 };
 
-/// Which events to read: all of them, unless it says otherwise.
+/// Selects the events to read. Selects all events by default.
 ///
 /// ```
 /// use tollgate::event::{EventKind, Query};
@@ -30,18 +32,21 @@ pub struct Query {
 }
 
 impl Query {
-    /// The most events of one page.
+    /// The maximum number of events on a page.
     pub const MAX_LIMIT: usize = 1_000;
     const DEFAULT_LIMIT: usize = 100;
 
-    /// All events, 100 to a page.
+    /// Creates a query for all events, 100 per page.
     pub fn new() -> Self {
         Self { since: None, tenant: None, kind: None, limit: Self::DEFAULT_LIMIT }
     }
 
-    /// Reads the query of a URL, as [`EventService`](super::EventService)
-    /// does: `since`, `tenant`, `kind` and `limit`, each at most once. Other
-    /// parameters are not looked at.
+    /// Parses the query string of a URL: `since`, `tenant`, `kind` and `limit`, each at most once.
+    /// Ignores other parameters.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a parameter is malformed or repeated.
     pub fn parse(query: &str) -> Result<Self, QueryError> {
         let form = Form::parse(query.as_bytes())?;
         let limit = form.only("limit")?.map(number).transpose()?;
@@ -55,27 +60,32 @@ impl Query {
         query.limit(limit).map_err(|_| QueryError(()))
     }
 
-    /// Only what follows the event of this number: the `next` of the page
-    /// before. A number that the log has not given yet is another log's, from
-    /// before a restart; then reading starts with the oldest.
+    /// Selects events after the one with this number. Pass [`Page::next`] of the previous page.
+    ///
+    /// A number that the log has not reached yet must be from before a restart. Reading then starts
+    /// with the oldest event.
     pub fn since(mut self, id: u64) -> Self {
         self.since = Some(id);
         self
     }
 
-    /// Only events of this tenant.
+    /// Selects events of this tenant.
     pub fn tenant(mut self, tenant: Tenant) -> Self {
         self.tenant = Some(tenant);
         self
     }
 
-    /// Only events of this kind.
+    /// Selects events of this kind.
     pub fn kind(mut self, kind: EventKind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// At most so many events on a page, from 1 to 1,000; 100 by default.
+    /// Sets the maximum number of events on a page. Defaults to 100.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `limit` is between 1 and 1,000.
     pub fn limit(mut self, limit: usize) -> Result<Self, ConfigError> {
         if limit == 0 || limit > Self::MAX_LIMIT {
             return Err(ConfigError::new("event query limit", limit, "must be from 1 to 1000"));
@@ -96,7 +106,7 @@ impl Default for Query {
     }
 }
 
-/// As it stands in a URL; [`Query::parse`] reads it back.
+/// Writes the query string that [`Query::parse`] reads.
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "limit={}", self.limit)?;
@@ -113,13 +123,13 @@ impl fmt::Display for Query {
     }
 }
 
-/// A query that can't be read. It says no more, for nothing of a request is echoed.
+/// An invalid query. The error has no details, because it must not echo the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryError(());
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the query of the event log can't be read")
+        f.write_str("invalid event log query")
     }
 }
 
@@ -131,11 +141,38 @@ impl From<FormError> for QueryError {
     }
 }
 
-/// Digits only: what `parse` takes beside them, such as `+`, is no number here.
+/// Parses digits only. `str::parse` would also accept a leading `+`.
 pub(super) fn number(text: &str) -> Result<u64, QueryError> {
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse().map_err(|_| QueryError(())),
         false => Err(QueryError(())),
+    }
+}
+
+/// A page of events, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// The matching events.
+    pub events: Vec<Event>,
+    /// The `since` of the next query. It also skips events that did not match.
+    pub next: u64,
+    /// The number of events after `since`, of any tenant and kind, that were overwritten before
+    /// they were read.
+    pub lost: u64,
+}
+
+impl Page {
+    /// Returns the JSON body of a response.
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct JsonPage<'a> {
+            events: Vec<JsonEvent<'a>>,
+            next: u64,
+            lost: u64,
+        }
+        let events = self.events.iter().map(JsonEvent::of).collect();
+        serde_json::to_vec(&JsonPage { events, next: self.next, lost: self.lost }).unwrap_or_default()
     }
 }
 
@@ -146,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_queries_are_refused() {
+    fn invalid_queries_are_rejected() {
         for query in [
             "since=",
             "since=x",
@@ -177,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn other_parameters_and_empty_ones_are_not_looked_at() {
+    fn unknown_and_empty_parameters_are_ignored() {
         assert_eq!(Query::parse(""), Ok(Query::new()));
         assert_eq!(Query::parse("&&api_key=a+b&x=1&x=2&since=7&"), Ok(Query::new().since(7)));
     }
 
     #[test]
-    fn tenants_of_our_own_can_be_asked_for() {
+    fn reserved_tenant_names_can_be_queried() {
         for name in ["~anonymous", "ip:192.0.2.1", "ip:2001:db8:1:2::/56", "~bucket-7", "a+b", "a%b"] {
             let tenant = Query::parse(&format!("tenant={}", encode(name))).unwrap().tenant.unwrap();
             assert_eq!(tenant.as_str(), name);
@@ -192,19 +229,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(text in "\\PC{0,200}") {
+        fn the_parser_never_panics(text in "\\PC{0,200}") {
             let _ = Query::parse(&text);
         }
 
         #[test]
-        fn what_is_read_is_written_and_read_again(text in "((since|tenant|kind|limit|x)=([0-9]{1,4}|[!-~]{1,12}|rate_limited|overflow_began|~anonymous|ip:::/64)&){0,4}") {
+        fn a_parsed_query_round_trips(text in "((since|tenant|kind|limit|x)=([0-9]{1,4}|[!-~]{1,12}|rate_limited|overflow_began|~anonymous|ip:::/64)&){0,4}") {
             if let Ok(query) = Query::parse(&text) {
                 prop_assert_eq!(Query::parse(&query.to_string()), Ok(query));
             }
         }
 
         #[test]
-        fn every_query_comes_back(since in any::<Option<u64>>(), name in "[!#-;=?-\\[\\]-}]{1,128}", limit in 1_usize..=1000) {
+        fn every_query_round_trips(since in any::<Option<u64>>(), name in "[!#-;=?-\\[\\]-}]{1,128}", limit in 1_usize..=1000) {
             let mut query = Query::new().kind(EventKind::TenantReset).limit(limit).unwrap();
             query.since = since;
             query.tenant = Tenant::parse(name).ok();

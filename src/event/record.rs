@@ -1,64 +1,71 @@
+//! Events, and their JSON form.
+
+use serde::Serialize;
+
 use crate::{
     tenant::Tenant,
     util::{clock::UnixTime, handle::Handle},
 };
 
-/// The kind of an event.
+/// The kind of an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A request was refused, or would have been (see [`Mode`]), because the quota is spent.
+    /// A request was rejected because its quota is spent, or would have been (see [`Mode`]).
     RateLimited,
-    /// A request was refused because it costs more than the whole quota.
+    /// A request was rejected because it costs more than the quota allows.
     QuotaImpossible,
-    /// A request of a denied tenant was refused.
+    /// A request of a denied tenant was rejected.
     TenantDenied,
-    /// An operator voided what a tenant had spent.
+    /// An operator reset the usage of a tenant.
     TenantReset,
-    /// The limiter is full: new tenants share buckets from here on.
+    /// The limiter is full. New tenants share buckets from now on.
     OverflowBegan,
-    /// The limiter has room again: new tenants have a budget of their own.
+    /// The limiter has room again. New tenants get their own budget.
     OverflowEnded,
-    /// Somebody signed in: a session began.
+    /// A user signed in and a session was created.
     SessionCreated,
-    /// A session got a new secret, and the old one ended.
+    /// A session received a new secret, and the old one became invalid.
     SessionRenewed,
-    /// A session was ended: by its user, by an operator, or because the user has too many.
+    /// A session was ended by its user, by an operator, or because the user had too many.
     SessionRevoked,
-    /// A cookie was used after the end of its session. The browser may have slept, or the cookie was stolen.
+    /// A cookie of a session that had already ended was presented. The browser may have been
+    /// asleep, or the cookie was stolen.
     SessionUseAfterExpire,
-    /// A cookie named a live session but carried another secret. It may be older than the last rotation, or a guess.
+    /// A cookie named a live session but carried another secret. It may be older than the last
+    /// rotation, or a guess.
     SessionWrongSecret,
-    /// A login began.
+    /// A login started.
     LoginStarted,
-    /// A step of a login was proved.
+    /// A login step was completed successfully.
     LoginStepProved,
-    /// All steps were proved, and the code was issued.
+    /// All steps of a login were completed, and an authorization code was issued.
     LoginSucceeded,
-    /// An attempt at a step of a login failed.
+    /// A login step failed.
     LoginFailed,
-    /// A login ended after too many failures.
+    /// A login was ended after too many failures.
     LoginFailedMost,
-    /// An attempt was refused because of too many failures before.
+    /// An attempt was rejected because of too many earlier failures.
     LoginLocked,
-    /// A right answer was not accepted, or a message was not sent, because an account or an address had reached its
-    /// ceiling. The caller cannot see this.
+    /// A correct attempt was rejected, or a message was not sent, because an account or address
+    /// exceeded its limit. The caller cannot see this.
     LoginCeiling,
     /// An authorization code was issued.
     CodeIssued,
-    /// A one-time code was put in the queue of its sender.
+    /// A one-time code was queued for delivery.
     OtpSent,
     /// A one-time code could not be delivered.
     OtpUndelivered,
-    /// A call came out of order, or with other parameters than those of the login.
+    /// A request came out of order, or with other parameters than the login started with.
     SequenceFailed,
-    /// A call came from a page that may not make it.
+    /// A request came from a page of a foreign origin.
     ForeignOrigin,
-    /// A code or a refresh token was exchanged for tokens.
+    /// An authorization code or a refresh token was exchanged for tokens.
     TokenIssued,
-    /// A code or a refresh token was used a second time, so two parties have it. Its tokens were revoked.
+    /// An authorization code or a refresh token was used a second time, so two parties have it.
+    /// Everything issued from it was revoked.
     TokenReused,
-    /// Tokens were revoked by their client or by a sign-out.
+    /// Tokens were revoked by their client or by a logout.
     TokenRevoked,
 }
 
@@ -93,7 +100,8 @@ impl EventKind {
         Self::TokenRevoked,
     ];
 
-    /// Returns the stable name used in the log and in queries. Names of login events follow the OWASP logging vocabulary.
+    /// Returns a stable name, which is used in the log and in queries. Names of login events follow
+    /// the OWASP logging vocabulary.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RateLimited => "rate_limited",
@@ -125,24 +133,24 @@ impl EventKind {
         }
     }
 
-    /// Finds a kind by its name.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 }
 
-/// Whether a quota is enforced or only observed.
+/// Whether a quota is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Requests beyond the quota are refused.
+    /// Requests beyond the quota are rejected.
     Enforced,
-    /// Requests beyond the quota are admitted and logged.
+    /// Requests beyond the quota are logged, but admitted.
     Shadow,
 }
 
 impl Mode {
-    /// Returns the stable name used in the log.
+    /// Returns a stable name, which is used in the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Enforced => "enforced",
@@ -151,40 +159,41 @@ impl Mode {
     }
 }
 
-/// One entry of the event log.
+/// An entry of the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The number in the log, from 1 in the order of recording. 0 until the event is recorded.
+    /// The number of the event in the log, counted from 1. Zero until it is recorded.
     pub id: u64,
-    /// The time of the event.
+    /// When the event happened.
     pub at: UnixTime,
-    /// The kind of the event.
+    /// The kind of event.
     pub kind: EventKind,
-    /// The tenant, if the event concerns one.
+    /// The tenant, if the event concerns exactly one.
     pub tenant: Option<Tenant>,
-    /// The session, if the event concerns one. Empty for coalesced events of several.
+    /// The session, if the event concerns exactly one.
     pub session: Option<Handle>,
-    /// A keyed hash of the identifier that was typed. Empty for coalesced events of several.
+    /// A keyed hash of the identifier that was submitted, if the event concerns exactly one.
     pub subject: Option<Handle>,
-    /// The method of a step of a login, or the channel of a one-time code.
+    /// The login method, or the channel of a one-time code.
     pub method: Option<&'static str>,
-    /// The policy, if one decided.
+    /// The rate-limit policy that decided, if any.
     pub policy: Option<&'static str>,
-    /// Whether that policy is enforced.
+    /// Whether the policy is enforced.
     pub mode: Mode,
     /// The limit of the policy: `x-ratelimit`.
     pub limit: u32,
-    /// Units still allowed: `x-ratelimit-remaining`.
+    /// The units that remain: `x-ratelimit-remaining`.
     pub remaining: u32,
-    /// When a retry is admitted: `x-ratelimit-reset`, in Unix seconds rounded up. `None` if no retry can succeed.
+    /// When a retry would be admitted: `x-ratelimit-reset`, in Unix seconds, rounded up. `None` if
+    /// no retry can succeed.
     pub reset: Option<UnixTime>,
-    /// The number of events in this entry, because floods are coalesced.
+    /// The number of occurrences that this entry represents. Floods are coalesced.
     pub count: u64,
 }
 
 impl Event {
-    /// Creates an event that concerns no policy.
+    /// Creates an event without a policy.
     pub fn new(kind: EventKind, at: UnixTime) -> Self {
         Self {
             id: 0,
@@ -215,15 +224,97 @@ impl Event {
         self
     }
 
-    /// Sets the subject, a keyed hash.
+    /// Sets the keyed hash of the submitted identifier.
     pub fn subject(mut self, subject: Handle) -> Self {
         self.subject = Some(subject);
         self
     }
 
-    /// Sets the method.
+    /// Sets the login method or the channel.
     pub fn method(mut self, method: &'static str) -> Self {
         self.method = Some(method);
         self
+    }
+}
+
+/// An event as it is written to files, responses and streams.
+#[derive(Serialize)]
+pub(super) struct JsonEvent<'a> {
+    id: u64,
+    at: u64,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'static str>,
+    mode: &'static str,
+    #[serde(rename = "x-ratelimit", skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    #[serde(rename = "x-ratelimit-remaining", skip_serializing_if = "Option::is_none")]
+    remaining: Option<u32>,
+    #[serde(rename = "x-ratelimit-reset", skip_serializing_if = "Option::is_none")]
+    reset: Option<u64>,
+    count: u64,
+}
+
+impl Event {
+    /// Returns the event as a JSON object on one line.
+    ///
+    /// It always has `id`, `at` (Unix milliseconds), `kind`, `mode` and `count`. Events of a
+    /// tenant, session, subject or method add `tenant`, `session`, `subject` or `method`. Decisions
+    /// of a policy add `policy`, `x-ratelimit`, `x-ratelimit-remaining` and `x-ratelimit-reset`
+    /// (Unix seconds).
+    pub fn to_json(&self) -> String {
+        // `JsonEvent` always serializes, so the default is never used
+        serde_json::to_string(&JsonEvent::of(self)).unwrap_or_default()
+    }
+}
+
+impl<'a> JsonEvent<'a> {
+    pub(super) fn of(event: &'a Event) -> Self {
+        let policy = event.policy;
+        Self {
+            id: event.id,
+            at: event.at.as_millis(),
+            kind: event.kind.as_str(),
+            tenant: event.tenant.as_ref().map(Tenant::as_str),
+            session: event.session.map(|session| session.to_string()),
+            subject: event.subject.map(|subject| subject.to_string()),
+            method: event.method,
+            policy,
+            mode: event.mode.as_str(),
+            limit: policy.map(|_| event.limit),
+            remaining: policy.map(|_| event.remaining),
+            reset: policy.and(event.reset).map(UnixTime::as_secs_ceil),
+            count: event.count,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_events_of_a_policy_have_limit_fields() {
+        let mut event = Event::new(EventKind::RateLimited, UnixTime::from_nanos(1_500_000_000_123_456_789))
+            .tenant("acme".parse().unwrap());
+        (event.id, event.policy, event.limit) = (7, Some("per-minute"), 600);
+        event.reset = Some(UnixTime::from_nanos(1_500_000_060_000_000_001));
+        assert_eq!(
+            event.to_json(),
+            concat!(
+                r#"{"id":7,"at":1500000000123,"kind":"rate_limited","tenant":"acme","policy":"per-minute","#,
+                r#""mode":"enforced","x-ratelimit":600,"x-ratelimit-remaining":0,"x-ratelimit-reset":1500000061,"count":1}"#
+            )
+        );
+        let event = Event::new(EventKind::OverflowBegan, UnixTime::from_secs(1));
+        assert_eq!(event.to_json(), r#"{"id":0,"at":1000,"kind":"overflow_began","mode":"enforced","count":1}"#);
     }
 }

@@ -1,3 +1,5 @@
+//! The HTTP service of an event log.
+
 use std::{
     convert::Infallible,
     fmt,
@@ -6,10 +8,16 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tower_service::Service;
 
-use super::{Access, EventLog, Query, Viewer, answer, json, pump, query, stream::Live, stream_seat::StreamSeat};
+use super::{
+    access::{Access, Viewer},
+    log::EventLog,
+    pump,
+    query::{self, Query},
+    stream::{LiveStream, OpenStream},
+};
 use crate::{
     http::{
         body::{Body, without_body},
@@ -21,28 +29,27 @@ use crate::{
 
 /// Serves an [`EventLog`] over HTTP.
 ///
-/// | request | answer |
+/// | request | response |
 /// |---|---|
 /// | `GET /` | a page that shows the log live |
 /// | `GET /log?since=&tenant=&kind=&limit=` | `{"events":[…],"next":N,"lost":N}`; `next` is the `since` of the next request |
 /// | `GET /stream?since=&tenant=&kind=` | server-sent events, from now on or after `since` or `Last-Event-ID` |
 ///
-/// [`Access`] tells who asks: a tenant reads its own events (asking for
-/// another's is a 403), an operator reads all, others get a 401. The page asks
-/// for a key and is the same for everybody.
+/// [`Access`] identifies the caller. Tenants read their own events and get a 403 if they ask for
+/// those of another tenant. Operators read everything. Other callers get a 401. The page is public;
+/// it asks for a key before it shows events.
 ///
-/// Mounted under a prefix that is stripped, as by axum's `nest_service`, it
-/// works as it is (open the page with the slash: `/events/`). Where the prefix
-/// is left in place, name it with [`base_path`](Self::base_path).
+/// The service works unchanged under a prefix that is stripped, for example with axum's
+/// `nest_service`. Open the page with a trailing slash: `/events/`. If nothing strips the prefix,
+/// set it with [`base_path`](EventServiceBuilder::base_path).
 ///
-/// A stream sends a comment every 15 s. A reader that does not keep up gets an
-/// event `lost` that says how many it missed. Streams end with the log; since
-/// this service holds the log, a graceful shutdown has to drop it, or to cut them off.
+/// A stream sends a comment every 15 seconds. A reader that falls behind receives a `lost` event
+/// with the number of events it missed. Streams end when the log is dropped. The service holds the
+/// log, so a graceful shutdown must drop the service or close the connections.
 #[derive(Clone)]
 #[must_use]
 pub struct EventService(Arc<Inner>);
 
-#[derive(Clone)]
 struct Inner {
     log: EventLog,
     access: Arc<dyn Access>,
@@ -51,51 +58,105 @@ struct Inner {
 }
 
 impl EventService {
-    /// Serves this log to those whom `access` knows.
+    /// Creates a service with the default settings. See [`builder`](Self::builder).
     pub fn new(log: EventLog, access: impl Access) -> Self {
-        Self(Arc::new(Inner { log, access: Arc::new(access), base: String::new(), max_streams: 64 }))
+        Self::builder(log, access).build()
     }
 
-    /// The prefix of all paths, where nobody strips it: `/events`.
-    pub fn base_path(self, path: &str) -> Result<Self, ConfigError> {
+    /// Returns a builder for a service that serves `log` to the callers that `access` identifies.
+    pub fn builder(log: EventLog, access: impl Access) -> EventServiceBuilder {
+        EventServiceBuilder(Inner { log, access: Arc::new(access), base: String::new(), max_streams: 64 })
+    }
+}
+
+/// Settings of an [`EventService`].
+#[must_use]
+pub struct EventServiceBuilder(Inner);
+
+impl EventServiceBuilder {
+    /// Sets the prefix of all paths, such as `/events`. Needed only if nothing strips the prefix.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `path` is not a path that starts with a slash.
+    pub fn base_path(mut self, path: &str) -> Result<Self, ConfigError> {
         let base = path.strip_suffix('/').unwrap_or(path);
         let whole = base.is_empty() || base.starts_with('/');
         if !whole || base.contains("//") || !base.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
         {
             return Err(ConfigError::new("base path", path.escape_debug(), "must be a path that starts with a slash"));
         }
-        Ok(Self(Arc::new(Inner { base: String::from(base), ..Inner::clone(&self.0) })))
+        self.0.base = String::from(base);
+        Ok(self)
     }
 
-    /// How many streams may be open at once on this log: 64 by default. One
-    /// tenant gets at most a quarter of them, and all tenants together leave one
-    /// to operators, unless there is only one; who comes later gets a 503.
-    pub fn max_streams(self, streams: usize) -> Result<Self, ConfigError> {
+    /// Sets how many streams may be open at the same time. Defaults to 64; further requests get a
+    /// 503.
+    ///
+    /// One tenant can open at most a quarter of the streams. If there is more than one, the last is
+    /// reserved for operators.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `streams` is zero.
+    pub fn max_streams(mut self, streams: usize) -> Result<Self, ConfigError> {
         if streams == 0 {
             return Err(ConfigError::new("event streams", streams, "must be at least 1"));
         }
-        Ok(Self(Arc::new(Inner { max_streams: streams, ..Inner::clone(&self.0) })))
+        self.0.max_streams = streams;
+        Ok(self)
+    }
+
+    /// Creates the service.
+    pub fn build(self) -> EventService {
+        EventService(Arc::new(self.0))
+    }
+}
+
+impl<B> Service<Request<B>> for EventService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        ready(Ok(self.0.answer(Head::of(&request))))
+    }
+}
+
+impl fmt::Debug for EventService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventService").field("log", &self.0.log).field("base", &self.0.base).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for EventServiceBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventServiceBuilder").field("base", &self.0.base).finish_non_exhaustive()
     }
 }
 
 impl Inner {
     fn answer(&self, head: Head<'_>) -> Response<Body> {
         let Some(route) = head.uri().path().strip_prefix(self.base.as_str()).and_then(Route::of) else {
-            return answer::error(StatusCode::NOT_FOUND, "not_found");
+            return error(StatusCode::NOT_FOUND, "not_found");
         };
-        if let Some(response) = answer::to_method(head.method()) {
+        if let Some(response) = method_response(head.method()) {
             return response;
         }
         let response = match route {
-            // without the slash, the parts of the page would be looked for one level up
-            Route::Page if !head.uri().path().ends_with('/') => answer::moved(&self.base),
-            Route::Page => answer::asset("text/html; charset=utf-8", include_str!("page.html")),
-            Route::Script => answer::asset("text/javascript; charset=utf-8", include_str!("page.js")),
-            Route::Style => answer::asset("text/css; charset=utf-8", include_str!("page.css")),
+            // without the slash, relative links of the page would resolve one level too high
+            Route::Page if !head.uri().path().ends_with('/') => redirect(&self.base),
+            Route::Page => asset("text/html; charset=utf-8", include_str!("page.html")),
+            Route::Script => asset("text/javascript; charset=utf-8", include_str!("page.js")),
+            Route::Style => asset("text/css; charset=utf-8", include_str!("page.css")),
             Route::Log | Route::Stream => match self.authorized(head) {
-                Ok((_, query)) if route == Route::Log => answer::json(json::page(&self.log.read(&query))),
+                Ok((_, query)) if route == Route::Log => json(self.log.read(&query).to_json()),
                 Ok((own, query)) => self.stream(head, own, query),
-                Err((status, name)) => answer::error(status, name),
+                Err((status, name)) => error(status, name),
             },
         };
         match *head.method() {
@@ -104,7 +165,8 @@ impl Inner {
         }
     }
 
-    /// Which tenant asks (none for an operator), and the query cut down to what it may read.
+    /// Returns the tenant that asks (`None` for an operator), and the query restricted to what the
+    /// caller may read.
     fn authorized(&self, head: Head<'_>) -> Result<(Option<Tenant>, Query), (StatusCode, &'static str)> {
         let own = match self.access.viewer(head) {
             Viewer::Nobody => return Err((StatusCode::UNAUTHORIZED, "unauthenticated")),
@@ -125,17 +187,17 @@ impl Inner {
     fn stream(&self, head: Head<'_>, own: Option<Tenant>, mut query: Query) -> Response<Body> {
         if let Some(id) = head.headers().get("last-event-id") {
             let Some(id) = id.to_str().ok().and_then(|id| query::number(id).ok()) else {
-                return answer::error(StatusCode::BAD_REQUEST, "invalid_request");
+                return error(StatusCode::BAD_REQUEST, "invalid_request");
             };
             query.since = Some(id);
         }
         if head.method() == Method::HEAD {
-            return answer::stream(Body::empty());
+            return event_stream(Body::empty());
         }
         let shared = self.log.shared();
-        match StreamSeat::take(shared, own, self.max_streams) {
-            Some(seat) if pump::ensure(shared) => answer::stream(Body::stream(Live::new(seat, query))),
-            _ => answer::too_many(),
+        match OpenStream::take(shared, own, self.max_streams) {
+            Some(stream) if pump::ensure(shared) => event_stream(Body::stream(LiveStream::new(stream, query))),
+            _ => too_many(),
         }
     }
 }
@@ -162,22 +224,77 @@ impl Route {
     }
 }
 
-impl<B> Service<Request<B>> for EventService {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<Body>, Infallible>>;
+// ---- responses
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
+const JSON: &str = "application/json";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        ready(Ok(self.0.answer(Head::of(&request))))
-    }
+fn json(body: impl Into<Body>) -> Response<Body> {
+    answer(StatusCode::OK, JSON, body)
 }
 
-impl fmt::Debug for EventService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventService").field("log", &self.0.log).field("base", &self.0.base).finish_non_exhaustive()
+/// A JSON error with a fixed name. It never contains anything from the request.
+fn error(status: StatusCode, name: &str) -> Response<Body> {
+    let mut response = answer(status, JSON, format!("{{\"error\":\"{name}\"}}"));
+    if status == StatusCode::UNAUTHORIZED {
+        // RFC 9110 requires a challenge on every 401; there is no registered scheme for keys in
+        // headers
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"));
     }
+    response
+}
+
+fn too_many() -> Response<Body> {
+    let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "unavailable");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    response
+}
+
+/// Answers methods other than GET and HEAD. Returns `None` for those two, which are served.
+fn method_response(method: &Method) -> Option<Response<Body>> {
+    let mut response = match *method {
+        Method::GET | Method::HEAD => return None,
+        Method::OPTIONS => {
+            let mut response = answer(StatusCode::NO_CONTENT, JSON, Body::empty());
+            response.headers_mut().remove(header::CONTENT_TYPE);
+            response
+        }
+        _ => error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+    };
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+    Some(response)
+}
+
+/// A static file of the live page. It contains nothing confidential.
+fn asset(content_type: &'static str, text: &'static str) -> Response<Body> {
+    let mut response = answer(StatusCode::OK, content_type, text);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+/// Redirects a browser from `base` to `base/`.
+fn redirect(base: &str) -> Response<Body> {
+    let mut response = error(StatusCode::PERMANENT_REDIRECT, "moved");
+    if let Ok(location) = HeaderValue::try_from(format!("{base}/")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+fn event_stream(body: Body) -> Response<Body> {
+    let mut response = answer(StatusCode::OK, "text/event-stream", body);
+    // keeps nginx and other proxies from buffering the stream
+    response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+}
+
+fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }

@@ -1,32 +1,46 @@
-//! The state of a log, shared by those who record, read, and carry on.
+//! The state of a log, shared by writers, readers and the pump.
 //!
-//! The order of the locks: who holds a stripe or `arrivals` may take `state`; who
-//! holds `state` takes no other lock. The places of the streams and `pace` are
-//! held beside none.
+//! Lock order: a thread that holds a stripe or `arrivals` may take `state`. A thread that holds
+//! `state` takes no other lock. The locks of `streams` and `pace` are never held together with
+//! another one.
 
 use std::{
+    collections::VecDeque,
     mem,
     sync::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::Waker,
     thread::ThreadId,
 };
 
-use super::{Event, Page, Query, Sink, Stats, budget::Pace, coalesce::Stripes, lock, ring::Ring, streams::Streams};
-use crate::util::clock::{Clock, SystemClock};
+use super::{
+    coalesce::Stripes,
+    query::{Page, Query},
+    record::Event,
+    sink::Sink,
+};
+use crate::{
+    tenant::Tenant,
+    util::{
+        clock::{Clock, Moment, SystemClock},
+        lock::lock,
+    },
+};
 
 pub(super) struct Shared {
     state: Mutex<State>,
     /// Wakes the pump.
     pub(super) work: Condvar,
-    /// Wakes those who wait for the pump.
+    /// Wakes threads that wait for the pump.
     pub(super) done: Condvar,
     pub(super) stripes: Stripes,
     pub(super) streams: Streams,
     pub(super) clock: SystemClock,
-    pace: Mutex<Pace>,
-    /// Sinks that the pump has not taken over yet, each with the event before its first.
+    pace: Mutex<DrainPace>,
+    /// Sinks that the pump has not picked up yet, each with the number of the event before its
+    /// first.
     pub(super) arrivals: Mutex<Vec<(Box<dyn Sink>, u64)>>,
     pub(super) lost: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -36,30 +50,31 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) ring: Ring,
     pub(super) closed: bool,
-    /// It is closed, and every count is in the ring.
+    /// The log is closed, and every pending count is in the ring.
     pub(super) complete: bool,
-    /// The pump, once it runs.
+    /// The thread of the pump, while it runs.
     pub(super) pump: Option<ThreadId>,
-    /// The pump sleeps, and whoever has work for it must wake it.
+    /// The pump sleeps and must be woken if there is work for it.
     pub(super) asleep: bool,
     pub(super) flushes_asked: u64,
     pub(super) flushes_done: u64,
-    /// Whether all sinks had taken everything at the last flush.
+    /// Whether all sinks had accepted everything at the last flush.
     pub(super) flushed_all: bool,
 }
 
 impl State {
-    /// Nothing will be added any more; without a pump there is nobody who would.
+    /// Returns whether the log is complete. Without a running pump, nothing more can be added after
+    /// it is closed.
     pub(super) fn is_over(&self) -> bool {
         self.closed && (self.complete || self.pump.is_none())
     }
 }
 
-/// Events that are looked at under one lock.
+/// The number of events read under one lock.
 const CHUNK: usize = 256;
 
 impl Shared {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, max_per_second: u32) -> Self {
         let state = State {
             ring: Ring::new(capacity),
             closed: false,
@@ -74,7 +89,7 @@ impl Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
             done: Condvar::new(),
-            stripes: Stripes::new(),
+            stripes: Stripes::new(max_per_second),
             streams: Streams::default(),
             clock: SystemClock::new(),
             pace: Mutex::default(),
@@ -122,10 +137,10 @@ impl Shared {
         }
     }
 
-    /// What the ring holds for this query. Others record between its chunks.
+    /// Returns the page for this query. Other threads may record while it is assembled.
     pub(super) fn page(&self, query: &Query) -> Page {
         let newest = self.state().ring.newest();
-        // a number from another life of the log: begin with the oldest
+        // an unknown number is from before a restart: begin with the oldest event
         let after = query.since.filter(|since| *since <= newest).unwrap_or(0);
         let mut page = Page { events: Vec::new(), next: after, lost: 0 };
         while page.next < newest {
@@ -167,5 +182,190 @@ impl Shared {
             sink_failures: self.failures.load(Relaxed),
             streams: self.streams.len(),
         }
+    }
+}
+
+/// Counters of an [`EventLog`](super::EventLog).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Events with a number in the log.
+    pub recorded: u64,
+    /// Tallied events that were counted instead of recorded individually.
+    pub coalesced: u64,
+    /// Events that were overwritten before a sink received them, summed over all sinks.
+    pub lost: u64,
+    /// Events that sinks dropped, for example because a channel was full.
+    pub dropped: u64,
+    /// How often a sink did not accept all events that it was offered. They are offered again.
+    pub sink_failures: u64,
+    /// The number of open live streams.
+    pub streams: usize,
+}
+
+/// A ring buffer of the newest events, numbered without gaps.
+#[derive(Debug)]
+pub(super) struct Ring {
+    events: VecDeque<Event>,
+    capacity: usize,
+    newest: u64,
+}
+
+/// Capacity that is allocated up front, so that a ring of the default size never reallocates.
+const ROOM_AT_FIRST: usize = 10_000;
+
+impl Ring {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { events: VecDeque::with_capacity(capacity.min(ROOM_AT_FIRST)), capacity, newest: 0 }
+    }
+
+    /// Returns the number of the newest event that was ever recorded.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    pub(super) fn push(&mut self, mut event: Event) -> u64 {
+        if self.events.len() >= self.capacity {
+            self.events.pop_front();
+        }
+        self.newest += 1;
+        event.id = self.newest;
+        self.events.push_back(event);
+        self.newest
+    }
+
+    /// Returns how many events after `after` are overwritten, and at most `most` of those that
+    /// follow them.
+    pub(super) fn scan(&self, after: u64, most: usize) -> (u64, impl Iterator<Item = &Event>) {
+        let oldest = self.newest - self.events.len() as u64 + 1;
+        let wanted = after.saturating_add(1);
+        let lost = oldest.saturating_sub(wanted);
+        let skip = usize::try_from(wanted.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        (lost, self.events.range(skip.min(self.events.len())..).take(most))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    listeners: Mutex<Vec<Listener>>,
+    numbers: AtomicU64,
+    beats: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Listener {
+    number: u64,
+    tenant: Option<Tenant>,
+    waker: Option<Waker>,
+}
+
+impl Streams {
+    /// Registers a stream of this tenant, or of an operator, and returns its number. Returns `None`
+    /// if `max` is reached.
+    ///
+    /// One tenant gets at most a quarter of the places, so that it cannot lock out the others, and
+    /// one place is reserved for operators.
+    pub(super) fn enter(&self, tenant: Option<Tenant>, max: usize) -> Option<u64> {
+        let mut listeners = lock(&self.listeners);
+        let tenants = listeners.iter().filter(|listener| listener.tenant.is_some()).count();
+        let own = listeners.iter().filter(|listener| listener.tenant == tenant).count();
+        // a single place cannot be reserved
+        let for_tenants = max.saturating_sub(1).max(1);
+        if listeners.len() >= max || (tenant.is_some() && (own >= max.div_ceil(4) || tenants >= for_tenants)) {
+            return None;
+        }
+        let number = self.numbers.fetch_add(1, Relaxed);
+        listeners.push(Listener { number, tenant, waker: None });
+        Some(number)
+    }
+
+    /// Wakes this stream when there is something new.
+    pub(super) fn wait(&self, number: u64, waker: &Waker) {
+        if let Some(listener) = lock(&self.listeners).iter_mut().find(|listener| listener.number == number) {
+            match &mut listener.waker {
+                Some(old) => old.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
+        }
+    }
+
+    pub(super) fn leave(&self, number: u64) {
+        lock(&self.listeners).retain(|listener| listener.number != number);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.listeners).len()
+    }
+
+    /// Counts one more heartbeat.
+    pub(super) fn beat(&self) {
+        self.beats.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn beats(&self) -> u64 {
+        self.beats.load(Relaxed)
+    }
+
+    pub(super) fn wake(&self) {
+        let wakers: Vec<Waker> =
+            lock(&self.listeners).iter_mut().filter_map(|listener| listener.waker.take()).collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Limits how many reads per second flush the pending counts, so that frequent reads can't fill the
+/// log with counts.
+#[derive(Debug, Default)]
+pub(super) struct DrainPace {
+    began: Moment,
+    drains: u32,
+}
+
+impl DrainPace {
+    pub(super) const DRAINS_PER_SECOND: u32 = 20;
+
+    pub(super) fn allows(&mut self, now: Moment) -> bool {
+        if now.since(self.began).as_secs() >= 1 {
+            *self = Self { began: now, drains: 0 };
+        }
+        self.drains += 1;
+        self.drains <= Self::DRAINS_PER_SECOND
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{event::record::EventKind, util::clock::UnixTime};
+
+    proptest! {
+        #[test]
+        fn kept_and_lost_events_add_up(
+            capacity in 1_usize..20, recorded in 0_u64..60, after in 0_u64..80, most in 0_usize..30,
+        ) {
+            let mut ring = Ring::new(capacity);
+            for id in 1..=recorded {
+                prop_assert_eq!(ring.push(Event::new(EventKind::TenantReset, UnixTime::default())), id);
+            }
+            let (lost, events) = ring.scan(after, most);
+            let ids: Vec<u64> = events.map(|event| event.id).collect();
+            let kept = recorded.saturating_sub(capacity as u64);
+            prop_assert_eq!(lost, kept.saturating_sub(after));
+            let expected: Vec<u64> = (after.max(kept) + 1..=recorded).take(most).collect();
+            prop_assert_eq!(ids, expected);
+        }
+    }
+
+    #[test]
+    fn readers_get_the_newest_counts_twenty_times_a_second() {
+        let mut pace = DrainPace::default();
+        let now = Moment::from_nanos(5_000_000_000);
+        assert_eq!((0..100).filter(|_| pace.allows(now)).count(), 20);
+        assert!(!pace.allows(now + Duration::from_millis(999)));
+        assert!(pace.allows(now + Duration::from_secs(1)));
     }
 }

@@ -1,49 +1,51 @@
-//! A live stream: server-sent events, read from the ring by number.
+//! LiveStream streams of events (server-sent events).
 
 use std::{
     convert::Infallible,
     fmt::Write,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::{Query, stream_seat::StreamSeat};
+use super::{query::Query, shared::Shared};
+use crate::tenant::Tenant;
 
-/// The body of a stream. It holds no events: a reader that does not keep up
-/// finds them gone from the ring, and is told how many.
-pub(super) struct Live {
-    seat: StreamSeat,
+/// The body of a stream. It buffers no events: a reader that falls behind finds them overwritten,
+/// and is sent the number of events that it missed.
+pub(super) struct LiveStream {
+    stream: OpenStream,
     query: Query,
     next: u64,
     beats: u64,
     began: bool,
 }
 
-/// Events in one piece of the body.
+/// The number of events in one body frame.
 const BATCH: usize = 64;
 
-impl Live {
-    /// What the query asks for and follows its `since`, without an end.
-    pub(super) fn new(seat: StreamSeat, mut query: Query) -> Self {
-        let newest = seat.shared().state().ring.newest();
+impl LiveStream {
+    /// Creates an endless stream of the events that match the query.
+    pub(super) fn new(stream: OpenStream, mut query: Query) -> Self {
+        let newest = stream.shared().state().ring.newest();
         let next = query.since.map_or(newest, |since| if since > newest { 0 } else { since });
         query.limit = BATCH;
-        let beats = seat.shared().streams.beats();
-        Self { seat, query, next, beats, began: false }
+        let beats = stream.shared().streams.beats();
+        Self { stream, query, next, beats, began: false }
     }
 
     fn news(&mut self) -> Option<String> {
         let mut text = String::new();
         if !self.began {
             self.began = true;
-            // a first piece at once, so that the head of the response leaves
+            // send a first frame right away, so that the response headers go out
             text.push_str("retry: 2000\n\n");
         }
         self.query.since = Some(self.next);
-        let page = self.seat.shared().page(&self.query);
+        let page = self.stream.shared().page(&self.query);
         if page.lost > 0 {
             let _ = write!(text, "id: {}\nevent: lost\ndata: {{\"lost\":{}}}\n\n", self.next + page.lost, page.lost);
         }
@@ -51,7 +53,7 @@ impl Live {
         for event in &page.events {
             let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", event.id, event.kind.as_str(), event.to_json());
         }
-        let beats = self.seat.shared().streams.beats();
+        let beats = self.stream.shared().streams.beats();
         if text.is_empty() && beats != self.beats {
             text.push_str(": alive\n\n");
         }
@@ -60,15 +62,15 @@ impl Live {
     }
 }
 
-impl http_body::Body for Live {
+impl http_body::Body for LiveStream {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let live = self.get_mut();
-        // before looking, so that what comes while looking wakes us
-        live.seat.wake_me(cx.waker());
-        let is_over = live.seat.shared().state().is_over();
+        // register before reading, so that events that arrive meanwhile wake us
+        live.stream.wake_me(cx.waker());
+        let is_over = live.stream.shared().state().is_over();
         match live.news() {
             Some(text) => Poll::Ready(Some(Ok(Frame::data(text.into())))),
             None if is_over => Poll::Ready(None),
@@ -77,19 +79,46 @@ impl http_body::Body for Live {
     }
 }
 
+/// The place of an open stream, released when this is dropped.
+pub(super) struct OpenStream {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl OpenStream {
+    /// Reserves a place for a stream of this tenant, or of an operator. Returns `None` if there is
+    /// none left.
+    pub(super) fn take(shared: &Arc<Shared>, tenant: Option<Tenant>, max: usize) -> Option<Self> {
+        let number = shared.streams.enter(tenant, max)?;
+        Some(Self { shared: Arc::clone(shared), number })
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn wake_me(&self, waker: &Waker) {
+        self.shared.streams.wait(self.number, waker);
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.shared.streams.leave(self.number);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, task::Waker};
-
     use http_body::Body;
 
     use super::*;
     use crate::{
-        event::{Event, EventKind, shared::Shared},
+        event::record::{Event, EventKind},
         util::clock::UnixTime,
     };
 
-    fn poll(live: &mut Live) -> Option<Bytes> {
+    fn poll(live: &mut LiveStream) -> Option<Bytes> {
         match Pin::new(live).poll_frame(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(frame) => Some(frame.unwrap().unwrap().into_data().unwrap()),
             Poll::Pending => None,
@@ -97,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_a_closed_log_ends_only_when_the_last_counts_are_in_it() {
-        let shared = Arc::new(Shared::new(10));
-        let mut live = Live::new(StreamSeat::take(&shared, None, 1).unwrap(), Query::new());
+    fn a_stream_of_a_closed_log_ends_after_the_last_counts() {
+        let shared = Arc::new(Shared::new(10, 1_000));
+        let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
         let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
         (0..10).for_each(|_| shared.tally(&event));
-        // the pump runs, and has not seen yet that the log is closed
+        // the pump is running and has not noticed yet that the log is closed
         shared.state().pump = Some(std::thread::current().id());
         shared.close();
         assert!(poll(&mut live).unwrap().ends_with(b"\"count\":1}\n\n"));
@@ -115,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_stream_shows_that_it_lives_once_for_each_heartbeat() {
-        let shared = Arc::new(Shared::new(10));
-        let mut live = Live::new(StreamSeat::take(&shared, None, 1).unwrap(), Query::new());
+    fn an_idle_stream_sends_one_comment_per_heartbeat() {
+        let shared = Arc::new(Shared::new(10, 1_000));
+        let mut live = LiveStream::new(OpenStream::take(&shared, None, 1).unwrap(), Query::new());
         assert_eq!(poll(&mut live).unwrap(), "retry: 2000\n\n");
         assert_eq!(poll(&mut live), None);
         shared.streams.beat();

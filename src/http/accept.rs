@@ -1,17 +1,18 @@
-//! What a caller would rather read: the `Accept` header.
+//! Content negotiation with the `Accept` header.
 
 use http::{HeaderMap, header};
 
-/// The most media types of a header that are looked at.
+/// The maximum number of media types that are read from a header.
 const MOST_TYPES: usize = 32;
 
-/// Whether HTML is what the caller would like best.
+/// Returns whether the caller prefers HTML.
 pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
     favourite(headers)
         .is_some_and(|name| ["text/html", "application/xhtml+xml"].iter().any(|html| name.eq_ignore_ascii_case(html)))
 }
 
-/// The first media type of the highest quality; `None` where none is acceptable or nothing is said.
+/// Returns the first media type of the highest quality. Returns `None` if there is no header or
+/// nothing is acceptable.
 pub(crate) fn favourite(headers: &HeaderMap) -> Option<&str> {
     let lines = headers.get_all(header::ACCEPT).iter();
     let types = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).take(MOST_TYPES);
@@ -19,7 +20,7 @@ pub(crate) fn favourite(headers: &HeaderMap) -> Option<&str> {
     best.filter(|(_, quality)| *quality > 0).map(|(name, _)| name)
 }
 
-/// A media type and its quality in thousandths; a malformed quality counts as none.
+/// Returns a media type and its quality in thousandths. A malformed quality counts as zero.
 fn media_type(text: &str) -> (&str, u16) {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next().unwrap_or_default();
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_favourite_is_the_first_of_the_highest_quality() {
+    fn the_first_type_of_the_highest_quality_wins() {
         for (line, expected) in [
             ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Some("text/html")),
             ("application/json;q=0.9, TEXT/HTML;q=0.95", Some("TEXT/HTML")),

@@ -1,4 +1,4 @@
-//! [`Body`]: what this crate's own services answer with.
+//! Response bodies of the services in this crate.
 
 use std::{
     convert::Infallible,
@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body::{Frame, SizeHint};
 
-/// The body of a response that one of our services made: whole, or a stream.
+/// The response body of this crate's services: either complete or a stream.
 ///
-/// It fits hyper as it is, axum through `axum::body::Body::new` (and so
-/// `nest_service`), and tonic through `tonic::body::Body::new`. It never fails.
+/// It works with hyper as is, with axum through `axum::body::Body::new` (and so with
+/// `nest_service`), and with tonic through `tonic::body::Body::new`. It never fails.
 #[derive(Default)]
 pub struct Body(Repr);
 
@@ -32,7 +32,7 @@ impl Default for Repr {
 }
 
 impl Body {
-    /// A body without a byte.
+    /// Creates an empty body.
     pub fn empty() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl Body {
     }
 }
 
-/// The same answer to HEAD: its length without its bytes.
+/// Turns a response into the response to HEAD: it keeps the length and drops the bytes.
 pub(crate) fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     if let Some(len) = http_body::Body::size_hint(&body).exact() {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_whole_body_gives_its_bytes_once_and_says_how_many() {
+    async fn a_complete_body_yields_its_bytes_once_and_knows_its_length() {
         let body = Body::from(String::from("hello"));
         assert_eq!(body.size_hint().exact(), Some(5));
         assert!(!body.is_end_stream());
@@ -129,13 +129,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_default_body_is_at_its_end() {
+    async fn the_default_body_is_empty() {
         assert!(Body::default().is_end_stream());
         assert_eq!(Body::default().collect().await.unwrap().to_bytes(), "");
     }
 
     #[tokio::test]
-    async fn a_stream_passes_through() {
+    async fn a_stream_is_passed_on() {
         let body = Body::stream(Body::from("within"));
         assert_eq!(body.collect().await.unwrap().to_bytes(), "within");
     }

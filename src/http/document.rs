@@ -1,5 +1,4 @@
-//! Settings that are written down, in JSON or TOML: bounded, and refused with
-//! the place that is wrong.
+//! Reads configuration documents in JSON or TOML, with a size limit and errors that name the place.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,10 +9,10 @@ use serde::{
 
 use crate::util::error::ConfigError;
 
-/// The most bytes that are read.
+/// The maximum length of a document in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// Reads a JSON object. `setting` names what it holds.
+/// Parses a JSON object. `setting` names its content in errors.
 pub(crate) fn from_json<T: DeserializeOwned>(setting: &'static str, text: &str) -> Result<T, ConfigError> {
     is_bounded(setting, text)?;
     serde_json::from_str(text).map(|Object(read)| read).map_err(|error| {
@@ -24,7 +23,7 @@ pub(crate) fn from_json<T: DeserializeOwned>(setting: &'static str, text: &str) 
     })
 }
 
-/// Reads a TOML document. `setting` names what it holds.
+/// Parses a TOML document. `setting` names its content in errors.
 #[cfg(feature = "toml")]
 pub(crate) fn from_toml<T: DeserializeOwned>(setting: &'static str, text: &str) -> Result<T, ConfigError> {
     is_bounded(setting, text)?;
@@ -38,11 +37,12 @@ pub(crate) fn from_toml<T: DeserializeOwned>(setting: &'static str, text: &str) 
 fn is_bounded(setting: &'static str, text: &str) -> Result<(), ConfigError> {
     match text.len() {
         ..=LONGEST => Ok(()),
-        len => Err(ConfigError::new(setting, format!("{len} bytes"), "must have at most 1 MiB")),
+        len => Err(ConfigError::new(setting, format!("{len} bytes"), "must be at most 1 MiB")),
     }
 }
 
-/// A struct that is written with the names of its members, and only so: what is derived reads a list as well.
+/// A struct that must be written as an object. Derived `Deserialize` implementations also accept a
+/// list.
 pub(crate) struct Object<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -57,7 +57,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = Object<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("names with values")
+        f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
@@ -65,7 +65,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// Values under names of the operator's choice, none of them twice.
+/// Values with names chosen by the operator. Rejects duplicate names.
 pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
 
 impl<T> Default for Named<T> {
@@ -86,7 +86,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for NamedVisitor<T> {
     type Value = Named<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("names with values")
+        f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -94,7 +94,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for NamedVisitor<T> {
         let mut members = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if !seen.insert(name.clone()) {
-                return Err(A::Error::custom(format_args!("`{name}` stands there twice")));
+                return Err(A::Error::custom(format_args!("duplicate name `{name}`")));
             }
             members.push((name, map.next_value()?));
         }

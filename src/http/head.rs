@@ -1,11 +1,11 @@
-//! [`Head`]: a borrowed look at a request without its body.
+//! A borrowed view of a request without its body.
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header, request::Parts};
 
-/// A request as a decision sees it: everything but the body.
+/// A request without its body, as [`Gate`](crate::Gate)s see it.
 ///
-/// It borrows, because taking a request apart and putting it together again
-/// moves some 450 bytes each way, on every request.
+/// It borrows from the request, because taking a request apart and reassembling it moves about 450
+/// bytes each way.
 ///
 /// ```
 /// use tollgate::Head;
@@ -24,7 +24,7 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The head of a request.
+    /// Borrows the head of a request.
     pub fn of<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
@@ -35,32 +35,32 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// The target, as the service sees it: a router may have stripped a prefix.
+    /// Returns the URI as this service sees it. A router may have stripped a prefix.
     pub fn uri(&self) -> &'a Uri {
         self.uri
     }
 
-    /// The HTTP version.
+    /// Returns the HTTP version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The headers.
+    /// Returns the headers.
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// What outer layers and the server have attached.
+    /// Returns the extensions, which the server and outer layers have set.
     pub fn extensions(&self) -> &'a Extensions {
         self.extensions
     }
 
-    /// Whether the caller speaks gRPC, by its content type in any case.
+    /// Returns whether this is a gRPC request, judging by its content type.
     pub fn is_grpc(&self) -> bool {
         const GRPC: &[u8] = b"application/grpc";
         self.headers.get(header::CONTENT_TYPE).is_some_and(|value| {
@@ -70,8 +70,8 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// Whether this is a CORS preflight: an OPTIONS request with an origin and
-    /// the method that it asks for.
+    /// Returns whether this is a CORS preflight: an OPTIONS request with `Origin` and
+    /// `Access-Control-Request-Method`.
     pub fn is_preflight(&self) -> bool {
         self.method == Method::OPTIONS
             && self.headers.contains_key(header::ORIGIN)
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grpc_is_told_by_the_content_type_alone() {
+    fn grpc_is_detected_by_content_type_alone() {
         let is_grpc = |content_type: &str| {
             let request = Request::builder().header("content-type", content_type).body(()).unwrap();
             Head::of(&request).is_grpc()

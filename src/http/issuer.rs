@@ -1,13 +1,13 @@
-//! [`Issuer`]: the address under which a login service is known.
+//! The issuer URL of a login service.
 
 use crate::{http::origin, util::error::ConfigError};
 
-/// An absolute URL without query, fragment and slash at the end. URLs that leave the service are made of it, never of
-/// the `Host` of a request.
+/// An absolute URL without query, fragment and trailing slash. All URLs that the service gives out
+/// start with it. They are never derived from the `Host` header.
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     url: String,
-    /// Bytes of the scheme and the host.
+    /// The length of scheme and host in bytes.
     origin: usize,
     loopback: bool,
 }
@@ -15,28 +15,27 @@ pub(crate) struct Issuer {
 impl Issuer {
     pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::new("issuer", url, reason);
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| error("must begin with https://"))?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| error("must start with https://"))?;
         let host = rest.split('/').next().unwrap_or_default();
         let path = rest.get(host.len()..).unwrap_or_default();
         let is_host = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']')
         };
         if host.is_empty() || !host.bytes().all(is_host) {
-            return Err(error("must have a host, in lower case"));
+            return Err(error("must have a lower-case host"));
         }
         let is_path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
         let dots = path.split('/').any(|segment| matches!(segment, "." | ".."));
         if path.ends_with('/') || path.contains("//") || dots || !path.bytes().all(is_path) {
-            return Err(error("must have a plain path, without a slash at the end, a query or a fragment"));
+            return Err(error("must have no query, no fragment and no trailing slash"));
         }
-        let name = origin::host_and_port(host)
-            .map(|(name, _)| name)
-            .ok_or_else(|| error("must have a host, in lower case"))?;
+        let name =
+            origin::host_and_port(host).map(|(name, _)| name).ok_or_else(|| error("must have a lower-case host"))?;
         let loopback = origin::is_loopback(name);
         match scheme {
             "https" => {}
             "http" if loopback => {}
-            _ => return Err(error("must begin with https://, or be on a loopback address")),
+            _ => return Err(error("must start with https:// or be on a loopback address")),
         }
         Ok(Self { url: url.to_owned(), origin: scheme.len() + 3 + host.len(), loopback })
     }
@@ -45,12 +44,12 @@ impl Issuer {
         &self.url
     }
 
-    /// Scheme and host, as browsers send them.
+    /// Returns scheme and host, in the form that browsers send.
     pub(crate) fn origin(&self) -> &str {
         self.url.get(..self.origin).unwrap_or_default()
     }
 
-    /// The path below which all endpoints are; empty at the root.
+    /// Returns the path below which all endpoints are. Empty at the root.
     pub(crate) fn path(&self) -> &str {
         self.url.get(self.origin..).unwrap_or_default()
     }
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_issuer_is_refused_at_the_start() {
+    fn invalid_issuers_are_rejected() {
         for url in [
             "",
             "auth.example",

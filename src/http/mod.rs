@@ -1,6 +1,6 @@
-//! Parts of HTTP: bodies, cookies, heads, origins, and requests to other services.
+//! Building blocks for HTTP: bodies, cookies, heads, origins, and requests to other services.
 
-// Each module uses only modules listed above it; tests/architecture.rs checks it.
+// Each module uses only modules listed above it; tests/architecture.rs checks this.
 pub(crate) mod head;
 pub(crate) mod accept;
 pub(crate) mod origin;
@@ -9,7 +9,7 @@ pub(crate) mod return_to;
 #[cfg(any(feature = "login", feature = "bearer"))]
 #[cfg_attr(
     not(any(feature = "login", feature = "jwks")),
-    allow(dead_code, reason = "not every feature needs each part of an address")
+    allow(dead_code, reason = "some features use only parts of it")
 )]
 pub(crate) mod issuer;
 #[cfg(feature = "login")]
@@ -22,6 +22,6 @@ pub(crate) mod roots;
 #[cfg(any(feature = "webhook", feature = "jwks"))]
 #[cfg_attr(
     not(all(feature = "webhook", feature = "jwks")),
-    allow(dead_code, reason = "one feature reads the head of an answer, the other all of it")
+    allow(dead_code, reason = "one feature reads only the head of a response, the other all of it")
 )]
 pub(crate) mod outgoing;

@@ -1,21 +1,20 @@
-//! Hosts and origins, as an operator writes them down and as browsers send
-//! them.
+//! Hosts and origins, in the forms used by operators and by browsers.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::util::error::ConfigError;
 
-/// An origin as browsers write it: lower case, no default port. It is `https://`, or `http://` on a loopback address.
+/// Returns an origin in the form that browsers send: lower case, no default port. Accepts
+/// `https://`, or `http://` on a loopback address.
 pub(crate) fn normal(setting: &'static str, origin: &str) -> Result<String, ConfigError> {
     let error = |reason: &'static str| ConfigError::new(setting, origin, reason);
     let lower = origin.to_ascii_lowercase();
-    let (scheme, authority) = lower.split_once("://").ok_or_else(|| error("must begin with https://"))?;
-    let (host, port) =
-        host_and_port(authority).ok_or_else(|| error("must be a scheme and a host, with nothing behind"))?;
+    let (scheme, authority) = lower.split_once("://").ok_or_else(|| error("must start with https://"))?;
+    let (host, port) = host_and_port(authority).ok_or_else(|| error("must be only a scheme and a host"))?;
     let default_port = match scheme {
         "https" => 443,
         "http" if is_loopback(host) => 80,
-        _ => return Err(error("must begin with https://, or be on a loopback address")),
+        _ => return Err(error("must start with https:// or be on a loopback address")),
     };
     Ok(match port.filter(|port| *port != default_port) {
         Some(port) => format!("{scheme}://{host}:{port}"),
@@ -23,10 +22,11 @@ pub(crate) fn normal(setting: &'static str, origin: &str) -> Result<String, Conf
     })
 }
 
-/// Takes `app.example:8443` apart; nothing where it is not a name or an address in lower case, and a port.
+/// Splits `app.example:8443` into host and port. Returns `None` if the host is not a lower-case
+/// name or address.
 pub(crate) fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.rsplit_once(':') {
-        // a colon within the brackets of an address
+        // the colon is inside the brackets of an IPv6 address
         Some((_, rest)) if rest.ends_with(']') => (authority, None),
         Some((host, digits)) => (host, Some(port(digits)?)),
         None => (authority, None),
@@ -34,7 +34,7 @@ pub(crate) fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     is_host(host).then_some((host, port))
 }
 
-/// A port as all readers read it: no sign, no zero in front.
+/// Parses a port in its only canonical form: no sign, no leading zero.
 pub(crate) fn port(digits: &str) -> Option<u16> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| plain)
@@ -43,14 +43,14 @@ pub(crate) fn port(digits: &str) -> Option<u16> {
 fn is_host(host: &str) -> bool {
     if let Some(address) = host.strip_prefix('[') {
         let address = address.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
-        // in the one form that browsers write
+        // only in the form that browsers write
         return address.is_some_and(|address| host == format!("[{address}]"));
     }
     let is_label = |label: &str| {
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
         !label.is_empty() && label.bytes().all(allowed)
     };
-    // what ends in a number is read as an IPv4 address
+    // browsers parse hosts that end in a number as IPv4 addresses
     let is_number = |label: &str| label.starts_with("0x") || label.bytes().all(|byte| byte.is_ascii_digit());
     let last = host.rsplit('.').next().unwrap_or_default();
     host.len() <= 253
@@ -58,7 +58,7 @@ fn is_host(host: &str) -> bool {
         && (!is_number(last) || host.parse::<Ipv4Addr>().is_ok_and(|address| address.to_string() == host))
 }
 
-/// Whether a host is this machine, by any name.
+/// Returns whether a host is a loopback name or address.
 pub(crate) fn is_loopback(host: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_written_as_browsers_do() {
+    fn origins_are_normalized_as_in_browsers() {
         for (given, expected) in [
             ("https://App.Example", "https://app.example"),
             ("https://app.example:443", "https://app.example"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused() {
+    fn invalid_origins_are_rejected() {
         for bad in [
             "",
             "null",
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_normal_stays_as_it_is(text in "(https|http|HTTPS)://[a-zA-Z0-9.\\[\\]:@-]{0,12}(:[0-9]{0,6})?") {
+        fn normalized_origins_are_unchanged(text in "(https|http|HTTPS)://[a-zA-Z0-9.\\[\\]:@-]{0,12}(:[0-9]{0,6})?") {
             if let Ok(once) = normal("origin", &text) {
                 prop_assert_eq!(normal("origin", &once).unwrap(), once.clone());
                 let uri: http::Uri = once.parse().unwrap();
@@ -140,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn every_port_has_one_text(port_number: u16, text in "[0-9+ ]{0,6}") {
+        fn every_port_has_exactly_one_form(port_number: u16, text in "[0-9+ ]{0,6}") {
             prop_assert_eq!(port(&port_number.to_string()), Some(port_number).filter(|port| *port > 0));
             if let Some(read) = port(&text) {
                 prop_assert_eq!(read.to_string(), text);

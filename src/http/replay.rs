@@ -1,5 +1,4 @@
-//! [`Replay`]: a body that may have been read already, and comes again byte for
-//! byte.
+//! A request body that was read by a middleware and is passed on byte for byte.
 
 use std::{
     fmt, mem,
@@ -13,8 +12,8 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a request behind a service that reads bodies: the original
-    /// one where it had nothing to read, else the same bytes and trailers again.
+    /// The request body behind a middleware that reads bodies. It is the original body if the
+    /// middleware did not read it; otherwise it yields the same bytes and trailers again.
     pub struct Replay<B> {
         #[pin]
         state: State<B>,
@@ -29,7 +28,7 @@ pin_project! {
     }
 }
 
-/// All that a body carried.
+/// Everything that a body contained.
 #[derive(Default)]
 pub(crate) struct Whole {
     pub(crate) data: Bytes,
@@ -37,12 +36,12 @@ pub(crate) struct Whole {
 }
 
 impl<B> Replay<B> {
-    /// A body that nobody has read.
+    /// Wraps a body that was not read.
     pub(crate) fn untouched(body: B) -> Self {
         Self { state: State::Untouched { body } }
     }
 
-    /// A body that was read.
+    /// Wraps the content of a body that was read.
     pub(crate) fn read(whole: Whole) -> Self {
         Self { state: State::Read { whole } }
     }
@@ -88,20 +87,19 @@ impl<B> fmt::Debug for Replay<B> {
     }
 }
 
-/// Why a body can't be read whole.
+/// Why a body could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// It is, or says that it is, longer than allowed.
+    /// It is longer than allowed, or declares a longer length.
     TooLarge,
-    /// It broke off.
+    /// It ended early.
     Broken,
 }
 
-/// Reads a body of bounded length, over as many polls as it takes.
+/// Reads a body of limited length over several polls.
 ///
-/// Frames are joined, so that a body of many small ones takes no more memory
-/// than one of few, and a frame without data counts as a byte, so that a body of
-/// nothing else comes to an end.
+/// Frames are joined so that many small frames take no more memory than a few large ones. A frame
+/// without data counts as one byte, so that a body of empty frames reaches the limit.
 #[derive(Default)]
 pub(crate) struct Reader {
     seen: usize,
@@ -130,7 +128,7 @@ impl Reader {
                         self.push(data);
                         continue;
                     }
-                    // trailers end a body
+                    // trailers end the body
                     Err(frame) => frame.into_trailers().ok(),
                 },
                 Some(Err(_)) => return Poll::Ready(Err(ReadError::Broken)),

@@ -1,24 +1,25 @@
-//! [`Algorithm`]: how tokens are signed.
+//! Signature algorithms.
 
 use std::{fmt, str::FromStr};
 
-/// A signature algorithm of JSON Web Algorithms (RFC 7518, RFC 8037). There is no `none`, and nothing symmetric.
+/// A signature algorithm for tokens (RFC 7518, RFC 8037). Neither `none` nor symmetric algorithms
+/// exist here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// ECDSA with P-256 and SHA-256: the default.
+    /// ECDSA with P-256 and SHA-256. The default.
     Es256,
     /// Ed25519.
     EdDsa,
-    /// RSA PKCS #1 v1.5 with SHA-256, which OpenID Connect wants every provider to have.
+    /// RSA PKCS #1 v1.5 with SHA-256, which OpenID Connect requires every provider to support.
     Rs256,
 }
 
 impl Algorithm {
-    /// Every algorithm.
+    /// All algorithms.
     pub const ALL: &'static [Self] = &[Self::Es256, Self::EdDsa, Self::Rs256];
 
-    /// The name in `alg`.
+    /// Returns the name that is used in `alg`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Es256 => "ES256",
@@ -27,7 +28,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of this name, written exactly so.
+    /// Returns the algorithm with this name. Names are case-sensitive.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|algorithm| algorithm.as_str() == name)
     }
@@ -39,13 +40,13 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// What [`from_name`](Algorithm::from_name) does not know.
+/// The error for an unknown algorithm name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlgorithmError(());
 
 impl fmt::Display for AlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an algorithm is ES256, EdDSA or RS256")
+        f.write_str("unknown algorithm: use ES256, EdDSA or RS256")
     }
 }
 

@@ -1,27 +1,28 @@
-//! Times in signed documents (NumericDate, RFC 7519 §2): Unix seconds, of which some issuers write fractions.
+//! Times in signed documents (NumericDate, RFC 7519 §2): Unix seconds, which some issuers write as
+//! fractions.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Number;
 
-/// Beyond this, not each whole number has a float of its own.
+/// Larger integers are not exactly representable as floats.
 const MOST: f64 = 9_007_199_254_740_992.0;
 
-/// The last whole second that is not after it: of what ends, or is to be young.
+/// Rounds down. For times that should not be extended, such as an expiry.
 pub(crate) fn floor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     seconds(&Number::deserialize(deserializer)?, f64::floor)
 }
 
-/// The first whole second that is not before it: of what begins.
+/// Rounds up. For times at which something starts.
 pub(crate) fn ceil<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     seconds(&Number::deserialize(deserializer)?, f64::ceil)
 }
 
-/// As [`floor`], of a member that may be missing.
+/// Like [`floor`] but for an optional member.
 pub(crate) fn floor_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Option::<Number>::deserialize(deserializer)?.map(|number| seconds(&number, f64::floor)).transpose()
 }
 
-/// As [`ceil`], of a member that may be missing.
+/// Like [`ceil`] but for an optional member.
 pub(crate) fn ceil_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Option::<Number>::deserialize(deserializer)?.map(|number| seconds(&number, f64::ceil)).transpose()
 }
@@ -29,10 +30,14 @@ pub(crate) fn ceil_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 fn seconds<E: Error>(number: &Number, round: fn(f64) -> f64) -> Result<u64, E> {
     let whole = || {
         let seconds = number.as_f64().map(round).filter(|seconds| (0.0..=MOST).contains(seconds))?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and in bounds")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the value is integral and in range"
+        )]
         Some(seconds as u64)
     };
-    number.as_u64().or_else(whole).ok_or_else(|| E::custom("not a time"))
+    number.as_u64().or_else(whole).ok_or_else(|| E::custom("not a valid time"))
 }
 
 #[cfg(test)]
@@ -70,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_a_number_that_is_no_less_than_nothing() {
+    fn a_time_is_a_non_negative_number() {
         for (time, expected) in [
             ("0", (0, 0)),
             ("-0.0", (0, 0)),
@@ -102,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_rounded_lies_around_the_time(whole in 0..1_u64 << 33, thousandths in 0..1000_u32) {
+        fn rounded_times_enclose_the_exact_time(whole in 0..1_u64 << 33, thousandths in 0..1000_u32) {
             let (ends, begins) = read(&format!("{whole}.{thousandths:03}")).unwrap();
             prop_assert_eq!((ends, begins), (whole, whole + u64::from(thousandths > 0)));
         }

@@ -1,10 +1,10 @@
-//! Our signed tokens as another implementation reads them, and its as we do.
+//! Compares our signed tokens with another implementation, in both directions.
 
 use jsonwebtoken::{DecodingKey, EncodingKey, Header, Validation, jwk::JwkSet};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Algorithm, KeySet, Signer, jws};
+use super::{algorithm::Algorithm, jws, set::KeySet, signer::Signer};
 
 struct Case {
     ours: Signer,
@@ -13,14 +13,14 @@ struct Case {
     keys: KeySet,
 }
 
-/// One key of each algorithm, which both have.
+/// One key per algorithm, shared by both implementations.
 fn cases() -> Vec<Case> {
     let case = |algorithm: Algorithm| {
         let pkcs8 = Signer::generate(algorithm).unwrap();
         let (theirs, other) = match algorithm {
             Algorithm::Es256 => (EncodingKey::from_ec_der(&pkcs8), jsonwebtoken::Algorithm::ES256),
             Algorithm::EdDsa => (EncodingKey::from_ed_der(&pkcs8), jsonwebtoken::Algorithm::EdDSA),
-            // PKCS #1 is what PKCS #8 has inside
+            // PKCS #8 wraps PKCS #1
             Algorithm::Rs256 => (EncodingKey::from_rsa_der(&pkcs8[26..]), jsonwebtoken::Algorithm::RS256),
         };
         let ours = Signer::read(algorithm, &pkcs8).unwrap();
@@ -31,7 +31,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// What they read with the keys that we publish.
+    /// Verifies a token with the other implementation and the keys that we publish.
     fn read_there(&self, token: &str) -> Option<Value> {
         let keys: JwkSet = serde_json::from_slice(&self.keys.to_json()).unwrap();
         let key = keys.find(self.ours.kid()).unwrap();
@@ -56,7 +56,7 @@ impl Case {
 }
 
 #[test]
-fn c097_both_read_what_either_signs_and_neither_what_was_changed() {
+fn c097_both_accept_each_others_tokens_and_reject_modified_ones() {
     let cases = cases();
     let text = ".{0,20}";
     let claims = prop::collection::btree_map(text, (text, any::<u64>()), 0..6).prop_map(|members| {
@@ -86,7 +86,7 @@ fn c097_both_read_what_either_signs_and_neither_what_was_changed() {
 }
 
 #[test]
-fn c097_a_key_of_one_algorithm_reads_nothing_of_another() {
+fn c097_a_key_rejects_tokens_of_other_algorithms() {
     let cases = cases();
     for signs in &cases {
         let token = signs.sign_there(&json!({ "sub": "ada" }));
@@ -96,6 +96,6 @@ fn c097_a_key_of_one_algorithm_reads_nothing_of_another() {
             let any = KeySet::parse(&reads.keys.to_json()).unwrap();
             assert_eq!(jws::Unverified::parse(&token, "at+jwt").unwrap().claims::<Value>(&any).is_some(), is_own);
         }
-        assert!(jws::Unverified::parse(&token, "JWT").is_none(), "an access token is no id_token");
+        assert!(jws::Unverified::parse(&token, "JWT").is_none(), "an access token is not an id_token");
     }
 }

@@ -1,4 +1,4 @@
-//! [`PublicKey`]: a key that verifies, as a JSON Web Key.
+//! Public keys as JSON Web Keys.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use aws_lc_rs::signature::{
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize};
 
-use super::Algorithm;
+use super::algorithm::Algorithm;
 use crate::util::secret::Digest;
 
 const COORDINATE: usize = 32;
 const LONGEST_MODULUS: usize = 1024;
-/// 4096 bits: twice as many take four times as long.
+/// 4096 bits. Keys of 8192 bits take four times as long to verify with.
 const LONGEST_MODULUS_OF_STRANGERS: usize = 512;
-/// The usual one takes three.
+/// The usual exponent takes three bytes.
 const LONGEST_EXPONENT: usize = 4;
 
 /// The public half of a signing key.
@@ -33,7 +33,7 @@ pub(crate) enum PublicKey {
     },
 }
 
-/// The members of a JSON Web Key (RFC 7517) that are read and written here.
+/// The members of a JSON Web Key (RFC 7517) that are read and written.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Jwk {
     pub(crate) kty: String,
@@ -53,14 +53,14 @@ pub(crate) struct Jwk {
     pub(crate) usage: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) alg: Option<String>,
-    /// The private half, which nobody should ever send.
+    /// The private half, which must never be published.
     #[serde(default, skip_serializing)]
     pub(crate) d: Option<serde_json::Value>,
 }
 
 impl PublicKey {
-    /// The key that a document describes; `None` for kinds, curves and sizes that are not used here, and for one that has
-    /// its private half with it.
+    /// Parses a key. Returns `None` for unsupported types, curves and sizes, and for keys that
+    /// include their private half.
     pub(crate) fn of(jwk: &Jwk) -> Option<Self> {
         if jwk.d.is_some() {
             return None;
@@ -83,7 +83,7 @@ impl PublicKey {
         }
     }
 
-    /// The key as a document, with nothing but what it is.
+    /// Returns the key as a JSON Web Key.
     pub(crate) fn jwk(&self) -> Jwk {
         let text = |bytes: &[u8]| Some(BASE64URL.encode(bytes));
         match self {
@@ -95,7 +95,7 @@ impl PublicKey {
         }
     }
 
-    /// The one algorithm that this key is for.
+    /// Returns the only algorithm that this key is used with.
     pub(crate) fn algorithm(&self) -> Algorithm {
         match self {
             Self::P256 { .. } => Algorithm::Es256,
@@ -104,12 +104,14 @@ impl PublicKey {
         }
     }
 
-    /// Whether it may be one that a stranger brings along: its size is what each check costs.
+    /// Returns whether the key is small enough to accept from strangers. Its size determines the
+    /// cost of each check.
     pub(crate) fn is_moderate(&self) -> bool {
         !matches!(self, Self::Rsa { n, .. } if n.len() > LONGEST_MODULUS_OF_STRANGERS)
     }
 
-    /// The thumbprint of RFC 7638: SHA-256 over the required members, in their order.
+    /// Returns the thumbprint (RFC 7638): the SHA-256 of the required members in their canonical
+    /// order.
     pub(crate) fn thumbprint(&self) -> String {
         let Jwk { crv, x, y, n, e, .. } = self.jwk();
         let own = |member: Option<String>| member.unwrap_or_default();
@@ -121,7 +123,7 @@ impl PublicKey {
         BASE64URL.encode(Digest::of(canonical).as_bytes())
     }
 
-    /// Whether this is a signature of these bytes by the other half of this key.
+    /// Verifies a signature of these bytes.
     pub(crate) fn verifies(&self, bytes: &[u8], signature: &[u8]) -> bool {
         match self {
             Self::P256 { x, y } => {

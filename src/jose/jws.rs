@@ -1,18 +1,21 @@
-//! JSON Web Signatures in their compact form (RFC 7515): written with one key, read with a set of them.
+//! JSON Web Signatures in compact form (RFC 7515).
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 #[cfg(feature = "tokens")]
-use super::Signer;
-use super::{Jwk, KeySet, PublicKey};
+use super::signer::Signer;
+use super::{
+    jwk::{Jwk, PublicKey},
+    set::KeySet,
+};
 use crate::util::json;
 
-/// The longest token that is read.
+/// The maximum length of a token in bytes.
 const MOST_BYTES: usize = 16 * 1024;
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct JwsHeader {
     alg: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     typ: Option<String>,
@@ -24,27 +27,27 @@ struct Header {
     crit: Option<serde_json::Value>,
 }
 
-/// A token, taken apart. Nothing of it is to be believed yet.
+/// A parsed token. Its content is not trustworthy yet.
 pub(crate) struct Unverified<'t> {
-    header: Header,
+    header: JwsHeader,
     signed: &'t str,
     claims: &'t str,
     signature: Vec<u8>,
 }
 
-/// What is wrong with a token that brings its own key.
+/// Why a token that contains its own key is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It brings none, or one that is not taken.
+    /// The key is missing or not accepted.
     Key,
     Signature,
     Claims,
 }
 
-/// A signed token of these claims.
+/// Signs a token with these claims.
 #[cfg(feature = "tokens")]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
-    let header = Header {
+    let header = JwsHeader {
         alg: signer.public().algorithm().as_str().to_owned(),
         typ: Some(typ.to_owned()),
         kid: Some(signer.kid().to_owned()),
@@ -58,37 +61,37 @@ pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Optio
 }
 
 impl<'t> Unverified<'t> {
-    /// Takes a token of this type apart; `None` if it is none.
+    /// Parses a token of this type. Returns `None` if the input is not a JWS of this type.
     pub(crate) fn parse(token: &'t str, typ: &str) -> Option<Self> {
         if token.len() > MOST_BYTES {
             return None;
         }
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
-        let header: Header = json::from_object(&BASE64URL.decode(header).ok()?).ok()?;
-        // an extension that we don't know must not be passed over
+        let header: JwsHeader = json::from_object(&BASE64URL.decode(header).ok()?).ok()?;
+        // unknown critical extensions must not be ignored
         if header.crit.is_some() || !header.typ.as_deref().is_some_and(|own| is_type(own, typ)) {
             return None;
         }
         Some(Self { header, signed, claims, signature: BASE64URL.decode(signature).ok()? })
     }
 
-    /// The name of the key that it says it is signed with.
+    /// Returns the id of the key that the token claims to be signed with.
     pub(crate) fn kid(&self) -> Option<&str> {
         self.header.kid.as_deref()
     }
 
-    /// The claims, if one of these keys has signed them.
+    /// Returns the claims if one of these keys has signed them.
     ///
-    /// The key decides the algorithm; `alg` and `kid` only choose among the keys. Nothing of the claims is looked at
-    /// before the signature is good.
+    /// The key determines the algorithm; `alg` and `kid` only select keys. The claims are not
+    /// parsed before the signature is verified.
     pub(crate) fn claims<T: DeserializeOwned>(&self, keys: &KeySet) -> Option<T> {
         let fits = |kid: Option<&str>| self.kid().is_none_or(|named| kid.is_none_or(|kid| kid == named));
         keys.iter().filter(|(kid, _)| fits(*kid)).any(|(_, key)| self.is_signed_by(key)).then(|| self.read())?
     }
 
-    /// The key that it brings itself, and the claims, if that key has signed them: it proves no more than that whoever
-    /// made it has the key.
+    /// Returns the claims and the key contained in the token if that key has signed them. This
+    /// proves only that the signer has the key.
     pub(crate) fn own_claims<T: DeserializeOwned>(&self) -> Result<(PublicKey, T), Fault> {
         let key = self.header.jwk.as_ref().and_then(PublicKey::of).filter(PublicKey::is_moderate).ok_or(Fault::Key)?;
         if !self.is_signed_by(&key) {
@@ -106,7 +109,7 @@ impl<'t> Unverified<'t> {
     }
 }
 
-/// `application/` may be left out of a media type (RFC 7515 §4.1.9).
+/// Media types may omit `application/` (RFC 7515 §4.1.9).
 fn is_type(own: &str, typ: &str) -> bool {
     own.eq_ignore_ascii_case(typ)
         || own

@@ -5,7 +5,7 @@ pub(crate) mod date;
 #[cfg(feature = "tokens")]
 #[cfg(test)]
 mod differential;
-mod jwk;
+pub(crate) mod jwk;
 pub(crate) mod jws;
 mod set;
 #[cfg(feature = "tokens")]
@@ -15,9 +15,6 @@ mod signer;
 mod vectors;
 
 pub use self::algorithm::{Algorithm, AlgorithmError};
+pub(crate) use self::set::KeySet;
 #[cfg(feature = "tokens")]
 pub(crate) use self::signer::Signer;
-pub(crate) use self::{
-    jwk::{Jwk, PublicKey},
-    set::KeySet,
-};

@@ -1,18 +1,21 @@
-//! [`KeySet`]: the keys of an issuer.
+//! Key sets of issuers.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, Jwk, PublicKey};
+use super::{
+    algorithm::Algorithm,
+    jwk::{Jwk, PublicKey},
+};
 
-/// The most keys that are kept of a set.
+/// The maximum number of keys that are kept from a set.
 const MOST_KEYS: usize = 32;
 
-/// Keys that verify, each under its name.
+/// Public keys with their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeySet(Vec<(Option<String>, PublicKey)>);
 
 #[derive(Serialize, Deserialize)]
-struct Document<K> {
+struct KeySetDocument<K> {
     keys: Vec<K>,
 }
 
@@ -22,9 +25,9 @@ impl KeySet {
         Self(keys.into_iter().map(|(kid, key)| (Some(kid), key)).collect())
     }
 
-    /// Reads a JSON Web Key Set. Keys that are not for signatures, or of kinds that are not used here, are passed over.
+    /// Parses a JSON Web Key Set. Skips keys that are not for signatures or not supported.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
-        let document: Document<serde_json::Value> = serde_json::from_slice(text).ok()?;
+        let document: KeySetDocument<serde_json::Value> = serde_json::from_slice(text).ok()?;
         let usable = |jwk: serde_json::Value| {
             let jwk: Jwk = serde_json::from_value(jwk).ok()?;
             let key = PublicKey::of(&jwk)?;
@@ -35,7 +38,7 @@ impl KeySet {
         Some(Self(document.keys.into_iter().filter_map(usable).take(MOST_KEYS).collect()))
     }
 
-    /// The set as it is published.
+    /// Returns the set as JSON, for publishing.
     #[cfg(feature = "tokens")]
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let jwk = |(kid, key): &(Option<String>, PublicKey)| Jwk {
@@ -44,15 +47,15 @@ impl KeySet {
             alg: Some(key.algorithm().as_str().to_owned()),
             ..key.jwk()
         };
-        // never the default: there is only text in it
-        serde_json::to_vec(&Document { keys: self.0.iter().map(jwk).collect::<Vec<_>>() }).unwrap_or_default()
+        // the default is never used: the set always serializes
+        serde_json::to_vec(&KeySetDocument { keys: self.0.iter().map(jwk).collect::<Vec<_>>() }).unwrap_or_default()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<&str>, &PublicKey)> {
         self.0.iter().map(|(kid, key)| (kid.as_deref(), key))
     }
 
-    /// Whether a key has this name.
+    /// Returns whether a key has this id.
     pub(crate) fn names(&self, kid: &str) -> bool {
         self.0.iter().any(|(own, _)| own.as_deref() == Some(kid))
     }
@@ -64,13 +67,13 @@ mod tests {
 
     const EC: &str = r#"{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0""#;
 
-    /// A key of so many digits, whose modulus begins with these six bits.
+    /// An RSA key whose modulus has `digits` base64url characters and starts with `begins`.
     fn rsa(begins: &str, digits: usize) -> String {
         format!(r#"{{"kty":"RSA","e":"AQAB","n":"{begins}{}"}}"#, "A".repeat(digits - 1))
     }
 
     #[test]
-    fn what_can_verify_is_kept_and_the_rest_passed_over() {
+    fn usable_keys_are_kept_and_others_skipped() {
         let set = |keys: &str| KeySet::parse(format!(r#"{{"keys":[{keys}],"other":1}}"#).as_bytes());
         let one = set(&format!("{EC}}}")).unwrap();
         assert!(one.names("a") && !one.names("b") && one.iter().count() == 1);
@@ -80,12 +83,12 @@ mod tests {
         assert_eq!(set(&format!(r#"{{"kty":"oct","k":"AA"}},7,{EC},"use":"sig","alg":"ES256"}}"#)).unwrap(), one);
         assert_eq!(set(&vec![format!("{EC}}}"); 100].join(",")).unwrap().iter().count(), MOST_KEYS);
         for bad in [
-            // for agreement, not for signatures
+            // for key agreement, not for signatures
             r#"{"kty":"OKP","crv":"X25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#.to_owned(),
             EC.replace("P-256", "secp256k1") + "}",
             EC.to_owned() + r#","d":"AA"}"#,
             rsa("A", 1024),
-            // one byte more than 8192 bits, one less than 2048
+            // one byte more than 8192 bits; less than 2048 bits
             rsa("x", 1367),
             rsa("x", 340),
         ] {

@@ -1,4 +1,4 @@
-//! [`Signer`]: a key that signs.
+//! Private signing keys.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use aws_lc_rs::{
 };
 use zeroize::Zeroizing;
 
-use super::{Algorithm, jwk::PublicKey};
+use super::{algorithm::Algorithm, jwk::PublicKey};
 
-/// A private key, in memory.
+/// A private key in memory.
 pub(crate) struct Signer {
     kid: String,
     public: PublicKey,
@@ -26,7 +26,8 @@ enum Private {
 }
 
 impl Signer {
-    /// A new key, in PKCS #8. One of RSA takes a second, so not on an async thread.
+    /// Generates a key in PKCS #8 form. RSA takes about a second, so don't call it on an async
+    /// thread.
     pub(crate) fn generate(algorithm: Algorithm) -> Option<Zeroizing<Vec<u8>>> {
         let bytes = match algorithm {
             Algorithm::Es256 => EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
@@ -39,12 +40,12 @@ impl Signer {
         Some(Zeroizing::new(bytes))
     }
 
-    /// The key that these bytes are.
+    /// Parses a key in PKCS #8 form.
     pub(crate) fn read(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Self> {
         let (public, private) = match algorithm {
             Algorithm::Es256 => {
                 let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8).ok()?;
-                // a point, uncompressed
+                // an uncompressed point
                 let point = pair.public_key().as_ref();
                 let (x, y) = point.strip_prefix(&[4])?.split_at_checked(32)?;
                 let public = PublicKey::P256 { x: x.try_into().ok()?, y: y.try_into().ok()? };
@@ -68,7 +69,7 @@ impl Signer {
         Some(Self { kid: public.thumbprint(), public, private })
     }
 
-    /// The name of the key: its thumbprint, so that it says what it is.
+    /// Returns the key id, which is the thumbprint of the key.
     pub(crate) fn kid(&self) -> &str {
         &self.kid
     }

@@ -1,10 +1,13 @@
-//! The examples of the RFCs, and what attackers make of them.
+//! Test vectors of the RFCs, and attacks on them.
 
 use serde_json::{Value, json};
 
 use super::{
-    Algorithm, Jwk, KeySet, PublicKey, Signer,
+    algorithm::Algorithm,
+    jwk::{Jwk, PublicKey},
     jws::{self, Unverified},
+    set::KeySet,
+    signer::Signer,
 };
 
 fn key(jwk: Value) -> PublicKey {
@@ -58,7 +61,7 @@ fn the_signature_of_rfc_7515_appendix_a_2() {
 }
 
 #[test]
-fn each_algorithm_signs_what_its_own_key_verifies_and_no_other() {
+fn only_the_matching_key_verifies_a_signature() {
     let signers: Vec<Signer> = Algorithm::ALL
         .iter()
         .map(|algorithm| Signer::read(*algorithm, &Signer::generate(*algorithm).unwrap()).unwrap())
@@ -70,15 +73,15 @@ fn each_algorithm_signs_what_its_own_key_verifies_and_no_other() {
             let read: Option<Value> = Unverified::parse(&token, "at+jwt").unwrap().claims(&keys);
             assert_eq!(read.is_some(), other.kid() == signer.kid());
         }
-        assert!(Unverified::parse(&token, "JWT").is_none(), "of another type");
-        // a key without a name may be the one that is meant
+        assert!(Unverified::parse(&token, "JWT").is_none(), "another type");
+        // a key without an id may be the right one
         let nameless = KeySet::parse(&json!({ "keys": [signer.public().jwk()] }).to_string().into_bytes()).unwrap();
         assert!(Unverified::parse(&token, "at+jwt").unwrap().claims::<Value>(&nameless).is_some());
     }
 }
 
 #[test]
-fn a_token_without_end_is_not_read() {
+fn overlong_tokens_are_rejected() {
     let signer = Signer::read(Algorithm::Es256, &Signer::generate(Algorithm::Es256).unwrap()).unwrap();
     let token = |more: usize| jws::sign(&signer, "at+jwt", &json!({ "x": "x".repeat(more) })).unwrap();
     assert!(Unverified::parse(&token(12_000), "at+jwt").is_some());

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     client::Scopes,
     pkce::{CodeChallenge, CodeVerifier},
-    policy::{Method, MethodSet, Plan, Policies, Policy},
+    policy::{LoginPlan, Method, MethodSet, Policies, Policy},
     session::{Proof, UserId},
     tenant::Tenant,
     user::Identifier,
@@ -306,7 +306,7 @@ impl Model {
     }
 }
 
-fn plan(steps: usize) -> Plan {
+fn plan(steps: usize) -> LoginPlan {
     let enabled: MethodSet = METHODS.into_iter().collect();
     Policies::new(Policy::any(steps).unwrap()).plan(&tenant(), None, None, enabled).unwrap()
 }

@@ -11,7 +11,7 @@ use super::{
     subject::{BoundUser, LoginId, Subject},
 };
 use crate::{
-    policy::{Method, MethodSet, Plan},
+    policy::{LoginPlan, Method, MethodSet},
     session::{Authentication, Proof},
     tenant::Tenant,
     user::Identifier,
@@ -52,7 +52,7 @@ pub(crate) struct Login {
     /// The name that was given at the start. It counts for throttles and events only: accounts are found by id.
     pub(crate) identifier: Option<Identifier>,
     pub(crate) subject: Subject,
-    pub(crate) plan: Plan,
+    pub(crate) plan: LoginPlan,
     /// The proved steps, oldest first.
     pub(crate) proofs: Vec<Proof>,
     /// How many of them came from a session. They count as long as that session lives.
@@ -111,7 +111,7 @@ impl Login {
         secret: &Secret,
         tenant: Tenant,
         (binding, wanted): (Binding, Wanted),
-        plan: Plan,
+        plan: LoginPlan,
         (limits, now): (&LoginLimits, UnixTime),
     ) -> Self {
         Self {

@@ -34,12 +34,12 @@ pub struct Passwords {
 impl Passwords {
     /// Creates a pool with the default settings.
     pub fn new() -> Self {
-        Self::of(PasswordsBuilder::new())
+        Self::of(&PasswordsBuilder::new())
     }
 
     /// Creates a pool that makes the cheapest hashes argon2 supports. They are easy to guess: use them only in tests.
     pub fn insecure_fast() -> Self {
-        Self::of(Self::builder().insecure_fast())
+        Self::of(&Self::builder().insecure_fast())
     }
 
     /// Starts building a pool with other settings.
@@ -47,8 +47,8 @@ impl Passwords {
         PasswordsBuilder::new()
     }
 
-    fn of(settings: PasswordsBuilder) -> Self {
-        let PasswordsBuilder { cost, concurrency, waiting, .. } = settings;
+    fn of(settings: &PasswordsBuilder) -> Self {
+        let PasswordsBuilder { cost, concurrency, waiting, .. } = *settings;
         let (turns, room) = (Semaphore::new(concurrency), Semaphore::new(concurrency + waiting));
         Self { engine: Engine { cost, ..Engine::new() }, turns: Arc::new(turns), room: Arc::new(room) }
     }
@@ -210,7 +210,7 @@ impl PasswordsBuilder {
         if waiting > MOST {
             return refuse("password waiting", &waiting, "must be at most 1048576");
         }
-        Ok(Passwords::of(self))
+        Ok(Passwords::of(&self))
     }
 }
 

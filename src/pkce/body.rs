@@ -1,36 +1,49 @@
+//! PKCE for requests that carry the challenge in their body.
+
 use std::{
-    fmt, mem,
+    fmt,
+    future::Future,
+    mem,
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Request, Response, header, request::Parts};
 use http_body::Body;
+use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{CodeChallenge, PkceBodyFuture, PkceError, scope::Scope};
+use super::{challenge::CodeChallenge, error::PkceError, scope::Scope};
 use crate::{
-    http::{head::Head, replay::Replay},
+    http::{
+        head::Head,
+        replay::{ReadError, Reader, Replay},
+    },
     reject::{Kind, Rejection, Respond, StatusOnly},
     util::error::ConfigError,
 };
 
 const DEFAULT_LIMIT: usize = 64 * 1024;
 
-/// Demands a code challenge by `S256` in a form or JSON body.
+/// Requires an S256 code challenge in a form or JSON body.
 ///
-/// The members are those of the query: `code_challenge` and
-/// `code_challenge_method`. A body without them, with another method, with any
-/// name twice or that breaks off is answered 400 (`invalid_request`), one that
-/// is too long 413, one of another content type or with a content coding 415;
-/// none of them reaches the service. What comes through has a
-/// [`CodeChallenge`](super::CodeChallenge) in its extensions and its body as it
-/// was sent, byte for byte, with its trailers.
+/// The parameters are `code_challenge` and `code_challenge_method`, as in the query. The response
+/// is
 ///
-/// The service behind sees requests with the body [`Replay`]. This layer waits
-/// for the body as long as the caller takes: put a timeout outside.
+/// - 400 (`invalid_request`) if they are missing, use another method or are repeated, or if the
+///   body is malformed;
+/// - 413 if the body is too long;
+/// - 415 for other content types, and for encoded content.
+///
+/// Rejected requests never reach the service. Admitted requests have a
+/// [`CodeChallenge`](super::CodeChallenge) in their extensions, and their body and trailers are
+/// passed on byte for byte.
+///
+/// The inner service receives requests with the body type [`Replay`]. The layer waits for slow
+/// bodies indefinitely, so put a timeout outside.
 #[must_use]
 pub struct PkceBodyLayer<R = StatusOnly> {
     scope: Scope,
@@ -39,27 +52,36 @@ pub struct PkceBodyLayer<R = StatusOnly> {
 }
 
 impl PkceBodyLayer {
-    /// A layer that guards one path, whatever the method; as in
+    /// Creates a layer that protects one path with all methods. See
     /// [`PkceLayer::new`](super::PkceLayer::new).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `path` is a plain path.
     pub fn new(path: &str) -> Result<Self, ConfigError> {
         Ok(Self { scope: Scope::path(path)?, limit: DEFAULT_LIMIT, respond: StatusOnly })
     }
 
-    /// A layer that guards every path, for a service that stands on its own route.
+    /// Creates a layer that protects all paths, for services that are mounted on a route of their
+    /// own.
     pub fn everywhere() -> Self {
         Self { scope: Scope::EVERYWHERE, limit: DEFAULT_LIMIT, respond: StatusOnly }
     }
 }
 
 impl<R> PkceBodyLayer<R> {
-    /// Guards only those requests of the path for which this is true, such as
-    /// those of one method. A second call takes the place of the first.
+    /// Protects only requests for which `condition` returns `true`, for example those with a
+    /// certain method. A second call replaces the first condition.
     pub fn protect_if(self, condition: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { scope: self.scope.narrowed(condition), ..self }
     }
 
-    /// The most bytes that a body may have, 64 KiB unless set. So much memory
-    /// may each request hold.
+    /// Sets the maximum length of a body in bytes. Each request may use that much memory. Defaults
+    /// to 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `bytes` is zero.
     pub fn body_limit(self, bytes: usize) -> Result<Self, ConfigError> {
         if bytes == 0 {
             return Err(ConfigError::new("pkce body limit", bytes, "must be at least 1"));
@@ -67,7 +89,7 @@ impl<R> PkceBodyLayer<R> {
         Ok(Self { limit: bytes, ..self })
     }
 
-    /// Chooses how rejections are answered; see [`OAuthJson`](crate::OAuthJson).
+    /// Sets how rejections are answered; see [`OAuthJson`](crate::OAuthJson).
     pub fn respond_with<R2>(self, respond: R2) -> PkceBodyLayer<R2> {
         PkceBodyLayer { scope: self.scope, limit: self.limit, respond }
     }
@@ -121,12 +143,12 @@ where
             return PkceBodyFuture::calling(self.inner.call(request.map(Replay::untouched)));
         }
         let Some(format) = Format::of(head.headers()) else {
-            let rejection = Rejection::new(Kind::UnsupportedMediaType, "the body must be a form or JSON");
-            // what the ready service has reserved, such as a permit, is another's now
+            let rejection = Rejection::new(Kind::UnsupportedMediaType, "the body must be form-encoded or JSON");
+            // release what the ready service has reserved, such as a permit
             self.inner = self.inner.clone();
             return PkceBodyFuture::rejected(rejection.into_response(head, &self.respond));
         };
-        // The service that was polled ready is the one to call; its clone may not be ready.
+        // Call the service that was polled ready. Its clone may not be ready.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         PkceBodyFuture::reading(request, format, self.limit, ready, self.respond.clone())
@@ -150,16 +172,129 @@ impl<S: fmt::Debug, R> fmt::Debug for PkceBody<S, R> {
     }
 }
 
-/// How a body is written.
+pin_project! {
+    /// The response of a [`PkceBody`](super::PkceBody) service.
+    pub struct PkceBodyFuture<S, R, B>
+    where
+        S: Service<Request<Replay<B>>>,
+    {
+        #[pin]
+        state: State<S, S::Future, S::Response, R, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<S, F, T, R, B> {
+        /// Reads the body, and keeps the ready service and the request head.
+        Reading { #[pin] body: B, reader: Reader, parked: Option<Parked<S, R>> },
+        /// Waits for the inner service.
+        Calling { #[pin] future: F },
+        /// The body was rejected.
+        Rejected { response: Option<T> },
+    }
+}
+
+struct Parked<S, R> {
+    service: S,
+    head: Parts,
+    format: Format,
+    limit: usize,
+    respond: R,
+}
+
+impl<S, R, B> PkceBodyFuture<S, R, B>
+where
+    S: Service<Request<Replay<B>>>,
+{
+    fn calling(future: S::Future) -> Self {
+        Self { state: State::Calling { future } }
+    }
+
+    fn rejected(response: S::Response) -> Self {
+        Self { state: State::Rejected { response: Some(response) } }
+    }
+
+    fn reading(request: Request<B>, format: Format, limit: usize, service: S, respond: R) -> Self {
+        let (head, body) = request.into_parts();
+        let parked = Some(Parked { service, head, format, limit, respond });
+        Self { state: State::Reading { body, reader: Reader::default(), parked } }
+    }
+}
+
+impl<S, R, B, ResBody> Future for PkceBodyFuture<S, R, B>
+where
+    S: Service<Request<Replay<B>>, Response = Response<ResBody>>,
+    B: Body<Data = Bytes>,
+    R: Respond<ResBody>,
+{
+    type Output = Result<Response<ResBody>, S::Error>;
+
+    #[expect(clippy::expect_used, reason = "polling a completed future is a bug of the caller")]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        const POLLED_AGAIN: &str = "polled after completion";
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Reading { body, reader, parked } => {
+                    let limit = parked.as_ref().expect(POLLED_AGAIN).limit;
+                    let whole = ready!(reader.poll(body, limit, cx));
+                    let Parked { mut service, mut head, format, respond, .. } = parked.take().expect(POLLED_AGAIN);
+                    let checked = match whole {
+                        Ok(whole) => format.challenge(&whole.data).map(|it| (it, whole)).map_err(Rejection::from),
+                        Err(error) => Err(refusal(&error)),
+                    };
+                    match checked {
+                        Ok((challenge, whole)) => {
+                            head.extensions.insert(challenge);
+                            State::Calling { future: service.call(Request::from_parts(head, Replay::read(whole))) }
+                        }
+                        Err(rejection) => {
+                            State::Rejected { response: Some(rejection.into_response(Head::from(&head), &respond)) }
+                        }
+                    }
+                }
+                StateProjection::Calling { future } => return future.poll(cx),
+                StateProjection::Rejected { response } => {
+                    return Poll::Ready(Ok(response.take().expect(POLLED_AGAIN)));
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+fn refusal(error: &ReadError) -> Rejection {
+    match error {
+        ReadError::TooLarge => Rejection::new(Kind::TooLarge, "the body is too long"),
+        ReadError::Broken => Rejection::new(Kind::InvalidRequest, "the body is incomplete"),
+    }
+}
+
+impl<S, R, B> fmt::Debug for PkceBodyFuture<S, R, B>
+where
+    S: Service<Request<Replay<B>>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Reading { .. } => "reading",
+            State::Calling { .. } => "calling",
+            State::Rejected { .. } => "rejected",
+        };
+        f.debug_tuple("PkceBodyFuture").field(&state).finish()
+    }
+}
+
+/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+enum Format {
     Form,
     Json,
 }
 
 impl Format {
-    /// What the headers say. `None` where a reader could see another body than
-    /// this layer: by a content coding, another charset, or two content types.
+    /// Reads the format from the headers. Returns `None` if another reader could interpret the body
+    /// differently, because of a content encoding, another charset or a second content type.
     fn of(headers: &HeaderMap) -> Option<Self> {
         let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
         let (Some(media_type), None) = (types.next(), types.next()) else {
@@ -174,7 +309,7 @@ impl Format {
         let is_charset = |name: &str| name.trim().eq_ignore_ascii_case("charset");
         let is_utf8 = |parameter: &str| match parameter.split_once('=') {
             Some((name, charset)) if is_charset(name) => charset.trim().trim_matches('"').eq_ignore_ascii_case("utf-8"),
-            // `charset*` and `charset*0` say it in other ways (RFC 2231), which few read
+            // `charset*` and `charset*0` are other spellings (RFC 2231), which few readers support
             Some((name, _)) => !name.split_once('*').is_some_and(|(name, _)| is_charset(name)),
             None => true,
         };
@@ -190,8 +325,8 @@ impl Format {
         }
     }
 
-    /// The challenge in a body that is written so.
-    pub(super) fn challenge(self, body: &Bytes) -> Result<CodeChallenge, PkceError> {
+    /// Parses the challenge in a body of this format.
+    fn challenge(self, body: &Bytes) -> Result<CodeChallenge, PkceError> {
         match self {
             Self::Form => CodeChallenge::from_form(body),
             Self::Json => CodeChallenge::from_json(body),

@@ -4,7 +4,10 @@ use http::Extensions;
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
-use super::{CodeVerifier, PkceError, PkceErrorKind};
+use super::{
+    error::{PkceError, PkceErrorKind},
+    verifier::CodeVerifier,
+};
 use crate::util::{
     encoding::{LEN_OF_32, base64url_of_32, base64url_to_32},
     form::Form,
@@ -15,10 +18,10 @@ use crate::util::{
 const CHALLENGE: &str = "code_challenge";
 const METHOD: &str = "code_challenge_method";
 
-/// The public half of a proof key (RFC 7636 §4.2): the SHA-256 of a
-/// [`CodeVerifier`], as 43 characters of base64url.
+/// A code challenge (RFC 7636 §4.2): the SHA-256 of a [`CodeVerifier`], as 43 characters of
+/// base64url.
 ///
-/// It says nothing about the verifier and may be shown and stored.
+/// It does not reveal the verifier and may be shown and stored.
 ///
 /// ```
 /// use tollgate::{CodeChallenge, CodeVerifier};
@@ -33,21 +36,21 @@ const METHOD: &str = "code_challenge_method";
 pub struct CodeChallenge([u8; LEN_OF_32]);
 
 impl CodeChallenge {
-    /// The challenge of a verifier, by `S256`.
+    /// Computes the S256 challenge of a verifier.
     pub fn of(verifier: &CodeVerifier) -> Self {
         Self(base64url_of_32(Digest::of(verifier.expose()).as_bytes()))
     }
 
-    /// Reads a challenge. Only the 43 characters that some digest has are one:
-    /// padding, the other alphabet and stray bits at the end are refused.
+    /// Parses a challenge. Accepts only the 43 characters of a SHA-256: padding, the standard
+    /// alphabet and stray trailing bits are rejected.
     pub fn parse(text: &str) -> Result<Self, PkceError> {
         let invalid = PkceError::new(PkceErrorKind::InvalidChallenge);
         base64url_to_32(text.as_bytes()).ok_or(invalid)?;
         Ok(Self(text.as_bytes().try_into().map_err(|_| invalid)?))
     }
 
-    /// The challenge in `code_challenge`, provided that `code_challenge_method`
-    /// is `S256`. One left out, as one empty, means `plain` and is refused.
+    /// Reads a challenge from `code_challenge` and `code_challenge_method`. The method must be
+    /// `S256`: a missing or empty method means `plain` and is rejected.
     pub fn from_members(challenge: Option<&str>, method: Option<&str>) -> Result<Self, PkceError> {
         let given = |member: Option<&str>| member.is_some_and(|text| !text.is_empty());
         let Some(challenge) = challenge.filter(|_| given(challenge)) else {
@@ -59,8 +62,8 @@ impl CodeChallenge {
         Self::parse(challenge)
     }
 
-    /// The challenge in a query or in a form (`application/x-www-form-urlencoded`),
-    /// in which no parameter may stand twice (RFC 6749 §3.1).
+    /// Reads a challenge from a query or a form (`application/x-www-form-urlencoded`). Repeated
+    /// parameters are rejected (RFC 6749 §3.1).
     pub fn from_form(form: impl AsRef<[u8]>) -> Result<Self, PkceError> {
         let form = Form::parse(form.as_ref())?;
         if form.has_duplicates() {
@@ -69,7 +72,7 @@ impl CodeChallenge {
         Self::from_members(form.value(CHALLENGE), form.value(METHOD))
     }
 
-    /// The challenge in a JSON object, in which no name may stand twice, at any depth.
+    /// Reads a challenge from a JSON object. Duplicate names are rejected at any depth.
     pub fn from_json(text: impl AsRef<[u8]>) -> Result<Self, PkceError> {
         #[derive(Deserialize)]
         struct Members<'a> {
@@ -82,21 +85,20 @@ impl CodeChallenge {
         Self::from_members(members.code_challenge.as_deref(), members.code_challenge_method.as_deref())
     }
 
-    /// The challenge of a request that came through a [`PkceLayer`](super::PkceLayer)
-    /// or a [`PkceBodyLayer`](super::PkceBodyLayer).
+    /// Returns the challenge of a request that passed a [`PkceLayer`](super::PkceLayer) or a
+    /// [`PkceBodyLayer`](super::PkceBodyLayer).
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         extensions.get()
     }
 
-    /// Whether this is the challenge of `verifier`, in a time that does not
-    /// depend on where the two differ.
+    /// Checks a verifier against this challenge in constant time.
     pub fn verify(&self, verifier: &CodeVerifier) -> bool {
         self.0.ct_eq(&Self::of(verifier).0).into()
     }
 
-    /// The challenge as text.
+    /// Returns the challenge as text.
     pub fn as_str(&self) -> &str {
-        // never the default: base64url is ASCII
+        // the default is never used: base64url is ASCII
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -135,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn c091_the_vector_of_rfc_7636_appendix_b_passes() {
+    fn c091_the_test_vector_of_rfc_7636_appendix_b() {
         let verifier = CodeVerifier::parse(VERIFIER).unwrap();
         assert_eq!(CodeChallenge::of(&verifier).as_str(), APPENDIX_B);
         assert!(CodeChallenge::parse(APPENDIX_B).unwrap().verify(&verifier));
     }
 
     #[test]
-    fn c091_no_other_verifier_passes() {
+    fn c091_other_verifiers_are_rejected() {
         let challenge = CodeChallenge::parse(APPENDIX_B).unwrap();
         for at in 0..VERIFIER.len() {
             let mut other = VERIFIER.to_owned().into_bytes();
@@ -158,7 +160,7 @@ mod tests {
             let other = CodeChallenge::parse(std::str::from_utf8(&other).unwrap()).unwrap();
             assert!(!other.verify(&verifier), "{at}");
         }
-        // as `plain` would have it
+        // as `plain` would accept
         assert!(!challenge.verify(&CodeVerifier::parse(APPENDIX_B).unwrap()));
     }
 
@@ -178,9 +180,9 @@ mod tests {
             &APPENDIX_B.replace('-', " "),
             &APPENDIX_B.replace('-', "\0"),
             &APPENDIX_B.replace("-c", "é"),
-            // stray bits at the end: no digest is written so
+            // stray trailing bits, which no digest has
             &APPENDIX_B.replace("cM", "cN"),
-            // allowed by the grammar of §4.2, yet no S256
+            // allowed by the grammar of §4.2, but not an S256
             &"a".repeat(128),
         ] {
             assert_eq!(kind(CodeChallenge::parse(bad)), PkceErrorKind::InvalidChallenge, "{bad:?}");
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn c012_a_challenge_must_be_there() {
+    fn c012_a_challenge_is_required() {
         for query in
             ["", "code_challenge_method=S256", "code_challenge=&code_challenge_method=S256", "Code_Challenge=x"]
         {
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn c013_the_method_is_s256_and_nothing_else() {
+    fn c013_only_s256_is_accepted() {
         let challenge = Some(APPENDIX_B);
         assert!(CodeChallenge::from_members(challenge, Some("S256")).is_ok());
         for method in [None, Some(""), Some("plain"), Some("s256"), Some("S256 "), Some("S512"), Some("S2566")] {
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn c010_a_parameter_twice_is_refused() {
+    fn c010_repeated_parameters_are_rejected() {
         let good = format!("code_challenge={APPENDIX_B}&code_challenge_method=S256");
         assert!(CodeChallenge::from_form(&good).is_ok());
         for more in [
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn c028_a_name_twice_in_json_is_refused() {
+    fn c028_duplicate_names_in_json_are_rejected() {
         let good = format!(r#""code_challenge":"{APPENDIX_B}","code_challenge_method":"S256""#);
         assert!(CodeChallenge::from_json(format!("{{{good},\"more\":{{\"state\":[1,2.5,true]}}}}")).is_ok());
         for more in
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_or_no_json_is_malformed() {
+    fn malformed_forms_and_json_are_rejected() {
         for query in ["a=%", "a=%ff"] {
             assert_eq!(kind(CodeChallenge::from_form(query)), PkceErrorKind::Malformed, "{query}");
         }
@@ -253,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_verifier_proves_its_challenge_and_no_other(one in "[A-Za-z0-9._~-]{43,128}", other in "[A-Za-z0-9._~-]{43,128}") {
+        fn a_verifier_matches_only_its_own_challenge(one in "[A-Za-z0-9._~-]{43,128}", other in "[A-Za-z0-9._~-]{43,128}") {
             let parsed = CodeVerifier::parse(&one).unwrap();
             prop_assert_eq!(parsed.expose(), &one);
             let challenge = CodeChallenge::of(&parsed);

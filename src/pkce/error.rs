@@ -5,7 +5,7 @@ use crate::{
     util::{form::FormError, json::JsonError},
 };
 
-/// Why a verifier or a challenge can't be used. Nothing of either is in it.
+/// Why a verifier or a challenge is rejected. The error contains neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PkceError {
     kind: PkceErrorKind,
@@ -16,40 +16,40 @@ impl PkceError {
         Self { kind }
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> PkceErrorKind {
         self.kind
     }
 
-    /// The reason in words, fit for the caller.
+    /// Returns a message that can be shown to the caller.
     pub fn detail(&self) -> &'static str {
         match self.kind {
-            // the words of RFC 7636 §4.4.1
+            // the texts of RFC 7636 §4.4.1
             PkceErrorKind::ChallengeRequired => "code challenge required",
             PkceErrorKind::UnsupportedMethod => "transform algorithm not supported",
             PkceErrorKind::InvalidChallenge => "the code challenge is malformed",
             PkceErrorKind::InvalidVerifier => "the code verifier is malformed",
-            PkceErrorKind::Duplicate => "a parameter is given twice",
+            PkceErrorKind::Duplicate => "a parameter appears more than once",
             PkceErrorKind::Malformed => "the parameters are malformed",
         }
     }
 }
 
-/// What is wrong with a verifier or a challenge.
+/// The kind of a [`PkceError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PkceErrorKind {
-    /// There is no challenge.
+    /// The challenge is missing.
     ChallengeRequired,
-    /// The method is not `S256`. None at all means `plain`.
+    /// The method is not `S256`. A missing method means `plain`.
     UnsupportedMethod,
     /// The challenge is not the base64url of 32 bytes.
     InvalidChallenge,
     /// The verifier is not 43 to 128 unreserved characters.
     InvalidVerifier,
-    /// A parameter is given twice.
+    /// A parameter appears more than once.
     Duplicate,
-    /// The query or the body can't be read.
+    /// The query or the body is malformed.
     Malformed,
 }
 

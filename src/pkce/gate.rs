@@ -2,14 +2,14 @@ use std::future::Ready;
 
 use http::Extensions;
 
-use super::{CodeChallenge, scope::Scope};
+use super::{challenge::CodeChallenge, scope::Scope};
 use crate::{
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
     reject::Rejection,
 };
 
-/// Demands a code challenge in the query; what a [`PkceLayer`](super::PkceLayer) puts before a service.
+/// Requires a code challenge in the query. Used by [`PkceLayer`](super::PkceLayer).
 #[derive(Debug)]
 pub struct PkceGate {
     scope: Scope,
@@ -34,7 +34,7 @@ impl Gate for PkceGate {
     }
 }
 
-/// What a request that may come through carries: the challenge, if one was demanded.
+/// The challenge of an admitted request, if one was required.
 #[derive(Debug)]
 pub struct PkcePass(Option<CodeChallenge>);
 

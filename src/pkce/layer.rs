@@ -2,18 +2,17 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{PkceGate, scope::Scope};
+use super::{gate::PkceGate, scope::Scope};
 use crate::{gate::Gated, http::head::Head, reject::StatusOnly, util::error::ConfigError};
 
-/// Demands a code challenge by `S256` in the query: RFC 7636 §4.3.
+/// Requires an S256 code challenge in the query (RFC 7636 §4.3).
 ///
-/// A request without one, with another method, with a malformed one or with any
-/// parameter twice is answered 400 (`invalid_request`) and never reaches the
-/// service. What comes through has a [`CodeChallenge`](super::CodeChallenge) in
-/// its extensions.
+/// A request gets a 400 (`invalid_request`) and never reaches the service if its challenge is
+/// missing or malformed, if it uses another method, or if a parameter is repeated. Admitted
+/// requests have a [`CodeChallenge`](super::CodeChallenge) in their extensions.
 ///
-/// The answer is shown, not sent to the redirect URI: only the service behind
-/// knows whether that URI is the client's, and only then may it be used.
+/// The error is shown and not sent to the redirect URI, because only the service behind the layer
+/// can tell whether the client has registered that URI.
 #[must_use]
 pub struct PkceLayer<R = StatusOnly> {
     scope: Scope,
@@ -21,29 +20,34 @@ pub struct PkceLayer<R = StatusOnly> {
 }
 
 impl PkceLayer {
-    /// A layer that guards one path, such as `/authorize`, whatever the method.
+    /// Creates a layer that protects one path, such as `/authorize`, for all methods.
     ///
-    /// The path is compared with the one that the layer sees: a router may have
-    /// stripped a prefix. A slash at the end and percent sequences make no
-    /// difference, for they make none to some routers.
+    /// The path is compared with the path that the layer sees, which may lack a prefix that a
+    /// router has stripped. Trailing slashes and percent-encoding are ignored in the comparison,
+    /// because some routers ignore them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `path` is a plain path.
     pub fn new(path: &str) -> Result<Self, ConfigError> {
         Ok(Self { scope: Scope::path(path)?, respond: StatusOnly })
     }
 
-    /// A layer that guards every path, for a service that stands on its own route.
+    /// Creates a layer that protects all paths, for services that are mounted on a route of their
+    /// own.
     pub fn everywhere() -> Self {
         Self { scope: Scope::EVERYWHERE, respond: StatusOnly }
     }
 }
 
 impl<R> PkceLayer<R> {
-    /// Guards only those requests of the path for which this is true, such as
-    /// those of one method. A second call takes the place of the first.
+    /// Protects only requests for which `condition` returns `true`, for example those with a
+    /// certain method. A second call replaces the first condition.
     pub fn protect_if(self, condition: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { scope: self.scope.narrowed(condition), respond: self.respond }
     }
 
-    /// Chooses how rejections are answered; see [`OAuthJson`](crate::OAuthJson).
+    /// Sets how rejections are answered; see [`OAuthJson`](crate::OAuthJson).
     pub fn respond_with<R2>(self, respond: R2) -> PkceLayer<R2> {
         PkceLayer { scope: self.scope, respond }
     }

@@ -1,12 +1,14 @@
-//! Proof Key for Code Exchange (RFC 7636): whoever starts a login shows a
-//! [`CodeChallenge`], and whoever redeems the code must have the
-//! [`CodeVerifier`] that it was made of. A stolen code is worth nothing.
+//! Proof Key for Code Exchange (PKCE, RFC 7636).
 //!
-//! Only `S256` is known. The method `plain` shows the verifier to everyone who
-//! can steal the code, and there is no switch for it.
+//! A client starts a login with a [`CodeChallenge`], and redeems the authorization code with the
+//! [`CodeVerifier`] that the challenge was made from. A stolen code is useless without the
+//! verifier.
 //!
-//! [`PkceLayer`] demands a challenge in the query, [`PkceBodyLayer`] in a form or
-//! JSON body. What comes through carries the parsed challenge in its extensions.
+//! Only the method `S256` is supported. The method `plain` reveals the verifier to anyone who can
+//! steal the code, so it can't be enabled.
+//!
+//! [`PkceLayer`] requires a challenge in the query, [`PkceBodyLayer`] in a form or JSON body.
+//! Admitted requests carry the parsed challenge in their extensions.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -35,17 +37,15 @@
 mod body;
 mod challenge;
 mod error;
-mod future;
 mod gate;
 mod layer;
 mod scope;
 mod verifier;
 
 pub use self::{
-    body::{PkceBody, PkceBodyLayer},
+    body::{PkceBody, PkceBodyFuture, PkceBodyLayer},
     challenge::CodeChallenge,
     error::{PkceError, PkceErrorKind},
-    future::PkceBodyFuture,
     gate::{PkceGate, PkcePass},
     layer::PkceLayer,
     verifier::CodeVerifier,

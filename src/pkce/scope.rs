@@ -5,10 +5,10 @@ use crate::{
     util::{error::ConfigError, form},
 };
 
-/// Which requests must prove possession.
+/// Decides which requests need a challenge.
 #[derive(Clone)]
 pub(super) struct Scope {
-    /// Without a slash at the end; `None` means every path.
+    /// Without a trailing slash. `None` means every path.
     path: Option<String>,
     condition: Option<Arc<Condition>>,
 }
@@ -21,7 +21,7 @@ impl Scope {
     pub(super) fn path(path: &str) -> Result<Self, ConfigError> {
         let plain = path.starts_with('/') && !path.contains(['?', '#', '%', '*', '{']);
         if !plain {
-            return Err(ConfigError::new("pkce path", path, "must be a plain path that begins with /"));
+            return Err(ConfigError::new("pkce path", path, "must be a plain path that starts with /"));
         }
         Ok(Self { path: Some(trim(path).to_owned()), condition: None })
     }
@@ -45,8 +45,8 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// Whether a router might take `path` for `wanted`: some decode a path before
-/// they match it, and some pass over a slash at the end.
+/// Returns whether a router might treat `path` as `wanted`. Some routers decode paths, and some
+/// ignore trailing slashes.
 fn is(path: &str, wanted: &str) -> bool {
     let path = if path.contains('%') { form::decode_path(path).unwrap_or_default() } else { Cow::Borrowed(path) };
     trim(&path) == wanted
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_covered_however_it_is_written() {
+    fn equivalent_paths_are_covered() {
         let scope = Scope::path("/oauth/authorize").unwrap();
         let covers = |path: &str| scope.covers(Head::of(&Request::get(path).body(()).unwrap()));
         for path in [
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_a_path_too() {
+    fn the_root_path_is_covered() {
         let scope = Scope::path("/").unwrap();
         assert!(scope.covers(Head::of(&Request::get("/?a").body(()).unwrap())));
         assert!(!scope.covers(Head::of(&Request::get("/a").body(()).unwrap())));
     }
 
     #[test]
-    fn a_condition_narrows() {
+    fn a_condition_narrows_the_scope() {
         let posts = |head: Head<'_>| head.method() == Method::POST;
         let covers = |scope: Scope, method: &str| {
             scope.covers(Head::of(&Request::builder().method(method).uri("/a").body(()).unwrap()))
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_could_never_match_is_refused_at_the_start() {
+    fn paths_that_could_never_match_are_rejected() {
         for path in ["", "authorize", "/a?b", "/a#b", "/%61", "/{id}", "/*rest"] {
             assert!(Scope::path(path).is_err(), "{path}");
         }

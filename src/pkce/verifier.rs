@@ -2,32 +2,31 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::{PkceError, PkceErrorKind};
+use super::error::{PkceError, PkceErrorKind};
 use crate::util::secret::Secret;
 
-/// The secret half of a proof key (RFC 7636 §4.1): 43 to 128 unreserved
-/// characters.
+/// A code verifier (RFC 7636 §4.1): a secret of 43 to 128 unreserved characters.
 ///
-/// Its `Debug` shows nothing, it can't be compared, and its memory is wiped when
-/// it is dropped.
+/// Its `Debug` output shows nothing, it can't be compared with `==`, and its memory is wiped on
+/// drop.
 pub struct CodeVerifier(Zeroizing<String>);
 
 impl CodeVerifier {
-    /// The fewest characters.
+    /// The minimum length.
     pub const MIN_LEN: usize = 43;
-    /// The most characters.
+    /// The maximum length.
     pub const MAX_LEN: usize = 128;
 
-    /// A new verifier of 256 random bits, as a client makes for each login.
+    /// Generates a verifier with 256 random bits. Clients generate one for each login.
     ///
     /// # Panics
     ///
-    /// If the random generator of the operating system fails.
+    /// Panics if the random generator of the operating system fails.
     pub fn generate() -> Self {
         Self(Zeroizing::new(Secret::generate().expose().to_owned()))
     }
 
-    /// Reads the verifier that a client presents.
+    /// Parses the verifier that a client presents.
     pub fn parse(text: &str) -> Result<Self, PkceError> {
         let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
         if !(Self::MIN_LEN..=Self::MAX_LEN).contains(&text.len()) || !text.bytes().all(is_unreserved) {
@@ -36,7 +35,7 @@ impl CodeVerifier {
         Ok(Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The verifier as text, to be sent with the code.
+    /// Returns the verifier as text, to be sent with the code.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_verifier_is_valid_and_new() {
+    fn generated_verifiers_are_valid_and_different() {
         let (one, other) = (CodeVerifier::generate(), CodeVerifier::generate());
         assert!(CodeVerifier::parse(one.expose()).is_ok());
         assert_ne!(one.expose(), other.expose());

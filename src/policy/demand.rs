@@ -1,14 +1,14 @@
-//! [`Policy`]: one demand.
+//! Policies: what a login must prove.
 
 use std::fmt;
 
-use super::MethodSet;
+use super::method::MethodSet;
 use crate::util::error::ConfigError;
 
-/// What a login has to prove: one method for each slot.
+/// The methods that a login must prove: one method for each slot.
 ///
-/// The order of the steps does not matter, and no two of them prove the same
-/// [`FactorClass`](super::FactorClass). By default it is one step, by any method.
+/// Steps can be completed in any order, and no two of them may prove the same
+/// [`FactorClass`](super::FactorClass). The default is one step with any method.
 ///
 /// ```
 /// use tollgate::{Method, Policy};
@@ -24,19 +24,24 @@ use crate::util::error::ConfigError;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// In order, so that the same demand is the same value.
+    /// Sorted, so that equal policies have equal values.
     slots: Vec<MethodSet>,
 }
 
 const SETTING: &str = "policy";
 
 impl Policy {
-    /// The most steps that a policy can have: as many as there are factor classes.
+    /// The maximum number of steps, which is the number of factor classes.
     pub const MAX_STEPS: usize = 5;
 
-    /// One step for each slot, by one of its methods.
+    /// Creates a policy with one step per slot. Each step accepts the methods of its slot.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no slots or more than five, if a slot is empty, or if the
+    /// slots can't be filled with methods of different factor classes.
     pub fn slots(slots: impl IntoIterator<Item = impl Into<MethodSet>>) -> Result<Self, ConfigError> {
-        // one more than allowed is enough to see that there are too many
+        // one more than allowed is enough to detect that there are too many
         let mut slots: Vec<MethodSet> = slots.into_iter().take(Self::MAX_STEPS + 1).map(Into::into).collect();
         check_steps(slots.len())?;
         slots.sort_unstable();
@@ -46,28 +51,29 @@ impl Policy {
             return error("has a slot without a method");
         }
         if !MethodSet::ALL.distinct_subsets().any(|set| policy.is_filled_by(set)) {
-            return error("can't be met by methods that prove different things");
+            return error("can't be satisfied by methods of different factor classes");
         }
         Ok(policy)
     }
 
-    /// So many steps, from 1 to 5, each by any method.
+    /// Creates a policy with 1 to 5 steps, each with any method.
     pub fn any(steps: usize) -> Result<Self, ConfigError> {
         check_steps(steps)?;
         Ok(Self { slots: vec![MethodSet::ALL; steps] })
     }
 
-    /// How many steps it demands.
+    /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether some of these methods, no two of one factor class, fill all slots.
+    /// Returns whether some of these methods, each of a different factor class, fill all slots.
     pub fn is_met_by(&self, proved: MethodSet) -> bool {
         proved.distinct_subsets().any(|set| self.is_filled_by(set))
     }
 
-    /// As [`is_met_by`](Self::is_met_by), for methods that are known to prove different things.
+    /// Like [`is_met_by`](Self::is_met_by), for methods that are known to be of different factor
+    /// classes.
     pub(super) fn is_filled_by(&self, distinct: MethodSet) -> bool {
         fills(distinct, &self.slots)
     }
@@ -84,20 +90,20 @@ fn check_steps(steps: usize) -> Result<(), ConfigError> {
     }
 }
 
-/// Whether each slot can have a method of its own.
+/// Returns whether each slot can be filled with a different method.
 fn fills(methods: MethodSet, slots: &[MethodSet]) -> bool {
     let Some((slot, rest)) = slots.split_first() else { return true };
     slot.intersection(methods).iter().any(|method| fills(methods.without(method), rest))
 }
 
-/// One step, by any method.
+/// One step with any method.
 impl Default for Policy {
     fn default() -> Self {
         Self { slots: vec![MethodSet::ALL] }
     }
 }
 
-/// Such as `2 steps: password; and sms or email`.
+/// For example `2 steps: password; and sms or email`.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.steps() {
@@ -126,7 +132,7 @@ mod tests {
     use super::{super::Method, *};
 
     #[test]
-    fn a_policy_that_nobody_can_meet_is_refused_with_the_reason() {
+    fn impossible_policies_are_rejected_with_a_reason() {
         let reason = |policy: Result<Policy, ConfigError>| policy.unwrap_err().to_string();
         let none: [MethodSet; 0] = [];
         assert_eq!(reason(Policy::slots(none)), "policy: 0 steps is not usable: must have 1 to 5 steps");
@@ -139,19 +145,19 @@ mod tests {
         );
         assert_eq!(
             reason(Policy::slots([Method::Sms, Method::Whatsapp])),
-            "policy: 2 steps: sms; and whatsapp is not usable: can't be met by methods that prove different things"
+            "policy: 2 steps: sms; and whatsapp is not usable: can't be satisfied by methods of different factor classes"
         );
         assert!(Policy::slots([Method::Sms | Method::Email, Method::Whatsapp | Method::Sms]).is_ok());
         assert!(Policy::slots([Method::Sms | Method::Email; 3]).is_err());
     }
 
     #[test]
-    fn a_list_without_end_is_refused() {
+    fn an_endless_list_is_rejected() {
         assert!(Policy::slots(std::iter::repeat(Method::Sms)).is_err());
     }
 
     #[test]
-    fn a_policy_can_be_read_aloud() {
+    fn policies_are_displayed_in_words() {
         assert_eq!(Policy::default().to_string(), "1 step: any method");
         assert_eq!(Policy::any(3).unwrap().to_string(), "3 steps: each by any method");
         let policy = Policy::slots([Method::Sms | Method::Email, Method::Password.into(), MethodSet::ALL]).unwrap();

@@ -1,20 +1,24 @@
-//! [`Explanation`]: why a login has the steps that it has.
+//! Explains why a login has the steps that it has.
 
 use std::fmt;
 
-use super::{MethodSet, Plan, Policy, Unsatisfiable};
+use super::{
+    demand::Policy,
+    method::MethodSet,
+    plan::{LoginPlan, Unsatisfiable},
+};
 use crate::tenant::Tenant;
 
-/// Who makes a demand.
+/// The origin of a policy.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum DemandSource<'a> {
     Default,
     Tenant(&'a Tenant),
     Client,
     Acr(&'a str),
 }
 
-impl<'a> Source<'a> {
+impl<'a> DemandSource<'a> {
     pub(super) fn acr(self) -> Option<&'a str> {
         match self {
             Self::Acr(name) => Some(name),
@@ -23,10 +27,10 @@ impl<'a> Source<'a> {
     }
 }
 
-impl fmt::Display for Source<'_> {
+impl fmt::Display for DemandSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Default => f.write_str("The default"),
+            Self::Default => f.write_str("The default policy"),
             Self::Tenant(tenant) => write!(f, "Tenant {tenant}"),
             Self::Client => f.write_str("The client"),
             Self::Acr(name) => write!(f, "The requested acr \"{name}\""),
@@ -34,8 +38,8 @@ impl fmt::Display for Source<'_> {
     }
 }
 
-/// Who demanded what of a login, how many steps that makes and what is
-/// accepted, one sentence a line.
+/// Explains a plan: which policies apply, how many steps they need and which methods are accepted,
+/// one sentence per line.
 ///
 /// ```
 /// use tollgate::{Method, Policies, Policy, Tenant};
@@ -44,7 +48,7 @@ impl fmt::Display for Source<'_> {
 /// let explanation = policies.explain(&Tenant::parse("acme")?, None, None, Method::Password | Method::Email);
 /// assert_eq!(
 ///     explanation.to_string(),
-///     "The default demands 2 steps: each by any method.\n\
+///     "The default policy requires 2 steps: each by any method.\n\
 ///      Enabled: password, email.\n\
 ///      The login has 2 steps.\n\
 ///      Accepted: password and email."
@@ -56,12 +60,12 @@ pub struct Explanation(String);
 
 impl Explanation {
     pub(super) fn new(
-        demands: &[(Source<'_>, &Policy)],
+        demands: &[(DemandSource<'_>, &Policy)],
         enabled: MethodSet,
-        plan: Result<Plan, Unsatisfiable>,
+        plan: Result<LoginPlan, Unsatisfiable>,
     ) -> Self {
         let mut lines: Vec<String> =
-            demands.iter().map(|(source, policy)| format!("{source} demands {policy}.")).collect();
+            demands.iter().map(|(source, policy)| format!("{source} requires {policy}.")).collect();
         lines.push(match enabled {
             MethodSet::EMPTY => "No method is enabled.".to_owned(),
             some => format!("Enabled: {some}."),
@@ -81,14 +85,14 @@ impl Explanation {
     }
 }
 
-fn why_not(demands: &[(Source<'_>, &Policy)], enabled: MethodSet) -> String {
+fn why_not(demands: &[(DemandSource<'_>, &Policy)], enabled: MethodSet) -> String {
     let alone = demands.iter().find(|(_, policy)| !policy.is_met_by(enabled));
     let Some((source, policy)) = alone else {
-        return "Each demand can be met, but not all of them by methods that prove different things.".to_owned();
+        return "Each policy can be satisfied, but not all of them by methods of different factor classes.".to_owned();
     };
     match policy.sets().iter().find(|slot| slot.intersection(enabled).is_empty()) {
-        Some(slot) => format!("{source} can't be met: none of {slot} is enabled."),
-        None => format!("{source} can't be met: too few of the enabled methods prove different things."),
+        Some(slot) => format!("{source} can't be satisfied: none of {slot} is enabled."),
+        None => format!("{source} can't be satisfied: the enabled methods have too few different factor classes."),
     }
 }
 

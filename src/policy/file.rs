@@ -1,8 +1,8 @@
-//! Policies as they are written down. One shape serves JSON and TOML.
+//! Policies in JSON and TOML documents.
 
 use serde::Deserialize;
 
-use super::{Method, MethodSet, Policies, Policy};
+use super::{demand::Policy, method::Method, method::MethodSet, policies::Policies};
 use crate::{
     http::document::{self, Named, Object},
     tenant::Tenant,
@@ -13,32 +13,36 @@ const SETTING: &str = "policies";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    default: Option<Object<Written>>,
+struct PolicyFile {
+    default: Option<Object<WrittenPolicy>>,
     #[serde(default)]
-    tenants: Named<Object<Written>>,
+    tenants: Named<Object<WrittenPolicy>>,
     #[serde(default)]
-    acr: Named<Object<Written>>,
+    acr: Named<Object<WrittenPolicy>>,
 }
 
 /// A [`Policy`]: `{ steps = 2 }` or `{ slots = [["password"], ["sms", "email"]] }`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Written {
+pub(crate) struct WrittenPolicy {
     steps: Option<usize>,
     slots: Option<Vec<Vec<String>>>,
 }
 
-pub(super) fn from_json(text: &str) -> Result<Policies, ConfigError> {
-    document::from_json::<File>(SETTING, text)?.read()
+impl Policies {
+    /// Reads policies from JSON.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        document::from_json::<PolicyFile>(SETTING, text)?.read()
+    }
+
+    /// Reads policies from TOML.
+    #[cfg(feature = "toml")]
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        document::from_toml::<PolicyFile>(SETTING, text)?.read()
+    }
 }
 
-#[cfg(feature = "toml")]
-pub(super) fn from_toml(text: &str) -> Result<Policies, ConfigError> {
-    document::from_toml::<File>(SETTING, text)?.read()
-}
-
-impl File {
+impl PolicyFile {
     fn read(self) -> Result<Policies, ConfigError> {
         let default = self.default.map(|Object(written)| written.read("default")).transpose()?;
         let mut policies = Policies::new(default.unwrap_or_default());
@@ -55,8 +59,8 @@ impl File {
     }
 }
 
-impl Written {
-    /// The policy that stands at this place.
+impl WrittenPolicy {
+    /// Converts the policy found at this place in the document.
     pub(crate) fn read(self, place: &str) -> Result<Policy, ConfigError> {
         match (self.steps, self.slots) {
             (Some(steps), None) => Policy::any(steps).map_err(|error| error.at(place)),
@@ -73,9 +77,9 @@ impl Written {
 fn slot(place: &str, names: &[String]) -> Result<MethodSet, ConfigError> {
     names.iter().try_fold(MethodSet::EMPTY, |set, name| {
         let error = |reason: &'static str| ConfigError::new(SETTING, name, reason).at(place);
-        let method = Method::from_name(name).ok_or_else(|| error("is no method"))?;
+        let method = Method::from_name(name).ok_or_else(|| error("is not a known method"))?;
         if set.contains(method) {
-            return Err(error("stands there twice"));
+            return Err(error("is listed twice"));
         }
         Ok(set.with(method))
     })
@@ -97,8 +101,8 @@ mod tests {
     fn policies_are_read_from_json() {
         let text = r#"{"default":{"steps":3},"tenants":{"acme":{"slots":[["password"],["sms","email"]]}},
             "acr":{"urn:example:2fa":{"steps":2}}}"#;
-        assert_eq!(from_json(text), Ok(expected()));
-        assert_eq!(from_json("{}"), Ok(Policies::default()));
+        assert_eq!(Policies::from_json(text), Ok(expected()));
+        assert_eq!(Policies::from_json("{}"), Ok(Policies::default()));
     }
 
     #[cfg(feature = "toml")]
@@ -106,25 +110,28 @@ mod tests {
     fn policies_are_read_from_toml() {
         let text = "default = { steps = 3 }\n[tenants.acme]\nslots = [[\"password\"], [\"sms\", \"email\"]]\n\
             [acr.\"urn:example:2fa\"]\nsteps = 2\n";
-        assert_eq!(from_toml(text), Ok(expected()));
-        assert_eq!(from_toml(""), Ok(Policies::default()));
+        assert_eq!(Policies::from_toml(text), Ok(expected()));
+        assert_eq!(Policies::from_toml(""), Ok(Policies::default()));
         for (text, message) in [
             (
                 "[default]\nstep = 1",
                 "policies: line 2 is not usable: unknown field `step`, expected `steps` or `slots`",
             ),
-            ("[tenants.acme]\nslots = [[\"fax\"]]", "policies: tenants.acme.slots[0]: fax is not usable: is no method"),
+            (
+                "[tenants.acme]\nslots = [[\"fax\"]]",
+                "policies: tenants.acme.slots[0]: fax is not usable: is not a known method",
+            ),
         ] {
-            assert_eq!(from_toml(text).unwrap_err().to_string(), message);
+            assert_eq!(Policies::from_toml(text).unwrap_err().to_string(), message);
         }
         for bad in ["[default]\nsteps=1\n[default]\nsteps=1", "default = [1]", "x = 1", "default = {steps = -1}", "="] {
-            assert!(from_toml(bad).is_err(), "{bad}");
+            assert!(Policies::from_toml(bad).is_err(), "{bad}");
         }
-        assert!(from_toml(&"#".repeat((1 << 20) + 1)).is_err());
+        assert!(Policies::from_toml(&"#".repeat((1 << 20) + 1)).is_err());
     }
 
     #[test]
-    fn what_is_wrong_is_refused_with_its_place() {
+    fn errors_name_their_place() {
         for (text, message) in [
             (r#"{"default":{}}"#, "policies: default is not usable: must have either steps or slots"),
             (
@@ -134,16 +141,16 @@ mod tests {
             (r#"{"default":{"steps":6}}"#, "policy: default: 6 steps is not usable: must have 1 to 5 steps"),
             (
                 r#"{"tenants":{"acme":{"slots":[["password"],["sms","sms"]]}}}"#,
-                "policies: tenants.acme.slots[1]: sms is not usable: stands there twice",
+                "policies: tenants.acme.slots[1]: sms is not usable: is listed twice",
             ),
             (
                 r#"{"tenants":{"acme":{"slots":[["sms"],["whatsapp"]]}}}"#,
-                "policy: tenants.acme: 2 steps: sms; and whatsapp is not usable: can't be met by methods that prove \
-                 different things",
+                "policy: tenants.acme: 2 steps: sms; and whatsapp is not usable: can't be satisfied by methods of \
+                 different factor classes",
             ),
             (
                 r#"{"acr":{"a b":{"steps":1}}}"#,
-                "acr: a b is not usable: must be 1 to 255 visible ASCII characters, none of them '\"' or '\\'",
+                "acr: a b is not usable: must be 1 to 255 visible ASCII characters except '\"' and '\\'",
             ),
             (
                 "{\"default\":{\"steps\":1,\n\"Steps\":2}}",
@@ -151,10 +158,10 @@ mod tests {
             ),
             (
                 r#"{"tenants":{"a":{"steps":1},"a":{"steps":2}}}"#,
-                "policies: line 1, column 31 is not usable: `a` stands there twice",
+                "policies: line 1, column 31 is not usable: duplicate name `a`",
             ),
         ] {
-            assert_eq!(from_json(text).unwrap_err().to_string(), message);
+            assert_eq!(Policies::from_json(text).unwrap_err().to_string(), message);
         }
         for bad in [
             "",
@@ -174,7 +181,7 @@ mod tests {
             r#"{"tenant":{}}"#,
             "{} {}",
         ] {
-            assert!(from_json(bad).is_err(), "{bad}");
+            assert!(Policies::from_json(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,12 +1,10 @@
-//! [`Method`]: how a step can be proved, and [`FactorClass`]: what it proves.
+//! Login methods, what they prove, and sets of them.
 
 use std::{fmt, ops::BitOr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::MethodSet;
-
-/// How one step of a login is proved.
+/// A method for a login step.
 ///
 /// ```
 /// use tollgate::{Method, policy::FactorClass};
@@ -27,34 +25,34 @@ pub enum Method {
     Email,
     /// A one-time code by WhatsApp.
     Whatsapp,
-    /// A login with another provider.
+    /// A login at another identity provider.
     Sso,
     /// A passkey.
     Passkey,
 }
 
-/// What a method proves. The steps of a login prove different ones.
+/// The kind of evidence that a method provides. The steps of a login must use different classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FactorClass {
-    /// Something that the user knows: a password.
+    /// Something the user knows: a password.
     Knowledge,
-    /// A telephone number, by SMS or WhatsApp.
+    /// Access to a phone number, by SMS or WhatsApp.
     Phone,
-    /// A mailbox.
+    /// Access to a mailbox.
     Mailbox,
-    /// A key that the user's device holds: a passkey.
+    /// Possession of a key on a device: a passkey.
     Key,
-    /// An account with another provider.
+    /// An account at another identity provider.
     Federated,
 }
 
 impl Method {
-    /// All methods, in their order.
+    /// All methods in their canonical order.
     pub const ALL: &'static [Self] =
         &[Self::Password, Self::Sms, Self::Email, Self::Whatsapp, Self::Sso, Self::Passkey];
 
-    /// The name on the wire, such as `password`.
+    /// Returns the name that is used on the wire, such as `password`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Password => "password",
@@ -66,12 +64,12 @@ impl Method {
         }
     }
 
-    /// The method with this name, written exactly so.
+    /// Returns the method with this name. Names are case-sensitive.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|method| method.as_str() == name)
     }
 
-    /// What it proves.
+    /// Returns the factor class that the method proves.
     pub const fn class(self) -> FactorClass {
         match self {
             Self::Password => FactorClass::Knowledge,
@@ -82,12 +80,11 @@ impl Method {
         }
     }
 
-    /// Its names in the claim `amr` (RFC 8176).
+    /// Returns its values for the `amr` claim (RFC 8176).
     ///
-    /// A passkey is `pop`, proof of possession of a key: whether that key is in
-    /// hardware (`hwk`) or software (`swk`) is not known of one that is synced
-    /// between devices. `sms` is said of SMS only, and `sso` is not in the RFC,
-    /// which has no name for it.
+    /// A passkey is `pop` (proof of possession): for synced passkeys it is unknown whether the key
+    /// is in hardware (`hwk`) or software (`swk`). `sms` is used for SMS only. RFC 8176 has no
+    /// value for federated logins, so `sso` is our own.
     pub const fn amr(self) -> &'static [&'static str] {
         match self {
             Self::Password => &["pwd"],
@@ -105,7 +102,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// One of the two: `Method::Sms | Method::Email`.
+/// Builds a set: `Method::Sms | Method::Email`.
 impl BitOr for Method {
     type Output = MethodSet;
 
@@ -114,12 +111,184 @@ impl BitOr for Method {
     }
 }
 
+/// A set of [`Method`]s.
+///
+/// ```
+/// use tollgate::{Method, policy::MethodSet};
+///
+/// let set = Method::Email | Method::Password;
+/// assert_eq!(set.to_string(), "password, email");
+/// assert_eq!(set, [Method::Password, Method::Email].into());
+/// assert!(set.contains(Method::Email) && !set.contains(Method::Sms));
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MethodSet(u8);
+
+impl MethodSet {
+    /// Returns the `amr` values of RFC 8176, with `mfa` for more than one method.
+    pub(crate) fn amr(self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
+        let several = (self.len() > 1).then_some("mfa");
+        for name in self.iter().flat_map(|method| method.amr().iter().copied()).chain(several) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The empty set.
+    pub const EMPTY: Self = Self(0);
+    /// The set of all methods.
+    pub const ALL: Self = Self((1 << Method::ALL.len()) - 1);
+
+    /// Creates an empty set.
+    pub const fn new() -> Self {
+        Self::EMPTY
+    }
+
+    /// Returns the set with one more method.
+    #[must_use]
+    pub const fn with(self, method: Method) -> Self {
+        Self(self.0 | 1 << method as u8)
+    }
+
+    /// Returns the set without a method.
+    #[must_use]
+    pub const fn without(self, method: Method) -> Self {
+        Self(self.0 & !(1 << method as u8))
+    }
+
+    /// Returns the union of two sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the intersection of two sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns whether the set contains this method.
+    pub const fn contains(self, method: Method) -> bool {
+        self.0 & 1 << method as u8 != 0
+    }
+
+    /// Returns whether `other` contains all methods of this set.
+    pub const fn is_subset(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Returns the number of methods.
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Returns whether the set is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the methods in the order of [`Method::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Method> {
+        Method::ALL.iter().copied().filter(move |method| self.contains(*method))
+    }
+
+    /// Returns whether all methods are of different factor classes.
+    pub(super) fn is_distinct(self) -> bool {
+        let classes = self.iter().fold(0_u8, |classes, method| {
+            classes
+                | match method.class() {
+                    FactorClass::Knowledge => 1,
+                    FactorClass::Phone => 2,
+                    FactorClass::Mailbox => 4,
+                    FactorClass::Key => 8,
+                    FactorClass::Federated => 16,
+                }
+        });
+        classes.count_ones() == self.0.count_ones()
+    }
+
+    /// Returns all subsets whose methods are of different factor classes: at most 48.
+    pub(super) fn distinct_subsets(self) -> impl Iterator<Item = Self> {
+        (0..=Self::ALL.0).map(Self).filter(move |set| set.is_subset(self) && set.is_distinct())
+    }
+}
+
+impl From<Method> for MethodSet {
+    fn from(method: Method) -> Self {
+        Self::EMPTY.with(method)
+    }
+}
+
+impl<const N: usize> From<[Method; N]> for MethodSet {
+    fn from(methods: [Method; N]) -> Self {
+        methods.into_iter().collect()
+    }
+}
+
+impl From<&[Method]> for MethodSet {
+    fn from(methods: &[Method]) -> Self {
+        methods.iter().copied().collect()
+    }
+}
+
+impl FromIterator<Method> for MethodSet {
+    fn from_iter<I: IntoIterator<Item = Method>>(methods: I) -> Self {
+        methods.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+/// Adds a method: `Method::Sms | Method::Email | Method::Passkey`.
+impl BitOr<Method> for MethodSet {
+    type Output = Self;
+
+    fn bitor(self, method: Method) -> Self {
+        self.with(method)
+    }
+}
+
+impl fmt::Display for MethodSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().enumerate().try_for_each(|(place, method)| match place {
+            0 => write!(f, "{method}"),
+            _ => write!(f, ", {method}"),
+        })
+    }
+}
+
+impl fmt::Debug for MethodSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// Serialized as a list of names.
+impl Serialize for MethodSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().map(Method::as_str))
+    }
+}
+
+impl<'de> Deserialize<'de> for MethodSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        names.iter().try_fold(Self::EMPTY, |set, name| match Method::from_name(name) {
+            Some(method) if set.contains(method) => Err(D::Error::custom("duplicate method")),
+            Some(method) => Ok(set.with(method)),
+            None => Err(D::Error::custom("unknown method")),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_method_has_one_name_and_only_that() {
+    fn every_method_has_exactly_one_name() {
         for method in Method::ALL.iter().copied() {
             assert_eq!(Method::from_name(method.as_str()), Some(method));
             assert_eq!(method.to_string(), method.as_str());
@@ -131,10 +300,55 @@ mod tests {
     }
 
     #[test]
-    fn only_the_two_ways_to_a_phone_prove_the_same() {
+    fn only_sms_and_whatsapp_share_a_factor_class() {
         for (a, b) in Method::ALL.iter().copied().flat_map(|a| Method::ALL.iter().map(move |b| (a, *b))) {
             let phones = [a, b].iter().all(|method| matches!(method, Method::Sms | Method::Whatsapp));
             assert_eq!(a.class() == b.class(), a == b || phones, "{a} {b}");
+        }
+    }
+
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    #[test]
+    fn there_are_48_sets_of_distinct_factor_classes() {
+        assert_eq!(MethodSet::ALL.distinct_subsets().count(), 48);
+        assert_eq!(MethodSet::ALL.iter().collect::<Vec<_>>(), Method::ALL);
+    }
+
+    #[test]
+    fn unknown_and_duplicate_names_are_rejected() {
+        let read = |text| serde_json::from_str::<MethodSet>(text);
+        assert_eq!(read(r#"["email","password"]"#).unwrap(), Method::Password | Method::Email);
+        assert_eq!(read("[]").unwrap(), MethodSet::EMPTY);
+        for bad in [r#"["sms","sms"]"#, r#"["Sms"]"#, r#"[""]"#, "[1]", "{}", "3", r#""sms""#, "null"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn any_set() -> impl Strategy<Value = MethodSet> {
+        (0..=MethodSet::ALL.0).prop_map(MethodSet)
+    }
+
+    proptest! {
+        #[test]
+        fn a_method_set_behaves_like_a_set(a in any_set(), b in any_set()) {
+            let of = |set: MethodSet| set.iter().collect::<BTreeSet<_>>();
+            let (one, other) = (of(a), of(b));
+            prop_assert_eq!(of(a.union(b)), &one | &other);
+            prop_assert_eq!(of(a.intersection(b)), &one & &other);
+            prop_assert_eq!(a.is_subset(b), one.is_subset(&other));
+            prop_assert_eq!((a.len(), a.is_empty()), (one.len(), one.is_empty()));
+            let distinct = one.iter().map(|method| method.class()).collect::<BTreeSet<_>>().len() == one.len();
+            prop_assert_eq!(a.is_distinct(), distinct);
+            for method in Method::ALL.iter().copied() {
+                prop_assert_eq!(a.contains(method), one.contains(&method));
+                prop_assert!(a.with(method).contains(method) && !a.without(method).contains(method));
+            }
+            prop_assert_eq!(a.iter().collect::<MethodSet>(), a);
+            let text = serde_json::to_string(&a).unwrap();
+            prop_assert_eq!(serde_json::from_str::<MethodSet>(&text).unwrap(), a);
         }
     }
 }

@@ -1,14 +1,12 @@
-//! Which steps a login needs.
+//! Policies that decide which steps a login needs.
 //!
-//! A [`Policy`] is a demand: so many slots, each of them "one of these
-//! [`Method`]s". [`Policies`] hold those of the operator: a default, some for
-//! tenants, some for names that a request can ask for (`acr_values`). A login
-//! needs what all that apply to it demand together, the strictest of them, and
-//! each step proves another [`FactorClass`]: a code by SMS and one by WhatsApp
-//! prove the same phone, so they count once.
+//! A [`Policy`] has a number of slots, each of which accepts certain [`Method`]s. [`Policies`]
+//! holds all policies of the operator: a default, policies of tenants, and policies for values of
+//! `acr_values`. A login must satisfy all policies that apply to it. Each step must prove a
+//! different [`FactorClass`]: SMS and WhatsApp both prove access to a phone, so they count once.
 //!
-//! What comes out is a [`Plan`]. It is made from the tenant, the client and the
-//! request alone and never from the account, so that it tells nobody who has one.
+//! The result is a [`LoginPlan`]. It depends only on the tenant, the client and the request, never
+//! on the account, so it does not reveal whether an account exists.
 //!
 //! ```
 //! use tollgate::{Method, Policies, Policy, Tenant, policy::MethodSet};
@@ -26,7 +24,7 @@
 //! assert!(plan.is_met_by(Method::Email | Method::Password));
 //!
 //! let why = policies.explain(&acme, None, Some("urn:example:2fa"), enabled).to_string();
-//! assert!(why.contains("Tenant acme demands 2 steps: password; and sms or email."));
+//! assert!(why.contains("Tenant acme requires 2 steps: password; and sms or email."));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -38,13 +36,12 @@ mod method;
 mod model;
 mod plan;
 mod policies;
-mod set;
 
 pub use self::{
     demand::Policy,
     explain::Explanation,
+    method::MethodSet,
     method::{FactorClass, Method},
-    plan::{Plan, Unsatisfiable},
+    plan::{LoginPlan, Unsatisfiable},
     policies::Policies,
-    set::MethodSet,
 };

@@ -1,10 +1,10 @@
-//! Plans against what a patient reader of the docs would work out with a pencil.
+//! Compares plans with a brute-force model.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{Method, MethodSet, Plan, Policy};
+use super::{demand::Policy, method::Method, method::MethodSet, plan::LoginPlan};
 
 type Methods = BTreeSet<Method>;
 
@@ -29,7 +29,7 @@ fn prove_different_things(set: &Methods) -> bool {
     set.iter().map(|method| class(*method)).collect::<BTreeSet<_>>().len() == set.len()
 }
 
-/// Tries every way to give each slot a method of its own.
+/// Tries every assignment of methods to slots.
 fn meets(set: &Methods, slots: &[Methods]) -> bool {
     match slots {
         [] => true,
@@ -37,7 +37,7 @@ fn meets(set: &Methods, slots: &[Methods]) -> bool {
     }
 }
 
-/// Every smallest set that meets all demands.
+/// Returns all smallest sets that satisfy all policies.
 fn accepted(demands: &[Vec<Methods>], enabled: &Methods) -> Vec<Methods> {
     let meets_all = |set: &Methods| demands.iter().all(|slots| meets(set, slots));
     let mut found = subsets(enabled);
@@ -59,8 +59,8 @@ fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
     demands.iter().map(|policy| policy.sets().iter().map(|slot| methods(*slot)).collect()).collect()
 }
 
-fn plan(demands: &[Policy], enabled: MethodSet) -> Option<Plan> {
-    Plan::of(&demands.iter().collect::<Vec<_>>(), enabled, None).ok()
+fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
+    LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, None).ok()
 }
 
 fn any_set() -> impl Strategy<Value = MethodSet> {
@@ -85,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_policy_exists_when_some_methods_that_prove_different_things_meet_it(slots in prop::collection::vec(any_set(), 0..7)) {
+    fn a_policy_is_valid_if_distinct_factor_classes_can_satisfy_it(slots in prop::collection::vec(any_set(), 0..7)) {
         let model: Vec<Methods> = slots.iter().map(|slot| methods(*slot)).collect();
         let possible = subsets(&methods(MethodSet::ALL)).iter().any(|set| prove_different_things(set) && meets(set, &model));
         let expected = possible && (1..=5).contains(&slots.len());
@@ -93,14 +93,14 @@ proptest! {
     }
 
     #[test]
-    fn a_policy_is_met_by_what_holds_a_method_for_each_slot(policy in any_policy(), proved in any_set()) {
+    fn a_policy_is_met_by_a_method_for_each_slot(policy in any_policy(), proved in any_set()) {
         let slots = &model_of(std::slice::from_ref(&policy))[0];
         let expected = subsets(&methods(proved)).iter().any(|set| prove_different_things(set) && meets(set, slots));
         prop_assert_eq!(policy.is_met_by(proved), expected);
     }
 
     #[test]
-    fn a_plan_accepts_exactly_the_smallest_sets_that_meet_all_demands(demands in any_demands(), enabled in any_set()) {
+    fn a_plan_accepts_exactly_the_smallest_sets_that_satisfy_all_policies(demands in any_demands(), enabled in any_set()) {
         let expected = accepted(&model_of(&demands), &methods(enabled));
         match plan(&demands, enabled) {
             None => prop_assert!(expected.is_empty()),
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn the_next_step_leads_to_an_accepted_set_and_no_other_is_allowed(
+    fn allowed_steps_are_exactly_those_that_lead_to_an_accepted_set(
         demands in any_demands(),
         enabled in any_set(),
         proved in any_set(),
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_takes_an_allowed_step_each_time_arrives_after_that_many(
+    fn allowed_steps_complete_the_plan_in_the_stated_number(
         demands in any_demands(),
         enabled in any_set(),
         choices in prop::collection::vec(any::<prop::sample::Index>(), 5),
@@ -143,7 +143,7 @@ proptest! {
         prop_assert!(plan.steps() > 0);
         let mut proved = MethodSet::EMPTY;
         for choice in choices.iter().take(plan.steps()) {
-            prop_assert!(!plan.is_met_by(proved), "fewer steps are enough");
+            prop_assert!(!plan.is_met_by(proved), "fewer steps would do");
             let next: Vec<Method> = plan.next(proved).iter().collect();
             prop_assert!(!next.is_empty(), "stuck after {}", proved);
             proved = proved.with(*choice.get(&next));
@@ -154,10 +154,10 @@ proptest! {
     }
 
     #[test]
-    fn one_more_demand_never_makes_a_login_laxer(demands in any_demands(), more in any_policy(), enabled in any_set()) {
+    fn another_policy_never_weakens_a_login(demands in any_demands(), more in any_policy(), enabled in any_set()) {
         let stricter = [&demands[..], &[more]].concat();
         let Some(after) = plan(&stricter, enabled) else { return Ok(()) };
-        let before = plan(&demands, enabled).expect("what meets all demands meets fewer");
+        let before = plan(&demands, enabled).expect("a set that satisfies all policies satisfies fewer");
         prop_assert!(after.steps() >= before.steps());
         for set in after.sets() {
             prop_assert!(demands.iter().all(|demand| demand.is_met_by(*set)), "{}", set);
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_demands_and_slots_does_not_matter(demands in any_demands(), enabled in any_set()) {
+    fn the_order_of_policies_and_slots_does_not_matter(demands in any_demands(), enabled in any_set()) {
         let turned: Vec<Policy> = demands
             .iter()
             .rev()
@@ -179,18 +179,18 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_is_stored_and_read_back(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
-        let Ok(plan) = Plan::of(&demands.iter().collect::<Vec<_>>(), enabled, acr.as_deref()) else { return Ok(()) };
+    fn plans_round_trip(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
+        let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, acr.as_deref()) else { return Ok(()) };
         let text = serde_json::to_string(&plan).unwrap();
-        let read: Plan = serde_json::from_str(&text).unwrap();
+        let read: LoginPlan = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.acr(), acr.as_deref());
         prop_assert_eq!(read, plan);
     }
 }
 
 #[test]
-fn what_was_stored_is_a_plan_or_refused() {
-    let read = |text: &str| serde_json::from_str::<Plan>(text);
+fn stored_plans_are_validated() {
+    let read = |text: &str| serde_json::from_str::<LoginPlan>(text);
     assert_eq!(read(r#"{"sets":[["password","email"]]}"#).unwrap().steps(), 2);
     for bad in [
         r#"{"sets":[]}"#,

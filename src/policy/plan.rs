@@ -1,111 +1,114 @@
-//! [`Plan`]: what one login may do.
+//! The plan of a login.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Method, MethodSet, Policy};
+use super::{
+    demand::Policy,
+    method::{Method, MethodSet},
+};
 
-/// The steps of one login, fixed when it starts.
+/// The steps of a login, fixed when it starts.
 ///
-/// It holds every set of methods that meets all demands with the fewest steps.
-/// Each step goes towards one of them.
+/// It contains every set of methods that satisfies all policies with the fewest steps. Each step
+/// must lead towards one of these sets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Stored")]
-pub struct Plan {
-    /// Never none, all of one size, in order.
+#[serde(try_from = "StoredPlan")]
+pub struct LoginPlan {
+    /// Never empty, all of the same size, sorted.
     sets: Vec<MethodSet>,
     #[serde(skip_serializing_if = "Option::is_none")]
     acr: Option<String>,
 }
 
-impl Plan {
-    /// The fewest of the enabled methods that meet all of these; nothing where none do.
+impl LoginPlan {
+    /// Returns the plan for these policies and the enabled methods.
     pub(super) fn of(demands: &[&Policy], enabled: MethodSet, acr: Option<&str>) -> Result<Self, Unsatisfiable> {
         let meets = |set: &MethodSet| demands.iter().all(|demand| demand.is_filled_by(*set));
         let mut sets: Vec<MethodSet> = enabled.distinct_subsets().filter(meets).collect();
-        // without a demand the empty set is one of them, and a login without a step is none
+        // without policies the empty set would match, but a login needs at least one step
         let fewest = sets.iter().map(|set| set.len()).min().filter(|steps| *steps > 0).ok_or(Unsatisfiable(()))?;
         sets.retain(|set| set.len() == fewest);
         Ok(Self { sets, acr: acr.map(str::to_owned) })
     }
 
-    /// How many steps the login has.
+    /// Returns the number of steps.
     pub fn steps(&self) -> usize {
         self.sets.first().map_or(0, |set| set.len())
     }
 
-    /// The name among the requested `acr_values` that was known, and so applies.
+    /// Returns the value of `acr_values` that applies.
     pub fn acr(&self) -> Option<&str> {
         self.acr.as_deref()
     }
 
-    /// Every method that some step can use.
+    /// Returns all methods that any step can use.
     pub fn methods(&self) -> MethodSet {
         self.sets.iter().fold(MethodSet::EMPTY, |all, set| all.union(*set))
     }
 
-    /// The methods that can come next, after these were proved; none where the
-    /// plan is met, or can't be met any more.
+    /// Returns the methods that can come next after these. Empty if the plan is complete or can't
+    /// be completed any more.
     pub fn next(&self, proved: MethodSet) -> MethodSet {
         let ahead = self.sets.iter().filter(|set| proved.is_subset(**set));
         let all = ahead.fold(MethodSet::EMPTY, |all, set| all.union(*set));
         all.iter().filter(|method| !proved.contains(*method)).collect()
     }
 
-    /// Whether this one can come next, after these were proved.
+    /// Returns whether this method can come next after these.
     pub fn allows(&self, proved: MethodSet, method: Method) -> bool {
         self.next(proved).contains(method)
     }
 
-    /// Of what was proved, the most that leads on to one of its ways.
+    /// Returns the largest part of `proved` that leads towards an accepted set.
     pub(crate) fn closest(&self, proved: MethodSet) -> MethodSet {
         let overlaps = self.sets.iter().map(|set| set.intersection(proved));
         overlaps.fold(MethodSet::EMPTY, |best, one| if one.len() > best.len() { one } else { best })
     }
 
-    /// Whether these are enough: some of them are all steps of the plan.
+    /// Returns whether these methods complete the plan. Additional methods don't matter.
     pub fn is_met_by(&self, proved: MethodSet) -> bool {
         self.sets.iter().any(|set| set.is_subset(proved))
     }
 
-    /// Every set of methods that meets it.
+    /// Returns all accepted sets.
     pub(super) fn sets(&self) -> &[MethodSet] {
         &self.sets
     }
 }
 
-/// A [`Plan`] as it is stored, not checked yet.
+/// A stored [`LoginPlan`] before validation.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredPlan {
     sets: Vec<MethodSet>,
     #[serde(default)]
     acr: Option<String>,
 }
 
-impl TryFrom<Stored> for Plan {
+impl TryFrom<StoredPlan> for LoginPlan {
     type Error = &'static str;
 
-    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
-        let Stored { sets, acr } = stored;
+    fn try_from(stored: StoredPlan) -> Result<Self, Self::Error> {
+        let StoredPlan { sets, acr } = stored;
         let steps = sets.first().map_or(0, |set| set.len());
         let usable = |set: &MethodSet| set.len() == steps && set.is_distinct();
         if steps == 0 || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {
-            return Err("this is no plan");
+            return Err("invalid login plan");
         }
         Ok(Self { sets, acr })
     }
 }
 
-/// The enabled methods can't meet what is demanded of a login.
+/// The error of a login whose policies can't be satisfied with the enabled methods.
 ///
-/// [`Policies::explain`](super::Policies::explain) says why.
+/// [`Policies::explain`](super::Policies::explain) tells why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsatisfiable(());
 
 impl fmt::Display for Unsatisfiable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the enabled methods can't meet what is demanded of this login")
+        f.write_str("the enabled methods can't satisfy the policies of this login")
     }
 }
 

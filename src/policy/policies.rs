@@ -1,19 +1,23 @@
-//! [`Policies`]: all demands of an operator.
+//! All policies of an operator.
 
 use std::collections::BTreeMap;
 
-use super::{Explanation, MethodSet, Plan, Policy, Unsatisfiable, explain::Source, file};
+use super::{
+    demand::Policy,
+    explain::{DemandSource, Explanation},
+    method::MethodSet,
+    plan::{LoginPlan, Unsatisfiable},
+};
 use crate::{tenant::Tenant, util::error::ConfigError};
 
-/// What the operator demands of logins.
+/// The policies for logins.
 ///
-/// A login has to meet, all together, the policy of its tenant (the default
-/// where the tenant has none), that of its client, and that of the `acr` which
-/// its request asks for. So a client or a request can make a login stricter and
-/// never laxer. The default is one step, by any method.
+/// A login must satisfy the policy of its tenant (or the default), the policy of its client, and
+/// the policy of the requested `acr`. Clients and requests can therefore make a login stricter, but
+/// never weaker. The default policy is one step with any method.
 ///
-/// They can be written down, in JSON ([`from_json`](Self::from_json)) or TOML
-/// (`from_toml`, feature `toml`):
+/// Policies can be loaded from JSON ([`from_json`](Self::from_json)) or TOML (`from_toml`, feature
+/// `toml`):
 ///
 /// ```toml
 /// [default]
@@ -34,66 +38,60 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Demands this of every tenant that has no policy of its own.
+    /// Creates policies with this default for tenants without a policy of their own.
     pub fn new(default: Policy) -> Self {
         Self { default, ..Self::default() }
     }
 
-    /// Demands this of one tenant, in place of the default and of what was
-    /// demanded of it before.
+    /// Sets the policy of a tenant, which replaces the default.
     pub fn tenant(mut self, tenant: Tenant, policy: Policy) -> Self {
         self.tenants.insert(tenant, policy);
         self
     }
 
-    /// Demands this of logins whose request asks for this name in `acr_values`:
-    /// 1 to 255 visible ASCII characters, none of them `"` or `\`.
+    /// Sets the policy for requests with this name in `acr_values`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `name` consists of 1 to 255 visible ASCII characters other than `"`
+    /// and `\`.
     pub fn acr(mut self, name: &str, policy: Policy) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
         if name.is_empty() || name.len() > 255 || !name.bytes().all(allowed) {
-            let reason = "must be 1 to 255 visible ASCII characters, none of them '\"' or '\\'";
+            let reason = "must be 1 to 255 visible ASCII characters except '\"' and '\\'";
             return Err(ConfigError::new("acr", name, reason));
         }
         self.acr.insert(name.to_owned(), policy);
         Ok(self)
     }
 
-    /// Reads them from JSON.
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        file::from_json(text)
-    }
-
-    /// Reads them from TOML.
-    #[cfg(feature = "toml")]
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        file::from_toml(text)
-    }
-
-    /// The names that a request can ask for.
+    /// Returns the names that a request can ask for.
     #[cfg(feature = "tokens")]
     pub(crate) fn levels(&self) -> impl Iterator<Item = &str> {
         self.acr.keys().map(String::as_str)
     }
 
-    /// The steps of a login of this tenant through a client with this policy.
+    /// Returns the plan for a login of this tenant through a client with this policy.
     ///
-    /// `acr_values` is the parameter of the request: names with spaces between
-    /// them. The first that is known applies; they are wishes, so others are
-    /// ignored.
+    /// `acr_values` is the request parameter, a list of names separated by spaces. The first known
+    /// name applies, and unknown names are ignored because they are voluntary.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the enabled methods can't satisfy the policies.
     pub fn plan(
         &self,
         tenant: &Tenant,
         client: Option<&Policy>,
         acr_values: Option<&str>,
         enabled: MethodSet,
-    ) -> Result<Plan, Unsatisfiable> {
+    ) -> Result<LoginPlan, Unsatisfiable> {
         let demands = self.demands(tenant, client, acr_values);
         let acr = demands.iter().find_map(|(source, _)| source.acr());
-        Plan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), enabled, acr)
+        LoginPlan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), enabled, acr)
     }
 
-    /// What [`plan`](Self::plan) does with the same arguments, and why, in words
-    /// for the operator.
+    /// Explains the result of [`plan`](Self::plan) to the operator.
     pub fn explain(
         &self,
         tenant: &Tenant,
@@ -105,10 +103,10 @@ impl Policies {
         Explanation::new(&demands, enabled, self.plan(tenant, client, acr_values, enabled))
     }
 
-    /// Whether each login that these policies alone lead to can be met: each
-    /// tenant's, with each `acr` and with none.
+    /// Checks that the enabled methods can satisfy the policies of every tenant, with every `acr`
+    /// and with none.
     ///
-    /// What can't is found at the start, instead of by the first user.
+    /// Call it at startup, so that a misconfiguration is not discovered by the first user.
     pub fn check(&self, enabled: MethodSet) -> Result<(), ConfigError> {
         let stranger = Tenant::anonymous();
         for tenant in self.tenants.keys().chain([&stranger]) {
@@ -118,7 +116,7 @@ impl Policies {
         Ok(())
     }
 
-    /// The same for the logins of one client.
+    /// Like [`check`](Self::check) but for a client of a tenant.
     pub(crate) fn check_demands(
         &self,
         tenant: &Tenant,
@@ -138,13 +136,17 @@ impl Policies {
         tenant: &Tenant,
         client: Option<&'a Policy>,
         acr_values: Option<&str>,
-    ) -> Vec<(Source<'a>, &'a Policy)> {
+    ) -> Vec<(DemandSource<'a>, &'a Policy)> {
         let own = self.tenants.get_key_value(tenant);
-        let first = own.map_or((Source::Default, &self.default), |(tenant, policy)| (Source::Tenant(tenant), policy));
+        let first = own
+            .map_or((DemandSource::Default, &self.default), |(tenant, policy)| (DemandSource::Tenant(tenant), policy));
         let requested = acr_values.into_iter().flat_map(|names| names.split(' '));
         let acr = requested.filter_map(|name| self.acr.get_key_value(name)).next();
-        let client = client.map(|policy| (Source::Client, policy));
-        [Some(first), client, acr.map(|(name, policy)| (Source::Acr(name), policy))].into_iter().flatten().collect()
+        let client = client.map(|policy| (DemandSource::Client, policy));
+        [Some(first), client, acr.map(|(name, policy)| (DemandSource::Acr(name), policy))]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_has_its_own_policy_in_place_of_the_default() {
+    fn the_policy_of_a_tenant_replaces_the_default() {
         assert_eq!(policies().plan(&acme(), None, None, ALL).unwrap().methods(), Method::Password | Method::Passkey);
         let other = Tenant::parse("globex").unwrap();
         assert_eq!(policies().plan(&other, None, None, ALL).unwrap().steps(), 2);
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn client_and_request_make_it_stricter_and_never_laxer() {
+    fn clients_and_requests_make_a_login_stricter_never_weaker() {
         let client = slots(&[Method::Sms | Method::Password, Method::Email.into()]);
         let plan = policies().plan(&acme(), Some(&client), Some("key"), ALL).unwrap();
         assert_eq!(plan.steps(), 3);
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_acr_that_is_known_applies_and_others_are_ignored() {
+    fn the_first_known_acr_applies_and_others_are_ignored() {
         let acr = |values| policies().plan(&acme(), None, Some(values), ALL).unwrap().acr().map(str::to_owned);
         assert_eq!(acr("key two").as_deref(), Some("key"));
         assert_eq!(acr("gold  two key").as_deref(), Some("two"));
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_enabled_methods_cannot_meet_has_no_plan() {
+    fn unsatisfiable_policies_have_no_plan() {
         let enabled = Method::Password | Method::Sms | Method::Whatsapp;
         assert!(policies().plan(&acme(), None, Some("key"), enabled).is_err());
         assert!(policies().plan(&acme(), Some(&Policy::any(3).unwrap()), None, enabled).is_err());
@@ -210,12 +212,12 @@ mod tests {
         assert!(policies().check(ALL).is_ok());
         let error = policies().check(enabled).unwrap_err();
         assert_eq!((error.setting(), error.value()), ("enabled methods", "password, sms, whatsapp"));
-        assert!(error.reason().ends_with("The requested acr \"key\" can't be met: none of passkey is enabled."));
+        assert!(error.reason().ends_with("The requested acr \"key\" can't be satisfied: none of passkey is enabled."));
         assert!(Policies::default().check(MethodSet::EMPTY).is_err());
     }
 
     #[test]
-    fn a_bad_acr_is_refused() {
+    fn invalid_acr_names_are_rejected() {
         let huge = "x".repeat(256);
         for bad in ["", " ", "a b", "a\"", "a\\", "é", "a\n", &huge] {
             assert!(Policies::default().acr(bad, Policy::default()).is_err(), "{bad:?}");
@@ -223,34 +225,37 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_says_who_demanded_what_and_why_not() {
+    fn an_explanation_names_all_policies_and_the_problem() {
         let client = slots(&[Method::Sms.into()]);
         let explain = |enabled, acr| policies().explain(&acme(), Some(&client), acr, enabled).to_string();
         assert_eq!(
             explain(Method::Password | Method::Sms | Method::Passkey, None),
-            "Tenant acme demands 1 step: password or passkey.\n\
-             The client demands 1 step: sms.\n\
+            "Tenant acme requires 1 step: password or passkey.\n\
+             The client requires 1 step: sms.\n\
              Enabled: password, sms, passkey.\n\
              The login has 2 steps.\n\
              Accepted: password and sms; or sms and passkey."
         );
         let last = |text: String| text.lines().last().unwrap().to_owned();
-        assert_eq!(last(explain(Method::Password.into(), None)), "The client can't be met: none of sms is enabled.");
+        assert_eq!(
+            last(explain(Method::Password.into(), None)),
+            "The client can't be satisfied: none of sms is enabled."
+        );
         assert_eq!(
             last(explain(Method::Sms | Method::Whatsapp, Some("two"))),
-            "Tenant acme can't be met: none of password, passkey is enabled."
+            "Tenant acme can't be satisfied: none of password, passkey is enabled."
         );
         let two = Policies::new(Policy::any(2).unwrap());
         assert_eq!(
             two.explain(&acme(), None, None, Method::Sms | Method::Whatsapp).to_string(),
-            "The default demands 2 steps: each by any method.\n\
+            "The default policy requires 2 steps: each by any method.\n\
              Enabled: sms, whatsapp.\n\
-             The default can't be met: too few of the enabled methods prove different things."
+             The default policy can't be satisfied: the enabled methods have too few different factor classes."
         );
         let phone = Policies::new(slots(&[Method::Whatsapp.into()]));
         assert_eq!(
             last(phone.explain(&acme(), Some(&client), None, ALL).to_string()),
-            "Each demand can be met, but not all of them by methods that prove different things."
+            "Each policy can be satisfied, but not all of them by methods of different factor classes."
         );
         assert!(two.explain(&acme(), None, None, MethodSet::EMPTY).to_string().contains("No method is enabled."));
     }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     event::EventKind,
     http::cookie::SetCookie,
-    store::{Outcome, StoreError, StoreErrorKind, table::Change},
+    store::{StoreError, StoreErrorKind, WriteOutcome, table::Change},
     tenant::Tenant,
     util::{clock::UnixTime, handle::Handle, secret::Secret},
 };
@@ -90,7 +90,7 @@ impl Sessions {
         self.record_revoked(&revoked);
         let keep_until = self.lifetimes().keep_until(&row);
         let written = SessionRow::Live(row.clone());
-        if let Outcome::Lost(_) = self.rows().insert(None, sid.as_bytes(), &written, keep_until).await? {
+        if let WriteOutcome::Lost(_) = self.rows().insert(None, sid.as_bytes(), &written, keep_until).await? {
             return Ok(None);
         }
         let session = Session::new(sid, row);
@@ -746,6 +746,30 @@ mod tests {
         world.clock.advance(Duration::from_nanos(1));
         assert!(!ended(&sids[0]));
         assert!(!block_on(world.sessions.revoke_sid(&Handle::random())).unwrap());
+    }
+
+    #[test]
+    fn c106_a_tombstone_is_final_and_an_older_snapshot_does_not_shorten_it() {
+        let world = World::new();
+        let (_, session) = world.create(login("acme", "ada"));
+        let month = Duration::from_secs(30 * 86400);
+        let renewal = Renewal::FullSignIn(login("acme", "ada").remember(month).unwrap());
+        let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
+        block_on(world.sessions.revoke(&renewed)).unwrap();
+        let row = || block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+        let before = row();
+        assert_eq!(before.expires_at, renewed.expires() + REMEMBERED);
+        block_on(world.sessions.revoke(&session)).unwrap();
+        assert!(!block_on(world.sessions.revoke_sid(&session.sid())).unwrap());
+        assert!(block_on(world.sessions.renew(&renewed, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
+        assert_eq!((row().version, row().expires_at), (before.version, before.expires_at));
+        // an older snapshot ends the session for just as long
+        let (_, session) = world.create(login("acme", "grace"));
+        let renewal = Renewal::FullSignIn(login("acme", "grace").remember(month).unwrap());
+        let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
+        block_on(world.sessions.revoke(&session)).unwrap();
+        let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+        assert_eq!(row.expires_at, renewed.expires() + REMEMBERED);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     event::EventKind,
     gate::MaybeReady,
-    store::{BoxFuture, Outcome, StoreError, table::Stored},
+    store::{BoxFuture, StoreError, WriteOutcome, table::Stored},
     tenant::Tenant,
     util::{clock::UnixTime, handle::Handle},
 };
@@ -167,8 +167,8 @@ impl Sessions {
         let keep_until = self.lifetimes().keep_until(used.row());
         let row = SessionRow::Live(used.row().clone());
         match self.rows().swap(None, cookie.sid.as_bytes(), read, &row, keep_until).await {
-            Ok(Outcome::Done(_)) => Some(used),
-            Ok(Outcome::Lost(instead)) => match self.check(cookie, instead) {
+            Ok(WriteOutcome::Done(_)) => Some(used),
+            Ok(WriteOutcome::Lost(instead)) => match self.check(cookie, instead) {
                 CookieCheck::Refused => None,
                 CookieCheck::Accepted(session) | CookieCheck::UseIsDue(_, session) => Some(session),
             },

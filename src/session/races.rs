@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
     util::handle::Handle,
@@ -72,13 +72,13 @@ impl Store for Slow {
         })
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         Self::others_first(self.yields).await;
         self.note(key);
         self.memory.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         Self::others_first(self.yields).await;
         self.memory.swap(key, expected, record).await
     }

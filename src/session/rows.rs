@@ -379,7 +379,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        store::{Memory, Outcome},
+        store::{Memory, WriteOutcome},
         testing::{ManualClock, block_on},
     };
 
@@ -481,7 +481,7 @@ mod tests {
         {
             let sid = Handle::from_bytes([number; 16]);
             let outcome = block_on(raw.insert(None, sid.as_bytes(), &RawRow(bytes), until)).unwrap();
-            assert!(matches!(outcome, Outcome::Done(_)));
+            assert!(matches!(outcome, WriteOutcome::Done(_)));
             let check = ended.check(&sid).unwrap();
             for _ in 0..2 {
                 assert_eq!(block_on(check.has_ended().wait()).ok(), expected, "{number}");

@@ -1,12 +1,18 @@
 use std::{any::type_name, fmt, sync::Arc};
 
-use super::{BoxFuture, Entry, Key, Outcome, Record, Store, StoreError, Version};
+use super::{
+    contract::BoxFuture,
+    contract::Store,
+    error::StoreError,
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::gate::MaybeReady;
 
-/// Any [`Store`], its type forgotten; clones are the same store.
+/// A type-erased [`Store`]. Clones share the same store.
 ///
-/// Whatever keeps state takes `impl Into<AnyStore>`: a store, or a clone of an
-/// `AnyStore` that others share.
+/// Everything that keeps state takes `impl Into<AnyStore>`: a store, or a clone of an `AnyStore` to
+/// share it.
 ///
 /// ```
 /// use tollgate::store::{AnyStore, Memory};
@@ -19,22 +25,22 @@ use crate::gate::MaybeReady;
 pub struct AnyStore(Arc<dyn DynStore>);
 
 impl AnyStore {
-    /// See [`Store::get`]. A store that answers at once does so without a box.
+    /// Calls [`Store::get`]. A result that is available immediately is not boxed.
     pub fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>> {
         self.0.get(key)
     }
 
-    /// See [`Store::insert`].
-    pub async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    /// Calls [`Store::insert`].
+    pub async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.insert(key, record).await
     }
 
-    /// See [`Store::swap`].
-    pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    /// Calls [`Store::swap`].
+    pub async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.swap(key, expected, record).await
     }
 
-    /// See [`Store::take`].
+    /// Calls [`Store::take`].
     pub async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         self.0.take(key).await
     }
@@ -52,16 +58,16 @@ impl fmt::Debug for AnyStore {
     }
 }
 
-/// [`Store`] as an object.
+/// The dyn-compatible form of [`Store`].
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
-    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>>;
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn swap<'a>(
         &'a self,
         key: &'a Key,
         expected: Version,
         record: Record,
-    ) -> BoxFuture<'a, Result<Outcome, StoreError>>;
+    ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
     fn name(&self) -> &'static str;
 }
@@ -74,7 +80,7 @@ impl<S: Store> DynStore for S {
         }
     }
 
-    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<Outcome, StoreError>> {
+    fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>> {
         Box::pin(Store::insert(self, key, record))
     }
 
@@ -83,7 +89,7 @@ impl<S: Store> DynStore for S {
         key: &'a Key,
         expected: Version,
         record: Record,
-    ) -> BoxFuture<'a, Result<Outcome, StoreError>> {
+    ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>> {
         Box::pin(Store::swap(self, key, expected, record))
     }
 

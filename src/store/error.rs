@@ -1,31 +1,30 @@
 use std::{error::Error, fmt, sync::Arc};
 
-/// What went wrong in a store, as far as a caller can act on it.
+/// The kind of a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The key or the value is larger than a store takes.
+    /// The key or the value is too large.
     TooLarge,
-    /// There is no room; nothing that lives is ever dropped to make some.
+    /// There is no room. Live entries are never evicted to make room.
     Full,
-    /// More is asked at once than can be done; nothing was written.
+    /// There are too many concurrent operations. Nothing was written.
     Busy,
-    /// The store can't be reached or has failed. A write may or may not have
-    /// happened.
+    /// The store is unreachable or has failed. A write may or may not have happened.
     Unavailable,
-    /// What was read makes no sense.
+    /// The stored data is invalid.
     Corrupt,
-    /// Another process has the file open.
+    /// Another process uses the file.
     Locked,
-    /// The file was written by a newer version and is left alone.
+    /// The file was written by a newer version. It is not modified.
     NewerFormat,
 }
 
-/// A store that could not do what was asked.
+/// An error of a store operation.
 ///
-/// Its text is fixed by its [`kind`](Self::kind), so that it can be shown
-/// without leaking what an engine or a file said; that is the
-/// [`source`](Error::source), which is meant for logs.
+/// Its message depends only on its [`kind`](Self::kind), so it can be shown without leaking
+/// messages of an engine or file paths. Those are in its [`source`](Error::source), which is meant
+/// for logs.
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -33,17 +32,17 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error of this kind, caused by `source`.
+    /// Creates an error of this kind with a cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(Arc::from(source.into())) }
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed later, with nobody mending anything.
+    /// Returns whether the same call may succeed later without intervention.
     pub fn is_transient(&self) -> bool {
         match self.kind {
             StoreErrorKind::Full | StoreErrorKind::Busy | StoreErrorKind::Unavailable | StoreErrorKind::Locked => true,
@@ -67,11 +66,11 @@ impl fmt::Debug for StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            StoreErrorKind::TooLarge => "the key or the value is too large for a store",
+            StoreErrorKind::TooLarge => "the key or value is too large",
             StoreErrorKind::Full => "the store is full",
-            StoreErrorKind::Busy => "the store has too much to do",
+            StoreErrorKind::Busy => "the store is busy",
             StoreErrorKind::Unavailable => "the store is not available",
-            StoreErrorKind::Corrupt => "the store holds something unreadable",
+            StoreErrorKind::Corrupt => "the stored data is invalid",
             StoreErrorKind::Locked => "the store is in use by another process",
             StoreErrorKind::NewerFormat => "the store was written by a newer version",
         })
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_shows_nothing_of_the_cause_and_the_source_all_of_it() {
+    fn the_message_hides_the_cause_and_the_source_shows_it() {
         let error = StoreError::new(StoreErrorKind::Unavailable, "redis://user:password@10.0.0.1 refused");
         assert_eq!(error.to_string(), "the store is not available");
         assert_eq!(error.source().unwrap().to_string(), "redis://user:password@10.0.0.1 refused");

@@ -4,14 +4,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{StoreError, StoreErrorKind};
+use super::error::{StoreError, StoreErrorKind};
 use crate::tenant::Tenant;
 
-/// Where a value stands: a table, the tenant it belongs to, and an id.
+/// The key of a value: a table, a tenant and an id.
 ///
-/// A key exists only within its bounds: a table name of 1 to 64 bytes, an id
-/// of at most 1024. Its bytes are one unambiguous whole (each part is preceded
-/// by its length), so that no two keys can collide, whatever stands in an id.
+/// Table names are 1 to 64 bytes long, ids at most 1,024. The binary form is unambiguous, because
+/// it stores the length of each part: different keys never collide.
 ///
 /// ```
 /// use tollgate::{Tenant, store::Key};
@@ -25,7 +24,7 @@ use crate::tenant::Tenant;
 #[derive(Clone)]
 pub struct Key(Repr);
 
-/// Room for a table name of 12 bytes, a UUID as tenant and a SHA-256 as id.
+/// Room for a table name of 12 bytes, a UUID as tenant, and a SHA-256 as id.
 const IN_PLACE: usize = 86;
 
 #[derive(Clone)]
@@ -35,15 +34,20 @@ enum Repr {
 }
 
 impl Key {
-    /// The most bytes that a table name may have.
+    /// The maximum length of a table name in bytes.
     pub const MAX_TABLE: usize = 64;
-    /// The most bytes that an id may have.
+    /// The maximum length of an id in bytes.
     pub const MAX_ID: usize = 1024;
 
-    /// The key of `id` in `table`, for a tenant or for none.
+    /// Creates the key of `id` in `table`. `tenant` is `None` for data without a tenant.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`StoreErrorKind::TooLarge`] if the table name is empty, or a
+    /// part is too long.
     pub fn new(table: &str, tenant: Option<&Tenant>, id: impl AsRef<[u8]>) -> Result<Self, StoreError> {
         let id = id.as_ref();
-        // no tenant has an empty name
+        // tenant names are never empty
         let tenant = tenant.map(Tenant::as_bytes).unwrap_or_default();
         if table.is_empty() || table.len() > Self::MAX_TABLE || id.len() > Self::MAX_ID {
             return Err(StoreErrorKind::TooLarge.into());
@@ -66,26 +70,26 @@ impl Key {
         Ok(Self(Repr::InPlace { len: len as u8, bytes }))
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &str {
         let (table, _) = split_part(self.as_bytes());
         std::str::from_utf8(table).unwrap_or_default()
     }
 
-    /// The name of the tenant, if it is any tenant's.
+    /// Returns the name of the tenant, if there is one.
     pub fn tenant(&self) -> Option<&str> {
         let (_, rest) = split_part(self.as_bytes());
         let (tenant, _) = split_part(rest);
         std::str::from_utf8(tenant).ok().filter(|name| !name.is_empty())
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &[u8] {
         let (_, rest) = split_part(self.as_bytes());
         split_part(rest).1
     }
 
-    /// The whole key: what a store without tables and tenants of its own uses.
+    /// Returns the complete binary key, for stores without separate tables and tenants.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::InPlace { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
@@ -94,7 +98,7 @@ impl Key {
     }
 }
 
-/// A part that is preceded by its length, and what follows it.
+/// Splits off a part that is preceded by its length.
 fn split_part(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_first().and_then(|(len, rest)| rest.split_at_checked(usize::from(*len))).unwrap_or_default()
 }
@@ -113,7 +117,7 @@ impl Hash for Key {
     }
 }
 
-/// Without the id, which may be what a person typed.
+/// Omits the id, because it may contain user input.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").field("table", &self.table()).field("tenant", &self.tenant()).finish_non_exhaustive()
@@ -128,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_gives_back_its_parts_and_equals_only_itself(
+        fn keys_return_their_parts_and_are_unique(
             parts in vec((".{1,20}", option::of("[a-z]{1,128}"), vec(any::<u8>(), 0..=200)), 2),
         ) {
             let keys = parts.iter().map(|(table, tenant, id)| {
@@ -148,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_in_place_up_to_its_room_and_shared_beyond() {
+    fn short_keys_are_inline_and_long_ones_shared() {
         for len in [0, IN_PLACE - 4, IN_PLACE - 3, IN_PLACE - 2, Key::MAX_ID] {
             assert_eq!(Key::new("t", None, vec![7; len]).unwrap().id(), vec![7; len]);
         }
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_refused() {
+    fn out_of_range_parts_are_rejected() {
         let too_large = |result: Result<Key, StoreError>| result.unwrap_err().kind() == StoreErrorKind::TooLarge;
         assert!(too_large(Key::new("t", None, [0; Key::MAX_ID + 1])));
         assert!(too_large(Key::new("", None, "id")));

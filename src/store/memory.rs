@@ -12,18 +12,23 @@ use std::{
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use super::{Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version};
+use super::{
+    contract::Store,
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::{
     gate::MaybeReady,
     util::{clock::UnixTime, error::ConfigError},
 };
 
-/// Keeps everything in this process, and forgets it with the process.
+/// An in-memory [`Store`]. Its content is lost when the process ends.
 ///
-/// Bounded in entries and bytes: a write beyond a bound is refused with
-/// [`StoreErrorKind::Full`], and nothing that lives is dropped for it. Each
-/// write also forgets a few entries that have expired, so that neither a thread
-/// nor a pause is needed; one that meets a bound first forgets what it must.
+/// It is limited in entries and bytes. Writes beyond a limit fail with [`StoreErrorKind::Full`];
+/// live entries are never evicted. Each write also removes a few expired entries, so there is
+/// neither a background thread nor a pause. A write that reaches a limit first removes more of
+/// them.
 pub struct Memory {
     shards: Box<[RwLock<Shard>]>,
     hasher: RandomState,
@@ -31,19 +36,19 @@ pub struct Memory {
     next_swept: AtomicUsize,
 }
 
-/// Few enough that a full store looks through all of them in microseconds, and
-/// so many that a growing map moves few entries at a time.
+/// Few enough to sweep all of them in microseconds, and many enough that growing one map moves few
+/// entries.
 const SHARDS: usize = 64;
-/// Expired entries that a write may forget, in its own shard and in another.
+/// Expired entries that a write removes from its own shard, and from another one.
 const SWEPT_PER_WRITE: usize = 2;
-/// Expired entries that a write may forget in each shard, when it finds no room.
+/// Expired entries that a write removes from each shard when it reaches a limit.
 const SWEPT_WHEN_FULL: usize = 8;
-/// What an entry costs beside its key and value: its places in the map and in
-/// the order of expiry, at their usual slack, and two allocations.
+/// The memory overhead of an entry: its places in the map and in the expiry order at their usual
+/// load, and two allocations.
 const OVERHEAD: usize = 256;
 
 impl Memory {
-    /// A store of at most 1,000,000 entries and 512 MiB.
+    /// Creates a store for at most 1,000,000 entries and 512 MiB.
     pub fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
@@ -53,7 +58,11 @@ impl Memory {
         }
     }
 
-    /// Sets the most entries.
+    /// Sets the maximum number of entries.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `most` is zero.
     pub fn entries(mut self, most: usize) -> Result<Self, ConfigError> {
         if most == 0 {
             return Err(ConfigError::new("store entries", most, "must be at least 1"));
@@ -62,32 +71,39 @@ impl Memory {
         Ok(self)
     }
 
-    /// Sets the most bytes: keys, values and 256 bytes for each entry.
+    /// Sets the maximum size in bytes. Keys, values and 256 bytes for each entry count.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `most` is less than 128 KiB.
     pub fn bytes(mut self, most: usize) -> Result<Self, ConfigError> {
         const LEAST: usize = 128 * 1024;
         if most < LEAST {
-            return Err(ConfigError::new("store bytes", most, "must be at least 131072, or a large value never fits"));
+            return Err(ConfigError::new(
+                "store bytes",
+                most,
+                "must be at least 131072, the size of the largest value with its key",
+            ));
         }
         self.used.max_bytes = most;
         Ok(self)
     }
 
-    /// How many entries there are, those that have expired but are not yet
-    /// forgotten included.
+    /// Returns the number of entries, including expired ones that are not yet removed.
     pub fn len(&self) -> usize {
         self.used.entries.load(Relaxed)
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     fn find(&self, key: &Key) -> Option<Entry> {
-        read(self.shard(key)?).map.get(key.as_bytes()).map(Slot::entry)
+        read(self.shard(key)?).map.get(key.as_bytes()).map(MemoryEntry::entry)
     }
 
-    fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Outcome, StoreError> {
+    fn write(&self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, StoreError> {
         let now = record.written_at();
         loop {
             let Some(shard) = self.shard(key) else {
@@ -96,7 +112,7 @@ impl Memory {
             let mut shard = write(shard);
             let found = shard.map.get(key.as_bytes());
             if found.map(|slot| slot.version) != expected {
-                return Ok(Outcome::Lost(found.map(Slot::entry)));
+                return Ok(WriteOutcome::Lost(found.map(MemoryEntry::entry)));
             }
             let replaced = found.map_or(0, |slot| cost(key.as_bytes(), &slot.value));
             let needed = cost(key.as_bytes(), record.value());
@@ -105,7 +121,7 @@ impl Memory {
                 shard.sweep(now, SWEPT_PER_WRITE, &self.used);
                 drop(shard);
                 self.sweep_next(now);
-                return Ok(Outcome::Done(version));
+                return Ok(WriteOutcome::Done(version));
             }
             drop(shard);
             if self.sweep_all(now) == 0 {
@@ -126,7 +142,7 @@ impl Memory {
         self.shards.get(hash as usize % SHARDS)
     }
 
-    /// Forgets a little in a shard that may see no writes itself.
+    /// Removes a few expired entries from another shard, which may see no writes itself.
     fn sweep_next(&self, now: UnixTime) {
         let next = self.next_swept.fetch_add(1, Relaxed) % SHARDS;
         if let Some(Ok(mut shard)) = self.shards.get(next).map(RwLock::try_write) {
@@ -150,11 +166,11 @@ impl Store for Memory {
         MaybeReady::<Ready<_>>::Ready(Ok(self.find(key)))
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, None, &record)
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, Some(expected), &record)
     }
 
@@ -171,19 +187,19 @@ impl fmt::Debug for Memory {
 
 #[derive(Default)]
 struct Shard {
-    map: HashMap<Arc<[u8]>, Slot, RandomState>,
+    map: HashMap<Arc<[u8]>, MemoryEntry, RandomState>,
     by_expiry: BTreeSet<(UnixTime, Arc<[u8]>)>,
-    /// Counts all writes of the shard, so that no key sees a version twice.
+    /// Counts all writes of the shard, so that no version repeats for a key.
     writes: u64,
 }
 
-struct Slot {
+struct MemoryEntry {
     value: Bytes,
     version: Version,
     expires_at: UnixTime,
 }
 
-impl Slot {
+impl MemoryEntry {
     fn entry(&self) -> Entry {
         Entry { value: self.value.clone(), version: self.version, expires_at: self.expires_at }
     }
@@ -194,8 +210,8 @@ impl Shard {
         self.writes += 1;
         let version = Version::from_u64(self.writes);
         let expires_at = record.expires_at();
-        // a copy, for a slice could keep a whole buffer alive
-        let slot = Slot { value: Bytes::copy_from_slice(record.value()), version, expires_at };
+        // copied, because a slice could keep a large buffer alive
+        let slot = MemoryEntry { value: Bytes::copy_from_slice(record.value()), version, expires_at };
         let shared = match self.map.get_key_value(key.as_bytes()) {
             Some((shared, old)) => {
                 let shared = Arc::clone(shared);
@@ -209,13 +225,13 @@ impl Shard {
         version
     }
 
-    fn remove(&mut self, key: &[u8]) -> Option<Slot> {
+    fn remove(&mut self, key: &[u8]) -> Option<MemoryEntry> {
         let (key, slot) = self.map.remove_entry(key)?;
         self.by_expiry.remove(&(slot.expires_at, key));
         Some(slot)
     }
 
-    /// Forgets at most `most` entries that have expired, and says how many.
+    /// Removes at most `most` expired entries and returns their number.
     fn sweep(&mut self, now: UnixTime, most: usize, used: &Used) -> usize {
         let mut swept = 0;
         while swept < most && self.by_expiry.first().is_some_and(|(expires_at, _)| *expires_at <= now) {
@@ -229,7 +245,7 @@ impl Shard {
     }
 }
 
-/// What is in use, and what may be.
+/// The used memory and its limits.
 #[derive(Debug, Default)]
 struct Used {
     entries: AtomicUsize,
@@ -239,7 +255,8 @@ struct Used {
 }
 
 impl Used {
-    /// Makes room for `entries` more and for `needed` bytes in place of `replaced`.
+    /// Reserves room for `entries` more entries, and for `needed` bytes that replace `replaced`
+    /// bytes.
     fn reserve(&self, entries: usize, needed: usize, replaced: usize) -> bool {
         let growth = needed.saturating_sub(replaced);
         if !add_within(&self.entries, entries, self.max_entries) {
@@ -267,7 +284,7 @@ fn cost(key: &[u8], value: &[u8]) -> usize {
     key.len() + value.len() + OVERHEAD
 }
 
-// A shard is whole between any two of its own steps, so one that a panic left is still good.
+// Every step leaves a shard consistent, so a poisoned lock can be ignored.
 
 fn read(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
     shard.read().unwrap_or_else(PoisonError::into_inner)
@@ -285,40 +302,46 @@ mod tests {
         Key::new("t", None, number.to_string()).unwrap()
     }
 
-    fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<Outcome, StoreError> {
+    fn insert(memory: &Memory, number: usize, len: usize, now: u64, until: u64) -> Result<WriteOutcome, StoreError> {
         let (now, until) = (UnixTime::from_secs(now), UnixTime::from_secs(until));
         memory.write(&key(number), None, &Record::new(vec![0; len], now, until).unwrap())
     }
 
     #[test]
-    fn beyond_a_bound_a_write_is_refused_and_nothing_that_lives_is_dropped() {
+    fn writes_beyond_a_limit_fail_and_evict_nothing() {
         let by_entries = Memory::new().entries(100).unwrap();
         let by_bytes = Memory::new().bytes(128 * 1024).unwrap();
         let fits = 128 * 1024 / (1000 + OVERHEAD + 7);
         for (memory, fits) in [(by_entries, 100), (by_bytes, fits)] {
             for number in 0..fits {
-                assert!(matches!(insert(&memory, number, 1000, 0, 10), Ok(Outcome::Done(_))), "{number} of {fits}");
+                assert!(
+                    matches!(insert(&memory, number, 1000, 0, 10), Ok(WriteOutcome::Done(_))),
+                    "{number} of {fits}"
+                );
             }
             assert_eq!(insert(&memory, fits, 1000, 9, 10).unwrap_err().kind(), StoreErrorKind::Full);
             assert!((0..fits).all(|number| memory.find(&key(number)).is_some()));
-            assert!(matches!(insert(&memory, fits, 1000, 10, 20), Ok(Outcome::Done(_))), "room that expired is found");
+            assert!(
+                matches!(insert(&memory, fits, 1000, 10, 20), Ok(WriteOutcome::Done(_))),
+                "expired entries make room"
+            );
         }
     }
 
     #[test]
-    fn a_value_that_grows_beyond_the_bound_is_refused_and_the_old_one_stands() {
+    fn a_value_that_grows_beyond_the_limit_is_rejected_and_the_old_one_kept() {
         let memory = Memory::new().bytes(128 * 1024).unwrap();
-        let Outcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
-        assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(Outcome::Done(_))));
+        let WriteOutcome::Done(version) = insert(&memory, 0, 60_000, 0, 10).unwrap() else { panic!() };
+        assert!(matches!(insert(&memory, 1, 60_000, 0, 10), Ok(WriteOutcome::Done(_))));
         let larger = Record::new(vec![1; Record::MAX_VALUE], UnixTime::default(), UnixTime::from_secs(10)).unwrap();
-        assert!(matches!(memory.write(&key(0), Some(version), &larger), Ok(Outcome::Done(_))));
-        let Outcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
+        assert!(matches!(memory.write(&key(0), Some(version), &larger), Ok(WriteOutcome::Done(_))));
+        let WriteOutcome::Lost(Some(second)) = insert(&memory, 1, 0, 0, 10).unwrap() else { panic!() };
         assert_eq!(memory.write(&key(1), Some(second.version), &larger).unwrap_err().kind(), StoreErrorKind::Full);
         assert_eq!(memory.find(&key(1)), Some(second));
     }
 
     #[test]
-    fn writes_forget_what_expired_and_all_of_it_is_accounted_for() {
+    fn writes_remove_expired_entries_and_memory_is_accounted_for() {
         let memory = Memory::new();
         for number in 0..10_000 {
             assert!(insert(&memory, number, number % 100, 0, 1).is_ok());

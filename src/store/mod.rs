@@ -1,42 +1,41 @@
-//! The one narrow store under everything that must be remembered: sessions,
-//! logins, codes, refresh families, throttles, passkeys.
+//! Storage for sessions, logins, codes, refresh token families, throttles and passkeys.
 //!
-//! A [`Store`] keeps bytes under a [`Key`] (table, tenant, id), each write with
-//! a [`Version`] of its own, and knows four things: read, insert if absent,
-//! compare and swap, and take. Each record brings the time until which it lives. [`Memory`] is the default;
-//! [`Disk`] (feature `store-disk`) survives a crash; yours passes the suite
+//! State lives behind the small [`Store`] trait. A store keeps bytes under a [`Key`] (table,
+//! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take. Each
+//! write has a unique [`Version`], and each record an expiry. [`Memory`] is the default, and
+//! [`Disk`] (feature `store-disk`) survives crashes. Your own store can be tested with
 //! `testing::store_conformance` (feature `test-util`).
 //!
 //! | | |
 //! |---|---|
 //! | table name | 1 to 64 bytes |
-//! | id | 0 to 1024 bytes, any |
+//! | id | 0 to 1,024 arbitrary bytes |
 //! | value | 0 to 64 KiB |
 //!
-//! # A store of your own
+//! # Writing your own store
 //!
-//! Write the methods as `async fn`, except `get`, which every request with a
-//! session goes through and so answers at once where it can:
+//! Implement the methods as `async fn`, except for `get`. It is called for every request with a
+//! session, so it can return immediately:
 //!
 //! ```
 //! use std::{collections::HashMap, future::Future, sync::{Arc, Mutex}};
-//! use tollgate::{MaybeReady, store::{Entry, Key, Outcome, Record, Store, StoreError, Version}};
+//! use tollgate::{MaybeReady, store::{Entry, Key, WriteOutcome, Record, Store, StoreError, Version}};
 //!
 //! #[derive(Default)]
 //! struct Plain(Mutex<(u64, HashMap<Key, Entry>)>);
 //!
 //! impl Plain {
-//!     fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Outcome {
+//!     fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> WriteOutcome {
 //!         let (versions, map) = &mut *self.0.lock().unwrap();
 //!         let found = map.get(key);
 //!         if found.map(|entry| entry.version) != expected {
-//!             return Outcome::Lost(found.cloned());
+//!             return WriteOutcome::Lost(found.cloned());
 //!         }
 //!         *versions += 1;
 //!         let version = Version::from_u64(*versions);
 //!         let entry = Entry { value: record.value().clone(), version, expires_at: record.expires_at() };
 //!         map.insert(key.clone(), entry);
-//!         Outcome::Done(version)
+//!         WriteOutcome::Done(version)
 //!     }
 //! }
 //!
@@ -49,11 +48,11 @@
 //!         MaybeReady::<std::future::Ready<_>>::Ready(Ok(found)) // else: Pending(async move { … })
 //!     }
 //!
-//!     async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+//!     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
 //!         Ok(self.write(key, None, record))
 //!     }
 //!
-//!     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+//!     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
 //!         Ok(self.write(key, Some(expected), record))
 //!     }
 //!
@@ -64,6 +63,7 @@
 //! ```
 
 mod any;
+mod contract;
 #[cfg(feature = "store-disk")]
 mod disk;
 mod error;
@@ -74,60 +74,13 @@ mod model;
 mod record;
 pub(crate) mod table;
 
-use std::{future::Future, pin::Pin};
-
 #[cfg(feature = "store-disk")]
 pub use self::disk::{Disk, DiskConfig};
 pub use self::{
     any::AnyStore,
+    contract::{BoxFuture, Store},
     error::{StoreError, StoreErrorKind},
     key::Key,
     memory::Memory,
-    record::{Entry, Outcome, Record, Version},
+    record::{Entry, Record, Version, WriteOutcome},
 };
-use crate::gate::MaybeReady;
-
-/// A future in a box.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Where state is kept. The module docs show one in full.
-///
-/// What every store guarantees, and `testing::store_conformance` checks:
-///
-/// - A write is seen whole or not at all, and by every read that begins after
-///   it was acknowledged.
-/// - Of any number of writes that expect the same (nothing, or one version) at
-///   most one succeeds; of any number of takes at most one gets the value.
-/// - A version never comes back for its key, not even after the key is gone.
-/// - What has not expired is never forgotten to make room: a write beyond the
-///   bounds is refused with [`StoreErrorKind::Full`].
-///
-/// A store may forget a value once it has expired, by the time that later
-/// writes bring ([`Record::written_at`]) or by a clock of its own, and need not
-/// be quick about it: until then it answers with it as with any other. Whether
-/// it still counts is decided by whoever reads.
-///
-/// Dropping a future leaves open whether its write happens. So does
-/// [`StoreErrorKind::Unavailable`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a store",
-    note = "implement `tollgate::store::Store` for it; the module docs of `tollgate::store` show one in full"
-)]
-pub trait Store: Send + Sync + 'static {
-    /// What stands under `key`.
-    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static>;
-
-    /// Writes where nothing stands.
-    fn insert(&self, key: &Key, record: Record) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
-
-    /// Replaces exactly the write that has this version.
-    fn swap(
-        &self,
-        key: &Key,
-        expected: Version,
-        record: Record,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
-
-    /// Removes what stands under `key` and gives it to one caller.
-    fn take(&self, key: &Key) -> impl Future<Output = Result<Option<Entry>, StoreError>> + Send;
-}

@@ -1,12 +1,14 @@
-//! Random operations against a plain map, on every store, through the typed
-//! layer and without it.
+//! Compares all stores with a plain map, through the typed layer and without it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
-    AnyStore, Key, Memory, Outcome, Record, Version,
+    any::AnyStore,
+    key::Key,
+    memory::Memory,
+    record::{Record, Version, WriteOutcome},
     table::{Stored, Table},
 };
 use crate::{
@@ -39,7 +41,7 @@ fn operation() -> impl Strategy<Value = (u8, u8, Operation)> {
     (0..3_u8, 0..3_u8, operation)
 }
 
-/// What the typed layer must answer, to the millisecond.
+/// Checks the typed layer, which must be exact to the millisecond.
 fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore) {
     let clock = ManualClock::new();
     let mut table = Table::<String>::new(reopen(None), "model", Arc::new(clock.clone()));
@@ -61,11 +63,11 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
             Operation::Insert { value, lives_ms } => {
                 let expires_at = now + Duration::from_millis(lives_ms);
                 match block_on(table.insert(tenant, id, &value, expires_at)).unwrap() {
-                    Outcome::Done(version) => {
+                    WriteOutcome::Done(version) => {
                         assert!(!model.contains_key(&place));
                         model.insert(place, Stored { value, version, expires_at });
                     }
-                    Outcome::Lost(found) => assert_eq!(found.as_ref(), Some(&model[&place])),
+                    WriteOutcome::Lost(found) => assert_eq!(found.as_ref(), Some(&model[&place])),
                 }
             }
             Operation::Swap { stale, value, lives_ms } => {
@@ -73,12 +75,12 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
                 let Some(read) = source.get(&place).cloned() else { continue };
                 let expires_at = now + Duration::from_millis(lives_ms);
                 match block_on(table.swap(tenant, id, &read, &value, expires_at)).unwrap() {
-                    Outcome::Done(version) => {
+                    WriteOutcome::Done(version) => {
                         assert_eq!(model.get(&place), Some(&read));
                         assert_ne!(version, read.version);
                         model.insert(place, Stored { value, version, expires_at });
                     }
-                    Outcome::Lost(found) => {
+                    WriteOutcome::Lost(found) => {
                         assert_ne!(model.get(&place), Some(&read));
                         if now < read.expires_at {
                             assert_eq!(found.as_ref(), model.get(&place));
@@ -91,7 +93,7 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
             }
             Operation::Advance { ms } => clock.advance(Duration::from_millis(ms)),
             Operation::Reopen => {
-                // the table must let go of the file first
+                // the table must release the file first
                 let store = table.into_store();
                 table = Table::new(reopen(Some(store)), "model", Arc::new(clock.clone()));
             }
@@ -99,8 +101,7 @@ fn table_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Opt
     }
 }
 
-/// What an engine must answer for what has not expired; the rest it may have
-/// forgotten, or not yet.
+/// Checks a store. Expired entries may or may not be removed yet.
 fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Option<AnyStore>) -> AnyStore) {
     let mut store = reopen(None);
     let mut now = UnixTime::from_secs(1_000_000_000);
@@ -115,7 +116,7 @@ fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Op
         match (&found, model.get(&key)) {
             (Some(found), Some(expected)) => assert_eq!(found, expected),
             (None, Some((_, expires_at, _))) => {
-                assert!(*expires_at <= now, "what lived was forgotten");
+                assert!(*expires_at <= now, "a live entry was removed");
                 model.remove(&key);
             }
             (found, None) => assert_eq!(found, &None),
@@ -150,14 +151,14 @@ fn engine_agrees(operations: Vec<(u8, u8, Operation)>, mut reopen: impl FnMut(Op
             Some(version) => block_on(store.swap(&key, version, record)),
         };
         match outcome.unwrap() {
-            Outcome::Done(version) => {
+            WriteOutcome::Done(version) => {
                 assert_eq!(found.map(|found| found.0), expected);
                 let given = given.entry(key.clone()).or_default();
-                assert!(!given.contains(&version), "a version came back");
+                assert!(!given.contains(&version), "a version was repeated");
                 given.push(version);
                 model.insert(key, (version, expires_at, value));
             }
-            Outcome::Lost(_) => assert_ne!(found.map(|found| found.0), expected),
+            WriteOutcome::Lost(_) => assert_ne!(found.map(|found| found.0), expected),
         }
     }
 }
@@ -167,7 +168,7 @@ proptest! {
 
     #[test]
     fn memory_agrees_with_a_plain_map(operations in vec(operation(), 0..120)) {
-        // what reopens keeps what it has
+        // reopening keeps all entries
         table_agrees(operations.clone(), |store| store.unwrap_or_else(|| Memory::new().into()));
         engine_agrees(operations, |store| store.unwrap_or_else(|| Memory::new().into()));
     }

@@ -2,10 +2,10 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 
-use super::{StoreError, StoreErrorKind};
+use super::error::{StoreError, StoreErrorKind};
 use crate::util::clock::UnixTime;
 
-/// What is written: a value and when it expires.
+/// A value to write, with its expiry.
 #[derive(Clone)]
 pub struct Record {
     value: Bytes,
@@ -14,11 +14,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// The most bytes that a value may have: 64 KiB.
+    /// The maximum length of a value in bytes: 64 KiB.
     pub const MAX_VALUE: usize = 64 * 1024;
 
-    /// A value written at `written_at` (now) that lives until just before
-    /// `expires_at`.
+    /// Creates a record that is written now, at `written_at`, and expires at `expires_at`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind [`StoreErrorKind::TooLarge`] if the value is too long.
     pub fn new(value: impl Into<Bytes>, written_at: UnixTime, expires_at: UnixTime) -> Result<Self, StoreError> {
         let value = value.into();
         if value.len() > Self::MAX_VALUE {
@@ -27,24 +30,23 @@ impl Record {
         Ok(Self { value, written_at, expires_at })
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &Bytes {
         &self.value
     }
 
-    /// Now, as the writer sees it: what an engine may collect garbage by. It
-    /// need not be kept.
+    /// Returns the current time of the writer, by which a store may remove expired entries. It need
+    /// not be stored.
     pub fn written_at(&self) -> UnixTime {
         self.written_at
     }
 
-    /// The first moment at which the value is no more.
+    /// Returns when the value expires: the first moment at which it is no longer valid.
     pub fn expires_at(&self) -> UnixTime {
         self.expires_at
     }
 
-    /// How long the value lives: what an engine with a clock of its own may
-    /// collect garbage by.
+    /// Returns the lifetime of the value, for stores that expire entries by their own clock.
     pub fn time_to_live(&self) -> Duration {
         Duration::from_nanos(self.expires_at.as_nanos().saturating_sub(self.written_at.as_nanos()))
     }
@@ -56,16 +58,16 @@ impl fmt::Debug for Record {
     }
 }
 
-/// What is read: a value, its version and when it expires.
+/// An entry of a store.
 ///
-/// An engine may still hold it after `expires_at`: who reads checks that.
+/// A store may return entries that have expired. Readers must check `expires_at`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The value, whole as it was written.
+    /// The value as it was written.
     pub value: Bytes,
-    /// Changes with every write of the key and never comes back.
+    /// The version, which is different for every write of the key.
     pub version: Version,
-    /// The first moment at which the value is no more.
+    /// The first moment at which the value is no longer valid.
     pub expires_at: UnixTime,
 }
 
@@ -79,29 +81,28 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Tells one write of a key from every other write of it, also across
-/// deletion.
+/// Identifies a write of a key, even across deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version(u64);
 
 impl Version {
-    /// The version of this number.
+    /// Creates the version with this number.
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number of the version.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 }
 
-/// How a conditional write ended. Losing a race is an answer, not an error.
+/// The outcome of a conditional write. Losing a race is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Outcome<E = Entry> {
-    /// It is written, and this is its version.
+pub enum WriteOutcome<E = Entry> {
+    /// The value was written with this version.
     Done(Version),
-    /// Nothing is written; this is what stands there instead, if anything.
+    /// Nothing was written. Contains the current entry, if there is one.
     Lost(Option<E>),
 }

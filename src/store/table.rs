@@ -1,22 +1,28 @@
-//! [`Table`]: values of one type in a store, which expire exactly.
+//! Typed tables with exact expiry.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{AnyStore, BoxFuture, Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version};
+use super::{
+    any::AnyStore,
+    contract::BoxFuture,
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::{
     gate::MaybeReady,
     tenant::Tenant,
     util::clock::{Clock, UnixTime},
 };
 
-/// How often a write is tried again that others keep overtaking. Each try lost
-/// is a write of theirs, so this is reached only where hundreds write one key.
+/// How often a write is retried after it lost a race. Each lost race is a successful write of
+/// another caller, so the limit is reached only if hundreds of callers write the same key.
 const TRIES: usize = 256;
 
-/// How a value is written down: as JSON, unless it says otherwise.
+/// The serialized form of a value. JSON for all types that implement serde's traits.
 pub(crate) trait Value: Sized + Send + Sync + 'static {
     fn write(&self) -> Result<Vec<u8>, StoreError>;
 
@@ -33,11 +39,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Value for T {
     }
 }
 
-/// The values of type `T` in a named table.
+/// A named table of values of type `T`.
 ///
-/// A value is there until just before its `expires_at`, by the [`Clock`], and
-/// from then on it is not: not to be read, taken or swapped, and no hindrance
-/// to an insert. When the engine really forgets it plays no part.
+/// A value exists until just before its `expires_at`, according to the [`Clock`]. Expired values
+/// can't be read, taken or swapped, and don't block an insert, no matter when the store removes
+/// them.
 pub(crate) struct Table<T> {
     store: AnyStore,
     name: &'static str,
@@ -45,7 +51,7 @@ pub(crate) struct Table<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// A value as it was read.
+/// A value that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored<T> {
     pub(crate) value: T,
@@ -53,11 +59,11 @@ pub(crate) struct Stored<T> {
     pub(crate) expires_at: UnixTime,
 }
 
-/// What an update does, and what it answers once that is done.
+/// The decision of an update: what to write, and what to return afterwards.
 pub(crate) enum Change<T, R> {
-    /// Nothing.
+    /// Writes nothing.
     Keep(R),
-    /// Writes this value, which lives until then.
+    /// Writes this value with this expiry.
     Put(T, UnixTime, R),
 }
 
@@ -71,12 +77,13 @@ impl<T: Value> Table<T> {
         self.store
     }
 
-    /// What the clock shows; what expires is given as a moment after it.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> UnixTime {
         self.clock.unix(self.clock.now())
     }
 
-    /// The hot path: where the store answers at once, so does this.
+    /// Returns a value. This is the hot path: if the store returns immediately, so does this
+    /// function.
     pub(crate) fn get(
         &self,
         tenant: Option<&Tenant>,
@@ -88,7 +95,7 @@ impl<T: Value> Table<T> {
         }
     }
 
-    /// The same by a key that was made before.
+    /// Like [`get`](Self::get), with a prepared key.
     pub(crate) fn get_at(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
         match self.store.get(key) {
             MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.read(found))),
@@ -99,20 +106,20 @@ impl<T: Value> Table<T> {
         }
     }
 
-    /// Writes where nothing lives.
+    /// Writes a new value, unless there is a live one.
     pub(crate) async fn insert(
         &self,
         tenant: Option<&Tenant>,
         id: &[u8],
         value: &T,
         expires_at: UnixTime,
-    ) -> Result<Outcome<Stored<T>>, StoreError> {
+    ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let record = self.record(value, expires_at)?;
         self.insert_record(&key, record).await
     }
 
-    /// Replaces what was read, if it still lives and nobody wrote since.
+    /// Replaces a value that was read, if it is still live and unchanged.
     pub(crate) async fn swap<R>(
         &self,
         tenant: Option<&Tenant>,
@@ -120,14 +127,14 @@ impl<T: Value> Table<T> {
         read: &Stored<R>,
         value: &T,
         expires_at: UnixTime,
-    ) -> Result<Outcome<Stored<T>>, StoreError> {
+    ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
         let record = self.record(value, expires_at)?;
         self.swap_record(&key, read.version, read.expires_at, record).await
     }
 
-    /// Reads, changes and writes until no other write comes between. `change`
-    /// may be called several times; only what the last call said is done.
+    /// Reads, changes and writes a value, and retries if it loses a race. `change` may be called
+    /// several times; only its last decision takes effect.
     pub(crate) async fn update<R>(
         &self,
         tenant: Option<&Tenant>,
@@ -145,26 +152,28 @@ impl<T: Value> Table<T> {
                 Change::Keep(answer) => return Ok(answer),
                 Change::Put(value, expires_at, answer) => (value, expires_at, answer),
             };
-            // what lived when it was read may have expired by now: then the change was made to nothing
+            // the value may have expired since it was read, and then the change was based on
+            // nothing
             if found.is_some_and(|read| !self.lives(read.expires_at)) {
                 continue;
             }
             let record = self.record(&value, expires_at)?;
             drop(value);
-            // what has expired is written over at once: whether something stood there can't be told by the work
+            // an expired entry is overwritten directly, so that the amount of work does not reveal
+            // whether there was one
             let outcome = match &entry {
                 Some(entry) => self.store.swap(&key, entry.version, record).await?,
                 None => self.store.insert(&key, record).await?,
             };
             match outcome {
-                Outcome::Done(_) => return Ok(answer),
-                Outcome::Lost(instead) => entry = instead,
+                WriteOutcome::Done(_) => return Ok(answer),
+                WriteOutcome::Lost(instead) => entry = instead,
             }
         }
         Err(StoreErrorKind::Busy.into())
     }
 
-    /// Removes the value and gives it to one caller.
+    /// Removes a value and returns it to exactly one caller.
     #[cfg(any(feature = "login", test, feature = "test-util"))]
     pub(crate) async fn take(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<Option<Stored<T>>, StoreError> {
         let key = self.key(tenant, id)?;
@@ -172,14 +181,14 @@ impl<T: Value> Table<T> {
         self.read(found)
     }
 
-    /// Removes the value, whatever it is.
+    /// Removes an entry without parsing it.
     #[cfg(any(feature = "login", test, feature = "test-util"))]
     pub(crate) async fn remove(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<(), StoreError> {
         let key = self.key(tenant, id)?;
         self.store.take(&key).await.map(|_| ())
     }
 
-    async fn insert_record(&self, key: &Key, record: Record) -> Result<Outcome<Stored<T>>, StoreError> {
+    async fn insert_record(&self, key: &Key, record: Record) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         let mut occupant: Option<Entry> = None;
         for _ in 0..TRIES {
             let outcome = match &occupant {
@@ -187,13 +196,13 @@ impl<T: Value> Table<T> {
                 Some(expired) => self.store.swap(key, expired.version, record.clone()).await?,
             };
             match outcome {
-                Outcome::Done(version) => return Ok(Outcome::Done(version)),
-                Outcome::Lost(found) => occupant = found,
+                WriteOutcome::Done(version) => return Ok(WriteOutcome::Done(version)),
+                WriteOutcome::Lost(found) => occupant = found,
             }
             if let Some(found) = &occupant
                 && self.lives(found.expires_at)
             {
-                return Ok(Outcome::Lost(self.read(occupant)?));
+                return Ok(WriteOutcome::Lost(self.read(occupant)?));
             }
         }
         Err(StoreErrorKind::Busy.into())
@@ -205,13 +214,13 @@ impl<T: Value> Table<T> {
         expected: Version,
         expires_at: UnixTime,
         record: Record,
-    ) -> Result<Outcome<Stored<T>>, StoreError> {
+    ) -> Result<WriteOutcome<Stored<T>>, StoreError> {
         if !self.lives(expires_at) {
-            return Ok(Outcome::Lost(None));
+            return Ok(WriteOutcome::Lost(None));
         }
         match self.store.swap(key, expected, record).await? {
-            Outcome::Done(version) => Ok(Outcome::Done(version)),
-            Outcome::Lost(found) => Ok(Outcome::Lost(self.read(found)?)),
+            WriteOutcome::Done(version) => Ok(WriteOutcome::Done(version)),
+            WriteOutcome::Lost(found) => Ok(WriteOutcome::Lost(self.read(found)?)),
         }
     }
 
@@ -236,10 +245,10 @@ impl<T: Value> Table<T> {
     }
 }
 
-/// Says where, not what: serde's own text quotes the value.
+/// Reports the position only, because serde's messages quote the value.
 fn not_json(error: &serde_json::Error) -> StoreError {
     let (category, column) = (error.classify(), error.column());
-    StoreError::new(StoreErrorKind::Corrupt, format!("not the JSON of this table: {category:?} error at byte {column}"))
+    StoreError::new(StoreErrorKind::Corrupt, format!("invalid JSON: {category:?} error at byte {column}"))
 }
 
 impl<T> Clone for Table<T> {

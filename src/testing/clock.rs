@@ -8,9 +8,9 @@ use std::{
 
 use crate::util::clock::{Clock, Moment, UnixTime, saturating_nanos};
 
-/// A clock that stands still until it is told to move.
+/// A clock that only moves when a test moves it.
 ///
-/// Clones show the same time.
+/// Clones share the same time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,30 +27,30 @@ pub struct ManualClock(Arc<Hands>);
 #[derive(Debug)]
 struct Hands {
     moment: AtomicU64,
-    /// What the wall clock shows at moment zero.
+    /// The wall-clock time at moment zero.
     wall: AtomicU64,
 }
 
 impl ManualClock {
-    /// A clock at moment zero, whose wall clock shows 2001-09-09T01:46:40Z
-    /// (1,000,000,000 seconds).
+    /// Creates a clock at moment zero, with the wall clock at 2001-09-09T01:46:40Z (1,000,000,000
+    /// seconds).
     pub fn new() -> Self {
         let wall = UnixTime::from_secs(1_000_000_000).as_nanos();
         Self(Arc::new(Hands { moment: AtomicU64::new(0), wall: AtomicU64::new(wall) }))
     }
 
-    /// Moves both kinds of time forward.
+    /// Advances both the monotonic and the wall clock.
     pub fn advance(&self, by: Duration) {
         self.0.moment.fetch_add(saturating_nanos(by), SeqCst);
     }
 
-    /// Puts the forward-only clock to `moment`, backwards too: what no real
-    /// monotonic clock does, and yet must do no harm.
+    /// Sets the monotonic clock, even backwards. Real monotonic clocks never go backwards, but code
+    /// should tolerate it.
     pub fn set(&self, moment: Moment) {
         self.0.moment.store(moment.as_nanos(), SeqCst);
     }
 
-    /// Makes the wall clock jump to `now`; the forward-only clock stays.
+    /// Sets the wall clock. The monotonic clock is not changed.
     pub fn set_wall(&self, now: UnixTime) {
         let moment = self.0.moment.load(SeqCst);
         self.0.wall.store(now.as_nanos().saturating_sub(moment), SeqCst);

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The key of a client that proves it with each request (DPoP, RFC 9449).
+/// A DPoP key of a client (RFC 9449).
 ///
 /// ```
 /// use tollgate::{UnixTime, testing::DpopKey};
@@ -23,7 +23,7 @@ use crate::{
 /// ```
 pub struct DpopKey(Signer);
 
-/// A proof to be signed.
+/// A DPoP proof under construction.
 #[derive(Clone)]
 #[must_use]
 pub struct DpopProof<'k> {
@@ -32,27 +32,27 @@ pub struct DpopProof<'k> {
 }
 
 impl DpopKey {
-    /// A new key, for ES256.
+    /// Generates an ES256 key.
     ///
     /// # Panics
     ///
-    /// If no key can be made.
+    /// Panics if key generation fails.
     pub fn generate() -> Self {
         Self::of(Algorithm::Es256)
     }
 
     #[expect(clippy::expect_used, reason = "tests may panic")]
     pub(crate) fn of(algorithm: Algorithm) -> Self {
-        let pkcs8 = Signer::generate(algorithm).expect("a key can be made");
-        Self(Signer::read(algorithm, &pkcs8).expect("what was made is a key"))
+        let pkcs8 = Signer::generate(algorithm).expect("key generation succeeds");
+        Self(Signer::read(algorithm, &pkcs8).expect("a generated key is valid"))
     }
 
-    /// Its thumbprint (RFC 7638): `dpop_jkt` of a request, `cnf.jkt` of a token.
+    /// Returns the thumbprint (RFC 7638), for `dpop_jkt` in requests and `cnf.jkt` in tokens.
     pub fn thumbprint(&self) -> &str {
         self.0.kid()
     }
 
-    /// A proof for a request of this method to this URL, made now.
+    /// Creates a proof for a request with this method and URL, issued now.
     pub fn proof(&self, method: &str, url: &str) -> DpopProof<'_> {
         let url = url.split(['?', '#']).next().unwrap_or_default();
         let claims = json!({ "jti": Secret::generate().expose(), "htm": method, "htu": url });
@@ -60,46 +60,46 @@ impl DpopKey {
         DpopProof { key: self, claims }.at(clock.unix(clock.now()))
     }
 
-    /// The header of its proofs.
+    /// Returns the header of its proofs.
     #[expect(clippy::expect_used, reason = "tests may panic")]
     pub(crate) fn header(&self) -> Value {
         let key = self.0.public();
-        let jwk = serde_json::to_value(key.jwk()).expect("a key is JSON");
+        let jwk = serde_json::to_value(key.jwk()).expect("a key serializes");
         json!({ "typ": "dpop+jwt", "alg": key.algorithm().as_str(), "jwk": jwk })
     }
 
-    /// Signs any texts as header and claims.
+    /// Signs arbitrary header and claims.
     #[expect(clippy::expect_used, reason = "tests may panic")]
     pub(crate) fn sign(&self, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", BASE64URL.encode(header), BASE64URL.encode(claims));
-        let signature = self.0.sign(signed.as_bytes()).expect("a key signs");
+        let signature = self.0.sign(signed.as_bytes()).expect("signing succeeds");
         format!("{signed}.{}", BASE64URL.encode(signature))
     }
 }
 
 impl DpopProof<'_> {
-    /// Made at this time instead.
+    /// Sets the issue time.
     pub fn at(self, time: UnixTime) -> Self {
         self.claim("iat", time.as_secs())
     }
 
-    /// For a request that brings this access token.
+    /// Binds the proof to the access token of the request.
     pub fn token(self, token: &str) -> Self {
         let digest = BASE64URL.encode(Digest::of(token).as_bytes());
         self.claim("ath", digest)
     }
 
-    /// With the nonce that `DPoP-Nonce` gave.
+    /// Sets the nonce received in `DPoP-Nonce`.
     pub fn nonce(self, nonce: &str) -> Self {
         self.claim("nonce", nonce)
     }
 
-    /// Under this name (`jti`) and no random one.
+    /// Sets the id (`jti`). Random by default.
     pub fn id(self, id: &str) -> Self {
         self.claim("jti", id)
     }
 
-    /// With any claim: what a broken client sends.
+    /// Sets any claim, to simulate a broken client.
     pub(crate) fn claim(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Some(claims) = self.claims.as_object_mut() {
             claims.insert(name.to_owned(), value.into());
@@ -107,11 +107,11 @@ impl DpopProof<'_> {
         self
     }
 
-    /// The value of the header `DPoP`.
+    /// Returns the value of the `DPoP` header.
     ///
     /// # Panics
     ///
-    /// If the key does not sign.
+    /// Panics if signing fails.
     pub fn sign(&self) -> String {
         self.key.sign(&self.key.header().to_string(), &self.claims.to_string())
     }

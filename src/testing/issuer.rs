@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    bearer::{self, Audience, Claims, Confirmation, KeySource, Revocation, Unavailable, Verifier},
+    bearer::{self, AccessTokenClaims, Audience, Confirmation, KeySource, Revocation, Unavailable, Verifier},
     gate::MaybeReady,
     jose::{Algorithm, KeySet, Signer, jws},
     store::BoxFuture,
@@ -122,7 +122,7 @@ impl TestIssuer {
     /// If it is no access token.
     pub fn revoke(&self, token: &str) {
         let claims = token.split('.').nth(1).expect("a token has three parts");
-        let claims: Claims =
+        let claims: AccessTokenClaims =
             serde_json::from_slice(&BASE64URL.decode(claims).expect("a token is base64url")).expect("claims");
         self.state().revoked.insert(claims.jti);
     }
@@ -146,7 +146,7 @@ impl TestIssuer {
 
     pub(crate) fn claims(&self) -> TestClaims {
         let now = self.clock.unix(self.clock.now()).as_secs();
-        TestClaims(Claims {
+        TestClaims(AccessTokenClaims {
             iss: (*self.name).to_owned(),
             sub: "user".to_owned(),
             aud: Audience::One((*self.audience).to_owned()),
@@ -200,7 +200,7 @@ impl KeySource for TestIssuer {
         Box::pin(ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) }))
     }
 
-    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         Some(Box::new(OneToken { issuer: self.clone(), jti: claims.jti.clone() }))
     }
 }
@@ -225,7 +225,7 @@ impl fmt::Debug for TestIssuer {
 /// What a token of a [`TestIssuer`] says.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct TestClaims(pub(crate) Claims);
+pub struct TestClaims(pub(crate) AccessTokenClaims);
 
 impl TestClaims {
     /// On whose behalf.

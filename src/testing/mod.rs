@@ -1,5 +1,5 @@
-//! What tests need: a [`ManualClock`], the suite that a store of your own must pass and, with the feature `tokens`, a
-//! `TestIssuer` of access tokens and the `DpopKey` of a client (feature `test-util`).
+//! Helpers for tests (feature `test-util`): a [`ManualClock`], the conformance suite for stores
+//! and, with the feature `tokens`, a `TestIssuer` of access tokens and the `DpopKey` of a client.
 
 mod clock;
 #[cfg(feature = "tokens")]

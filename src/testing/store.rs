@@ -2,7 +2,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::needless_pass_by_value,
-    reason = "a suite says what is broken by a panic"
+    reason = "the suite reports violations by panicking"
 )]
 
 use std::{
@@ -17,21 +17,19 @@ use std::{
 
 use crate::{
     store::{
-        AnyStore, BoxFuture, Entry, Key, Outcome, Record, Store, StoreErrorKind, Version,
+        AnyStore, BoxFuture, Entry, Key, Record, Store, StoreErrorKind, Version, WriteOutcome,
         table::{Change, Stored, Table},
     },
     tenant::Tenant,
-    testing::ManualClock,
+    testing::clock::ManualClock,
     util::clock::UnixTime,
 };
 
-/// Checks that a store keeps the promises of [`Store`]; panics with the one
-/// that it breaks.
+/// Checks that a store fulfils the contract of [`Store`]. Panics at the first violation.
 ///
-/// `make` gives a store with nothing in it at each call. `run` drives a future
-/// to its end on the calling thread, and is called from many threads at once:
-/// [`block_on`] for a store that needs no runtime, a tokio handle's `block_on`
-/// for one that needs tokio's.
+/// `make` returns a new, empty store at each call. `run` drives a future to completion on the
+/// calling thread, and is called from many threads at once: use [`block_on`] for a store that needs
+/// no runtime, or the `block_on` of a tokio handle.
 ///
 /// ```
 /// use tollgate::{store::Memory, testing};
@@ -55,7 +53,7 @@ pub fn store_conformance<S: Store>(make: impl Fn() -> S, run: impl Fn(BoxFuture<
     no_update_is_lost(&fresh(), &run);
 }
 
-/// Drives a future to its end on this thread.
+/// Drives a future to completion on this thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -80,24 +78,24 @@ async fn each_operation_answers_what_it_should(store: AnyStore) {
     assert_eq!(get(&store, &key).await, None, "a new store is not empty");
     assert_eq!(take(&store, &key).await, None);
     let missing = swap(&store, &key, Version::from_u64(1), "new").await;
-    assert_eq!(missing, Outcome::Lost(None), "a swap of nothing");
+    assert_eq!(missing, WriteOutcome::Lost(None), "a swap of nothing");
 
     let first = done(insert(&store, &key, "first").await);
-    let entry = get(&store, &key).await.expect("what was inserted is there");
+    let entry = get(&store, &key).await.expect("an inserted value exists");
     assert_eq!((&entry.value[..], entry.version, entry.expires_at), (&b"first"[..], first, FAR));
     let again = insert(&store, &key, "again").await;
-    assert_eq!(again, Outcome::Lost(Some(entry)), "an insert over a value answers with what stands");
+    assert_eq!(again, WriteOutcome::Lost(Some(entry)), "an insert over a value returns the existing entry");
 
     let second = done(swap(&store, &key, first, "second").await);
-    let entry = get(&store, &key).await.expect("what was swapped in is there");
+    let entry = get(&store, &key).await.expect("a swapped value exists");
     assert_eq!((&entry.value[..], entry.version), (&b"second"[..], second));
     let stale = swap(&store, &key, first, "stale").await;
-    assert_eq!(stale, Outcome::Lost(Some(entry.clone())), "a swap of an old version answers with what stands");
+    assert_eq!(stale, WriteOutcome::Lost(Some(entry.clone())), "a swap of an old version returns the existing entry");
 
-    assert_eq!(take(&store, &key).await, Some(entry), "take gives what stands");
-    assert_eq!(take(&store, &key).await, None, "and gives it once");
+    assert_eq!(take(&store, &key).await, Some(entry), "take returns the existing entry");
+    assert_eq!(take(&store, &key).await, None, "take returns an entry once");
     assert_eq!(get(&store, &key).await, None);
-    assert_eq!(swap(&store, &key, second, "late").await, Outcome::Lost(None), "a swap of what was taken");
+    assert_eq!(swap(&store, &key, second, "late").await, WriteOutcome::Lost(None), "a swap of a taken entry");
 }
 
 async fn versions_never_come_back(store: AnyStore) {
@@ -105,16 +103,19 @@ async fn versions_never_come_back(store: AnyStore) {
     let mut seen = HashSet::new();
     for _ in 0..20 {
         let mut version = done(insert(&store, &key, "same").await);
-        assert!(seen.insert(version), "an insert brought back a version");
+        assert!(seen.insert(version), "an insert repeated a version");
         for _ in 0..2 {
             version = done(swap(&store, &key, version, "same").await);
-            assert!(seen.insert(version), "a swap brought back a version");
+            assert!(seen.insert(version), "a swap repeated a version");
         }
         assert!(take(&store, &key).await.is_some());
     }
     let now = done(insert(&store, &key, "same").await);
     for old in seen {
-        assert!(matches!(swap(&store, &key, old, "lost").await, Outcome::Lost(Some(_))), "an old version was accepted");
+        assert!(
+            matches!(swap(&store, &key, old, "lost").await, WriteOutcome::Lost(Some(_))),
+            "an old version was accepted"
+        );
     }
     assert_eq!(get(&store, &key).await.map(|entry| entry.version), Some(now));
 }
@@ -140,8 +141,8 @@ async fn odd_keys_are_keys(store: AnyStore) {
     }
     for table in tables {
         for id in &ids {
-            let entry = take(&store, &key(table, None, id)).await.expect("an odd key is there");
-            assert_eq!(&entry.value[..], id, "an odd key holds another's value");
+            let entry = take(&store, &key(table, None, id)).await.expect("an unusual key exists");
+            assert_eq!(&entry.value[..], id, "an unusual key has the value of another");
         }
     }
 }
@@ -161,7 +162,7 @@ async fn keys_never_collide(store: AnyStore) {
         done(insert(&store, key, number.to_string()).await);
     }
     for (number, key) in keys.iter().enumerate() {
-        let entry = get(&store, key).await.expect("each key is there");
+        let entry = get(&store, key).await.expect("each key exists");
         assert_eq!(entry.value, number.to_string(), "{key:?} holds the value of another key");
     }
 }
@@ -171,19 +172,19 @@ async fn values_are_whole(store: AnyStore) {
         let key = key("table", None, len.to_string());
         let value = (0..len).map(|place| (place % 251) as u8).collect::<Vec<_>>();
         let version = done(insert(&store, &key, &value).await);
-        assert_eq!(get(&store, &key).await.expect("it is there").value, value, "a value of {len} bytes");
+        assert_eq!(get(&store, &key).await.expect("the entry exists").value, value, "a value of {len} bytes");
         let reversed = value.into_iter().rev().collect::<Vec<_>>();
         done(swap(&store, &key, version, &reversed).await);
-        assert_eq!(take(&store, &key).await.expect("it is there").value, reversed, "a value of {len} bytes");
+        assert_eq!(take(&store, &key).await.expect("the entry exists").value, reversed, "a value of {len} bytes");
     }
 }
 
 async fn what_lives_outlasts_writes_beside_what_expires(store: AnyStore) {
     let record = |at: u64, until: u64| {
         let value = until.to_string();
-        Record::new(value, UnixTime::from_secs(at), UnixTime::from_secs(until)).expect("within bounds")
+        Record::new(value, UnixTime::from_secs(at), UnixTime::from_secs(until)).expect("within the limits")
     };
-    // each second something begins that lives for one second and something that lives on
+    // each second adds an entry that lives for a second and one that lives on
     for second in START..START + 200 {
         for (id, until) in [(format!("short {second}"), second + 1), (format!("long {second}"), START + 1000)] {
             let key = key("table", None, id);
@@ -192,7 +193,7 @@ async fn what_lives_outlasts_writes_beside_what_expires(store: AnyStore) {
     }
     for second in START..START + 200 {
         let entry = get(&store, &key("table", None, format!("long {second}"))).await;
-        assert!(entry.is_some(), "a value that had not expired was forgotten");
+        assert!(entry.is_some(), "a live value was removed");
     }
 }
 
@@ -200,35 +201,32 @@ async fn expiry_is_exact_by_the_clock(store: AnyStore) {
     let (clock, table) = table(&store);
     let until = table.now() + Duration::from_secs(60);
     let insert = async |id: &[u8]| done(table.insert(None, id, &1, until).await.expect("an insert"));
-    for id in [&b"read"[..], b"swapped", b"updated", b"taken early", b"taken late", b"inserted"] {
+    for id in [&b"read"[..], b"swapped", b"updated", b"treated as live", b"taken late", b"inserted"] {
         insert(id).await;
     }
-    let read = table.get(None, b"swapped").wait().await.expect("a read").expect("it is there");
+    let read = table.get(None, b"swapped").wait().await.expect("a read").expect("the entry exists");
 
     clock.advance(Duration::from_secs(60) - Duration::from_millis(1));
     let lives =
         |stored: Option<Stored<u32>>| stored.is_some_and(|stored| stored.value == 1 && stored.expires_at == until);
     assert!(lives(table.get(None, b"read").wait().await.expect("a read")), "gone 1 ms too early");
-    assert!(lives(table.take(None, b"taken early").await.expect("a take")), "gone 1 ms too early for a take");
+    assert!(lives(table.take(None, b"treated as live").await.expect("a take")), "gone 1 ms too early for a take");
     let lost = table.insert(None, b"inserted", &2, until).await.expect("an insert");
-    assert!(matches!(lost, Outcome::Lost(Some(stored)) if stored.value == 1), "an insert over what lives");
+    assert!(matches!(lost, WriteOutcome::Lost(Some(stored)) if stored.value == 1), "an insert over a live value");
 
     clock.advance(Duration::from_millis(1));
-    assert_eq!(table.get(None, b"read").wait().await.expect("a read"), None, "there at its expiry");
+    assert_eq!(table.get(None, b"read").wait().await.expect("a read"), None, "still readable at its expiry");
     assert_eq!(table.take(None, b"taken late").await.expect("a take"), None, "taken at its expiry");
     let later = until + Duration::from_secs(60);
     let swapped = table.swap(None, b"swapped", &read, &2, later).await.expect("a swap");
-    assert_eq!(swapped, Outcome::Lost(None), "swapped at its expiry");
+    assert_eq!(swapped, WriteOutcome::Lost(None), "swapped at its expiry");
     let found = table.update(None, b"updated", |found, _| Change::<u32, _>::Keep(found.copied())).await;
     assert_eq!(found.expect("an update"), None, "updated at its expiry");
-    assert!(
-        matches!(table.insert(None, b"inserted", &2, later).await, Ok(Outcome::Done(_))),
-        "in the way of an insert"
-    );
+    assert!(matches!(table.insert(None, b"inserted", &2, later).await, Ok(WriteOutcome::Done(_))), "blocks an insert");
     let inserted = table.get(None, b"inserted").wait().await.expect("a read");
     assert_eq!(inserted.map(|stored| (stored.value, stored.expires_at)), Some((2, later)));
     table.remove(None, b"inserted").await.expect("a removal");
-    assert_eq!(table.get(None, b"inserted").wait().await.expect("a read"), None, "there after its removal");
+    assert_eq!(table.get(None, b"inserted").wait().await.expect("a read"), None, "still readable after its removal");
 }
 
 async fn what_has_expired_is_no_hindrance(store: AnyStore) {
@@ -249,12 +247,16 @@ fn of_many_inserts_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) 
         let key = key("table", None, round.to_string());
         let key = &key;
         let won = race(run, |me| {
-            Box::pin(async move { matches!(insert(store, key, me.to_string()).await, Outcome::Done(_)) })
+            Box::pin(async move { matches!(insert(store, key, me.to_string()).await, WriteOutcome::Done(_)) })
         });
         assert_eq!(won.len(), 1, "of {THREADS} inserts of one key, these succeeded: {won:?}");
         run(Box::pin(async {
-            let entry = get(store, key).await.expect("it is there");
-            assert_eq!(entry.value, won.iter().map(usize::to_string).collect::<String>(), "not what the winner wrote");
+            let entry = get(store, key).await.expect("the entry exists");
+            assert_eq!(
+                entry.value,
+                won.iter().map(usize::to_string).collect::<String>(),
+                "not the value of the winner"
+            );
         }));
     }
 }
@@ -270,14 +272,18 @@ fn of_many_swaps_one_wins(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + 
             let entry = get(store, key).await;
             *lock(&version) = entry.map(|entry| entry.version);
         }));
-        let expected = lock(&version).take().expect("it is there");
+        let expected = lock(&version).take().expect("the entry exists");
         let won = race(run, |me| {
-            Box::pin(async move { matches!(swap(store, key, expected, me.to_string()).await, Outcome::Done(_)) })
+            Box::pin(async move { matches!(swap(store, key, expected, me.to_string()).await, WriteOutcome::Done(_)) })
         });
         assert_eq!(won.len(), 1, "of {THREADS} swaps of one version, these succeeded: {won:?}");
         run(Box::pin(async {
-            let entry = get(store, key).await.expect("it is there");
-            assert_eq!(entry.value, won.iter().map(usize::to_string).collect::<String>(), "not what the winner wrote");
+            let entry = get(store, key).await.expect("the entry exists");
+            assert_eq!(
+                entry.value,
+                won.iter().map(usize::to_string).collect::<String>(),
+                "not the value of the winner"
+            );
         }));
     }
 }
@@ -290,11 +296,11 @@ fn of_many_takes_one_gets_the_value(store: &AnyStore, run: &(impl Fn(BoxFuture<'
         }));
         let key = &key;
         let won = race(run, |_| Box::pin(async move { take(store, key).await.is_some() }));
-        assert_eq!(won.len(), 1, "of {THREADS} takes of one value, these got it: {won:?}");
+        assert_eq!(won.len(), 1, "of {THREADS} takes of one value, these received it: {won:?}");
     }
 }
 
-/// Tasks that interleave on each of several threads all count in one row.
+/// Interleaved tasks on several threads all count in one row.
 fn no_update_is_lost(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)) {
     const TASKS: usize = 4;
     const EACH: usize = 5;
@@ -311,7 +317,7 @@ fn no_update_is_lost(store: &AnyStore, run: &(impl Fn(BoxFuture<'_, ()>) + Sync)
         })
     });
     run(Box::pin(async {
-        let counted = table.get(None, b"counter").wait().await.expect("a read").expect("it is there");
+        let counted = table.get(None, b"counter").wait().await.expect("a read").expect("the entry exists");
         assert_eq!(counted.value as usize, THREADS * TASKS * EACH, "updates were lost");
     }));
 }
@@ -325,8 +331,7 @@ async fn count(table: &Table<u32>, times: usize) {
     }
 }
 
-/// Lets one future on each of several threads begin at once, and says which
-/// came out true.
+/// Starts one future on each of several threads at once, and returns which ones returned true.
 fn race<'a>(
     run: &(impl Fn(BoxFuture<'_, ()>) + Sync),
     each: impl Fn(usize) -> BoxFuture<'a, bool> + Sync,
@@ -357,10 +362,10 @@ const NOW: UnixTime = UnixTime::from_secs(START);
 const FAR: UnixTime = UnixTime::from_secs(START + 1_000_000);
 
 fn key(table: &str, tenant: Option<&Tenant>, id: impl AsRef<[u8]>) -> Key {
-    Key::new(table, tenant, id).expect("within bounds")
+    Key::new(table, tenant, id).expect("within the limits")
 }
 
-/// A table that has all of the store to itself, and its clock.
+/// A table in a store of its own, and its clock.
 fn table(store: &AnyStore) -> (ManualClock, Table<u32>) {
     let clock = ManualClock::new();
     clock.set_wall(NOW);
@@ -371,11 +376,11 @@ async fn get(store: &AnyStore, key: &Key) -> Option<Entry> {
     store.get(key).wait().await.expect("a read")
 }
 
-async fn insert(store: &AnyStore, key: &Key, value: impl AsRef<[u8]>) -> Outcome {
+async fn insert(store: &AnyStore, key: &Key, value: impl AsRef<[u8]>) -> WriteOutcome {
     store.insert(key, record(value.as_ref())).await.expect("an insert")
 }
 
-async fn swap(store: &AnyStore, key: &Key, expected: Version, value: impl AsRef<[u8]>) -> Outcome {
+async fn swap(store: &AnyStore, key: &Key, expected: Version, value: impl AsRef<[u8]>) -> WriteOutcome {
     store.swap(key, expected, record(value.as_ref())).await.expect("a swap")
 }
 
@@ -384,12 +389,12 @@ async fn take(store: &AnyStore, key: &Key) -> Option<Entry> {
 }
 
 fn record(value: &[u8]) -> Record {
-    Record::new(value.to_vec(), NOW, FAR).expect("within bounds")
+    Record::new(value.to_vec(), NOW, FAR).expect("within the limits")
 }
 
-fn done<E>(outcome: Outcome<E>) -> Version {
+fn done<E>(outcome: WriteOutcome<E>) -> Version {
     match outcome {
-        Outcome::Done(version) => version,
-        Outcome::Lost(_) => panic!("a write without a rival was lost"),
+        WriteOutcome::Done(version) => version,
+        WriteOutcome::Lost(_) => panic!("a write without competition was lost"),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::grant::{self, Grant};
 use crate::{
-    bearer::{Audience, Claims, Confirmation},
+    bearer::{AccessTokenClaims, Audience, Confirmation},
     client::Scopes,
     jose::Algorithm,
     session::Authentication,
@@ -71,7 +71,7 @@ pub(super) fn family_of(jti: &str) -> Option<Handle> {
 }
 
 /// Returns the generation that an access token was issued in.
-pub(super) fn generation(claims: &Claims) -> u64 {
+pub(super) fn generation(claims: &AccessTokenClaims) -> u64 {
     claims.more.get(GENERATION).and_then(Value::as_u64).unwrap_or_default()
 }
 
@@ -87,12 +87,12 @@ pub(super) struct AccessToken<'a> {
 }
 
 /// Returns the claims of an access token for `who`, the part of the grant's authentication that still counts.
-pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>) -> Claims {
+pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>) -> AccessTokenClaims {
     let mut more = token.more;
     if who.generation > 0 {
         more.insert(GENERATION.to_owned(), who.generation.into());
     }
-    Claims {
+    AccessTokenClaims {
         iss: token.issuer.to_owned(),
         sub: who.user.as_str().to_owned(),
         aud: Audience::One(token.audience.to_owned()),
@@ -179,7 +179,7 @@ mod tests {
         let (issuer, span) = ("https://auth.example", Span { from: 1, until: 2 });
         let (jti, more) = (jti(&session, &session), Map::new());
         let token = AccessToken { issuer, audience: issuer, scope: "openid", jti, span, more: more.clone() };
-        let access = Claims { nbf: Some(1), ..access(&grant, &grant.who, token) };
+        let access = AccessTokenClaims { nbf: Some(1), ..access(&grant, &grant.who, token) };
         assert_eq!(generation(&access), 1);
         let (nonce, algorithm) = (Some("n"), Algorithm::Es256);
         let id = id(&grant, &grant.who, IdToken { issuer, nonce, access_token: "x", algorithm, span, more });

@@ -33,10 +33,14 @@ impl FamilyList {
         [&user.as_bytes()[..], client.as_bytes()].concat()
     }
 
-    /// Adds a family. Returns the family that had to make room, if there was one: the oldest of the same session if that
+    /// Adds a family, unless it is listed already. Returns the family that had to make room, if there was one: the oldest of the same session if that
     /// has its maximum, otherwise the oldest.
     pub(super) fn with(mut self, new: ListedFamily, now: UnixTime) -> (Self, Option<ListedFamily>) {
         self.0.retain(|listed| now.as_nanos() < listed.ends);
+        // requests that redeem the same code at once list the same family
+        if self.0.iter().any(|listed| listed.id == new.id) {
+            return (self, None);
+        }
         let of_session = |listed: &ListedFamily| listed.session == new.session;
         let evicted = if self.0.iter().filter(|listed| of_session(listed)).count() >= MOST_OF_A_SESSION {
             self.0.iter().position(of_session)
@@ -98,6 +102,9 @@ mod tests {
                 prop_assert_eq!(evicted.map(|gone| gone.id), expected.map(|gone| Handle::from_bytes([gone; 16])));
                 living.push((number, session));
                 list = next;
+                // listing a family again changes nothing
+                let (again, evicted) = list.clone().with(listed(number, session, now + Duration::from_secs(1)), now);
+                prop_assert_eq!((again.0.len(), evicted.is_none()), (list.0.len(), true));
                 prop_assert_eq!(list.0.len(), living.len());
                 prop_assert!(list.0.len() <= MOST);
                 let most = living.iter().filter(|(_, own)| *own == session).count();

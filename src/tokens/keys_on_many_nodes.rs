@@ -20,7 +20,9 @@ use super::{
 use crate::{
     gate::MaybeReady,
     jose::Algorithm::{self, EdDsa, Es256},
-    store::{AnyStore, Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version, table::Table},
+    store::{
+        AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome, table::Table,
+    },
     testing::ManualClock,
     util::{
         clock::{Clock, UnixTime},
@@ -84,11 +86,11 @@ impl Store for Shared {
         MaybeReady::Pending(async move { own.act("get", async { own.memory.get(&key).wait().await }).await })
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.act("insert", self.memory.insert(key, record)).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.act("swap", self.memory.swap(key, expected, record)).await
     }
 

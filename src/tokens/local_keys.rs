@@ -7,7 +7,7 @@ use super::{
     revocation::{RevocationCheck, Revocations},
 };
 use crate::{
-    bearer::{Claims, KeySource, Revocation, Unavailable},
+    bearer::{AccessTokenClaims, KeySource, Revocation, Unavailable},
     gate::MaybeReady,
     jose::KeySet,
     store::{BoxFuture, StoreError, StoreErrorKind},
@@ -34,7 +34,7 @@ impl KeySource for LocalKeys {
         Box::pin(async move { Ok(Arc::clone(&keys.newer(&seen).await.map_err(|error| unavailable(&error))?.set)) })
     }
 
-    fn revocation(&self, claims: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         Some(Box::new(OneToken(self.revocations.check(claims).map_err(|error| error.kind()))))
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{claims, grant::Grant};
 use crate::{
-    bearer::Claims,
+    bearer::AccessTokenClaims,
     gate::MaybeReady,
     session::{EndedSessions, GenerationCheck, Generations, SessionEndCheck, UserId},
     store::{
@@ -55,7 +55,7 @@ impl Revocations {
     }
 
     /// Prepares the check of an access token, which is repeated for every request.
-    pub(super) fn check(&self, claims: &Claims) -> Result<RevocationCheck, StoreError> {
+    pub(super) fn check(&self, claims: &AccessTokenClaims) -> Result<RevocationCheck, StoreError> {
         let family = claims::family_of(&claims.jti).map(|id| self.families.key(None, id.as_bytes())).transpose()?;
         let session = claims.sid.as_deref().and_then(Handle::parse).map(|sid| self.sessions.check(&sid)).transpose()?;
         let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());

@@ -17,7 +17,7 @@ use super::{
     seal::Seal,
 };
 use crate::{
-    bearer::{Claims, Verifier},
+    bearer::{AccessTokenClaims, Verifier},
     client::Scopes,
     jose::{
         Algorithm,
@@ -26,14 +26,14 @@ use crate::{
     login::Keyed,
     session::Authentication,
     store::{
-        AnyStore, Outcome, StoreError, StoreErrorKind,
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Stored, Table},
     },
     user::{self, ClaimTarget},
     util::{
         clock::{Clock, UnixTime},
         handle::Handle,
-        outlasting::Outlasting,
+        run_to_completion::RunToCompletion,
         secret::Digest,
     },
 };
@@ -173,7 +173,7 @@ impl Presented {
 
 /// An access token of ours that is valid.
 pub(crate) struct ValidAccess {
-    pub(crate) claims: Claims,
+    pub(crate) claims: AccessTokenClaims,
     pub(crate) grant: Grant,
     pub(crate) family: Handle,
 }
@@ -254,8 +254,10 @@ impl TokenService {
         Ok(Issued { refresh_token, ..issued })
     }
 
-    /// Stores a family and revokes the one that has to make room for it. Returns `false` if the family itself was revoked
-    /// meanwhile. Must run to completion: half of it would leave a family that is not counted.
+    /// Stores a family, which redeems its code, and revokes the family that has to make room. Returns `false` if the code
+    /// was redeemed before. Must run to completion, because half of it would leave a family that is not listed.
+    ///
+    /// The id of a family is derived from its code, so only one request can store it.
     pub(crate) async fn store_family(&self, new: NewFamily) -> Result<bool, StoreError> {
         let NewFamily { id, family, .. } = new;
         let tenant = family.grant.who.tenant.clone();
@@ -270,12 +272,16 @@ impl TokenService {
             self.end_family(&evicted.id).await?;
         }
         let inserted = self.0.families.insert(None, id.as_bytes(), &family, family.ends()).await?;
-        // it may have been evicted itself before it was inserted
+        if let WriteOutcome::Lost(_) = inserted {
+            return Ok(false);
+        }
+        // the family may have been revoked already: evicted before it was stored, or stored and revoked by a request
+        // that redeemed the same code. The mark of that outlives every code.
         if self.0.revocations.has_revoked_family(&id).await? {
             self.0.families.remove(None, id.as_bytes()).await?;
             return Ok(false);
         }
-        Ok(matches!(inserted, Outcome::Done(_)))
+        Ok(true)
     }
 
     /// Returns the family that a code began, if the code was redeemed and the family lives. Also returns whether the code
@@ -348,7 +354,7 @@ impl TokenService {
         match next(family, self.now()) {
             Change::Keep(refreshed) => return Ok(refreshed),
             Change::Put(row, ends, refreshed) => {
-                if let Outcome::Done(_) = self.0.families.swap(None, id, read, &row, ends).await? {
+                if let WriteOutcome::Done(_) = self.0.families.swap(None, id, read, &row, ends).await? {
                     return Ok(refreshed);
                 }
             }
@@ -362,7 +368,7 @@ impl TokenService {
     /// Revokes all tokens that came from one code. Runs to completion, so that disconnecting keeps no half of them.
     pub(crate) async fn revoke_family(&self, id: &Handle) -> Result<(), StoreError> {
         let (service, id) = (self.clone(), *id);
-        Outlasting::new(async move { service.end_family(&id).await }).await
+        RunToCompletion::new(async move { service.end_family(&id).await }).await
     }
 
     /// Access tokens end first: if a later step fails, the client can ask again.
@@ -389,7 +395,7 @@ impl TokenService {
 
     /// Reads an access token of ours, whatever API it is for. Returns `None` if it is not valid.
     pub(crate) async fn access(&self, token: &str) -> Result<Option<ValidAccess>, StoreError> {
-        let Some(claims) = self.claims::<Claims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
+        let Some(claims) = self.claims::<AccessTokenClaims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
         let now = self.now().as_secs();
         if claims.iss != self.issuer() || now >= claims.exp || claims.iat > now + SKEW.as_secs() {
             return Ok(None);

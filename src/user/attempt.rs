@@ -83,9 +83,9 @@ impl<'a> PasswordAttempt<'a> {
 
     /// Checks the password against the [foreign hash](Account::foreign_hash) of the account, with your own function.
     ///
-    /// `check` receives a hash and the password. It may take long: it runs once, in the same pool as argon2. If there is
-    /// no foreign hash to check, it runs on `decoy_hash` and the result is ignored. The decoy must be a valid hash with
-    /// the same parameters as yours.
+    /// `check` receives a hash and the password. It may take long: it runs at most once, in the same pool as argon2. If
+    /// there is no foreign hash to check, it runs on `decoy_hash` and the result is ignored. The decoy must be a valid
+    /// hash with the same parameters as yours.
     ///
     /// A right password comes with an argon2 hash of it as the `upgrade`. Accounts that have an argon2 hash already are
     /// checked against that one, so both kinds can coexist. A wrong password always costs one `check` and one argon2

@@ -1,12 +1,11 @@
-//! [`ConfigError`]: what is wrong with a setting, said at the setter.
+//! Errors of invalid settings.
 
 use std::{borrow::Cow, fmt};
 
-/// A setting that can't be used.
+/// An invalid setting.
 ///
-/// Every fallible setter answers with one, at the call, so that a bad
-/// configuration stops the start-up and never the first request. It names the
-/// setting and the value that was given.
+/// Setters that can fail return this error, so that a bad configuration prevents the start and
+/// never fails a request. It names the setting and the given value.
 ///
 /// ```
 /// let error = tollgate::Quota::per_minute(0).unwrap_err();
@@ -24,23 +23,23 @@ impl ConfigError {
         Self { setting, value: value.to_string(), reason: reason.into() }
     }
 
-    /// Says where in a document the value stands.
+    /// Adds the place in the document where the value was found.
     #[cfg(feature = "login")]
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { value: format!("{place}: {}", self.value), ..self }
     }
 
-    /// The setting, such as `quota limit`.
+    /// Returns the name of the setting, such as `quota limit`.
     pub fn setting(&self) -> &str {
         self.setting
     }
 
-    /// The value that was given.
+    /// Returns the given value.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// Why it can't be used.
+    /// Returns why the value is invalid.
     pub fn reason(&self) -> &str {
         &self.reason
     }

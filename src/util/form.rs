@@ -1,22 +1,21 @@
-//! The one decoder of `application/x-www-form-urlencoded` text, be it a query
-//! or a body.
+//! The decoder of `application/x-www-form-urlencoded` text in queries and bodies.
 //!
-//! It is strict where lenient ones disagree, so that what is checked here is
-//! what the service behind reads: a broken percent sequence and text that is no
-//! UTF-8 are errors. Only what needs decoding is copied.
+//! It is strict wherever lenient decoders disagree, so that the service behind a layer reads
+//! exactly what the layer checked: broken percent sequences and invalid UTF-8 are errors. Only text
+//! that needs decoding is copied.
 
 use std::{borrow::Cow, fmt};
 
-/// The most pairs that are read; more is an error.
+/// The maximum number of pairs. More are an error.
 pub(crate) const MAX_PAIRS: usize = 256;
 
-/// Names and values, in the order in which they were sent.
+/// Names and values in the order in which they were sent.
 #[derive(Debug)]
 pub(crate) struct Form<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Form<'a> {
-    /// Reads all pairs. A piece without `=` is a name with an empty value; empty
-    /// pieces, as in `a=1&&b=2`, are skipped.
+    /// Parses all pairs. A piece without `=` is a name with an empty value. Empty pieces, as in
+    /// `a=1&&b=2`, are skipped.
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, FormError> {
         let mut pairs = Vec::new();
         for piece in text.split(|byte| *byte == b'&').filter(|piece| !piece.is_empty()) {
@@ -31,25 +30,26 @@ impl<'a> Form<'a> {
         Ok(Self(pairs))
     }
 
-    /// The same, on its own.
+    /// Copies the form, so that it no longer borrows the text.
     #[cfg(feature = "login")]
     pub(crate) fn into_owned(self) -> Form<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Form(self.0.into_iter().map(|(name, value)| (owned(name), owned(value))).collect())
     }
 
-    /// Names and values.
+    /// Returns all names and values.
     #[cfg(feature = "login")]
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// All values of this name, empty ones too.
+    /// Returns all values of this name, including empty ones.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_ref())
     }
 
-    /// The only value of this name; `None` where there is none.
+    /// Returns the value of this name, or `None` if it does not appear. Fails if it appears more
+    /// than once.
     pub(crate) fn only(&self, name: &str) -> Result<Option<&str>, FormError> {
         let mut values = self.values(name);
         match (values.next(), values.next()) {
@@ -58,13 +58,12 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The first value of this name; `None` too where it is empty, for RFC 6749
-    /// §3.1 treats that as left out.
+    /// Returns the first value of this name. An empty value counts as missing (RFC 6749 §3.1).
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values(name).next().filter(|value| !value.is_empty())
     }
 
-    /// Whether any name stands there twice, which RFC 6749 §3.1 forbids.
+    /// Returns whether any name appears more than once, which RFC 6749 §3.1 forbids.
     pub(crate) fn has_duplicates(&self) -> bool {
         let mut names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_ref()).collect();
         names.sort_unstable();
@@ -72,26 +71,26 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Why a text is no form.
+/// Why a text is not a valid form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormError {
     /// A `%` without two hexadecimal digits.
     Percent,
-    /// What comes out is not UTF-8.
+    /// The decoded text is not UTF-8.
     NotUtf8,
-    /// More than [`MAX_PAIRS`].
+    /// There are more than [`MAX_PAIRS`] pairs.
     TooMany,
-    /// A name that may stand once stands twice.
+    /// A parameter that may appear once appears more than once.
     Twice,
 }
 
 impl FormError {
     pub(crate) const fn detail(self) -> &'static str {
         match self {
-            Self::Percent => "a percent sequence is broken",
-            Self::NotUtf8 => "a name or value is not UTF-8",
-            Self::TooMany => "there are too many parameters",
-            Self::Twice => "a parameter is given twice",
+            Self::Percent => "invalid percent-encoding",
+            Self::NotUtf8 => "a name or value is not valid UTF-8",
+            Self::TooMany => "too many parameters",
+            Self::Twice => "a parameter appears more than once",
         }
     }
 }
@@ -104,8 +103,8 @@ impl fmt::Display for FormError {
 
 impl std::error::Error for FormError {}
 
-/// Writes a name or a value so that [`Form::parse`] reads it back. What RFC 3986 calls unreserved stays as it is, so that
-/// also who compares names without decoding them finds `error_description`; all else becomes percent sequences.
+/// Encodes a name or a value for [`Form::parse`]. The unreserved characters of RFC 3986 stay as
+/// they are, so that readers that compare names without decoding find `error_description`.
 pub(crate) fn encode(value: &str) -> String {
     let mut coded = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -117,18 +116,18 @@ pub(crate) fn encode(value: &str) -> String {
     coded
 }
 
-/// Writes pairs so that [`Form::parse`] reads them back.
+/// Encodes pairs for [`Form::parse`].
 #[cfg(feature = "login")]
 pub(crate) fn written<'p>(pairs: impl Iterator<Item = (&'p str, &'p str)>) -> String {
     pairs.map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect::<Vec<_>>().join("&")
 }
 
-/// Undoes percent sequences and `+` for a space.
+/// Decodes percent sequences, and `+` as a space.
 fn decode(text: &[u8]) -> Result<Cow<'_, str>, FormError> {
     decode_with(text, true)
 }
 
-/// Undoes percent sequences alone, as in a path, where `+` is a plus.
+/// Decodes percent sequences only, as in a path, where `+` is a plus.
 pub(crate) fn decode_path(text: &str) -> Result<Cow<'_, str>, FormError> {
     decode_with(text.as_bytes(), false)
 }
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_come_out_decoded_and_in_order() {
+    fn pairs_are_decoded_in_order() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
             pairs("b=1&a=x+y%2B%c3%A9&&=&c&d=e=f&a=%00").unwrap(),
@@ -190,12 +189,12 @@ mod tests {
         );
         assert_eq!(pairs("").unwrap(), []);
         assert_eq!(pairs("é=ü").unwrap(), [pair("é", "ü")]);
-        // a semicolon separates nothing
+        // a semicolon is not a separator
         assert_eq!(pairs("a=1;b=2").unwrap(), [pair("a", "1;b=2")]);
     }
 
     #[test]
-    fn what_others_read_in_two_ways_is_an_error() {
+    fn ambiguous_input_is_an_error() {
         for text in ["a=%", "a=%4", "a=%zz", "%=1", "a=%4%31", "a=%+1"] {
             assert_eq!(pairs(text), Err(FormError::Percent), "{text}");
         }
@@ -206,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_pairs_is_bounded() {
+    fn the_number_of_pairs_is_limited() {
         let most: Vec<String> = (0..MAX_PAIRS).map(|n| format!("{n}=")).collect();
         assert_eq!(pairs(&most.join("&")).unwrap().len(), MAX_PAIRS);
         assert_eq!(pairs(&(most.join("&") + "&x")), Err(FormError::TooMany));
     }
 
     #[test]
-    fn c010_a_name_twice_is_seen_however_it_is_written() {
+    fn c010_duplicate_names_are_found_in_every_encoding() {
         let has_duplicates = |text: &'static str| Form::parse(text.as_bytes()).unwrap().has_duplicates();
         assert!(has_duplicates("a=1&b=2&a=1"));
         assert!(has_duplicates("a=1&%61=2"));
@@ -223,29 +222,29 @@ mod tests {
     }
 
     #[test]
-    fn c011_an_empty_value_is_as_good_as_none() {
+    fn c011_an_empty_value_counts_as_missing() {
         let form = Form::parse(b"a=&b&c=1").unwrap();
         assert_eq!((form.value("a"), form.value("b"), form.value("c"), form.value("d")), (None, None, Some("1"), None));
     }
 
     #[test]
-    fn what_needs_no_decoding_is_not_copied() {
+    fn plain_text_is_not_copied() {
         let form = Form::parse(b"plain=text&coded=%41").unwrap();
         assert!(matches!(form.0[0], (Cow::Borrowed(_), Cow::Borrowed(_))));
         assert!(matches!(form.0[1], (Cow::Borrowed(_), Cow::Owned(_))));
     }
 
     #[test]
-    fn a_plus_in_a_path_is_a_plus() {
+    fn a_plus_in_a_path_is_kept() {
         assert_eq!(decode_path("/a+b%20%63").unwrap(), "/a+b c");
     }
 
-    /// All but what RFC 3986 calls unreserved.
+    /// Everything except the unreserved characters of RFC 3986.
     const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(expected in prop::collection::vec((any::<String>(), any::<String>()), 0..20), plus: bool) {
+        fn encoding_round_trips(expected in prop::collection::vec((any::<String>(), any::<String>()), 0..20), plus: bool) {
             let encode = |text: &str| {
                 let coded = encode(text);
                 assert_eq!(coded, utf8_percent_encode(text, RESERVED).to_string());
@@ -265,7 +264,7 @@ mod tests {
         }
 
         #[test]
-        fn near_forms_do_not_panic(text in "[a&=%+4f\u{e9}]{0,40}") {
+        fn almost_valid_forms_do_not_panic(text in "[a&=%+4f\u{e9}]{0,40}") {
             let _ = Form::parse(text.as_bytes());
         }
     }

@@ -22,7 +22,7 @@ impl Handle {
     /// Returns the handle of what has this digest. It reveals nothing of the digest.
     pub fn of(digest: &Digest) -> Self {
         let hash = Digest::of([b"tollgate handle:", &digest.as_bytes()[..]].concat());
-        // never the default: a digest has 32 bytes
+        // the default is never used: the hash has 32 bytes
         Self(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
 
@@ -73,7 +73,7 @@ pub struct HandleError;
 
 impl fmt::Display for HandleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a handle is 22 characters of base64url")
+        f.write_str("a handle must be 22 characters of base64url")
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use crate::util::secret::Secret;
 
     #[test]
-    fn c108_a_handle_names_one_digest_and_shows_nothing_of_it() {
+    fn c108_a_handle_identifies_one_digest_and_does_not_reveal_it() {
         let (one, other) = (Secret::generate().digest(), Secret::generate().digest());
         let handle = Handle::of(&one);
         assert_eq!(handle, Handle::of(&one));

@@ -1,9 +1,7 @@
-//! The one reader of JSON bodies: an object in which no name stands twice, at
-//! any depth.
+//! Parses JSON bodies: objects without duplicate names at any depth.
 //!
-//! Two readers of one document that disagree about a repeated name can be
-//! played against each other, and `serde_json` keeps the last of an unknown
-//! one.
+//! Two parsers that disagree about a duplicate name can be played off against each other, and
+//! `serde_json` silently keeps the last one of an unknown field.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -12,29 +10,29 @@ use serde::{
     de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
 
-/// Why a text can't be used.
+/// Why a text is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonError {
-    /// It is no JSON object in UTF-8, or its members have other types than wanted.
+    /// It is not a JSON object in UTF-8, or a member has the wrong type.
     Malformed,
-    /// A name stands twice in one object.
+    /// A name appears twice in one object.
     Duplicate,
 }
 
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "the document is malformed",
-            Self::Duplicate => "a name stands twice in an object",
+            Self::Malformed => "malformed JSON",
+            Self::Duplicate => "a name appears twice in an object",
         })
     }
 }
 
 impl std::error::Error for JsonError {}
 
-/// Reads an object.
+/// Parses an object.
 pub(crate) fn from_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, JsonError> {
-    // here and not in the parser, which does not look at what it skips
+    // checked here, because the parser does not check what it skips
     let text = std::str::from_utf8(text).map_err(|_| JsonError::Malformed)?;
     if !text.trim_ascii_start().starts_with('{') {
         return Err(JsonError::Malformed);
@@ -49,7 +47,7 @@ pub(crate) fn from_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, J
     }
 }
 
-/// Walks a value and fails at the first name that stands twice in one object.
+/// Walks a value and fails at the first duplicate name in an object.
 struct Distinct<'f> {
     duplicate: &'f mut bool,
 }
@@ -111,7 +109,7 @@ impl<'de> Visitor<'de> for Distinct<'_> {
     }
 }
 
-/// A name, copied only where it has escapes.
+/// A name, copied only if it has escapes.
 #[derive(PartialEq, Eq, Hash)]
 struct Name<'a>(Cow<'a, str>);
 
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn c028_a_name_twice_is_refused_at_any_depth_however_it_is_written() {
+    fn c028_duplicate_names_are_rejected_at_any_depth_in_every_encoding() {
         for text in [
             r#"{"a":1,"a":1}"#,
             r#"{"a":1,"b":2,"a":3}"#,
@@ -162,12 +160,12 @@ mod tests {
         ] {
             assert_eq!(read(text), Err(JsonError::Duplicate), "{text}");
         }
-        // the same name in two objects is none
+        // the same name in two objects is not a duplicate
         assert!(read(r#"{"a":{"a":{"b":1}},"b":[{"a":1},{"a":2}],"A":null}"#).is_ok());
     }
 
     #[test]
-    fn all_but_an_object_is_refused() {
+    fn only_objects_are_accepted() {
         for text in [
             "",
             " ",
@@ -192,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_object_without_duplicates_is_read_whole(members in prop::collection::btree_map(any::<String>(), any::<String>(), 0..20)) {
+        fn objects_without_duplicates_are_read_completely(members in prop::collection::btree_map(any::<String>(), any::<String>(), 0..20)) {
             let text = serde_json::to_vec(&members).unwrap();
             prop_assert_eq!(from_object::<std::collections::BTreeMap<String, String>>(&text), Ok(members));
         }

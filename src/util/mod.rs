@@ -1,14 +1,15 @@
-//! Small parts without a domain.
+//! Small helpers without a domain of their own.
 
-// Each module uses only modules listed above it; tests/architecture.rs checks it.
+// Each module uses only modules listed above it; tests/architecture.rs checks this.
 pub(crate) mod error;
 pub(crate) mod clock;
 pub(crate) mod trace;
+pub(crate) mod lock;
 pub(crate) mod encoding;
 pub(crate) mod text;
 pub(crate) mod scan;
 #[cfg(feature = "tokens")]
-pub(crate) mod outlasting;
+pub(crate) mod run_to_completion;
 pub(crate) mod secret;
 pub(crate) mod handle;
 pub(crate) mod form;

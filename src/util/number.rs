@@ -1,17 +1,18 @@
-//! Numbers as header values, without formatting the common ones.
+//! Fast conversion of numbers to header values.
 
 use std::{cell::RefCell, sync::LazyLock};
 
 use http::HeaderValue;
 
-/// The numbers below this stand ready.
+/// Numbers below this are precomputed.
 const READY: usize = 10_000;
 
-/// How many other numbers each thread keeps.
+/// The number of other values that each thread caches.
 const RECENT: u64 = 64;
 
-/// Static texts, so that a copy neither allocates nor counts references: a count that all threads share would be the
-/// dearest thing in a response. They take 440 kB, once they are wanted.
+/// Static header values, so that cloning neither allocates nor counts references: a reference count
+/// shared by all threads would be the most expensive part of a response. The table takes 440 kB
+/// once it is first used.
 static SMALL: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
     let texts: String = (0..READY).map(|number| format!("{number} ")).collect();
     let texts: &'static str = texts.leak();
@@ -19,13 +20,13 @@ static SMALL: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
 });
 
 thread_local! {
-    /// Each number in the place that its low bits give.
+    /// Cached numbers, indexed by their low bits.
     static KEPT: RefCell<[Option<(u64, HeaderValue)>; RECENT as usize]> =
         const { RefCell::new([const { None }; RECENT as usize]) };
 }
 
-/// A number as a header value. A small one, or one that this thread has asked for lately, such as a limit or a time in
-/// seconds, is not formatted.
+/// Returns a number as a header value. Small numbers, and numbers that this thread converted
+/// recently, such as a limit or a time in seconds, are not formatted again.
 pub(crate) fn number(value: u64) -> HeaderValue {
     match usize::try_from(value).ok().and_then(|place| SMALL.get(place)) {
         Some(ready) => ready.clone(),
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_reads_as_itself_each_time() {
+    fn every_number_is_written_correctly_every_time() {
         for value in (0..2 * READY as u64).chain([u64::from(u32::MAX), u64::MAX]) {
             assert_eq!(number(value), value.to_string());
             assert_eq!(number(value), value.to_string());

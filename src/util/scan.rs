@@ -1,12 +1,13 @@
-//! Steps that several parsers of headers take.
+//! Helpers for header parsers.
 
-/// Whether this is a token (RFC 9110 §5.6.2).
+/// Returns whether `text` is a token (RFC 9110 §5.6.2).
 pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
 }
 
-/// Controls, separators of lines, and characters that show nothing themselves: those that steer how others are shown, and
-/// spaces of no width. With them one name can be made to look like another.
+/// Returns whether a character is invisible: control characters, line separators, zero-width
+/// spaces, and characters that change how others are displayed. They can make one name look like
+/// another.
 #[cfg(feature = "login")]
 pub(crate) fn is_unseen(character: char) -> bool {
     character.is_control()
@@ -17,7 +18,7 @@ pub(crate) fn is_unseen(character: char) -> bool {
             | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Splits in front of the first of these bytes, else at the end.
+/// Splits before the first occurrence of `byte`, or at the end.
 pub(crate) fn split_before(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
     let place = text.iter().position(|other| *other == byte).unwrap_or(text.len());
     text.split_at_checked(place).unwrap_or((text, &[]))
@@ -28,14 +29,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_split_in_front_of_the_first_such_byte_or_at_its_end() {
+    fn text_is_split_before_the_byte_or_at_the_end() {
         assert_eq!(split_before(b"a=b=c", b'='), (&b"a"[..], &b"=b=c"[..]));
         assert_eq!(split_before(b"=", b'='), (&b""[..], &b"="[..]));
         assert_eq!(split_before(b"abc", b'='), (&b"abc"[..], &b""[..]));
     }
 
     #[test]
-    fn a_token_has_a_byte_and_no_delimiter() {
+    fn a_token_is_not_empty_and_has_no_delimiters() {
         assert!(is_token(b"x-Key_1.~"));
         for text in ["", "a b", "a=b", "a;b", "\"a\"", "(a)", "a/b", "\u{e9}"] {
             assert!(!is_token(text.as_bytes()), "{text}");

@@ -33,7 +33,7 @@ impl Secret {
     #[expect(clippy::expect_used, reason = "no input reaches it, and there is no safe way to go on")]
     pub fn generate() -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
-        getrandom::fill(bytes.as_mut_slice()).expect("the operating system gives random bytes");
+        getrandom::fill(bytes.as_mut_slice()).expect("the operating system provides random bytes");
         Self(Zeroizing::new(base64url_of_32(&bytes)))
     }
 
@@ -47,7 +47,7 @@ impl Secret {
 
     /// Returns the secret as 43 characters of base64url, to send to its owner.
     pub fn expose(&self) -> &str {
-        // never the default: base64url is ASCII
+        // the default is never used: base64url is ASCII
         std::str::from_utf8(self.0.as_slice()).unwrap_or_default()
     }
 
@@ -63,25 +63,25 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The SHA-256 of a secret: what is stored and looked up in place of it.
+/// The SHA-256 of a secret, which is stored in its place.
 ///
-/// It can't be compared with `==`, which stops at the first difference and so
-/// tells by its time where that is; see [`matches`](Digest::matches).
+/// It does not implement `==`, which would stop at the first difference and so leak its position
+/// through timing. Use [`matches`](Digest::matches).
 #[derive(Clone, Copy)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Hashes these bytes.
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// A digest that was stored.
+    /// Restores a stored digest.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest, to be stored or to look up by.
+    /// Returns the bytes of the digest, for storing or looking it up.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -109,13 +109,13 @@ pub(crate) mod text {
     };
 
     pub(crate) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
-        // never the default: base64url is ASCII
+        // the default is never used: base64url is ASCII
         serializer.serialize_str(std::str::from_utf8(&base64url_of_32(digest.as_bytes())).unwrap_or_default())
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| D::Error::custom("not a digest"))?;
+        let bytes = base64url_to_32(text.as_bytes()).ok_or_else(|| D::Error::custom("invalid digest"))?;
         Ok(Digest::from_bytes(*bytes))
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         let secrets: Vec<_> = (0..1000).map(|_| Secret::generate()).collect();
         let texts: HashSet<_> = secrets.iter().map(Secret::expose).collect();
         assert_eq!(texts.len(), 1000);
-        // every bit is set in about half of them
+        // every bit is set in about half of the secrets
         let mut ones = [0; 256];
         for secret in &secrets {
             let bytes = base64url_to_32(secret.expose().as_bytes()).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_the_sha_256_of_the_text() {
+    fn a_digest_is_the_sha_256_of_its_input() {
         let digest = Digest::of("abc");
         let hex: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused() {
+    fn invalid_secrets_are_rejected() {
         for text in ["", "short", "__________________________________________9", &"A".repeat(44)] {
             assert!(Secret::parse(text).is_none(), "{text:?}");
         }

@@ -10,7 +10,7 @@ pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> 
 
 pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| D::Error::custom("not a text of this kind"))
+    text.parse().map_err(|_| D::Error::custom("invalid text"))
 }
 
 /// A list of values, each written as text.
@@ -26,7 +26,7 @@ pub(crate) mod list {
 
     pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
         let texts = Vec::<String>::deserialize(deserializer)?;
-        let values = texts.iter().map(|text| text.parse().map_err(|_| D::Error::custom("not a text of this kind")));
+        let values = texts.iter().map(|text| text.parse().map_err(|_| D::Error::custom("invalid text")));
         values.collect()
     }
 }
@@ -38,7 +38,7 @@ pub(crate) mod option {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    #[expect(clippy::ref_option, reason = "serde requires this signature")]
     pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
         match value {
             Some(value) => serializer.collect_str(value),
@@ -48,6 +48,6 @@ pub(crate) mod option {
 
     pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse()).transpose().map_err(|_| D::Error::custom("not a text of this kind"))
+        text.map(|text| text.parse()).transpose().map_err(|_| D::Error::custom("invalid text"))
     }
 }

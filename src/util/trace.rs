@@ -1,5 +1,4 @@
-//! `tracing` where the feature is on and nothing where it is off, so that call
-//! sites carry no `cfg`.
+//! Calls `tracing` if the feature is enabled, so that call sites need no `cfg`.
 
 #[cfg(feature = "tracing")]
 macro_rules! warning {

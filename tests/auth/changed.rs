@@ -82,7 +82,7 @@ async fn a_weak_hash_that_stays_keeps_nobody_out() {
 }
 
 #[tokio::test]
-async fn c120_a_hash_that_another_login_replaces_ends_nothing() {
+async fn a_hash_that_another_login_replaces_ends_nothing() {
     let world = World::new().await;
     let mut first = world.browser();
     let id = first.start("web", ADA).await;
@@ -145,7 +145,7 @@ impl Users for ChangesMeanwhile {
 }
 
 #[tokio::test]
-async fn c120_a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
+async fn a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
     let world = World::new().await;
     let users = ChangesMeanwhile(world.users.clone());
     let service = AuthService::builder(ISSUER, world.store.clone())

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tollgate::{
     MaybeReady,
-    store::{AnyStore, Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
 };
 
 /// What an engine might say, and nobody outside may hear.
@@ -65,13 +65,13 @@ impl Store for Frail {
         })
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         tokio::task::yield_now().await;
         self.act()?;
         self.store.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         tokio::task::yield_now().await;
         self.act()?;
         self.store.swap(key, expected, record).await

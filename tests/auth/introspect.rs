@@ -121,7 +121,7 @@ async fn c100_an_api_with_a_secret_may_ask_about_any() {
     }
     let refused = "401\ncontent-type: application/json\n\
         www-authenticate: Bearer realm=\"introspect\", error=\"invalid_token\"\n\n\
-        {\"error\":\"invalid_token\",\"error_description\":\"this may not ask about tokens\"}\n";
+        {\"error\":\"invalid_token\",\"error_description\":\"introspection needs a client_id or a valid secret\"}\n";
     let (other, basic) = (Secret::generate(), format!("Basic {}", secret.expose()));
     for shown in [
         &format!("Bearer {}", other.expose()),

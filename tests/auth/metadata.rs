@@ -181,8 +181,17 @@ async fn settings_of_tokens_are_checked_with_the_service() {
 #[tokio::test]
 async fn cached_documents_are_readable_from_every_origin_and_show_no_budget() {
     let mut browser = World::new().await.browser();
-    for path in ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"] {
-        for origin in [None, Some("https://app.example"), Some("https://elsewhere.example"), Some("null")] {
+    let kept = ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];
+    let origins = [None, Some("https://app.example"), Some("https://elsewhere.example"), Some("null")];
+    for origin in origins {
+        let request = Request::get("/openapi.json");
+        let request = if let Some(origin) = origin { request.header("origin", origin) } else { request };
+        let answer = browser.send(request, "").await;
+        assert_eq!(answer.header("access-control-allow-origin"), "*");
+        assert!(["vary", "access-control-allow-credentials"].iter().all(|name| !answer.headers.contains_key(*name)));
+    }
+    for path in kept {
+        for origin in origins {
             let request = Request::get(path);
             let request = if let Some(origin) = origin { request.header("origin", origin) } else { request };
             let answer = browser.send(request, "").await;

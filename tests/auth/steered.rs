@@ -12,7 +12,7 @@ use std::{
 
 use tollgate::{
     MaybeReady,
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
 };
 
 /// How an operation fails.
@@ -118,11 +118,11 @@ impl Store for Steered {
         MaybeReady::Pending(async move { own.rein.run("get", &key, async { own.memory.get(&key).wait().await }).await })
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.rein.run("insert", key, self.memory.insert(key, record)).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.rein.run("swap", key, self.memory.swap(key, expected, record)).await
     }
 

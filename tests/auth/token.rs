@@ -12,7 +12,7 @@ use crate::{
 };
 
 const SPENT_OR_WRONG: &str = "400\ncontent-type: application/json\npragma: no-cache\n\n\
-    {\"error\":\"invalid_grant\",\"error_description\":\"the code is not good for this request\"}\n";
+    {\"error\":\"invalid_grant\",\"error_description\":\"the authorization code is invalid, expired or was issued for another request\"}\n";
 
 #[tokio::test]
 async fn c089_the_answer_is_for_the_client_alone() {
@@ -228,7 +228,7 @@ async fn c094_other_grants_are_not_supported() {
     for other in ["password", "client_credentials", "implicit", "Authorization_Code", "authorization_code ", "x"] {
         assert_eq!(browser.form("/token", &set(&fields, "grant_type", other)).await.own(), expected, "{other}");
     }
-    let unknown = refused(400, "invalid_client", "there is no client of this client_id");
+    let unknown = refused(400, "invalid_client", "there is no client with this client_id");
     for client in ["nobody", "WEB", &"x".repeat(10_000)] {
         assert_eq!(browser.form("/token", &set(&fields, "client_id", client)).await.own(), unknown);
     }

@@ -53,7 +53,7 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
         401,
         r#"Bearer realm="userinfo", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#,
         "invalid_token",
-        "an access token is needed",
+        "an access token is required",
     );
     let malformed = refused(
         400,
@@ -96,7 +96,7 @@ async fn c099_a_token_without_openid_is_not_enough() {
     let mut browser = world.browser();
     let given = browser.tokens("web", "email").await;
     let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#;
-    let expected = refused(403, challenge, "insufficient_scope", "the access token does not allow this");
+    let expected = refused(403, challenge, "insufficient_scope", "the access token lacks the scope openid");
     assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), expected);
     // the scope is that of the access token, not of its family
     let given = browser.tokens("web", "openid email").await;

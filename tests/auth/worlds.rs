@@ -4,7 +4,7 @@ use tokio::sync::OnceCell;
 use tollgate::{
     AuthService, Client, ClientIp, ClientTable, StoredUsers, Tokens, UnixTime,
     delivery::Outbox,
-    store::{AnyStore, Key, Memory, Outcome, Record},
+    store::{AnyStore, Key, Memory, Record, WriteOutcome},
     testing::ManualClock,
 };
 
@@ -50,7 +50,7 @@ pub(crate) async fn put_keys(store: &AnyStore) {
             Record::new(entry.value, UnixTime::from_secs(0), entry.expires_at).unwrap()
         })
         .await;
-    assert!(matches!(store.insert(&key, ring.clone()).await.unwrap(), Outcome::Done(_)));
+    assert!(matches!(store.insert(&key, ring.clone()).await.unwrap(), WriteOutcome::Done(_)));
 }
 
 /// A world on a store of its own that has keys.

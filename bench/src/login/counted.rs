@@ -8,7 +8,7 @@ use std::{
 
 use tollgate::{
     MaybeReady,
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
 };
 
 pub struct Counted(pub Memory);
@@ -42,11 +42,11 @@ impl Store for Counted {
         found
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         noted(self.0.insert(key, record)).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         noted(self.0.swap(key, expected, record)).await
     }
 

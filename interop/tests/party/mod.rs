@@ -1,4 +1,4 @@
-//! A client that is made of the crate `openidconnect`.
+//! A relying party built with the crate `openidconnect`.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::user::{User, parameter};
 
 const MAX_AGE: Duration = Duration::from_secs(600);
 
-/// What the library does not read from the metadata by itself.
+/// Endpoints that the library does not read from the metadata.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Endpoints {
     revocation_endpoint: RevocationUrl,
@@ -53,17 +53,17 @@ type Metadata = ProviderMetadata<
     CoreSubjectIdentifierType,
 >;
 
-/// With every endpoint but that for devices.
+/// A client with all endpoints except for device authorization.
 type Configured = CoreClient<EndpointSet, EndpointNotSet, EndpointSet, EndpointSet, EndpointSet, EndpointSet>;
 
-/// The party that relies on the server.
+/// A relying party of the server.
 pub(crate) struct Party {
     http: Http,
     client: Configured,
     metadata: Metadata,
 }
 
-/// A request that the user is on the way with.
+/// A pending authorization request.
 struct Asked {
     url: Url,
     verifier: PkceCodeVerifier,
@@ -75,7 +75,7 @@ impl Party {
     pub(crate) async fn discover(issuer: &str, client_id: &str, redirect_uri: &str) -> Self {
         let http = Http(Client::builder(TokioExecutor::new()).build_http());
         let issuer = IssuerUrl::new(issuer.to_owned()).unwrap();
-        // the keys are read with it
+        // also fetches the keys
         let metadata = Metadata::discover_async(issuer, &http).await.unwrap();
         let redirect_uri = RedirectUrl::new(redirect_uri.to_owned()).unwrap();
         let more = metadata.additional_metadata().clone();
@@ -89,7 +89,7 @@ impl Party {
         Self { http, client, metadata }
     }
 
-    /// From the first visit to the last sign-out.
+    /// Runs through everything from the first visit to the logout.
     pub(crate) async fn dance(&self, user: &mut User, after_logout: &str) {
         let asked = self.ask(None);
         let back = user.log_in(&asked.url).await;
@@ -98,11 +98,11 @@ impl Party {
         assert!(claims.auth_time().unwrap() <= claims.issue_time());
         assert!(tokens.expires_in().unwrap() <= Duration::from_secs(600));
 
-        // what they open
+        // use the tokens
         self.user_info(tokens.access_token(), &subject).await.unwrap();
         assert_eq!(self.introspect(tokens.access_token()).await, Some(subject.to_string()));
 
-        // newer ones
+        // refresh them
         let first = tokens.refresh_token().unwrap();
         let newer = self.refresh(first).await.unwrap();
         let second = newer.refresh_token().unwrap();
@@ -110,14 +110,14 @@ impl Party {
         assert_ne!(tokens.access_token().secret(), newer.access_token().secret());
         self.user_info(newer.access_token(), &subject).await.unwrap();
 
-        // and none any more
+        // revoke them
         self.revoke(second.clone()).await;
         self.revoke(RefreshToken::new("never issued".to_owned())).await;
         assert_eq!(self.refresh(second).await.unwrap_err(), CoreErrorResponseType::InvalidGrant);
         self.user_info(newer.access_token(), &subject).await.unwrap_err();
         assert_eq!(self.introspect(newer.access_token()).await, None);
 
-        // a code is good once, and only with its verifier
+        // a code can be redeemed once, with its verifier
         let asked = self.ask(None);
         let back = user.log_in(&asked.url).await;
         let (_, another) = PkceCodeChallenge::new_random_sha256();
@@ -129,7 +129,7 @@ impl Party {
         assert_eq!(again.subject(), &subject);
         assert_eq!(self.redeem(&back, verifier).await.unwrap_err(), CoreErrorResponseType::InvalidGrant);
 
-        // out, and with the session go its tokens
+        // log out, which also revokes the tokens
         let out = self.log_out(last.id_token().unwrap(), after_logout);
         let gone = user.visit_to(&out, after_logout).await;
         assert_eq!(parameter(&gone, "state").as_deref(), Some("a state"));
@@ -154,7 +154,7 @@ impl Party {
         Asked { url, verifier, state, nonce }
     }
 
-    /// The tokens for this answer, and what the id token says, all of it checked.
+    /// Redeems the code of this response and verifies the id token.
     async fn exchange(&self, back: &Url, asked: Asked) -> (CoreTokenResponse, CoreIdTokenClaims) {
         assert_eq!(parameter(back, "state").as_deref(), Some(asked.state.secret().as_str()), "{back}");
         assert_eq!(parameter(back, "iss").as_deref(), Some(self.metadata.issuer().as_str()), "{back}");
@@ -183,14 +183,14 @@ impl Party {
         request.request_async(&self.http).await.unwrap();
     }
 
-    /// Whether the server still knows that the token is of this user.
+    /// Checks that the token is accepted and belongs to this user.
     async fn user_info(&self, token: &AccessToken, subject: &SubjectIdentifier) -> Result<(), String> {
         let request = self.client.user_info(token.clone(), Some(subject.clone()));
         let answer = request.request_async::<EmptyAdditionalClaims, _, CoreGenderClaim>(&self.http).await;
         answer.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Whose the token is, if it is good.
+    /// Returns the subject of the token if it is active.
     async fn introspect(&self, token: &AccessToken) -> Option<String> {
         let answer = self.client.introspect(token).request_async(&self.http).await.unwrap();
         answer.active().then(|| answer.sub().unwrap().to_owned())
@@ -206,12 +206,13 @@ impl Party {
     }
 }
 
-/// The library revokes over TLS only, which the bundled server has not: [`Http`] takes it back.
+/// The library revokes only over TLS, which the bundled server does not have. [`Http`] reverses
+/// this.
 fn as_if_over_tls(url: &RevocationUrl) -> RevocationUrl {
     RevocationUrl::new(url.replacen("http://", "https://", 1)).unwrap()
 }
 
-/// The code of an error that the server answered with.
+/// Returns the error code of a response.
 fn refused(error: RequestTokenError<Error, StandardErrorResponse<CoreErrorResponseType>>) -> CoreErrorResponseType {
     match error {
         RequestTokenError::ServerResponse(answer) => answer.error().clone(),
@@ -219,7 +220,7 @@ fn refused(error: RequestTokenError<Error, StandardErrorResponse<CoreErrorRespon
     }
 }
 
-/// The library's requests over our own connections, so that it brings no others.
+/// Sends the library's requests with our own HTTP client, so that it needs no other one.
 struct Http(Client<HttpConnector, Full<Bytes>>);
 
 impl<'c> AsyncHttpClient<'c> for Http {

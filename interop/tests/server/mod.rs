@@ -1,6 +1,6 @@
 //! The bundled server, as a user runs it.
 
-#![allow(dead_code, reason = "not every test uses all of it")]
+#![allow(dead_code, reason = "each test uses only a part of it")]
 
 use std::{fs, net::TcpListener, process::Stdio};
 
@@ -9,23 +9,23 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// Runs until this value is dropped.
+/// A running server, stopped on drop.
 pub(crate) struct Server {
     pub(crate) issuer: String,
     _child: Child,
-    /// Kept open, so that it can go on printing.
+    /// Kept open so that it can continue to print.
     _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// With its demo.
+    /// Starts the server with its demo.
     pub(crate) async fn start() -> Self {
         let (child, lines, first) = run(&["--listen", "127.0.0.1:0"]).await;
         let issuer = first.strip_prefix("Listening on ").unwrap().split(". ").next().unwrap().to_owned();
         Self { issuer, _child: child, _lines: lines }
     }
 
-    /// With the clients of `shared.toml`, below a path.
+    /// Starts the server with the clients of `shared.toml`, below a path.
     pub(crate) async fn shared() -> Self {
         let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let issuer = format!("http://{listen}/auth");
@@ -37,14 +37,14 @@ impl Server {
     }
 }
 
-/// Builds it if it must be, and waits until it says where it listens.
+/// Builds the server if needed, starts it, and waits until it prints its address.
 async fn run(arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>, String) {
     let mut child = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--example", "server", "--"])
         .args(arguments)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .stdout(Stdio::piped())
-        // cargo becomes the server where there is exec, and so ends with it
+        // on Unix, cargo replaces itself with the server, so killing it is enough
         .kill_on_drop(true)
         .spawn()
         .unwrap();

@@ -1,15 +1,15 @@
-//! Who logs in: a browser, and what the page of the login does in it.
+//! A user with a browser, who signs in like the login page does.
 
 use openidconnect::url::Url;
 use serde_json::{Value, json};
 
 use crate::browser::{Answer, Browser};
 
-/// What a login is bound to.
+/// The parameters that a login is bound to.
 const BOUND: [&str; 6] =
     ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"];
 
-/// By which a code comes, and where to.
+/// Channels for one-time codes, with their addresses.
 const SECONDS: [(&str, &str, &str); 3] = [
     ("email", "email", "ada@example.com"),
     ("sms", "phone_number", "+15555550100"),
@@ -20,7 +20,7 @@ const SECONDS: [(&str, &str, &str); 3] = [
 pub(crate) struct User {
     browser: Browser,
     redirect_uri: String,
-    /// So many went out.
+    /// The number of codes requested so far.
     codes: usize,
 }
 
@@ -29,13 +29,13 @@ impl User {
         Self { browser: Browser::new(origin, ""), redirect_uri: redirect_uri.to_owned(), codes: 0 }
     }
 
-    /// Follows redirects up to the answer for the client.
+    /// Follows redirects to the response for the client.
     pub(crate) async fn visit(&mut self, url: &Url) -> Url {
         let end = self.redirect_uri.clone();
         self.visit_to(url, &end).await
     }
 
-    /// Follows redirects to a URL that begins so, which is not opened.
+    /// Follows redirects to a URL with this prefix, without opening it.
     pub(crate) async fn visit_to(&mut self, url: &Url, end: &str) -> Url {
         match self.follow(url, end).await {
             (end, None) => end,
@@ -43,7 +43,7 @@ impl User {
         }
     }
 
-    /// To that end, or to a page on the way.
+    /// Follows redirects to this URL or to a page.
     async fn follow(&mut self, url: &Url, end: &str) -> (Url, Option<Answer>) {
         let mut at = url.clone();
         for _ in 0..10 {
@@ -59,7 +59,7 @@ impl User {
         panic!("{url} goes round in circles");
     }
 
-    /// By password, and where one step is not enough by a code, as the hosted page does.
+    /// Signs in by password and, if there is a second step, by one-time code.
     pub(crate) async fn log_in(&mut self, url: &Url) -> Url {
         let end = self.redirect_uri.clone();
         let (page, _) = self.follow(url, &end).await;
@@ -70,7 +70,7 @@ impl User {
         }
         let started = self.call("start", &all).await;
         all["session_id"] = started["session_id"].clone();
-        // with single sign-on it begins with what was proved before
+        // with single sign-on, the first step may already be done
         if started["next_step"] == 1 {
             all["method"] = "password".into();
             all["username"] = "ada".into();
@@ -78,7 +78,8 @@ impl User {
             self.call("authenticate", &all).await;
         }
         if !started["next_step"].is_null() && started["required_steps"] == 2 {
-            // another way for each code, because none goes out twice within half a minute
+            // a different channel each time, because codes are limited to one per half minute and
+            // channel
             let (method, field, address) = SECONDS[self.codes];
             self.codes += 1;
             all["method"] = method.into();
@@ -100,7 +101,7 @@ impl User {
         answer.json()
     }
 
-    /// The code that went out so; a task of its own sends it.
+    /// Returns the code sent through this channel. A background task sends it.
     async fn code(&mut self, channel: &str) -> Value {
         for _ in 0..10_000 {
             let sent = self.browser.open("/demo/outbox").await.json();

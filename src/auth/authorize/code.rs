@@ -19,7 +19,7 @@ use crate::{
     event::EventKind,
     http::body::Body,
     login::{Login, LoginCall},
-    policy::Plan,
+    policy::LoginPlan,
     store::StoreError,
     util::secret::Secret,
 };
@@ -37,7 +37,7 @@ pub(crate) async fn for_login(
     signed_in: Option<&SignedIn>,
 ) -> Result<Option<Response<Body>>, RequestError> {
     let (core, keyed) = (cx.core, cx.core.keyed().await?);
-    let acr = checked.plan.as_ref().and_then(Plan::acr).or(login.plan.acr());
+    let acr = checked.plan.as_ref().and_then(LoginPlan::acr).or(login.plan.acr());
     let Some(who) = login.authentication(acr) else { return Ok(None) };
     if !session::still_counts(cx, &who).await? {
         core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
@@ -77,7 +77,7 @@ pub(crate) async fn for_session(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
-    plan: &Plan,
+    plan: &LoginPlan,
     signed_in: &SignedIn,
 ) -> Result<Option<Response<Body>>, RequestError> {
     let (core, oidc) = (cx.core, &checked.oidc);

@@ -22,7 +22,7 @@ use crate::{
     },
     http::{accept, body::Body},
     login::Login,
-    policy::Plan,
+    policy::LoginPlan,
     store::StoreError,
     util::form,
 };
@@ -117,7 +117,7 @@ async fn newest_completed<'c>(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
-    plan: &Plan,
+    plan: &LoginPlan,
     (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
 ) -> Result<Option<(&'c Carried<'c>, Login)>, StoreError> {
     let (logins, oidc) = (&cx.core.logins, &checked.oidc);

@@ -10,7 +10,7 @@ use crate::{
     },
     client::Client,
     login::Wanted,
-    policy::Plan,
+    policy::LoginPlan,
     session::UserId,
     util::encoding::base64url_to_32,
 };
@@ -104,7 +104,7 @@ impl OidcParameters {
     ///
     /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
     /// is essential and none can be reached, the request fails.
-    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<Plan>, RequestError> {
+    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<LoginPlan>, RequestError> {
         let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
         let plan = |level: Option<&str>| policies.plan(client.tenant(), client.demands(), level, enabled).ok();
         let reached =

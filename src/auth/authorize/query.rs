@@ -20,7 +20,7 @@ use crate::{
     client::Client,
     http::body::Body,
     login::{Binding, ClientParameters},
-    policy::Plan,
+    policy::LoginPlan,
     util::{
         form::{self, Form},
         secret::Secret,
@@ -175,7 +175,7 @@ pub(crate) struct Checked {
     pub(crate) binding: Binding,
     pub(crate) oidc: OidcParameters,
     /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
-    pub(crate) plan: Option<Plan>,
+    pub(crate) plan: Option<LoginPlan>,
 }
 
 impl Asked<'_> {

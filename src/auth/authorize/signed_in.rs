@@ -6,7 +6,7 @@ use crate::{
     auth::{authorize::oidc::OidcParameters, context::RequestContext, state::accounts::CurrentProofs},
     client::Client,
     login::{BoundUser, CarriedProofs, Login},
-    policy::{Method, MethodSet, Plan},
+    policy::{LoginPlan, Method, MethodSet},
     session::{Authentication, Proof, Session},
     store::StoreError,
     user::Account,
@@ -64,7 +64,7 @@ impl SignedIn {
     /// session meets the plan.
     pub(crate) fn silently(
         &self,
-        plan: &Plan,
+        plan: &LoginPlan,
         oidc: &OidcParameters,
         client: &Client,
         now: UnixTime,
@@ -83,7 +83,7 @@ impl SignedIn {
     /// Without single sign-on, only the session's own client can build on it, and only to add a step.
     pub(crate) fn carried(
         &self,
-        plan: &Plan,
+        plan: &LoginPlan,
         oidc: &OidcParameters,
         client: &Client,
         now: UnixTime,

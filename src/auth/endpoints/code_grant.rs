@@ -12,9 +12,10 @@ use crate::{
     event::EventKind,
     login::Binding,
     pkce::CodeVerifier,
+    store::StoreError,
     tokens::{Grant, Issued, TokenRequest},
     util::{
-        outlasting::Outlasting,
+        run_to_completion::RunToCompletion,
         secret::{Digest, Secret},
     },
 };
@@ -73,13 +74,20 @@ pub(crate) async fn redeem(
     let is_bound = grant.jkt.is_some();
     cx.core.challenges.note_redeemed(&grant.binding).await?;
     let family = tokens.new_family(&code, grant, !client.tokens.without_refresh);
-    // signing comes before the code is spent, because it can fail
+    // signing comes before the code is redeemed, because it can fail
     let issued = tokens.first_tokens(&family, &request).await?;
-    let (codes, tokens) = (codes.clone(), tokens.clone());
-    // a caller that disconnects must not leave a family that is not counted
-    let stored = Outlasting::new(async move { Ok(codes.take(&code).await? && tokens.store_family(family).await?) });
-    let stored: Result<bool, crate::store::StoreError> = stored.await;
-    if !stored? {
+    let (codes, service) = (codes.clone(), tokens.clone());
+    // a caller that disconnects must not leave a family that is not listed
+    let stored = RunToCompletion::new(async move {
+        let stored = service.store_family(family).await?;
+        // the family decides who redeemed the code, so this only cleans up
+        if let Err(error) = codes.remove(&code).await {
+            crate::util::trace::warning!("a redeemed code could not be removed: {error}");
+        }
+        Ok::<_, StoreError>(stored)
+    });
+    if !stored.await? {
+        revoke_if_replayed(cx, endpoints, &code, (client, posted, &verifier)).await?;
         return Err(invalid_grant());
     }
     Ok((issued, is_bound))

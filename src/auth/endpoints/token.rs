@@ -38,8 +38,8 @@ pub(crate) async fn token(
 ) -> Result<Response<Body>, Problem> {
     let answer = issue(cx, endpoints, &posted).await;
     if let (Err(problem), Some(token)) = (&answer, posted.value("refresh_token"))
-        // a caller without a budget costs no more reads
-        && problem.code != Code::RateLimitExceeded
+        // without a budget, or while the store fails, nothing more is read
+        && !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable)
     {
         refresh_grant::revoke_if_reused(cx, endpoints, token).await?;
     }

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     login::Keyed,
-    store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Table},
+    store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Table},
     util::{
         clock::{Clock, UnixTime},
         secret::Secret,
@@ -26,11 +26,11 @@ pub(crate) async fn of_store(store: AnyStore, clock: Arc<dyn Clock>) -> Result<K
     let new = Secret::generate();
     let row = Stored { key: Zeroizing::new(new.expose().to_owned()) };
     match table.insert(None, ID, &row, UnixTime::from_nanos(u64::MAX)).await? {
-        Outcome::Done(_) => Ok(Keyed::new(&new)),
-        Outcome::Lost(Some(found)) => {
+        WriteOutcome::Done(_) => Ok(Keyed::new(&new)),
+        WriteOutcome::Lost(Some(found)) => {
             let key = Secret::parse(found.value.key.as_str()).ok_or(StoreErrorKind::Corrupt)?;
             Ok(Keyed::new(&key))
         }
-        Outcome::Lost(None) => Err(StoreErrorKind::Busy.into()),
+        WriteOutcome::Lost(None) => Err(StoreErrorKind::Busy.into()),
     }
 }

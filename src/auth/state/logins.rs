@@ -6,7 +6,7 @@ use crate::{
     auth::http::problem::Problem,
     login::{Login, LoginCall, LoginError, LoginView, transition},
     store::{
-        AnyStore, Outcome, StoreError, StoreErrorKind,
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Table},
     },
     util::{
@@ -42,9 +42,9 @@ impl Logins {
 
     pub(crate) async fn begin(&self, digest: &Digest, login: &Login) -> Result<(), StoreError> {
         match self.0.insert(None, digest.as_bytes(), login, login.forgotten_at()).await? {
-            Outcome::Done(_) => Ok(()),
+            WriteOutcome::Done(_) => Ok(()),
             // the secret is new, so this cannot happen
-            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     store::{
-        AnyStore, Outcome, StoreError, StoreErrorKind,
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Change, Table},
     },
     util::{clock::Clock, secret::Secret},
@@ -51,8 +51,8 @@ impl PushedRequests {
         let secret = Secret::generate();
         let row = Pushed { client_id: client_id.to_owned(), parameters, is_used: false };
         match self.0.insert(None, secret.digest().as_bytes(), &row, self.0.now() + UNUSED).await? {
-            Outcome::Done(_) => Ok(secret),
-            Outcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
+            WriteOutcome::Done(_) => Ok(secret),
+            WriteOutcome::Lost(_) => Err(StoreErrorKind::Busy.into()),
         }
     }
 

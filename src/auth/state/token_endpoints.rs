@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     auth::http::problem::Problem,
     client::Client,
-    dpop::{Nonces, Proofs},
+    dpop::{DpopVerifier, Nonces},
     http::issuer::Issuer,
     jose::Algorithm,
     store::AnyStore,
@@ -30,7 +30,7 @@ impl TokenSettings {
         store: AnyStore,
         clock: Arc<dyn Clock>,
     ) -> Result<TokenEndpoints, ConfigError> {
-        let proofs = Proofs::in_store(store.clone(), Arc::clone(&clock));
+        let proofs = DpopVerifier::in_store(store.clone(), Arc::clone(&clock));
         let proofs = match self.nonces {
             Some(nonces) => proofs.with_nonces(Arc::new(nonces)),
             None => proofs,
@@ -45,7 +45,7 @@ pub(crate) struct TokenEndpoints {
     pub(crate) service: TokenService,
     introspectors: Vec<Digest>,
     /// The DPoP proofs that were seen.
-    pub(crate) proofs: Proofs,
+    pub(crate) proofs: DpopVerifier,
 }
 
 impl TokenEndpoints {

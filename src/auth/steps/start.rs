@@ -23,7 +23,7 @@ use crate::{
     http::body::Body,
     limit::Decision,
     login::{CarriedProofs, Keyed, Login, Subject},
-    policy::{Method, Plan},
+    policy::{LoginPlan, Method},
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
@@ -102,7 +102,7 @@ async fn carried(
     cx: &RequestContext<'_>,
     to: &Recipient,
     oidc: &OidcParameters,
-    plan: &Plan,
+    plan: &LoginPlan,
 ) -> Result<Option<CarriedProofs>, StoreError> {
     // users confirm on our own pages, not on those of another origin
     if cx.reader.is_some() && (oidc.asks_user || !to.redirect.is_of_a_site()) {

@@ -1,4 +1,4 @@
-//! [`Fetch`]: the way to the keys of an issuer.
+//! Fetching the keys of an issuer.
 
 use std::{fmt, time::Duration};
 
@@ -18,45 +18,45 @@ use crate::{
     util::{error::ConfigError, json},
 };
 
-/// The longest document that is read.
+/// The maximum length of a document in bytes.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// Where the keys of one issuer are, and what they are fetched with.
+/// How to fetch the keys of an issuer.
 pub(super) struct Fetch {
-    pub(super) place: Place,
+    pub(super) place: KeysLocation,
     pub(super) client: Outgoing,
-    /// For all that has to be asked.
+    /// For all requests together.
     pub(super) deadline: Duration,
 }
 
-pub(super) enum Place {
-    /// Where the issuer says.
+pub(super) enum KeysLocation {
+    /// At the URL that the issuer's metadata names.
     Described(Described),
     Known(Uri),
 }
 
-/// An issuer that describes itself.
+/// An issuer with metadata.
 pub(super) struct Described {
     name: String,
-    /// By OpenID Connect Discovery §4 and by RFC 8414 §3.
+    /// The documents of OpenID Connect Discovery §4 and RFC 8414 §3.
     documents: [Uri; 2],
     is_loopback: bool,
 }
 
-/// Why there are no keys.
+/// Why the keys can't be fetched.
 #[derive(Debug)]
 pub(super) enum Missing {
     Outgoing(Failure),
     Status(StatusCode),
-    /// It is not the document that it should be.
+    /// The document is malformed.
     Malformed,
-    /// The document is another issuer's.
+    /// The document belongs to another issuer.
     OtherIssuer,
-    /// The document names a place that is not safe to ask.
+    /// The document names a URL that is not safe to use.
     Unsafe,
 }
 
-/// What is read of the metadata of OpenID Connect Discovery and RFC 8414.
+/// The members of the metadata that are read (OpenID Connect Discovery, RFC 8414).
 #[derive(Deserialize)]
 struct Metadata {
     issuer: String,
@@ -65,7 +65,7 @@ struct Metadata {
 
 impl Described {
     pub(super) fn new(issuer: &str) -> Result<Self, ConfigError> {
-        // a slash at its end is part of its name, but not of these addresses
+        // a trailing slash is part of the issuer's name, but not of these URLs
         let plain = Issuer::parse(issuer.strip_suffix('/').unwrap_or(issuer))?;
         let openid = format!("{}/.well-known/openid-configuration", plain.as_str());
         let oauth = format!("{}/.well-known/oauth-authorization-server{}", plain.origin(), plain.path());
@@ -73,39 +73,39 @@ impl Described {
         Ok(Self { name: issuer.to_owned(), documents, is_loopback: plain.is_loopback() })
     }
 
-    /// Where this document says that the keys are, if it is one of this issuer.
+    /// Returns the URL of the keys from the metadata, if the metadata belongs to this issuer.
     fn keys_by(&self, text: &[u8]) -> Result<Uri, Missing> {
         let metadata: Metadata = json::from_object(text).map_err(|_| Missing::Malformed)?;
         if metadata.issuer != self.name {
             return Err(Missing::OtherIssuer);
         }
         let address = parse_url("jwks_uri", &metadata.jwks_uri).map_err(|_| Missing::Unsafe)?;
-        // an issuer elsewhere does not say what is asked on this machine
+        // a remote issuer must not direct requests to this machine
         let is_safe = self.is_loopback || address.scheme_str() == Some("https");
         is_safe.then_some(address).ok_or(Missing::Unsafe)
     }
 }
 
 impl Fetch {
-    /// The keys as the issuer publishes them now. Where they are is asked each time, so that they may move.
+    /// Fetches the current keys. The URL is looked up each time, so that it can change.
     pub(super) async fn keys(&self) -> Result<(KeySet, Lifetime), Missing> {
         let asked = async {
             let (headers, text) = match &self.place {
-                Place::Known(address) => self.document(address).await?,
-                Place::Described(issuer) => self.document(&self.find(issuer).await?).await?,
+                KeysLocation::Known(address) => self.document(address).await?,
+                KeysLocation::Described(issuer) => self.document(&self.find(issuer).await?).await?,
             };
             Ok((KeySet::parse(&text).ok_or(Missing::Malformed)?, Lifetime::of(&headers)))
         };
         timeout(self.deadline, asked).await.map_err(|_| Missing::Outgoing(Failure::TooSlow))?
     }
 
-    /// The address that the issuer names in the first of its documents that is there.
+    /// Returns the URL of the keys from the first of the two documents that exists.
     async fn find(&self, issuer: &Described) -> Result<Uri, Missing> {
         let mut missing = Missing::Malformed;
         for address in &issuer.documents {
             match self.document(address).await.and_then(|(_, text)| issuer.keys_by(&text)) {
                 Ok(keys) => return Ok(keys),
-                // it will not be there the next moment
+                // the second request would fail as well
                 Err(Missing::Outgoing(failure)) => return Err(Missing::Outgoing(failure)),
                 Err(other) => missing = other,
             }
@@ -128,10 +128,10 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outgoing(failure) => write!(f, "{failure}"),
-            Self::Status(status) => write!(f, "the issuer answered {}", status.as_u16()),
-            Self::Malformed => f.write_str("the issuer answered with another document than it should"),
-            Self::OtherIssuer => f.write_str("the metadata names another issuer"),
-            Self::Unsafe => f.write_str("the metadata names an address of the keys that is not https"),
+            Self::Status(status) => write!(f, "the issuer responded with {}", status.as_u16()),
+            Self::Malformed => f.write_str("the issuer returned an unexpected document"),
+            Self::OtherIssuer => f.write_str("the metadata belongs to another issuer"),
+            Self::Unsafe => f.write_str("the key URL in the metadata is not https"),
         }
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c101_metadata_is_looked_for_where_both_documents_say() {
+    fn c101_metadata_is_requested_at_both_well_known_urls() {
         for (issuer, openid, oauth) in [
             (
                 "https://auth.example",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_issuer_itself_says_where_its_keys_are_and_only_what_is_safe() {
+    fn the_key_url_must_come_from_the_issuer_and_be_safe() {
         let (issuer, keys) = ("https://auth.example", "https://keys.example/x");
         assert_eq!(keys_by(issuer, issuer, keys).unwrap(), keys);
         for other in ["https://auth.example/", "https://AUTH.example", "https://auth.example.evil.example", ""] {

@@ -1,4 +1,4 @@
-//! [`Lifetime`]: how long keys last.
+//! The lifetime of fetched keys.
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ const LEAST: Duration = Duration::from_secs(60);
 const USUAL: Duration = Duration::from_secs(5 * 60);
 const MOST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// From a minute to a day, as the issuer wants it.
+/// The lifetime that the issuer wants, clamped to between a minute and a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime(Duration);
 
 impl Lifetime {
-    /// What an answer says of itself (RFC 9111): `max-age` less the time that a cache on the way has had it.
+    /// Reads the lifetime from the response headers (RFC 9111): `max-age` minus the age in caches
+    /// on the way.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let texts = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
         let wished = texts.flat_map(|text| text.split(',')).filter_map(wish).min();
@@ -26,17 +27,17 @@ impl Lifetime {
         self.0
     }
 
-    /// When it is time to look for the next, so that these are still good when they come.
+    /// Returns when to fetch new keys, early enough for them to arrive before these expire.
     pub(super) fn early(self) -> Duration {
         self.0 / 5 * 4
     }
 }
 
-/// How long one directive lets an answer be kept.
+/// Returns the lifetime according to one directive.
 fn wish(directive: &str) -> Option<Duration> {
     let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
     match name.trim().to_ascii_lowercase().as_str() {
-        // one that can't be read is as good as over
+        // an unreadable value counts as expired
         "max-age" => Some(seconds(value.trim().trim_matches('"')).unwrap_or_default()),
         "no-cache" | "no-store" => Some(Duration::ZERO),
         _ => None,
@@ -46,7 +47,7 @@ fn wish(directive: &str) -> Option<Duration> {
 fn seconds(text: &str) -> Option<Duration> {
     let text = text.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // a number that is too large is a long time
+    // a number that overflows is a long time
     is_number.then(|| Duration::from_secs(text.parse().unwrap_or(u64::MAX)))
 }
 
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn max_age_is_heeded_within_bounds() {
+    fn max_age_is_followed_within_limits() {
         for (cache_control, expected) in [
             (&[][..], 300),
             (&["public"], 300),
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lay_in_a_cache_on_the_way_has_less_time_left() {
+    fn time_in_caches_on_the_way_is_subtracted() {
         for (age, expected) in [("100", 500), ("599", 60), ("700", 60), ("x", 600), ("-1", 600)] {
             assert_eq!(lifetime(&["max-age=600"], Some(age)), expected, "{age}");
         }
@@ -101,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_an_issuer_says_it_is_a_minute_to_a_day(text in "[a-z=,0-9\" -]{0,60}", age in "[0-9-]{0,30}") {
+        fn lifetimes_are_always_between_a_minute_and_a_day(text in "[a-z=,0-9\" -]{0,60}", age in "[0-9-]{0,30}") {
             let seconds = lifetime(&[&text], Some(&age).filter(|age| !age.is_empty()).map(String::as_str));
             prop_assert!((60..=86_400).contains(&seconds));
         }

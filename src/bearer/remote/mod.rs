@@ -1,18 +1,18 @@
-//! The keys of an issuer elsewhere.
+//! Keys of a remote issuer.
 
-mod cache;
 mod fetch;
+mod key_cache;
 mod lifetime;
 mod source;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use self::{
-    cache::Cache,
-    fetch::{Described, Fetch, Place},
-    source::Source,
+    fetch::{Described, Fetch, KeysLocation},
+    key_cache::KeyCache,
+    source::RemoteKeySource,
 };
-use super::Verifier;
+use super::verifier::Verifier;
 use crate::{
     http::outgoing::{Outgoing, parse_url},
     util::{
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// The keys of an issuer elsewhere (feature `jwks`), for a service far from the login service: it checks tokens by
-/// itself and shares nothing with the issuer but its address.
+/// The keys of a remote issuer (feature `jwks`). A service far away from the login service can
+/// verify tokens on its own, knowing only the issuer's URL.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -41,39 +41,43 @@ use crate::{
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///
-/// Nothing is fetched before the first token comes. Fetching needs the runtime of tokio, which is there wherever axum,
-/// tonic or hyper serve.
+/// Nothing is fetched before the first token arrives. Fetching needs a tokio runtime, which is
+/// available wherever axum, tonic or hyper serve requests.
 ///
-/// # What is trusted
+/// # Trust
 ///
-/// The address of the issuer as it is written here, the authorities whose certificates prove that name, and the keys
-/// that it publishes: nothing in a token says where keys come from. The metadata, at
-/// `/.well-known/openid-configuration` or `/.well-known/oauth-authorization-server` (RFC 8414), must name the same
-/// issuer byte for byte, and an address of the keys that is `https`; it may be on another host. With
-/// [`jwks_uri`](Self::jwks_uri) there is no metadata. No redirect is followed, no proxy used, no document above 256 KiB
-/// read. Plain `http` is for loopback addresses only.
+/// Trust is based on the issuer URL that you configure, on the certificate authorities that vouch
+/// for its host, and on the keys that it publishes. Nothing in a token influences where keys come
+/// from. The metadata, at `/.well-known/openid-configuration` or
+/// `/.well-known/oauth-authorization-server` (RFC 8414), must name exactly the same issuer and an
+/// `https` URL for the keys, which may be on another host. With [`jwks_uri`](Self::jwks_uri), no
+/// metadata is used. Redirects are not followed, proxies are not used, and documents are limited to
+/// 256 KiB. Plain `http` is accepted for loopback addresses only.
 ///
 /// # Rotation
 ///
-/// Keys are kept for as long as `Cache-Control: max-age` says, from a minute to a day, otherwise for 5 minutes. When four
-/// fifths of it have gone by, the next token has them fetched anew, behind its back: nobody waits who has keys. So an
-/// issuer that publishes a key some time before it signs with it is never waited for. A token that names a key nobody
-/// has seen has the keys fetched at once, but only one request is under way at a time, and after it no other for such a
-/// token for 30 seconds: anybody can make up a name. What the issuer publishes takes the place of all that it
-/// published before; a key that it has withdrawn counts until the next fetch.
+/// Keys are cached according to `Cache-Control: max-age`, between a minute and a day, or for 5
+/// minutes by default. After four fifths of that time, the next token triggers a refresh in the
+/// background; requests never wait while there are valid keys. Issuers that publish new keys some
+/// time before using them are therefore never waited for.
 ///
-/// # Outage
+/// A token with an unknown key id triggers a request immediately. Only one request is in progress
+/// at a time, and further unknown ids cause no other request for 30 seconds, because anyone can
+/// make up a key id. Fetched keys replace all earlier ones, so a withdrawn key stays valid until
+/// the next fetch.
 ///
-/// While the issuer can't be reached, or what it says can't be used, the keys stay good for another day beyond their
-/// time: see [`outage`](Self::outage). Between tries there is a second, then two, and at most 30. Where there are no keys
-/// at all, requests are answered 503 at once between the tries, and wait for no longer than the
-/// [`timeout`](Self::timeout) during one.
+/// # Outages
 ///
-/// What the issuer revokes before its time is not heard of here: access tokens are short-lived for that reason.
+/// If the issuer is unreachable or returns something unusable, the keys stay valid for another day;
+/// see [`outage`](Self::outage). Retries happen after one second, then two, and at most 30. If
+/// there are no keys at all, requests wait for a running attempt, at most for the
+/// [`timeout`](Self::timeout), and otherwise get a 503 immediately.
+///
+/// Revocations are not known here, which is why access tokens are short-lived.
 #[must_use]
 pub struct RemoteKeys {
     issuer: String,
-    place: Place,
+    place: KeysLocation,
     client: Outgoing,
     deadline: Duration,
     outage: Duration,
@@ -81,11 +85,15 @@ pub struct RemoteKeys {
 }
 
 impl RemoteKeys {
-    /// The keys of this issuer, as it is named in its tokens: an `https` URL, or `http` on a loopback address.
+    /// Creates the source for this issuer, named exactly as in its tokens.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `issuer` is an `https` URL, or an `http` URL on a loopback address.
     pub fn new(issuer: &str) -> Result<Self, ConfigError> {
         Ok(Self {
             issuer: issuer.to_owned(),
-            place: Place::Described(Described::new(issuer)?),
+            place: KeysLocation::Described(Described::new(issuer)?),
             client: Outgoing::new()?,
             deadline: Duration::from_secs(5),
             outage: Duration::from_secs(24 * 60 * 60),
@@ -93,60 +101,82 @@ impl RemoteKeys {
         })
     }
 
-    /// Fetches the keys at this address, whatever the metadata of the issuer say: `https`, or `http` on the loopback
-    /// interface.
+    /// Fetches the keys from this URL and ignores the metadata.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `url` is an `https` URL, or an `http` URL on a loopback address.
     pub fn jwks_uri(mut self, url: &str) -> Result<Self, ConfigError> {
-        self.place = Place::Known(parse_url("jwks_uri", url)?);
+        self.place = KeysLocation::Known(parse_url("jwks_uri", url)?);
         Ok(self)
     }
 
-    /// Trusts the certificate authorities in this PEM in place of the public ones.
+    /// Trusts the certificate authorities in this PEM instead of the public ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the PEM contains no certificate or an invalid one.
     pub fn root_pem(mut self, pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         self.client = Outgoing::trusting(pem.as_ref())?;
         Ok(self)
     }
 
-    /// When fetching is given up, from the look-up of the host to the last byte of the keys: after 5 seconds by default,
-    /// and at most 30.
+    /// Sets the timeout for fetching keys, from the DNS lookup to the last byte. Defaults to 5
+    /// seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `timeout` is zero or longer than 30 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
         if timeout.is_zero() || timeout > Duration::from_secs(30) {
             let given = format_args!("{timeout:?}");
-            return Err(ConfigError::new("timeout of the issuer", given, "must be more than nothing, at most 30 s"));
+            return Err(ConfigError::new("issuer timeout", given, "must be greater than zero and at most 30 s"));
         }
         self.deadline = timeout;
         Ok(self)
     }
 
-    /// How long keys stay good beyond their time, if no others can be had: a day by default.
+    /// Sets how long keys stay valid beyond their lifetime if no newer ones can be fetched.
+    /// Defaults to one day.
     ///
-    /// A short one makes sure that a key which the issuer has withdrawn ends here too. With [`Duration::ZERO`] keys end
-    /// with their time, also where nobody asked for long: whoever comes next then waits for the issuer.
+    /// A shorter time makes sure that a key withdrawn by the issuer stops working here, too. With
+    /// [`Duration::ZERO`], keys expire on time, and after an idle period the next request waits for
+    /// the issuer.
     pub fn outage(mut self, outage: Duration) -> Self {
         self.outage = outage;
         self
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Checks access tokens of this issuer, for the service of this name.
+    /// Returns a verifier for tokens of this issuer whose audience is `audience`, the name of this
+    /// service.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `audience` is not a valid name.
     pub fn verifier(self, audience: &str) -> Result<Verifier, ConfigError> {
         let (issuer, clock) = (self.issuer.clone(), Arc::clone(&self.clock));
         Verifier::new(self.source(), &issuer, audience, clock)
     }
 
-    fn source(self) -> Source {
+    fn source(self) -> RemoteKeySource {
         let fetch = Fetch { place: self.place, client: self.client, deadline: self.deadline };
-        Source::new(fetch, Cache::new(self.outage), self.clock)
+        RemoteKeySource::new(fetch, KeyCache::new(self.outage), self.clock)
     }
 }
 
 impl Verifier {
-    /// Checks access tokens of an issuer elsewhere (feature `jwks`), by the keys that it publishes: [`RemoteKeys`] says
-    /// how, and has the settings. `audience` is the name of this service in its tokens.
+    /// Returns a verifier for tokens of a remote issuer (feature `jwks`) with the default settings
+    /// of [`RemoteKeys`]. `audience` is the name of this service in its tokens.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the issuer URL or the audience is invalid.
     pub fn remote(issuer: &str, audience: &str) -> Result<Self, ConfigError> {
         RemoteKeys::new(issuer)?.verifier(audience)
     }

@@ -1,4 +1,4 @@
-//! [`Source`]: the keys of an issuer, fetched by those who need them.
+//! Shares the keys of a remote issuer among all requests.
 
 use std::{
     future::ready,
@@ -8,12 +8,15 @@ use std::{
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
-    cache::{Cache, Step},
     fetch::Fetch,
+    key_cache::{KeyCache, NextStep},
     lifetime::Lifetime,
 };
 use crate::{
-    bearer::{Claims, KeySource, Revocation, Unavailable},
+    bearer::{
+        keys::{KeySource, Revocation, Unavailable},
+        token_claims::AccessTokenClaims,
+    },
     gate::MaybeReady,
     jose::KeySet,
     store::BoxFuture,
@@ -23,49 +26,49 @@ use crate::{
     },
 };
 
-type Keys = Result<Arc<KeySet>, Unavailable>;
+type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
 
 #[derive(Clone)]
-pub(super) struct Source(Arc<Shared>);
+pub(super) struct RemoteKeySource(Arc<Shared>);
 
 struct Shared {
     fetch: Fetch,
     clock: Arc<dyn Clock>,
-    cache: Mutex<Cache>,
-    /// Tells those who wait that a request is over.
+    cache: Mutex<KeyCache>,
+    /// Notifies waiting callers that a request has ended.
     ended: watch::Sender<()>,
 }
 
-/// A request that is under way. However it ends, those who wait for it hear of it.
-struct Errand {
-    source: Source,
+/// A request in progress. Notifies waiting callers however it ends.
+struct PendingFetch {
+    source: RemoteKeySource,
     found: Option<(KeySet, Lifetime)>,
 }
 
-impl Source {
-    pub(super) fn new(fetch: Fetch, cache: Cache, clock: Arc<dyn Clock>) -> Self {
+impl RemoteKeySource {
+    pub(super) fn new(fetch: Fetch, cache: KeyCache, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared { fetch, clock, cache: Mutex::new(cache), ended: watch::Sender::new(()) }))
     }
 
-    fn cache(&self) -> MutexGuard<'_, Cache> {
+    fn cache(&self) -> MutexGuard<'_, KeyCache> {
         self.0.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn act(&self, step: impl FnOnce(&mut Cache, Moment) -> Step) -> MaybeReady<BoxFuture<'static, Keys>> {
+    fn act(&self, step: impl FnOnce(&mut KeyCache, Moment) -> NextStep) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
         let now = self.0.clock.now();
         let mut cache = self.cache();
         let fetches = match step(&mut cache, now) {
-            Step::Take(keys) => return MaybeReady::Ready(Ok(keys)),
-            Step::Fail => return MaybeReady::Ready(Err(Unavailable)),
-            Step::Renew(keys) => {
+            NextStep::Take(keys) => return MaybeReady::Ready(Ok(keys)),
+            NextStep::Fail => return MaybeReady::Ready(Err(Unavailable)),
+            NextStep::Renew(keys) => {
                 drop(cache);
                 self.start();
                 return MaybeReady::Ready(Ok(keys));
             }
-            Step::Wait => false,
-            Step::Fetch => true,
+            NextStep::Wait => false,
+            NextStep::Fetch => true,
         };
-        // before the lock is free, so that no end is missed
+        // subscribe before releasing the lock, so that no notification is missed
         let mut ended = self.0.ended.subscribe();
         drop(cache);
         if fetches {
@@ -73,17 +76,18 @@ impl Source {
         }
         let source = self.clone();
         MaybeReady::Pending(Box::pin(async move {
-            // the sender is there as long as the source
+            // the sender lives as long as the source
             let _ = ended.changed().await;
             let now = source.0.clock.now();
             source.cache().good(now).cloned().ok_or(Unavailable)
         }))
     }
 
-    /// Makes a request in a task of its own: whoever started it may go away, and others need its answer.
+    /// Makes a request in a separate task, because its caller may disconnect while others need the
+    /// result.
     fn start(&self) {
-        let mut errand = Errand { source: self.clone(), found: None };
-        // outside of a runtime there is no network
+        let mut errand = PendingFetch { source: self.clone(), found: None };
+        // without a runtime, there is no network
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move { errand.run().await });
     }
@@ -95,39 +99,39 @@ impl Source {
     }
 }
 
-impl Errand {
+impl PendingFetch {
     async fn run(&mut self) {
         match self.source.0.fetch.keys().await {
             Ok(found) => {
                 if found.0.iter().next().is_none() {
-                    trace::warning!("the issuer of access tokens publishes no key that can be used here");
+                    trace::warning!("the issuer of access tokens publishes no usable key");
                 }
                 self.found = Some(found);
             }
-            Err(missing) => trace::warning!("the keys of access tokens can't be fetched: {missing}"),
+            Err(missing) => trace::warning!("failed to fetch the keys for access tokens: {missing}"),
         }
     }
 }
 
-impl Drop for Errand {
+impl Drop for PendingFetch {
     fn drop(&mut self) {
         self.source.end(self.found.take());
     }
 }
 
-impl KeySource for Source {
-    fn keys(&self) -> MaybeReady<BoxFuture<'static, Keys>> {
-        self.act(Cache::keys)
+impl KeySource for RemoteKeySource {
+    fn keys(&self) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
+        self.act(KeyCache::keys)
     }
 
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Keys> {
+    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {
         match self.act(|cache, now| cache.newer(seen, now)) {
             MaybeReady::Ready(keys) => Box::pin(ready(keys)),
             MaybeReady::Pending(keys) => keys,
         }
     }
 
-    fn revocation(&self, _: &Claims) -> Option<Box<dyn Revocation>> {
+    fn revocation(&self, _: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
         None
     }
 }

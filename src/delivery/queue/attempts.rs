@@ -3,13 +3,17 @@ use std::time::Duration;
 use tokio::{sync::watch, time::timeout};
 
 use super::{Undelivered, guard::NoPanic, settings::Settings};
-use crate::delivery::{AnySender, Message, SendError, SendErrorKind};
+use crate::delivery::{
+    error::{SendError, SendErrorKind},
+    message::Message,
+    sender::AnySender,
+};
 
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// A service that asks for more than this is asked again sooner.
+/// The maximum wait, even if the service asks for a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Tries until the message is sent, or nothing more is to be hoped for.
+/// Retries until the message is sent or further attempts are pointless.
 pub(super) async fn deliver(
     sender: &AnySender,
     message: &Message,
@@ -32,7 +36,7 @@ pub(super) async fn deliver(
         if self::left(message, settings).is_none_or(|left| left <= wait) {
             return Err(Undelivered::Expired);
         }
-        // nothing is ever sent here: it answers only when the queue is gone
+        // the channel never carries a value: this returns only if the queue is dropped
         if timeout(wait, alive.changed()).await.is_ok() {
             return Err(Undelivered::Stopped);
         }
@@ -49,14 +53,14 @@ async fn once(sender: &AnySender, message: &Message, limit: Duration) -> Result<
     }
 }
 
-/// How long the code is still valid.
+/// Returns how long the code is still valid.
 fn left(message: &Message, settings: &Settings) -> Option<Duration> {
     let left = message.expires_at().as_nanos().saturating_sub(settings.now().as_nanos());
     (left > 0).then(|| Duration::from_nanos(left))
 }
 
-/// How long to wait after so many attempts: the half second doubled with each, plus up to half of it, so that
-/// messages that failed together don't come back together.
+/// Returns the wait after this many attempts: half a second, doubled with each attempt, plus up to
+/// half as much again at random, so that messages that failed together are not retried together.
 fn wait(attempts: u32, asked: Option<Duration>, jitter: u32) -> Duration {
     let base = FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(LONGEST_WAIT);
     let share = f64::from(jitter) / f64::from(u32::MAX);
@@ -73,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_with_up_to_half_more_and_heed_the_service_within_bounds() {
+    fn waits_double_with_jitter_and_respect_the_service_within_limits() {
         let ms = Duration::from_millis;
         for (attempts, least) in [(1, ms(500)), (2, ms(1000)), (3, ms(2000)), (4, ms(4000)), (40, LONGEST_WAIT)] {
             assert_eq!(wait(attempts, None, 0), least);

@@ -8,7 +8,7 @@ use std::{
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// A future whose panic is an answer: `None`.
+    /// Converts a panic of a future to `None`.
     pub(super) struct NoPanic<F> {
         #[pin]
         inner: F,
@@ -26,7 +26,7 @@ impl<F: Future> Future for NoPanic<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
         let inner = self.project().inner;
-        // what the panic leaves half done is the sender's own, and the future is not polled again
+        // the sender is responsible for its own state, and the future is not polled again
         match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
             Ok(polled) => polled.map(Some),
             Err(_panic) => Poll::Ready(None),

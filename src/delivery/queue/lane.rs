@@ -7,9 +7,9 @@ use std::{
 use tokio::{sync::watch, task::yield_now};
 
 use super::{LaneStats, Undelivered, attempts::deliver, settings::Settings};
-use crate::delivery::{AnySender, Message};
+use crate::delivery::{message::Message, sender::AnySender};
 
-/// The jobs of one channel. A worker is there while there are jobs, and no longer.
+/// The jobs of one channel. Workers exist only while there are jobs.
 pub(super) struct Lane {
     sender: AnySender,
     state: Mutex<State>,
@@ -28,14 +28,15 @@ impl Lane {
         Self { sender, state: Mutex::default() }
     }
 
-    /// Takes a job, or gives it back where there is no room. The seat is for a worker that the caller starts.
+    /// Queues a job, or returns it if there is no room. If a worker must be started, its slot is
+    /// returned.
     pub(super) fn push(
         self: &Arc<Self>,
         job: Option<Message>,
         settings: &Settings,
-    ) -> Result<Option<Seat>, Option<Message>> {
+    ) -> Result<Option<WorkerSlot>, Option<Message>> {
         let mut state = self.lock();
-        // what is only there for show leaves half of the room to what is real, and a place that it does not get nobody misses
+        // decoys use at most half of the room, so that they can't displace messages
         let room = if job.is_some() { settings.capacity } else { settings.capacity.div_ceil(2) };
         if state.jobs.len() >= room {
             state.undelivered += u64::from(job.is_some());
@@ -46,10 +47,10 @@ impl Lane {
             return Ok(None);
         }
         state.workers += 1;
-        Ok(Some(Seat { lane: Arc::clone(self), taken: true }))
+        Ok(Some(WorkerSlot { lane: Arc::clone(self), taken: true }))
     }
 
-    /// Counts a message that never got in.
+    /// Counts a message that was not queued.
     pub(super) fn lost(&self, is_message: bool) {
         self.lock().undelivered += u64::from(is_message);
     }
@@ -70,14 +71,15 @@ impl fmt::Debug for Lane {
     }
 }
 
-/// A worker's place. It is free again when the worker ends, also if its runtime ends with it.
-pub(super) struct Seat {
+/// A running worker. Releases its place when it is dropped, even if the runtime shuts down.
+pub(super) struct WorkerSlot {
     lane: Arc<Lane>,
     taken: bool,
 }
 
-impl Seat {
-    /// The next job. Where there is none the place is given up in the same breath: who pushes then starts a worker.
+impl WorkerSlot {
+    /// Returns the next job. If there is none, the place is released under the same lock, so that
+    /// the next push starts a worker.
     fn next(&mut self) -> Option<Option<Message>> {
         let mut state = self.lane.lock();
         let job = state.jobs.pop_front();
@@ -89,7 +91,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         if self.taken {
             self.lane.lock().workers -= 1;
@@ -97,20 +99,20 @@ impl Drop for Seat {
     }
 }
 
-/// Works until no job is left.
-pub(super) async fn work(mut seat: Seat, settings: Arc<Settings>, alive: watch::Receiver<()>) {
-    while let Some(job) = seat.next() {
+/// Processes jobs until none is left.
+pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, alive: watch::Receiver<()>) {
+    while let Some(job) = slot.next() {
         if let Some(message) = job {
-            let lane = Arc::clone(&seat.lane);
+            let lane = Arc::clone(&slot.lane);
             let mut pending = Pending { lane: &lane, settings: &settings, message: &message, outcome: None };
             pending.outcome = Some(deliver(&lane.sender, &message, &settings, &mut alive.clone()).await);
         }
-        // a message and a decoy are a step each, and others have their turn in between
+        // a message and a decoy take one step each, so that others can run in between
         yield_now().await;
     }
 }
 
-/// Sees to it that each message is accounted for, also one whose worker is dropped.
+/// Accounts for each message, even if its worker is dropped.
 struct Pending<'a> {
     lane: &'a Lane,
     settings: &'a Settings,
@@ -135,20 +137,20 @@ impl Drop for Pending<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::Outbox;
+    use crate::delivery::outbox::Outbox;
 
     #[test]
-    fn who_pushes_once_a_worker_has_found_nothing_starts_another() {
+    fn a_push_after_a_worker_ran_dry_starts_another() {
         let lane = Arc::new(Lane::new(Outbox::new().into()));
         let settings = Settings { workers: 1, ..Settings::default() };
         let starts_one = || lane.push(None, &settings).unwrap();
         let mut first = starts_one().unwrap();
         assert!(starts_one().is_none());
         assert!(first.next().is_some() && first.next().is_some() && first.next().is_none());
-        // the first is still there, and will not look again
+        // the first one still exists, but does not look for jobs again
         let second = starts_one().unwrap();
         drop(first);
-        assert!(starts_one().is_none(), "a place was freed twice");
+        assert!(starts_one().is_none(), "a place was released twice");
         drop(second);
         assert!(starts_one().is_some());
     }

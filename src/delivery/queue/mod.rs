@@ -1,4 +1,4 @@
-//! The queue: nobody who asks for a code waits for it to be sent.
+//! A queue that sends messages in the background.
 
 mod attempts;
 mod guard;
@@ -15,29 +15,29 @@ use self::{
     lane::{Lane, work},
     settings::Settings,
 };
-use super::{AnySender, Channel, Message};
+use super::{channel::Channel, message::Message, sender::AnySender};
 use crate::util::{clock::Clock, error::ConfigError};
 
-/// Why a message will not arrive, as far as is known.
+/// Why a message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Undelivered {
-    /// There was no room in its lane.
+    /// The queue of its channel was full.
     Full,
-    /// There is no sender for its channel.
+    /// Its channel has no sender.
     NoSender,
-    /// The sender said that it never will, or panicked.
+    /// The sender failed permanently or panicked.
     Refused,
-    /// Each attempt failed.
+    /// All attempts failed.
     Exhausted,
-    /// Its code ended, or would have before the next attempt.
+    /// Its code expired, or would have expired before the next attempt.
     Expired,
-    /// The queue or its runtime ended first. It may have been sent.
+    /// The queue was dropped or its runtime ended first. The message may have been sent.
     Stopped,
 }
 
 impl Undelivered {
-    /// A stable name, for logs.
+    /// Returns a stable name for logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -50,98 +50,56 @@ impl Undelivered {
     }
 }
 
-/// What a lane has done so far. Decoys count only while they wait.
+/// Counters of a channel. Decoys count only while they wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaneStats {
     /// Jobs that wait for a worker.
     pub waiting: usize,
-    /// Messages that were sent.
+    /// Sent messages.
     pub sent: u64,
-    /// Messages that were given up.
+    /// Messages that could not be delivered.
     pub undelivered: u64,
 }
 
-/// Sends messages behind the caller's back: [`push`](Self::push) never waits.
+/// Sends messages in the background. [`push`](Self::push) never waits.
 ///
-/// Each channel has a lane with a sender, a bounded queue and workers of its
-/// own, so that a gateway that hangs holds up nobody else. A transient failure
-/// is tried again after half a second, one second, two seconds and so on, each
-/// plus up to half of it at random, as long as the code is valid; nothing is
-/// sent after its end. A sender that panics loses that message only.
+/// Each channel has its own sender, bounded queue and workers, so a slow gateway does not delay the
+/// other channels. Temporary failures are retried after half a second, one second, two seconds and
+/// so on, plus up to half of that at random. Expired codes are not sent. If a sender panics, only
+/// that message is lost.
 ///
-/// Clones are the same queue; a setter changes only the one that it answers
-/// with, so set first and clone then. Workers are tasks of the runtime in which
-/// `push` is called, and are there only while there is something to send: with
-/// the last clone, what waits is given up, what is being sent is finished, and
-/// nothing is tried again. What waits when a runtime ends is sent by the next
-/// one in which `push` is called.
+/// Clones share the same queue. Workers are tasks of the runtime in which `push` is called, and
+/// exist only while there is something to send. When the last clone is dropped, running attempts
+/// are finished, and everything else is reported as undelivered. Messages that wait when a runtime
+/// ends are sent by the next runtime in which `push` is called.
 #[derive(Clone)]
 #[must_use]
 pub struct Queue {
     settings: Arc<Settings>,
     lanes: Vec<(Channel, Arc<Lane>)>,
-    /// Workers see when the last of these is gone.
+    /// Notifies workers when the last clone is dropped.
     alive: Arc<watch::Sender<()>>,
 }
 
 impl Queue {
-    /// A queue without lanes.
-    pub fn new() -> Self {
-        Self { settings: Arc::default(), lanes: Vec::new(), alive: Arc::new(watch::Sender::new(())) }
+    /// Returns a builder for a queue.
+    pub fn builder() -> QueueBuilder {
+        QueueBuilder::default()
     }
 
-    /// Sends what is for this channel through `sender`, in place of an earlier one.
-    pub fn lane(mut self, channel: Channel, sender: impl Into<AnySender>) -> Self {
-        self.lanes.retain(|(other, _)| *other != channel);
-        self.lanes.push((channel, Arc::new(Lane::new(sender.into()))));
+    /// Returns this queue with one more lane.
+    pub(crate) fn with_lane(mut self, channel: Channel, sender: AnySender) -> Self {
+        set_lane(&mut self.lanes, channel, sender);
         self
     }
 
-    /// How many jobs wait in a lane at most: 1,024 by default.
-    pub fn capacity(self, jobs: usize) -> Result<Self, ConfigError> {
-        match jobs {
-            0 => Err(ConfigError::new("queue capacity", jobs, "must be at least 1")),
-            jobs => Ok(self.with(|settings| settings.capacity = jobs)),
-        }
+    /// Returns this queue with another clock.
+    pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        self.with(|settings| settings.clock = clock)
     }
 
-    /// How many messages of a lane are being sent at once: 4 by default.
-    pub fn workers(self, workers: usize) -> Result<Self, ConfigError> {
-        match workers {
-            0 => Err(ConfigError::new("workers of a lane", workers, "must be at least 1")),
-            workers => Ok(self.with(|settings| settings.workers = workers)),
-        }
-    }
-
-    /// How often a message is tried at most: 4 times by default, at least once.
-    pub fn attempts(self, attempts: u32) -> Result<Self, ConfigError> {
-        match attempts {
-            0 => Err(ConfigError::new("attempts", attempts, "must be at least 1")),
-            attempts => Ok(self.with(|settings| settings.attempts = attempts)),
-        }
-    }
-
-    /// When an attempt counts as failed, whatever its sender does: after 30 seconds by default.
-    pub fn attempt_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        if timeout.is_zero() {
-            return Err(ConfigError::new("attempt timeout", "0 s", "must be more than nothing"));
-        }
-        Ok(self.with(|settings| settings.timeout = timeout))
-    }
-
-    /// Takes the time from this clock.
-    pub fn clock(self, clock: impl Clock) -> Self {
-        self.with(|settings| settings.clock = Arc::new(clock))
-    }
-
-    /// Tells `report` of each message that will not arrive. It is called where
-    /// the message was given up, so it must be quick.
-    pub fn on_undelivered(self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
-        self.with(|settings| settings.report = Some(Arc::new(report)))
-    }
-
-    /// Tells `report` too, before whoever is told already.
+    /// Adds a report function that is called before the existing one.
     pub(crate) fn also_on_undelivered(self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
         self.with(|settings| {
             let other = settings.report.take();
@@ -154,18 +112,17 @@ impl Queue {
         })
     }
 
-    /// Whether this channel has a sender.
+    /// Returns whether this channel has a sender.
     pub fn has(&self, channel: Channel) -> bool {
         self.find(channel).is_some()
     }
 
-    /// Takes a message for this channel, or a decoy (`None`), and says whether
-    /// it did. It never waits.
+    /// Queues a message, or a decoy (`None`), without waiting. Returns whether it was queued.
     ///
-    /// A decoy takes a place as a message does and is dropped when its turn
-    /// comes, so the time that the call takes says nothing about which of the
-    /// two it was. Decoys get half of a lane at most: who makes them can't keep
-    /// messages out. Don't show the answer to whoever asked for the code.
+    /// A decoy takes a place like a message and is discarded when its turn comes, so the duration
+    /// of the call does not reveal which of the two it was. Decoys use at most half of a queue, so
+    /// that they can't displace messages. Don't show the result to the caller who requested the
+    /// code.
     pub fn push(&self, channel: Channel, job: Option<Message>) -> bool {
         let Some(lane) = self.find(channel) else {
             self.give_up(job, Undelivered::NoSender);
@@ -178,8 +135,8 @@ impl Queue {
         };
         match lane.push(job, &self.settings) {
             Ok(None) => true,
-            Ok(Some(seat)) => {
-                runtime.spawn(work(seat, Arc::clone(&self.settings), self.alive.subscribe()));
+            Ok(Some(slot)) => {
+                runtime.spawn(work(slot, Arc::clone(&self.settings), self.alive.subscribe()));
                 true
             }
             Err(job) => {
@@ -189,7 +146,7 @@ impl Queue {
         }
     }
 
-    /// What the lane of this channel has done so far.
+    /// Returns the counters of this channel.
     pub fn stats(&self, channel: Channel) -> Option<LaneStats> {
         self.find(channel).map(|lane| lane.stats())
     }
@@ -210,14 +167,111 @@ impl Queue {
     }
 }
 
-impl Default for Queue {
-    fn default() -> Self {
-        Self::new()
+/// Settings of a [`Queue`].
+#[derive(Default)]
+#[must_use]
+pub struct QueueBuilder {
+    settings: Settings,
+    lanes: Vec<(Channel, Arc<Lane>)>,
+}
+
+impl QueueBuilder {
+    /// Sets the sender of a channel.
+    pub fn lane(mut self, channel: Channel, sender: impl Into<AnySender>) -> Self {
+        set_lane(&mut self.lanes, channel, sender.into());
+        self
     }
+
+    /// Sets how many jobs can wait per channel. Defaults to 1,024.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `jobs` is zero.
+    pub fn capacity(mut self, jobs: usize) -> Result<Self, ConfigError> {
+        match jobs {
+            0 => Err(ConfigError::new("queue capacity", jobs, "must be at least 1")),
+            jobs => {
+                self.settings.capacity = jobs;
+                Ok(self)
+            }
+        }
+    }
+
+    /// Sets how many messages per channel are sent concurrently. Defaults to 4.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `workers` is zero.
+    pub fn workers(mut self, workers: usize) -> Result<Self, ConfigError> {
+        match workers {
+            0 => Err(ConfigError::new("workers per channel", workers, "must be at least 1")),
+            workers => {
+                self.settings.workers = workers;
+                Ok(self)
+            }
+        }
+    }
+
+    /// Sets the maximum number of attempts per message. Defaults to 4.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `attempts` is zero.
+    pub fn attempts(mut self, attempts: u32) -> Result<Self, ConfigError> {
+        match attempts {
+            0 => Err(ConfigError::new("attempts", attempts, "must be at least 1")),
+            attempts => {
+                self.settings.attempts = attempts;
+                Ok(self)
+            }
+        }
+    }
+
+    /// Sets the timeout of an attempt. Defaults to 30 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `timeout` is zero.
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+        if timeout.is_zero() {
+            return Err(ConfigError::new("attempt timeout", "0 s", "must be greater than zero"));
+        }
+        self.settings.timeout = timeout;
+        Ok(self)
+    }
+
+    /// Sets the clock.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.settings.clock = Arc::new(clock);
+        self
+    }
+
+    /// Sets a function that is called for each undelivered message. It must be quick, because it
+    /// runs where the failure was detected.
+    pub fn on_undelivered(mut self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
+        self.settings.report = Some(Arc::new(report));
+        self
+    }
+
+    /// Creates the queue.
+    pub fn build(self) -> Queue {
+        Queue { settings: Arc::new(self.settings), lanes: self.lanes, alive: Arc::new(watch::Sender::new(())) }
+    }
+}
+
+fn set_lane(lanes: &mut Vec<(Channel, Arc<Lane>)>, channel: Channel, sender: AnySender) {
+    lanes.retain(|(other, _)| *other != channel);
+    lanes.push((channel, Arc::new(Lane::new(sender))));
 }
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("lanes", &self.lanes).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for QueueBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueBuilder").field("lanes", &self.lanes).finish_non_exhaustive()
     }
 }

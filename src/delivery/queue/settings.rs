@@ -6,7 +6,7 @@ use std::{
 
 use super::Undelivered;
 use crate::{
-    delivery::Message,
+    delivery::message::Message,
     util::{
         clock::{Clock, SystemClock, UnixTime},
         trace::warning,
@@ -15,7 +15,7 @@ use crate::{
 
 type Report = dyn Fn(&Message, Undelivered) + Send + Sync;
 
-/// What all lanes of a queue share.
+/// Settings that all channels share.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) capacity: usize,
@@ -44,9 +44,9 @@ impl Settings {
         self.clock.unix(self.clock.now())
     }
 
-    /// Tells of a message that will not arrive. A report that panics harms nobody else.
+    /// Reports an undelivered message. A panicking report function does no harm.
     pub(super) fn report(&self, message: &Message, why: Undelivered) {
-        warning!("a one-time code by {} is not delivered: {}", message.channel().as_str(), why.as_str());
+        warning!("failed to deliver a one-time code by {}: {}", message.channel().as_str(), why.as_str());
         if let Some(report) = &self.report {
             let _panicked = catch_unwind(AssertUnwindSafe(|| report(message, why)));
         }

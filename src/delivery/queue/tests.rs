@@ -1,4 +1,4 @@
-//! The queue in a time of its own: tokio's, paused, and a clock that follows it.
+//! Tests with tokio's paused time, and a clock that follows it.
 
 use std::{
     collections::HashMap,
@@ -16,11 +16,15 @@ use tokio::{
 
 use super::*;
 use crate::{
-    delivery::{OtpSender, Outbox, SendError, SendErrorKind},
+    delivery::{
+        error::{SendError, SendErrorKind},
+        outbox::Outbox,
+        sender::OtpSender,
+    },
     util::clock::{Moment, UnixTime, saturating_nanos},
 };
 
-/// Shows the time of the runtime: 1000 s when it begins.
+/// Shows the runtime's time, starting at 1000 s.
 #[derive(Debug)]
 struct Follows(Instant);
 
@@ -48,18 +52,19 @@ enum Step {
     Never,
     Panic,
     Hang,
-    /// Takes so many milliseconds, and is busy then.
+    /// Takes this many milliseconds, then fails as busy.
     Slow(u64),
 }
 
 type Attempt = (Duration, bool);
 
-/// Does what its script says at each attempt for a message, and notes when. Beyond its end everything is sent.
+/// A sender that follows a script and records its attempts. After the end of the script it
+/// succeeds.
 #[derive(Clone)]
 struct Script {
     steps: Arc<Vec<Step>>,
     began: Instant,
-    /// By the code: when each attempt began, and whether it was sent.
+    /// For each code: when each attempt started, and whether it succeeded.
     attempts: Arc<Mutex<HashMap<String, Vec<Attempt>>>>,
     at_once: Arc<AtomicUsize>,
     most_at_once: Arc<AtomicUsize>,
@@ -121,17 +126,22 @@ impl OtpSender for Script {
 
 type Reports = Arc<Mutex<Vec<(String, Undelivered)>>>;
 
-/// A queue that sends text messages by this script, and what it gives up.
+/// A queue with this scripted sender, and its undelivered messages.
 fn queue(script: &Script) -> (Queue, Reports) {
+    let (builder, reports) = builder(script);
+    (builder.build(), reports)
+}
+
+fn builder(script: &Script) -> (QueueBuilder, Reports) {
     let reports = Reports::default();
-    let queue = Queue::new().lane(Channel::Sms, script.clone()).clock(Follows::new()).on_undelivered({
+    let builder = Queue::builder().lane(Channel::Sms, script.clone()).clock(Follows::new()).on_undelivered({
         let reports = Arc::clone(&reports);
         move |message, why| reports.lock().unwrap().push((message.code().to_owned(), why))
     });
-    (queue, reports)
+    (builder, reports)
 }
 
-/// Valid for so many seconds from when the runtime began.
+/// A message that is valid for this long after the start of the runtime.
 fn valid_for(seconds: u64, code: &str) -> Option<Message> {
     let tenant = "acme".parse().unwrap();
     Some(Message::new(Channel::Sms, tenant, "+15550100", code, UnixTime::from_secs(1_000 + seconds)))
@@ -141,7 +151,7 @@ fn message(code: &str) -> Option<Message> {
     valid_for(1_000_000, code)
 }
 
-/// Lets everything happen that can, and the time pass that it takes.
+/// Lets all tasks run to their end, advancing time as needed.
 async fn settle() {
     sleep(Duration::from_secs(10_000)).await;
 }
@@ -151,11 +161,11 @@ fn given_up(reports: &Reports) -> Vec<(String, Undelivered)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_be_sent_is_sent_once_and_nobody_waits_for_it() {
+async fn messages_are_sent_once_in_the_background() {
     let script = Script::new([]);
     let (queue, reports) = queue(&script);
     assert!(queue.push(Channel::Sms, message("1")));
-    assert_eq!(script.attempts("1"), [], "sent while the caller waited");
+    assert_eq!(script.attempts("1"), [], "sent in the foreground");
     settle().await;
     assert_eq!(script.attempts("1"), [Duration::ZERO]);
     assert_eq!(given_up(&reports), []);
@@ -163,7 +173,7 @@ async fn what_can_be_sent_is_sent_once_and_nobody_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transient_failure_is_tried_again_after_waits_that_double_and_vary() {
+async fn temporary_failures_are_retried_with_doubling_waits_and_jitter() {
     let script = Script::new([Step::Busy, Step::Busy, Step::Busy]);
     let (queue, reports) = queue(&script);
     for code in 0..20 {
@@ -175,7 +185,7 @@ async fn a_transient_failure_is_tried_again_after_waits_that_double_and_vary() {
         let at = script.attempts(&code.to_string());
         let waits: Vec<_> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
         for (wait, least) in waits.iter().zip([500, 1_000, 2_000].map(Duration::from_millis)) {
-            // the timer of the runtime counts whole milliseconds
+            // timers have a resolution of one millisecond
             assert!((least..=least * 3 / 2 + Duration::from_millis(2)).contains(wait), "{waits:?}");
         }
         assert_eq!((waits.len(), script.sent(&code.to_string())), (3, 1));
@@ -187,21 +197,21 @@ async fn a_transient_failure_is_tried_again_after_waits_that_double_and_vary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_given_up_after_four_attempts_or_as_many_as_were_asked_for() {
+async fn attempts_are_limited_to_four_or_the_configured_number() {
     let script = Script::new([Step::Busy; 9]);
     let (queue, reports) = queue(&script);
     assert!(queue.push(Channel::Sms, message("4")));
-    assert!(queue.clone().attempts(1).unwrap().push(Channel::Sms, message("1")));
+    let (builder, reports_of_one) = builder(&script);
+    let one_attempt = builder.attempts(1).unwrap().build();
+    assert!(one_attempt.push(Channel::Sms, message("1")));
     settle().await;
     assert_eq!((script.attempts("4").len(), script.attempts("1").len()), (4, 1));
     let exhausted = |code: &str| (code.to_owned(), Undelivered::Exhausted);
-    let mut reports = given_up(&reports);
-    reports.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(reports, [exhausted("1"), exhausted("4")]);
+    assert_eq!([given_up(&reports), given_up(&reports_of_one)], [[exhausted("4")], [exhausted("1")]]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permanent_failure_is_not_tried_again() {
+async fn permanent_failures_are_not_retried() {
     let script = Script::new([Step::Never]);
     let (queue, reports) = queue(&script);
     assert!(queue.push(Channel::Sms, message("1")));
@@ -212,7 +222,7 @@ async fn a_permanent_failure_is_not_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_is_left_alone_as_long_as_it_asks_but_a_minute_at_most() {
+async fn retry_after_is_respected_up_to_a_minute() {
     let script = Script::new([Step::Later(7), Step::Later(100_000)]);
     let (queue, _) = queue(&script);
     assert!(queue.push(Channel::Sms, message("1")));
@@ -222,14 +232,14 @@ async fn a_service_is_left_alone_as_long_as_it_asks_but_a_minute_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_once_its_code_has_ended() {
+async fn expired_codes_are_not_sent() {
     let script = Script::new([Step::Busy; 9]);
     let (queue, reports) = queue(&script);
-    // ended before it was pushed; ends before the second wait is over
+    // the first is expired before it is pushed, the second before the second retry
     assert!(queue.push(Channel::Sms, valid_for(0, "0")));
     assert!(queue.push(Channel::Sms, valid_for(1, "1")));
     sleep(Duration::from_millis(760)).await;
-    assert_eq!(given_up(&reports).len(), 2, "it waits for what will never be");
+    assert_eq!(given_up(&reports).len(), 2, "it waits in vain");
     settle().await;
     assert_eq!(script.attempts("0").len(), 0);
     assert_eq!(script.attempts("1").len(), 2);
@@ -237,7 +247,7 @@ async fn nothing_is_sent_once_its_code_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_cut_off_by_the_queue_and_by_the_end_of_the_code() {
+async fn attempts_are_limited_by_the_timeout_and_by_the_expiry() {
     let script = Script::new([Step::Hang, Step::Sent]);
     let (queue, reports) = queue(&script);
     assert!(queue.push(Channel::Sms, message("long")));
@@ -250,11 +260,10 @@ async fn an_attempt_is_cut_off_by_the_queue_and_by_the_end_of_the_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lane_that_hangs_holds_up_no_other() {
+async fn a_hanging_channel_does_not_delay_others() {
     let hanging = Script::new([Step::Hang; 9]);
-    let (queue, _) = queue(&hanging);
     let outbox = Outbox::new();
-    let queue = queue.lane(Channel::Email, outbox.clone());
+    let queue = builder(&hanging).0.lane(Channel::Email, outbox.clone()).build();
     for code in 0..100 {
         assert!(queue.push(Channel::Sms, message(&code.to_string())));
     }
@@ -266,7 +275,7 @@ async fn a_lane_that_hangs_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_are_sent_at_once_and_no_more() {
+async fn concurrency_is_limited() {
     let script = Script::new([Step::Slow(100)]);
     let (queue, _) = queue(&script);
     for code in 0..20 {
@@ -274,35 +283,36 @@ async fn so_many_are_sent_at_once_and_no_more() {
     }
     settle().await;
     assert_eq!(script.most_at_once.load(SeqCst), 4);
+    let wider = builder(&script).0.workers(7).unwrap().build();
     for code in 20..40 {
-        assert!(queue.clone().workers(7).unwrap().push(Channel::Sms, message(&code.to_string())));
+        assert!(wider.push(Channel::Sms, message(&code.to_string())));
     }
     settle().await;
     assert_eq!(script.most_at_once.load(SeqCst), 7);
-    assert_eq!(queue.stats(Channel::Sms).unwrap().sent, 40);
+    assert_eq!([&queue, &wider].map(|queue| queue.stats(Channel::Sms).unwrap().sent), [20, 20]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sender_that_panics_loses_one_message() {
     let script = Script::new([Step::Panic]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.workers(1).unwrap();
+    let (builder, reports) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
     assert!(queue.push(Channel::Sms, message("1")));
     assert!(queue.push(Channel::Sms, message("2")));
     settle().await;
     assert_eq!(given_up(&reports).len(), 2);
     let fine = Script::new([]);
-    let queue = queue.lane(Channel::Sms, fine.clone());
+    let queue = queue.with_lane(Channel::Sms, fine.clone().into());
     assert!(queue.push(Channel::Sms, message("3")));
     settle().await;
     assert_eq!(fine.sent("3"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_panics_harms_neither_the_caller_nor_the_lane() {
+async fn a_panicking_report_does_no_harm() {
     let script = Script::new([Step::Never]);
-    let queue = Queue::new().lane(Channel::Sms, script.clone()).clock(Follows::new());
-    let queue = queue.on_undelivered(|_, _| panic!("the report is broken")).workers(1).unwrap();
+    let builder = Queue::builder().lane(Channel::Sms, script.clone()).clock(Follows::new());
+    let queue = builder.on_undelivered(|_, _| panic!("the report is broken")).workers(1).unwrap().build();
     assert!(!queue.push(Channel::Email, message("nowhere")));
     assert!(queue.push(Channel::Sms, message("1")));
     assert!(queue.push(Channel::Sms, message("2")));
@@ -311,11 +321,11 @@ async fn a_report_that_panics_harms_neither_the_caller_nor_the_lane() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_lane_refuses_at_once() {
+async fn a_full_channel_rejects_immediately() {
     let script = Script::new([Step::Hang; 9]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.capacity(3).unwrap();
-    // nothing runs in between, so none has left the queue yet
+    let (builder, reports) = builder(&script);
+    let queue = builder.capacity(3).unwrap().build();
+    // no worker runs in between, so no job has left the queue yet
     let taken = |code: usize| queue.push(Channel::Sms, message(&code.to_string()));
     assert_eq!((0..5).map(taken).collect::<Vec<_>>(), [true, true, true, false, false]);
     assert_eq!(given_up(&reports), [("3".to_owned(), Undelivered::Full), ("4".to_owned(), Undelivered::Full)]);
@@ -323,10 +333,10 @@ async fn a_full_lane_refuses_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn decoys_leave_half_of_a_lane_to_what_is_real() {
+async fn decoys_leave_half_of_a_channel_to_messages() {
     let script = Script::new([Step::Hang; 9]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.capacity(4).unwrap();
+    let (builder, reports) = builder(&script);
+    let queue = builder.capacity(4).unwrap().build();
     let taken = |_| queue.push(Channel::Sms, None);
     assert_eq!((0..3).map(taken).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(given_up(&reports), []);
@@ -337,10 +347,10 @@ async fn decoys_leave_half_of_a_lane_to_what_is_real() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decoy_is_dropped_and_counts_for_nothing() {
+async fn decoys_are_discarded_and_not_counted() {
     let script = Script::new([]);
-    let (queue, reports) = queue(&script);
-    let queue = queue.workers(1).unwrap();
+    let (builder, reports) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
     for _ in 0..50 {
         assert!(queue.push(Channel::Sms, None));
     }
@@ -351,7 +361,7 @@ async fn a_decoy_is_dropped_and_counts_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_sender_nothing_is_taken() {
+async fn without_a_sender_nothing_is_queued() {
     let (queue, reports) = queue(&Script::new([]));
     assert!(queue.has(Channel::Sms) && !queue.has(Channel::Email));
     assert!(!queue.push(Channel::Email, message("1")));
@@ -361,10 +371,11 @@ async fn without_a_sender_nothing_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_last_clone_what_is_being_sent_is_finished_and_nothing_else() {
+async fn dropping_the_last_clone_finishes_only_running_attempts() {
     let script = Script::new([Step::Slow(100), Step::Sent]);
-    let (queue, reports) = queue(&script);
-    let (queue, other) = (queue.clone().workers(1).unwrap(), queue);
+    let (builder, reports) = builder(&script);
+    let queue = builder.workers(1).unwrap().build();
+    let other = queue.clone();
     assert!(queue.push(Channel::Sms, message("being sent")));
     assert!(queue.push(Channel::Sms, message("waits")));
     sleep(Duration::from_millis(50)).await;
@@ -378,7 +389,7 @@ async fn with_the_last_clone_what_is_being_sent_is_finished_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_clone_ends_a_wait_for_the_next_attempt() {
+async fn dropping_the_last_clone_ends_a_wait() {
     let script = Script::new([Step::Later(60)]);
     let (queue, reports) = queue(&script);
     assert!(queue.push(Channel::Sms, message("1")));
@@ -393,11 +404,11 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn a_queue_outlives_the_runtime_that_its_workers_ran_in() {
+fn a_queue_survives_the_runtime_of_its_workers() {
     let first = runtime();
     let script = first.block_on(async { Script::new([Step::Hang]) });
-    let (queue, reports) = first.block_on(async { queue(&script) });
-    let queue = queue.workers(1).unwrap();
+    let (builder, reports) = first.block_on(async { builder(&script) });
+    let queue = builder.workers(1).unwrap().build();
     first.block_on(async {
         assert!(queue.push(Channel::Sms, message("cut off")));
         assert!(queue.push(Channel::Sms, message("waits")));
@@ -406,8 +417,8 @@ fn a_queue_outlives_the_runtime_that_its_workers_ran_in() {
     drop(first);
     assert_eq!(given_up(&reports), [("cut off".to_owned(), Undelivered::Stopped)]);
     runtime().block_on(async {
-        // each runtime has a time of its own
-        let queue = queue.clock(Follows::new());
+        // each runtime has its own time
+        let queue = queue.with_clock(Arc::new(Follows::new()));
         assert!(queue.push(Channel::Sms, message("later")));
         settle().await;
     });
@@ -416,7 +427,7 @@ fn a_queue_outlives_the_runtime_that_its_workers_ran_in() {
 }
 
 #[test]
-fn outside_a_runtime_nothing_can_be_sent_and_that_is_said() {
+fn a_push_outside_a_runtime_is_reported() {
     let (queue, reports) = runtime().block_on(async { queue(&Script::new([])) });
     assert!(!queue.push(Channel::Sms, message("1")));
     assert!(!queue.push(Channel::Sms, None));
@@ -425,14 +436,17 @@ fn outside_a_runtime_nothing_can_be_sent_and_that_is_said() {
 }
 
 #[test]
-fn many_threads_push_and_each_message_is_accounted_for_once() {
+fn messages_of_many_threads_are_accounted_for_once() {
     let runtime = Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
     let outbox = Outbox::with_capacity(100_000).unwrap();
     let refused = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&refused);
-    let queue = Queue::new().lane(Channel::Email, outbox.clone()).capacity(50).unwrap().on_undelivered(move |_, _| {
-        counted.fetch_add(1, SeqCst);
-    });
+    let queue = Queue::builder().lane(Channel::Email, outbox.clone()).capacity(50).unwrap();
+    let queue = queue
+        .on_undelivered(move |_, _| {
+            counted.fetch_add(1, SeqCst);
+        })
+        .build();
     let until = UnixTime::from_nanos(u64::MAX);
     runtime.block_on(async {
         let tasks: Vec<_> = (0..8)
@@ -468,10 +482,9 @@ fn many_threads_push_and_each_message_is_accounted_for_once() {
 }
 
 #[test]
-fn a_setting_of_nothing_is_refused() {
-    let queue = Queue::new();
-    assert!(queue.clone().capacity(0).is_err() && queue.clone().workers(0).is_err());
-    assert!(queue.clone().attempts(0).is_err() && queue.attempt_timeout(Duration::ZERO).is_err());
+fn zero_settings_are_rejected() {
+    assert!(Queue::builder().capacity(0).is_err() && Queue::builder().workers(0).is_err());
+    assert!(Queue::builder().attempts(0).is_err() && Queue::builder().attempt_timeout(Duration::ZERO).is_err());
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -489,7 +502,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn attempts_are_few_and_in_time_and_end_with_the_first_that_succeeds(
+    fn attempts_are_limited_timely_and_end_with_success(
         steps in steps(),
         codes in proptest::collection::vec((0_u64..200, any::<bool>()), 1..12),
         attempts in 1_u32..6,
@@ -497,8 +510,8 @@ proptest! {
     ) {
         runtime().block_on(async {
             let script = Script::new(steps.clone());
-            let (queue, reports) = queue(&script);
-            let queue = queue.attempts(attempts).unwrap().workers(workers).unwrap();
+            let (builder, reports) = builder(&script);
+            let queue = builder.attempts(attempts).unwrap().workers(workers).unwrap().build();
             for (number, (seconds, decoy)) in codes.iter().enumerate() {
                 queue.push(Channel::Sms, valid_for(*seconds, &number.to_string()).filter(|_| !decoy));
             }
@@ -511,7 +524,7 @@ proptest! {
                 let reported = reports.iter().filter(|(of, _)| *of == code).count();
                 assert!(at.len() <= attempts as usize, "{} attempts", at.len());
                 assert!(at.iter().all(|at| *at < Duration::from_secs(*seconds)), "{at:?} of {seconds} s");
-                // sent at most once, and then as the last of its attempts; else it is reported, once
+                // sent at most once, by the last attempt; otherwise reported once
                 assert_eq!(sent + reported, usize::from(!decoy), "sent {sent}, reported {reported}");
                 let first = steps.iter().position(|step| matches!(step, Step::Sent)).unwrap_or(steps.len());
                 assert!(sent == 0 || at.len() == first + 1);

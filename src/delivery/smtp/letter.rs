@@ -1,4 +1,4 @@
-//! The letter itself.
+//! Composes e-mails.
 
 use std::time::SystemTime;
 
@@ -12,23 +12,23 @@ use lettre::{
 };
 
 use crate::{
-    delivery::{Message, SendError, Wording},
+    delivery::{error::SendError, message::Message, wording::Wording},
     util::clock::UnixTime,
 };
 
-/// A mailbox that an operator gave, with or without a name.
+/// Parses a mailbox from the configuration, with or without a display name.
 pub(super) fn mailbox(text: &str) -> Option<Mailbox> {
     text.parse().ok().filter(|_| !text.contains(char::is_control))
 }
 
-/// What is sent, and from whom to whom.
+/// Returns the envelope and the content of an e-mail.
 pub(super) fn write(
     from: &Mailbox,
     wording: &Wording,
     message: &Message,
     now: UnixTime,
 ) -> Result<(Envelope, Vec<u8>), SendError> {
-    let to = address(message.to()).ok_or_else(|| SendError::permanent("not the address of a mailbox"))?;
+    let to = address(message.to()).ok_or_else(|| SendError::permanent("invalid e-mail address"))?;
     let automatic = HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), String::from("auto-generated"));
     let letter = Letter::builder()
         .from(from.clone())
@@ -43,7 +43,7 @@ pub(super) fn write(
     Ok((letter.envelope().clone(), letter.formatted()))
 }
 
-/// One address and nothing else: no name, no list, no line break.
+/// Parses a plain address, without name, list or line break.
 fn address(text: &str) -> Option<Address> {
     text.parse().ok().filter(|_| !text.contains(char::is_control))
 }
@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::{Channel, SendErrorKind};
+    use crate::delivery::{channel::Channel, error::SendErrorKind};
 
     fn written(to: &str) -> Result<(Envelope, Vec<u8>), SendError> {
         let message =
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_has_what_a_mail_program_needs_and_says_that_it_is_automatic() {
+    fn an_email_is_complete_and_marked_as_automatic() {
         let (envelope, bytes) = written("ada@example.com").unwrap();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(envelope.to().iter().map(ToString::to_string).collect::<Vec<_>>(), ["ada@example.com"]);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_address_is_refused_for_good() {
+    fn invalid_addresses_fail_permanently() {
         for bad in [
             "",
             "ada",
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_adds_no_line_and_no_receiver(to in "[ -~\r\n]{0,12}@?[a-z.\r\n:<>,]{0,12}") {
+        fn an_address_can_add_neither_a_header_nor_a_recipient(to in "[ -~\r\n]{0,12}@?[a-z.\r\n:<>,]{0,12}") {
             if let Ok((envelope, bytes)) = written(&to) {
                 prop_assert_eq!(envelope.to().len(), 1);
                 prop_assert!(!envelope.to()[0].to_string().contains(['\r', '\n']));

@@ -1,4 +1,4 @@
-//! E-mail.
+//! Delivery by e-mail.
 
 mod letter;
 mod transport;
@@ -12,35 +12,33 @@ use lettre::{
 use tokio::time::timeout;
 
 use self::transport::{Security, Server};
-use super::{Message, OtpSender, SendError, Wording};
+use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
 use crate::util::{
     clock::{Clock, SystemClock},
     error::ConfigError,
 };
 
-/// Sends one-time codes as e-mail through a mail server (feature `smtp`).
+/// Sends one-time codes by e-mail through a mail server (feature `smtp`).
 ///
 /// ```no_run
 /// use tollgate::delivery::{Channel, Queue, Smtp};
 ///
 /// # let password = "";
 /// let smtp = Smtp::relay("smtp.acme.example", "Acme <no-reply@acme.example>")?.credentials("no-reply", password);
-/// let queue = Queue::new().lane(Channel::Email, smtp);
+/// let queue = Queue::builder().lane(Channel::Email, smtp).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///
-/// Each letter has a connection of its own, so that one that was cut off can't
-/// mix up the next. The certificate of the server must be good for its name; it
-/// is checked against the public authorities that are compiled in, or against
-/// [your own](Self::root_pem). TLS is rustls with aws-lc-rs unless the program
-/// has installed another provider; none need be, and none is installed.
+/// Each e-mail uses a new connection, so that a broken one can't affect the next. The server
+/// certificate is verified against the compiled-in public certificate authorities, or against [your
+/// own](Self::root_pem). TLS uses the process-wide rustls provider if there is one, otherwise
+/// aws-lc-rs. No provider is installed.
 ///
-/// What the server refuses for good (a 5xx answer, also to the password), an
-/// address that is none, and a server without STARTTLS or a common way to log in
-/// are permanent errors. All else is transient: 4xx answers, connections that
-/// fail or break, certificates that are not trusted, and no answer in time.
+/// Permanent errors are 5xx responses (including a rejected password), invalid addresses, and
+/// servers without STARTTLS or a common authentication method. All other errors are temporary: 4xx
+/// responses, failed connections, untrusted certificates and timeouts.
 ///
-/// A letter has its `Message-ID` from the message, the same at each attempt.
+/// The `Message-ID` is derived from the message id, so it is the same for all attempts.
 #[must_use]
 pub struct Smtp {
     server: Server,
@@ -52,20 +50,33 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// Through this host with TLS from the first byte, on port 465. `from` is
+    /// Sends through this host on port 465, with TLS from the start. `from` is
     /// `no-reply@acme.example` or `Acme <no-reply@acme.example>`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host or the sender address is invalid.
     pub fn relay(host: &str, from: &str) -> Result<Self, ConfigError> {
         Self::new(host, 465, Security::Tls, from)
     }
 
-    /// As [`relay`](Self::relay), with STARTTLS on port 587. Without it nothing is sent.
+    /// Like [`relay`](Self::relay), but with STARTTLS on port 587. Without STARTTLS, nothing is
+    /// sent.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host or the sender address is invalid.
     pub fn starttls(host: &str, from: &str) -> Result<Self, ConfigError> {
         Self::new(host, 587, Security::StartTls, from)
     }
 
-    /// As [`relay`](Self::relay), with no encryption at all, on port 25: whoever
-    /// is on the way reads each code and the password. For a mail server on this
-    /// machine, and for tests.
+    /// Like [`relay`](Self::relay), but without encryption on port 25. Anyone on the network can
+    /// read the codes and the password, so use it only for a mail server on the same machine, and
+    /// for tests.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host or the sender address is invalid.
     pub fn insecure_plaintext(host: &str, from: &str) -> Result<Self, ConfigError> {
         Self::new(host, 25, Security::None, from)
     }
@@ -74,7 +85,7 @@ impl Smtp {
         Ok(Self {
             server: Server::new(host, port, security)?,
             from: letter::mailbox(from)
-                .ok_or_else(|| ConfigError::new("sender of mail", from, "must be the address of a mailbox"))?,
+                .ok_or_else(|| ConfigError::new("mail sender", from, "must be an e-mail address"))?,
             credentials: None,
             timeout: Duration::from_secs(10),
             wording: Wording::new(),
@@ -82,48 +93,59 @@ impl Smtp {
         })
     }
 
-    /// The port, where it is not the usual one.
+    /// Sets a non-standard port.
     pub fn port(mut self, port: u16) -> Self {
         self.server.port = port;
         self
     }
 
-    /// Logs in with `AUTH PLAIN`, or `LOGIN` where the server knows no other.
+    /// Authenticates with `AUTH PLAIN`, or with `LOGIN` if the server does not support it.
     pub fn credentials(mut self, user: &str, password: &str) -> Self {
         self.credentials = Some(Credentials::new(user.to_owned(), password.to_owned()));
         self
     }
 
-    /// How this program names itself to the server (`EHLO`): `[127.0.0.1]` by
-    /// default, which some servers don't like.
+    /// Sets the name in the `EHLO` command. Defaults to `[127.0.0.1]`, which some servers reject.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `domain` is a domain name.
     pub fn hello_name(mut self, domain: &str) -> Result<Self, ConfigError> {
         self.server.hello_name(domain)?;
         Ok(self)
     }
 
-    /// Trusts the certificate authorities in this PEM in place of the public ones.
+    /// Trusts the certificate authorities in this PEM instead of the public ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the PEM contains no certificate or an invalid one.
     pub fn root_pem(mut self, pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         self.server.roots(pem.as_ref())?;
         Ok(self)
     }
 
-    /// When a letter is given up, from the look-up of the host to the last
-    /// answer: after 10 seconds by default.
+    /// Sets the timeout for sending an e-mail, from the DNS lookup to the last response. Defaults
+    /// to 10 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `timeout` is zero.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
         if timeout.is_zero() {
-            return Err(ConfigError::new("mail timeout", "0 s", "must be more than nothing"));
+            return Err(ConfigError::new("mail timeout", "0 s", "must be greater than zero"));
         }
         self.timeout = timeout;
         Ok(self)
     }
 
-    /// What a letter says.
+    /// Sets subject and text.
     pub fn wording(mut self, wording: Wording) -> Self {
         self.wording = wording;
         self
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -142,12 +164,12 @@ impl OtpSender for Smtp {
             connection.send(&envelope, &bytes).await?;
             Ok(connection)
         };
-        // the timeout of the library itself covers only the connect
+        // the library's own timeout covers only the connection setup
         let mut connection = match timeout(self.timeout, exchange).await {
             Ok(sent) => sent.map_err(transport::error)?,
             Err(elapsed) => return Err(SendError::transient(elapsed)),
         };
-        // it is sent; how the farewell goes changes nothing, and a second letter would be worse
+        // the message is sent: an error while closing must not cause a second one
         let _farewell = timeout(transport::FAREWELL, connection.quit()).await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The way to the server.
+//! The connection to the server.
 
 use std::{fmt, time::Duration};
 
@@ -10,12 +10,12 @@ use lettre::transport::smtp::{
 use rustls::pki_types::ServerName;
 
 use crate::{
-    delivery::{SendError, SendErrorKind},
+    delivery::error::{SendError, SendErrorKind},
     http::roots::certificates,
     util::error::ConfigError,
 };
 
-/// How long to wait for the answer to QUIT, which nobody needs.
+/// The timeout for the response to QUIT, which does not matter.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +36,16 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(host: &str, port: u16, security: Security) -> Result<Self, ConfigError> {
         if ServerName::try_from(host).is_err() {
-            return Err(ConfigError::new("mail server", host, "must be the name or address of a host"));
+            return Err(ConfigError::new("mail server", host, "must be a host name or IP address"));
         }
         let tls = TlsParameters::new(host.to_owned())
-            .map_err(|_| ConfigError::new("mail server", host, "TLS can't be set up"))?;
+            .map_err(|_| ConfigError::new("mail server", host, "TLS failed to initialize"))?;
         Ok(Self { host: host.to_owned(), port, security, tls, hello: ClientId::default() })
     }
 
     pub(super) fn hello_name(&mut self, domain: &str) -> Result<(), ConfigError> {
         if !matches!(ServerName::try_from(domain), Ok(ServerName::DnsName(_))) {
-            return Err(ConfigError::new("hello name", domain, "must be a domain"));
+            return Err(ConfigError::new("hello name", domain, "must be a domain name"));
         }
         self.hello = ClientId::Domain(domain.to_owned());
         Ok(())
@@ -53,7 +53,7 @@ impl Server {
 
     pub(super) fn roots(&mut self, pem: &[u8]) -> Result<(), ConfigError> {
         let wrong =
-            |_: Error| ConfigError::new("root certificates", "the given PEM", "has a certificate that can't be read");
+            |_: Error| ConfigError::new("root certificates", "the given PEM", "contains an invalid certificate");
         let mut tls = TlsParameters::builder(self.host.clone()).certificate_store(CertificateStore::None);
         for certificate in certificates(pem)? {
             tls = tls.add_root_certificate(Certificate::from_der(certificate.to_vec()).map_err(wrong)?);
@@ -62,7 +62,7 @@ impl Server {
         Ok(())
     }
 
-    /// A connection that is as safe as was asked for.
+    /// Connects with the configured security.
     pub(super) async fn connect(&self) -> Result<AsyncSmtpConnection, Error> {
         let at = (self.host.as_str(), self.port);
         let tls = (self.security == Security::Tls).then(|| self.tls.clone());
@@ -84,7 +84,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What the server's refusal means for another attempt.
+/// Classifies an error for retries.
 pub(super) fn error(error: Error) -> SendError {
     let kind =
         if error.is_permanent() || error.is_client() { SendErrorKind::Permanent } else { SendErrorKind::Transient };

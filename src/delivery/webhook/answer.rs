@@ -1,16 +1,16 @@
-//! What the answer of a gateway means.
+//! Interprets responses of gateways.
 
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 
-use crate::delivery::SendError;
+use crate::delivery::error::SendError;
 
 pub(super) fn meaning(status: StatusCode, headers: &HeaderMap) -> Result<(), SendError> {
     if status.is_success() {
         return Ok(());
     }
-    let source = format!("the gateway answered {}", status.as_u16());
+    let source = format!("the gateway responded with {}", status.as_u16());
     if !(status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)) {
         return Err(SendError::permanent(source));
     }
@@ -21,7 +21,7 @@ pub(super) fn meaning(status: StatusCode, headers: &HeaderMap) -> Result<(), Sen
     })
 }
 
-/// In seconds; a date is taken for none.
+/// Reads `Retry-After` in seconds. Dates are ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
@@ -30,7 +30,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::SendErrorKind::{self, Permanent, Transient};
+    use crate::delivery::error::SendErrorKind::{self, Permanent, Transient};
 
     fn kind(status: u16) -> Option<SendErrorKind> {
         let status = StatusCode::from_u16(status).unwrap();
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn each_status_is_sent_tried_again_or_given_up() {
+    fn each_status_means_success_retry_or_failure() {
         for status in 100..1000 {
             let expected = match status {
                 200..=299 => None,
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_to_wait_are_heeded_and_all_else_is_not() {
+    fn only_seconds_are_understood() {
         for (value, wait) in
             [("7", Some(7)), (" 7 ", Some(7)), ("-1", None), ("1.5", None), ("Sun, 09 Sep 2001 01:46:40 GMT", None)]
         {

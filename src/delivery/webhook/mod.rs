@@ -1,4 +1,4 @@
-//! Codes through an HTTP gateway.
+//! Delivery through an HTTP gateway.
 
 mod answer;
 mod request;
@@ -8,8 +8,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::Uri;
 
-use self::sign::Signer;
-use super::{Message, OtpSender, SendError, Wording};
+use self::sign::WebhookSigner;
+use super::{error::SendError, message::Message, sender::OtpSender, wording::Wording};
 use crate::{
     http::outgoing::{Outgoing, parse_url},
     util::{
@@ -18,19 +18,19 @@ use crate::{
     },
 };
 
-/// Hands one-time codes to an HTTP gateway (feature `webhook`), which sends
-/// them as text messages, through WhatsApp, or however else.
+/// Sends one-time codes to an HTTP gateway (feature `webhook`), which delivers them by SMS,
+/// WhatsApp or other means.
 ///
 /// ```no_run
 /// use tollgate::delivery::{Channel, Queue, Webhook};
 ///
 /// # let key = "";
 /// let gateway = Webhook::new("https://gateway.acme.example/otp", key)?;
-/// let queue = Queue::new().lane(Channel::Sms, gateway);
+/// let queue = Queue::builder().lane(Channel::Sms, gateway).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///
-/// # What a gateway gets
+/// # Request
 ///
 /// A `POST` with a JSON body:
 ///
@@ -46,32 +46,33 @@ use crate::{
 /// }
 /// ```
 ///
-/// `text` is the [`Wording`] filled in, `expires_at` is in Unix seconds. `id` is
-/// the same at each attempt: a gateway that has sent it already answers 200 and
-/// sends nothing.
+/// `text` is the rendered [`Wording`], and `expires_at` is in Unix seconds. `id` is the same for
+/// all attempts: a gateway that has already sent the message should return a 200 and do nothing.
 ///
-/// # How a gateway verifies it
+/// # Verification
 ///
-/// By the scheme of [Standard Webhooks](https://www.standardwebhooks.com), for
-/// which there are libraries in most languages. It is short to write, too:
+/// Requests are signed according to [Standard Webhooks](https://www.standardwebhooks.com), which
+/// has libraries for most languages. To verify a request yourself, check that
 ///
-/// 1. `webhook-timestamp` (Unix seconds) is at most five minutes away from the gateway's clock;
-/// 2. `HMAC-SHA256(key, webhook-id + "." + webhook-timestamp + "." + body)`, in standard base64 after `v1,`,
-///    equals `webhook-signature`, compared in constant time. The body is the bytes as they came.
+/// 1. `webhook-timestamp` (Unix seconds) is within five minutes of the current time;
+/// 2. `webhook-signature` equals `v1,` followed by the standard base64 of `HMAC-SHA256(key,
+///    webhook-id + "." + webhook-timestamp + "." + body)`. Use the raw bytes of the body, and
+///    compare in constant time.
 ///
-/// For the key `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`, the id `msg_p5jXN8AQM9LWM0D4loKWxJek`, the timestamp
-/// `1614265330` and the body `{"test": 2432232314}` that is `v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=`.
+/// Test vector: the key `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`, the id
+/// `msg_p5jXN8AQM9LWM0D4loKWxJek`, the timestamp `1614265330` and the body `{"test": 2432232314}`
+/// give `v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=`.
 ///
-/// # What its answer means
+/// # Response
 ///
-/// The status alone counts, and the body is not read. 2xx: sent. 408, 425, 429
-/// and 5xx, no connection, and no answer in time: tried again, not before
-/// `retry-after` in seconds has passed. All else is permanent, redirects too: a
-/// code is never sent to where an answer points.
+/// Only the status matters; the body is not read. 2xx means success. 408, 425, 429, 5xx, connection
+/// errors and timeouts are retried, not before the number of seconds in `retry-after`. Everything
+/// else is a permanent failure. Redirects are not followed, so that codes are never sent to other
+/// URLs.
 #[must_use]
 pub struct Webhook {
     url: Uri,
-    signer: Signer,
+    signer: WebhookSigner,
     client: Outgoing,
     timeout: Duration,
     wording: Wording,
@@ -79,13 +80,16 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Through the gateway at this URL: `https`, or `http` on the loopback
-    /// interface. The key that both share has at least 24 bytes, as they are or
-    /// as `whsec_` and base64.
+    /// Sends to the gateway at this URL: `https`, or `http` on a loopback address. The shared key
+    /// has at least 24 bytes, either raw or as `whsec_` followed by base64.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the URL or the key is invalid.
     pub fn new(url: &str, key: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         Ok(Self {
             url: parse_url("webhook URL", url)?,
-            signer: Signer::new(key.as_ref())?,
+            signer: WebhookSigner::new(key.as_ref())?,
             client: Outgoing::new()?,
             timeout: Duration::from_secs(5),
             wording: Wording::new(),
@@ -93,29 +97,37 @@ impl Webhook {
         })
     }
 
-    /// Trusts the certificate authorities in this PEM in place of the public ones.
+    /// Trusts the certificate authorities in this PEM instead of the public ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the PEM contains no certificate or an invalid one.
     pub fn root_pem(mut self, pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         self.client = Outgoing::trusting(pem.as_ref())?;
         Ok(self)
     }
 
-    /// When an exchange is given up, from the look-up of the host to the status:
-    /// after 5 seconds by default.
+    /// Sets the timeout of a request, from the DNS lookup to the response status. Defaults to 5
+    /// seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `timeout` is zero.
     pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
         if timeout.is_zero() {
-            return Err(ConfigError::new("webhook timeout", "0 s", "must be more than nothing"));
+            return Err(ConfigError::new("webhook timeout", "0 s", "must be greater than zero"));
         }
         self.timeout = timeout;
         Ok(self)
     }
 
-    /// What `text` says.
+    /// Sets the template of `text`.
     pub fn wording(mut self, wording: Wording) -> Self {
         self.wording = wording;
         self
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -136,7 +148,7 @@ impl OtpSender for Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // the path may be a secret of its own
+        // the path may contain a secret
         f.debug_struct("Webhook")
             .field("host", &self.url.host())
             .field("timeout", &self.timeout)

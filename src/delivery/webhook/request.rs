@@ -1,11 +1,11 @@
-//! The request to a gateway.
+//! Builds requests to gateways.
 
 use http::{HeaderValue, Method, Request, Uri, header};
 use serde::Serialize;
 
-use super::sign::Signer;
+use super::sign::WebhookSigner;
 use crate::{
-    delivery::{Message, SendError},
+    delivery::{error::SendError, message::Message},
     http::body::Body,
     util::clock::UnixTime,
 };
@@ -23,7 +23,7 @@ struct Payload<'a> {
 
 pub(super) fn write(
     url: &Uri,
-    signer: &Signer,
+    signer: &WebhookSigner,
     message: &Message,
     text: &str,
     now: UnixTime,

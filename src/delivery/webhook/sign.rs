@@ -1,4 +1,4 @@
-//! Signatures by the scheme of Standard Webhooks.
+//! Signatures according to Standard Webhooks.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -9,25 +9,25 @@ use crate::util::error::ConfigError;
 
 const LEAST: usize = 24;
 
-/// A key in use.
-pub(super) struct Signer(Hmac<Sha256>);
+/// A signing key.
+pub(super) struct WebhookSigner(Hmac<Sha256>);
 
-impl Signer {
-    /// Takes a key as bytes, or as `whsec_` and standard base64.
+impl WebhookSigner {
+    /// Parses a key, given as raw bytes or as `whsec_` and standard base64.
     pub(super) fn new(key: &[u8]) -> Result<Self, ConfigError> {
-        // the key itself is never shown
+        // errors don't show the key
         let wrong = |reason| ConfigError::new("webhook key", "the given key", reason);
         let key = Zeroizing::new(match key.strip_prefix(b"whsec_") {
             Some(text) => STANDARD.decode(text).map_err(|_| wrong("must be base64 after whsec_"))?,
             None => key.to_vec(),
         });
         if key.len() < LEAST {
-            return Err(wrong("must have at least 24 bytes"));
+            return Err(wrong("must be at least 24 bytes long"));
         }
-        Hmac::new_from_slice(&key).map(Self).map_err(|_| wrong("has a length that can't be used"))
+        Hmac::new_from_slice(&key).map(Self).map_err(|_| wrong("has an unsupported length"))
     }
 
-    /// The value of `webhook-signature`.
+    /// Returns the value of `webhook-signature`.
     pub(super) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let mut mac = self.0.clone();
         mac.update(format!("{id}.{timestamp}.").as_bytes());
@@ -45,28 +45,28 @@ mod tests {
     const BODY: &[u8] = br#"{"test": 2432232314}"#;
 
     #[test]
-    fn the_example_of_the_scheme_is_signed_as_it_is_there() {
+    fn the_published_test_vector() {
         let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
-        assert_eq!(Signer::new(KEY.as_bytes()).unwrap().sign(ID, 1_614_265_330, BODY), expected);
+        assert_eq!(WebhookSigner::new(KEY.as_bytes()).unwrap().sign(ID, 1_614_265_330, BODY), expected);
         let raw = STANDARD.decode(&KEY["whsec_".len()..]).unwrap();
-        assert_eq!(Signer::new(&raw).unwrap().sign(ID, 1_614_265_330, BODY), expected);
+        assert_eq!(WebhookSigner::new(&raw).unwrap().sign(ID, 1_614_265_330, BODY), expected);
     }
 
     #[test]
-    fn each_part_counts() {
-        let signer = Signer::new(KEY.as_bytes()).unwrap();
+    fn every_part_is_signed() {
+        let signer = WebhookSigner::new(KEY.as_bytes()).unwrap();
         let signed = signer.sign("id", 1, b"body");
         assert_ne!(signed, signer.sign("ie", 1, b"body"));
         assert_ne!(signed, signer.sign("id", 2, b"body"));
         assert_ne!(signed, signer.sign("id", 1, b"bodz"));
-        assert_ne!(signed, Signer::new(&[7; 24]).unwrap().sign("id", 1, b"body"));
+        assert_ne!(signed, WebhookSigner::new(&[7; 24]).unwrap().sign("id", 1, b"body"));
     }
 
     #[test]
-    fn a_short_or_garbled_key_is_refused_and_not_shown() {
+    fn invalid_keys_are_rejected_and_not_shown() {
         for bad in [&b""[..], b"twenty-three-bytes-long", b"whsec_c2hvcnQ=", b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS*"]
         {
-            let error = Signer::new(bad).err().unwrap().to_string();
+            let error = WebhookSigner::new(bad).err().unwrap().to_string();
             assert!(bad.is_empty() || !error.contains(std::str::from_utf8(bad).unwrap()), "{error}");
         }
     }

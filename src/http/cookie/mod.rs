@@ -1,5 +1,5 @@
-//! Cookies (RFC 6265bis): [`read`] finds those of a name in a request,
-//! [`SetCookie`] writes one.
+//! Cookies (RFC 6265bis): [`read`] finds the cookies with a name in a request, and [`SetCookie`]
+//! writes one.
 
 mod read;
 mod set;
@@ -12,7 +12,7 @@ pub use self::{
     set::{MAX_COOKIE_BYTES, SameSite, SetCookie},
 };
 
-/// `cookie-value` of RFC 6265bis §4.1.1.
+/// Matches `cookie-value` of RFC 6265bis §4.1.1.
 fn is_value(value: &[u8]) -> bool {
     let inner = match value {
         [b'"', inner @ .., b'"'] => inner,

@@ -2,23 +2,21 @@ use http::{HeaderMap, header};
 
 use super::is_value;
 
-/// The most bytes of the `Cookie` headers of one request that are looked at.
+/// The maximum number of bytes read from the `Cookie` headers of a request.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// The most cookies of one request that are looked at.
+/// The maximum number of cookies read from a request.
 pub const MAX_COOKIES: usize = 200;
 
-/// The values of all cookies of this name, in the order in which they were
-/// sent, over all `Cookie` headers.
+/// Returns the values of all cookies with this name, in the order in which they were sent, across
+/// all `Cookie` headers.
 ///
-/// There can be several: another host of the same domain may set one of the same
-/// name, and the header does not tell them apart. So try each, and trust the
-/// name only if it begins with `__Host-`, which no other host can set.
+/// There can be several, because another host of the same domain can set a cookie with the same
+/// name, and the header does not tell which host set which. Try each of them, and trust the name
+/// only if it starts with `__Host-`, which other hosts cannot set.
 ///
-/// The name is compared byte by byte: neither `session` nor `__host-session` is
-/// read for `__Host-session`. Quotes around a value are part of it. A cookie
-/// without a name, or with bytes that no server may set, is passed over and its
-/// neighbours are read. What lies beyond [`MAX_HEADER_BYTES`] or
-/// [`MAX_COOKIES`] is not looked at.
+/// Names are compared byte by byte: neither `session` nor `__host-session` matches
+/// `__Host-session`. Quotes are part of the value. Cookies without a name, or with bytes that no
+/// server may set, are skipped. Cookies beyond [`MAX_HEADER_BYTES`] or [`MAX_COOKIES`] are ignored.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue, header::COOKIE};
@@ -32,7 +30,7 @@ pub fn read<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &
     pairs(headers).filter_map(move |(found, value)| (found == name).then_some(value))
 }
 
-/// Names and values of all cookies, within the same bounds and by the same rules.
+/// Returns the names and values of all cookies, with the same limits and rules as [`read`].
 pub(crate) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let mut budget = MAX_HEADER_BYTES;
     headers
@@ -40,7 +38,7 @@ pub(crate) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
         .into_iter()
         .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
         .take(MAX_COOKIES)
-        // one more for the semicolon
+        // plus one for the semicolon
         .map_while(move |pair| {
             budget = budget.checked_sub(pair.len() + 1)?;
             Some(pair)
@@ -48,7 +46,7 @@ pub(crate) fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(named)
 }
 
-/// A `name=value` pair, if it has a name and its value is well formed.
+/// Parses a `name=value` pair. Returns `None` if it has no name or a malformed value.
 fn named(pair: &[u8]) -> Option<(&str, &str)> {
     let mut halves = pair.splitn(2, |byte| *byte == b'=');
     let name = trim(halves.next()?);
@@ -59,7 +57,7 @@ fn named(pair: &[u8]) -> Option<(&str, &str)> {
     Some((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?))
 }
 
-/// Without the blanks at both ends.
+/// Trims spaces and tabs at both ends.
 fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
         text = rest;

@@ -6,33 +6,30 @@ use zeroize::Zeroizing;
 use super::is_value;
 use crate::util::{clock::ceil_seconds, error::ConfigError, scan::is_token};
 
-/// The most bytes that the name and the value of a cookie may have together:
-/// browsers drop what is longer.
+/// The maximum length of name and value together in bytes. Browsers drop longer cookies.
 pub const MAX_COOKIE_BYTES: usize = 4096;
-/// Browsers ignore an attribute that is longer.
+/// The maximum length of an attribute in bytes. Browsers ignore longer ones.
 const MAX_ATTRIBUTE_BYTES: usize = 1024;
 
-/// When a browser sends a cookie with a request that another site caused.
+/// Whether a browser sends a cookie with cross-site requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameSite {
-    /// Never.
+    /// Never sends the cookie with cross-site requests.
     Strict,
-    /// Only when the user follows a link to us.
+    /// Sends the cookie only if the user follows a link from another site.
     Lax,
-    /// Always. Then nothing but your own check of `Origin` stops other sites
-    /// from acting in the user's name.
+    /// Always sends the cookie. Only your own check of `Origin` then prevents other sites from
+    /// acting on behalf of the user.
     None,
 }
 
-/// A cookie to be set, which exists only when valid.
+/// A valid cookie for a `Set-Cookie` header.
 ///
-/// It is `Secure`, `HttpOnly`, `SameSite=Lax`, `Path=/` and lasts as long as the
-/// browser runs; each setter changes one of these. A name with a prefix holds
-/// the cookie to what browsers demand of it: `__Host-` to `Secure`, `Path=/` and
-/// no domain, `__Secure-` to `Secure`.
+/// By default it is `Secure`, `HttpOnly`, `SameSite=Lax` and `Path=/`, and lasts until the browser
+/// is closed. Names with a prefix are held to the rules of browsers: `__Host-` requires `Secure`,
+/// `Path=/` and no domain; `__Secure-` requires `Secure`.
 ///
-/// Its `Debug` does not show the value, and its memory is wiped when it is
-/// dropped.
+/// `Debug` hides the value, and its memory is wiped on drop.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -56,20 +53,22 @@ pub struct SetCookie {
 }
 
 impl SetCookie {
-    /// A cookie of this name and value.
+    /// Creates a cookie.
     ///
-    /// The name must be a token, the value made of the characters that RFC
-    /// 6265bis §4.1.1 allows, both together no longer than [`MAX_COOKIE_BYTES`].
-    /// The value is not repeated in the error.
+    /// # Errors
+    ///
+    /// Returns an error if the name is not a token, if the value has characters that RFC 6265bis
+    /// §4.1.1 does not allow, or if both together are longer than [`MAX_COOKIE_BYTES`]. The error
+    /// does not contain the value.
     pub fn new(name: &str, value: &str) -> Result<Self, ConfigError> {
         if !is_token(name.as_bytes()) {
             return Err(ConfigError::new("cookie name", name, "must be a token of RFC 9110"));
         }
         if !is_value(value.as_bytes()) {
-            return Err(ConfigError::new("cookie value", "it", "must have only characters that a cookie may have"));
+            return Err(ConfigError::new("cookie value", "it", "has a character that is not allowed in a cookie"));
         }
         if name.len() + value.len() > MAX_COOKIE_BYTES {
-            return Err(ConfigError::new("cookie value", "it", "must fit into 4096 bytes with its name"));
+            return Err(ConfigError::new("cookie value", "it", "must be at most 4096 bytes together with the name"));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -83,81 +82,100 @@ impl SetCookie {
         })
     }
 
-    /// Takes the cookie of this name away. Its path and domain must be those with
-    /// which it was set.
+    /// Creates a cookie that deletes the cookie with this name. Set the path and domain that the
+    /// original has.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is not a token.
     pub fn removal(name: &str) -> Result<Self, ConfigError> {
         Ok(Self::new(name, "")?.max_age(Duration::ZERO))
     }
 
-    /// Sends the cookie only for this path and what lies below. It is no
-    /// boundary: scripts of other paths can read the cookie.
+    /// Sets the path below which the browser sends the cookie. It is not a security boundary:
+    /// scripts on other paths of the host can still read the cookie.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the path is invalid, or is not `/` for a `__Host-` name.
     pub fn path(mut self, path: &str) -> Result<Self, ConfigError> {
         if !path.starts_with('/') || !is_attribute(path) {
-            return Err(ConfigError::new("cookie path", path, "must begin with / and have no semicolon"));
+            return Err(ConfigError::new("cookie path", path, "must start with / and contain no semicolon"));
         }
         if self.is_host_bound() && path != "/" {
-            return Err(ConfigError::new("cookie path", path, "must be / for a name with __Host-"));
+            return Err(ConfigError::new("cookie path", path, "must be / for a __Host- cookie"));
         }
         self.path = path.to_owned();
         Ok(self)
     }
 
-    /// Sends the cookie to all hosts of this domain too, and so lets each of them
-    /// read it.
+    /// Sends the cookie to all hosts of this domain, which lets each of them read it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the domain is invalid, or if the name starts with `__Host-`.
     pub fn domain(mut self, domain: &str) -> Result<Self, ConfigError> {
         let is_name = domain.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
         if !is_name || !domain.starts_with(|first: char| first.is_ascii_alphanumeric()) || !is_attribute(domain) {
-            return Err(ConfigError::new("cookie domain", domain, "must be the name of a domain"));
+            return Err(ConfigError::new("cookie domain", domain, "must be a domain name"));
         }
         if self.is_host_bound() {
-            return Err(ConfigError::new("cookie domain", domain, "must not be there for a name with __Host-"));
+            return Err(ConfigError::new("cookie domain", domain, "is not allowed for a __Host- cookie"));
         }
         self.domain = Some(domain.to_owned());
         Ok(self)
     }
 
-    /// How long the browser keeps the cookie, rounded up to seconds; zero takes
-    /// it away.
+    /// Sets how long the browser keeps the cookie, rounded up to seconds. Zero deletes it.
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(ceil_seconds(age));
         self
     }
 
-    /// When the cookie is sent with a request that another site caused.
+    /// Sets whether the cookie is sent with cross-site requests.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for [`SameSite::None`] if the cookie is not `Secure`.
     pub fn same_site(mut self, same_site: SameSite) -> Result<Self, ConfigError> {
         if same_site == SameSite::None && !self.secure {
-            return Err(ConfigError::new("cookie same-site", "None", "needs Secure"));
+            return Err(ConfigError::new("cookie same-site", "None", "requires Secure"));
         }
         self.same_site = same_site;
         Ok(self)
     }
 
-    /// Sends the cookie over plain HTTP too, where whoever is on the way reads
-    /// it. For development on loopback alone.
+    /// Removes `Secure`, so that the cookie is also sent over plain HTTP, where anyone on the
+    /// network can read it. Use it only for development on a loopback address.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name has a prefix or the `SameSite` setting requires `Secure`.
     pub fn insecure_plain_http(mut self) -> Result<Self, ConfigError> {
         if self.is_host_bound() || has_prefix(&self.name, "__Secure-") {
-            return Err(ConfigError::new("cookie name", &self.name, "has a prefix that needs Secure"));
+            return Err(ConfigError::new("cookie name", &self.name, "has a prefix that requires Secure"));
         }
         if self.same_site == SameSite::None {
-            return Err(ConfigError::new("cookie same-site", "None", "needs Secure"));
+            return Err(ConfigError::new("cookie same-site", "None", "requires Secure"));
         }
         self.secure = false;
         Ok(self)
     }
 
-    /// Lets scripts of the page read the cookie; an injected one then steals it.
+    /// Removes `HttpOnly`, so that scripts of the page can read the cookie. An injected script can
+    /// then steal it.
     pub fn insecure_script_access(mut self) -> Self {
         self.http_only = false;
         self
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value of a `Set-Cookie` header. It is marked as sensitive.
-    #[expect(clippy::expect_used, reason = "only visible ASCII and spaces get into a cookie")]
+    /// Returns the value of a `Set-Cookie` header, marked as sensitive.
+    #[expect(clippy::expect_used, reason = "the constructor admits only visible ASCII and spaces")]
     pub fn header_value(&self) -> HeaderValue {
         let text = Zeroizing::new(self.text());
         let mut value = HeaderValue::from_str(&text).expect("a cookie is a valid header value");
@@ -165,7 +183,7 @@ impl SetCookie {
         value
     }
 
-    /// Adds a `Set-Cookie` header beside those that are there.
+    /// Appends a `Set-Cookie` header and keeps existing ones.
     pub fn append_to(&self, headers: &mut HeaderMap) {
         headers.append(header::SET_COOKIE, self.header_value());
     }
@@ -205,7 +223,7 @@ impl fmt::Debug for SetCookie {
     }
 }
 
-/// Browsers look at prefixes without regard to case.
+/// Compares a prefix as browsers do, ignoring case.
 fn has_prefix(name: &str, prefix: &str) -> bool {
     name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }

@@ -21,21 +21,21 @@ fn cookies_are_read_as_rfc_6265bis_writes_them() {
         ("b=0; a=1; c=2", &["1"]),
         ("b=0;a=1;c=2", &["1"]),
         ("  a \t=\t 1  ;b=2", &["1"]),
-        // an equals sign belongs to the value
+        // an equals sign is part of the value
         ("a=1=2==", &["1=2=="]),
         ("a=", &[""]),
-        // quotes belong to the value and hide no semicolon
+        // quotes are part of the value and do not hide a semicolon
         ("a=\"1\"", &["\"1\""]),
         ("a=\"\"", &["\"\""]),
         ("a=\"1;2\"", &[]),
         ("a=\"", &[]),
         ("a=1\"2", &[]),
-        // a cookie without a name is nobody's
+        // cookies without a name are skipped
         ("=a=1", &[]),
         ("a", &[]),
         ("=", &[]),
         (";;; ;a=1;;", &["1"]),
-        // names have cases and no wild cards
+        // names are case-sensitive and have no wildcards
         ("A=1; aa=2; a.=3; xa=4", &[]),
         // bytes that no server may set
         ("a=x y; a=x,y; a=x\\y; a=\té; a=ok", &["ok"]),
@@ -56,26 +56,26 @@ fn c107_a_cookie_with_the_wrong_prefix_is_ignored() {
 }
 
 #[test]
-fn c107_cookies_of_one_name_all_come_out_in_order_over_all_lines() {
+fn c107_all_cookies_of_a_name_are_returned_in_order_across_headers() {
     let headers = lines(&["a=1; b=0; a=2", "b=1", "a=3"]);
     assert!(read(&headers, "a").eq(["1", "2", "3"]));
 }
 
 #[test]
-fn c107_a_line_that_is_not_ascii_does_not_hide_its_neighbours() {
+fn c107_a_non_ascii_header_does_not_hide_the_others() {
     let headers = lines(&[&b"x=\xff\xfe; a=1"[..], b"a=\xff; a=2"]);
     assert!(read(&headers, "a").eq(["1", "2"]));
 }
 
 #[test]
-fn c107_huge_headers_are_read_up_to_the_bounds() {
-    // 200 cookies are looked at
+fn c107_huge_headers_are_read_up_to_the_limits() {
+    // at most 200 cookies are read
     let mut many = "b=0;".repeat(MAX_COOKIES - 1);
     many.push_str("a=1;a=2");
     assert_eq!(found(&many, "a"), ["1"]);
     let headers = lines(&["b=0"; MAX_COOKIES + 1]);
     assert_eq!(read(&headers, "b").count(), MAX_COOKIES);
-    // 16 KiB are looked at, and what the bound cuts is not half read
+    // at most 16 KiB are read, and a cookie cut off there is not half read
     let padding = "x".repeat(MAX_HEADER_BYTES - "a=1;b=;a=23;".len());
     assert_eq!(found(&format!("a=1;b={padding};a=23;a=4"), "a"), ["1", "23"]);
     assert_eq!(found(&format!("a=1;b={padding}x;a=23;a=4"), "a"), ["1"]);
@@ -107,8 +107,8 @@ fn each_setter_writes_its_attribute() {
 }
 
 #[test]
-fn c103_a_prefix_holds_the_cookie_to_its_rules() {
-    // browsers look at prefixes without regard to case
+fn c103_a_prefix_enforces_its_rules() {
+    // browsers ignore the case of prefixes
     for name in ["__Host-a", "__host-a", "__HOST-a"] {
         let cookie = || SetCookie::new(name, "1").unwrap();
         assert!(cookie().domain("example.com").is_err());
@@ -127,7 +127,7 @@ fn c103_a_prefix_holds_the_cookie_to_its_rules() {
 }
 
 #[test]
-fn c103_a_cookie_that_browsers_would_drop_does_not_exist() {
+fn c103_a_cookie_that_browsers_would_drop_is_rejected() {
     assert!(SetCookie::new("abc", &"x".repeat(4093)).is_ok());
     assert!(SetCookie::new("abc", &"x".repeat(4094)).is_err());
     let cookie = || SetCookie::new("a", "1").unwrap();
@@ -136,7 +136,7 @@ fn c103_a_cookie_that_browsers_would_drop_does_not_exist() {
 }
 
 #[test]
-fn nothing_can_be_smuggled_into_the_header() {
+fn nothing_can_be_injected_into_the_header() {
     for name in ["", "a b", "a=b", "a;b", "a\r\nb", "a\"", "é", "a,b", "a\0"] {
         assert!(SetCookie::new(name, "1").is_err(), "{name:?}");
     }
@@ -155,7 +155,7 @@ fn nothing_can_be_smuggled_into_the_header() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(
+    fn cookies_round_trip(
         name in "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,40}",
         value in "[!#-+\\--:<-\\[\\]-~]{0,100}",
         quoted: bool,
@@ -165,7 +165,7 @@ proptest! {
         let value = if quoted { format!("\"{value}\"") } else { value };
         let cookie = SetCookie::new(&name, &value).unwrap().header_value();
         let pair = cookie.to_str().unwrap().split("; ").next().unwrap().to_owned();
-        // names in this header begin with a blank or a small letter; ours with a dot
+        // other names in this header start with a space or a lower-case letter; ours with a dot
         let (name, pair) = (format!(".{name}"), format!(".{pair}"));
         let mut pairs = others;
         pairs.insert(at.index(pairs.len() + 1), pair);
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_cookie_exists_can_be_written(name: String, value: String, path: String, domain: String, seconds: u64) {
+    fn every_valid_cookie_can_be_written(name: String, value: String, path: String, domain: String, seconds: u64) {
         if let Ok(cookie) = SetCookie::new(&name, &value) {
             let cookie = cookie.max_age(Duration::from_secs(seconds));
             let written = cookie.header_value();

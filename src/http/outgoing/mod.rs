@@ -1,4 +1,4 @@
-//! [`Outgoing`]: HTTPS requests of this process to other services.
+//! HTTPS requests to other services.
 
 mod url;
 
@@ -21,37 +21,37 @@ use crate::{
     util::error::ConfigError,
 };
 
-/// A client that follows no redirect and uses no proxy. Whatever it asks for has come at the end of a deadline, or it is
-/// given up; no more of an answer is kept than was allowed.
+/// An HTTPS client that follows no redirects and uses no proxy. Every request has a deadline, and
+/// every response a size limit.
 #[derive(Clone)]
 pub(crate) struct Outgoing(legacy::Client<HttpsConnector<HttpConnector>, Body>);
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// No connection, one that is not to be trusted, or one that broke.
+    /// The connection failed, broke, or is not trusted.
     Connection(legacy::Error),
     TooSlow,
-    /// The body is longer than allowed, or broke off.
+    /// The body is too long or incomplete.
     Body,
 }
 
 impl Outgoing {
-    /// Trusts the public authorities that are compiled in.
+    /// Creates a client that trusts the public certificate authorities, which are compiled in.
     pub(crate) fn new() -> Result<Self, ConfigError> {
         let builder = HttpsConnectorBuilder::new().with_provider_and_webpki_roots(default_provider());
         Ok(Self::with(builder.map_err(|_| no_tls())?.https_or_http().enable_http1().build()))
     }
 
-    /// Trusts the authorities in this PEM and no others.
+    /// Creates a client that trusts only the certificate authorities in this PEM.
     pub(crate) fn trusting(pem: &[u8]) -> Result<Self, ConfigError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(pem)? {
             roots.add(certificate).map_err(|_| {
-                ConfigError::new("root certificates", "the given PEM", "has a certificate that can't be read")
+                ConfigError::new("root certificates", "the given PEM", "contains an invalid certificate")
             })?;
         }
-        // the provider is named, so that none is needed for the whole process
+        // names the provider explicitly, so that the process does not need a default provider
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|_| no_tls())?
@@ -64,13 +64,13 @@ impl Outgoing {
         Self(legacy::Client::builder(TokioExecutor::new()).build(connector))
     }
 
-    /// The head of the answer; its body is for nobody.
+    /// Sends a request and returns the response head. Ignores the body.
     pub(crate) async fn head(&self, request: Request<Body>, deadline: Duration) -> Result<Response<()>, Failure> {
         let answer = timeout(deadline, self.send(request)).await.map_err(|_| Failure::TooSlow)?;
         answer.map(|answer| answer.map(drop))
     }
 
-    /// The whole answer, if its body has at most so many bytes.
+    /// Sends a request and returns the complete response, if its body is at most `most` bytes long.
     pub(crate) async fn whole(
         &self,
         request: Request<Body>,
@@ -92,15 +92,15 @@ impl Outgoing {
 }
 
 fn no_tls() -> ConfigError {
-    ConfigError::new("outgoing requests", "TLS", "can't be set up")
+    ConfigError::new("outgoing requests", "TLS", "failed to initialize")
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Connection(_) => "there is no connection, or it broke",
-            Self::TooSlow => "there was no answer in time",
-            Self::Body => "the answer is too long, or broke off",
+            Self::Connection(_) => "the connection failed",
+            Self::TooSlow => "the request timed out",
+            Self::Body => "the response is too long or incomplete",
         })
     }
 }

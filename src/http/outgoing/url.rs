@@ -1,4 +1,4 @@
-//! Where requests may go.
+//! URLs that requests may be sent to.
 
 use std::net::IpAddr;
 
@@ -6,21 +6,21 @@ use http::Uri;
 
 use crate::util::error::ConfigError;
 
-/// An absolute URL whose way is safe: `https`, or the loopback interface.
+/// Parses an absolute URL that is safe to use: `https`, or `http` on a loopback address.
 pub(crate) fn parse(setting: &'static str, text: &str) -> Result<Uri, ConfigError> {
-    // it may have a secret in its path or before its host: no error shows it
+    // errors don't show the URL, because its path or user info may contain a secret
     let wrong = |reason| ConfigError::new(setting, "the given URL", reason);
     let url: Uri = text.parse().map_err(|_| wrong("must be an absolute https URL"))?;
     let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else {
         return Err(wrong("must be an absolute https URL"));
     };
     if authority.as_str().contains('@') {
-        return Err(wrong("must have no user and no password in it"));
+        return Err(wrong("must not contain a user name or password"));
     }
     match scheme {
         "https" => Ok(url),
         "http" if is_loopback(authority.host()) => Ok(url),
-        _ => Err(wrong("must be https: others could read and change what goes by")),
+        _ => Err(wrong("must be https, because plain http can be read and modified on the network")),
     }
 }
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_https_or_the_machine_itself_is_taken() {
+    fn only_https_and_loopback_urls_are_accepted() {
         for good in [
             "https://gateway.example/otp?x=1",
             "HTTPS://gateway.example",

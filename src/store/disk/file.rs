@@ -1,4 +1,4 @@
-//! The file: how it is laid out, and how it is opened.
+//! The file: its layout, and how it is opened.
 
 use std::{
     error::Error,
@@ -12,22 +12,25 @@ use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
 use crate::{
-    store::{Entry, Key, StoreError, StoreErrorKind, Version},
+    store::{
+        error::{StoreError, StoreErrorKind},
+        key::Key,
+        record::{Entry, Version},
+    },
     util::clock::UnixTime,
 };
 
-/// The layout below. A file with a higher number is refused.
+/// The version of the layout below. Files with a higher version are rejected.
 const FORMAT: u64 = 1;
 
-/// `format` → [`FORMAT`], `writes` → the last version given.
+/// `format` → [`FORMAT`], `writes` → the last assigned version.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("tollgate meta");
 /// Key → version and expiry (8 bytes each, little endian), value.
 pub(super) const ENTRIES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("tollgate entries");
-/// Expiry in nanoseconds (8 bytes, big endian), key → nothing: the entries in
-/// the order in which they expire.
+/// Expiry in nanoseconds (8 bytes, big endian) and key → nothing: the entries sorted by expiry.
 pub(super) const BY_EXPIRY: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tollgate entries by expiry");
 
-/// Opens the file, or creates it, and verifies every page of it.
+/// Opens or creates the file, and verifies every page of it.
 pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
     guard(|| {
         let is_new = !path.try_exists()?;
@@ -37,21 +40,21 @@ pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreErr
         let mut database = Database::builder().set_cache_size(cache_bytes).open(path)?;
         // before anything is written to a file that may not be ours
         check_format(&database.begin_read()?)?;
-        // a page is verified here and not when it is read
+        // pages are verified here, not when they are read
         if !database.check_integrity()? {
-            crate::util::trace::warning!("the store's file had lost track of its free pages; they are found again");
+            crate::util::trace::warning!("the store file had lost track of its free pages and was repaired");
         }
         check_format(&database.begin_read()?)?;
         if is_new {
-            // what can't be removed is no reason not to start
+            // failing to clean up must not prevent the start
             let _left = remove_unfinished(path);
         }
         Ok(database)
     })
 }
 
-/// Makes a new file beside `path` and then puts it there whole, so that a file
-/// that is there but has no content is always damage.
+/// Creates a file next to `path` and then moves it there, so that an existing file without content
+/// is always a sign of damage.
 fn create(path: &Path) -> Result<(), Failed> {
     let (unfinished, file) = unfinished(path)?;
     let database = Database::builder().create_file(file)?;
@@ -65,18 +68,18 @@ fn create(path: &Path) -> Result<(), Failed> {
     }
     transaction.commit()?;
     drop(database);
-    // a link, for a rename would replace the file of a process that was faster
+    // a link, because a rename would replace the file of a concurrent process
     match fs::hard_link(&unfinished, path) {
         Ok(()) => remove(&unfinished)?,
-        // a process that was faster may have removed ours too
+        // a concurrent process may have removed our file, too
         Err(_) if path.try_exists()? => remove(&unfinished)?,
         Err(_) => fs::rename(&unfinished, path)?,
     }
     Ok(sync_directory(path)?)
 }
 
-/// A file beside `path` that nobody has made before: what stands under its
-/// name, be it a link, is neither followed nor changed.
+/// Creates a file next to `path` with a new name. An existing file or link of that name is neither
+/// followed nor changed.
 fn unfinished(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -90,7 +93,7 @@ fn unfinished(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     }
 }
 
-/// A new file that only this user can read.
+/// Creates a file that only this user can read.
 fn private_file(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create_new(true);
@@ -99,8 +102,8 @@ fn private_file(path: &Path) -> io::Result<fs::File> {
     options.open(path)
 }
 
-/// Removes what crashes have left of attempts to make the file. The file is
-/// open and so locked: whoever still makes one would come too late with it.
+/// Removes files that were left behind by a crash during creation. The store file is open and
+/// therefore locked, so a concurrent creation can't succeed any more.
 fn remove_unfinished(path: &Path) -> io::Result<()> {
     let Some(own) = path.file_name() else { return Ok(()) };
     for entry in fs::read_dir(directory_of(path))? {
@@ -127,7 +130,7 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// So that a power cut does not take the name of the new file away.
+/// Syncs the directory, so that the new name survives a power failure.
 fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { fs::File::open(directory_of(path))?.sync_all() } else { Ok(()) }
 }
@@ -135,7 +138,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 fn check_format(transaction: &ReadTransaction) -> Result<(), Failed> {
     let meta = match transaction.open_table(META) {
         Ok(meta) => meta,
-        Err(TableError::TableDoesNotExist(_)) => return Err(corrupt("the file is no store of this kind").into()),
+        Err(TableError::TableDoesNotExist(_)) => return Err(corrupt("the file is not a tollgate store").into()),
         Err(error) => return Err(error.into()),
     };
     match meta.get("format")?.map(|format| format.value()) {
@@ -144,15 +147,15 @@ fn check_format(transaction: &ReadTransaction) -> Result<(), Failed> {
             let text = format!("the file has format {newer}; this version reads up to {FORMAT}");
             return Err(StoreError::new(StoreErrorKind::NewerFormat, text).into());
         }
-        _ => return Err(corrupt("the file names no format").into()),
+        _ => return Err(corrupt("the file has no format version").into()),
     }
     transaction.open_table(ENTRIES)?;
     transaction.open_table(BY_EXPIRY)?;
     Ok(())
 }
 
-/// Begins a transaction that is durable once committed. In two phases, so that
-/// what is damaged later is told from what was never finished.
+/// Starts a transaction that is durable once committed. It commits in two phases, so that later
+/// damage can be distinguished from a commit that was never finished.
 pub(super) fn begin_write(database: &Database) -> Result<WriteTransaction, Failed> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(redb::Durability::Immediate)?;
@@ -173,7 +176,7 @@ pub(super) fn encode(version: Version, expires_at: UnixTime, value: &[u8]) -> Ve
 pub(super) fn decode(bytes: &[u8]) -> Result<Entry, Failed> {
     let parts = bytes.split_first_chunk().and_then(|(version, rest)| Some((version, rest.split_first_chunk()?)));
     let Some((version, (expires_at, value))) = parts else {
-        return Err(corrupt("an entry without its header").into());
+        return Err(corrupt("an entry has no header").into());
     };
     Ok(Entry {
         value: Bytes::copy_from_slice(value),
@@ -186,11 +189,12 @@ pub(super) fn expiry_key(expires_at: UnixTime, key: &[u8]) -> Vec<u8> {
     [&expires_at.as_nanos().to_be_bytes(), key].concat()
 }
 
-/// The engine may panic over damage that it did not expect: that is an answer too.
+/// Runs an operation and converts a panic to an error, because the engine may panic if the file is
+/// damaged.
 pub(super) fn guard<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, StoreError> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done.map_err(|Failed(error)| error),
-        Err(_) => Err(corrupt("the engine gave up over the file")),
+        Err(_) => Err(corrupt("the storage engine panicked")),
     }
 }
 
@@ -198,8 +202,8 @@ pub(super) fn corrupt(what: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, what)
 }
 
-/// An error on its way out: so that `?` works on the engine's own, which show
-/// in no signature that others see.
+/// An error of this module. It allows `?` on errors of the engine without exposing them in
+/// signatures.
 #[derive(Debug)]
 pub(super) struct Failed(pub(super) StoreError);
 

@@ -12,33 +12,35 @@ use std::{
 
 use redb::Database;
 
-use self::writer::{Job, Queue};
-use super::{Entry, Key, Outcome, Record, Store, StoreError, StoreErrorKind, Version};
+use self::writer::{Job, WriteQueue};
+use super::{
+    contract::Store,
+    error::{StoreError, StoreErrorKind},
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
 use crate::{gate::MaybeReady, util::error::ConfigError};
 
-/// Keeps everything in one file, which survives a crash (feature
-/// `store-disk`).
+/// A [`Store`] in a single crash-safe file (feature `store-disk`).
 ///
-/// - A write is acknowledged once it is on the disk, never before. One thread
-///   writes; what waits meanwhile shares the next commit. 1024 writes may wait,
-///   further ones are refused with [`StoreErrorKind::Busy`].
-/// - Reads see the last commit and answer on the calling thread: a microsecond
-///   or so where the pages are cached, else a read of the disk.
-/// - Each commit also forgets some of what has expired. The file keeps its
-///   size; pages that became free are used again.
-/// - One process at a time: for another one the file is
+/// - Writes are acknowledged after they are on disk. One thread writes, and all waiting writes
+///   share a commit. Up to 1,024 writes may wait; further ones fail with [`StoreErrorKind::Busy`].
+/// - Reads see the last commit and return synchronously, in about a microsecond if the page is
+///   cached.
+/// - Each commit also removes some expired entries. The file does not shrink, but free pages are
+///   reused.
+/// - Only one process can open the file. In others it fails with
 ///   [`Locked`](StoreErrorKind::Locked).
-/// - Opening verifies the checksum of every page, so it reads the whole file. A
-///   damaged file is refused with [`StoreErrorKind::Corrupt`] and left as it
-///   is, one of a newer version with [`StoreErrorKind::NewerFormat`]. Damage is
-///   refused where unwinding is on: with `panic = "abort"` some of it ends the
-///   process. One bit of the header stands under no checksum: if exactly that
-///   one flips in the file of a process that crashed, its last commit is taken
-///   for one that was never finished.
-/// - After the disk has failed a write, all writes fail until the file is
-///   opened again.
+/// - Opening verifies the checksums of all pages, so it reads the whole file. A damaged file is
+///   rejected with [`StoreErrorKind::Corrupt`] and not modified, a file of a newer version with
+///   [`StoreErrorKind::NewerFormat`].
+/// - After a failed disk write, all writes fail until the file is reopened.
 ///
-/// Dropping it waits until what was handed over is written.
+/// Detection of damage has two limits. With `panic = "abort"`, some damage aborts the process. And
+/// one bit of the file header has no checksum: if exactly this bit flips in the file of a crashed
+/// process, the last commit is treated as unfinished.
+///
+/// Dropping the store waits until all queued writes are done.
 ///
 /// ```
 /// use tollgate::store::{AnyStore, Disk};
@@ -52,11 +54,11 @@ use crate::{gate::MaybeReady, util::error::ConfigError};
 /// ```
 pub struct Disk {
     database: Arc<Database>,
-    queue: Option<Queue>,
+    queue: Option<WriteQueue>,
     writer: Option<JoinHandle<()>>,
 }
 
-/// How a [`Disk`] is bounded.
+/// Limits of a [`Disk`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct DiskConfig {
@@ -65,13 +67,16 @@ pub struct DiskConfig {
 }
 
 impl DiskConfig {
-    /// At most 10,000,000 entries; a cache of 64 MiB.
+    /// Creates the default limits: 10,000,000 entries and a cache of 64 MiB.
     pub fn new() -> Self {
         Self { entries: 10_000_000, cache_bytes: 64 << 20 }
     }
 
-    /// Sets the most entries; a write beyond is refused with
-    /// [`StoreErrorKind::Full`].
+    /// Sets the maximum number of entries. Writes beyond it fail with [`StoreErrorKind::Full`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `most` is zero.
     pub fn entries(mut self, most: u64) -> Result<Self, ConfigError> {
         if most == 0 {
             return Err(ConfigError::new("store entries", most, "must be at least 1"));
@@ -80,7 +85,7 @@ impl DiskConfig {
         Ok(self)
     }
 
-    /// Sets how many bytes of the file are kept in memory.
+    /// Sets the size of the page cache in bytes.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self
@@ -94,15 +99,23 @@ impl Default for DiskConfig {
 }
 
 impl Disk {
-    /// Opens the file, or creates it; its directory must exist.
+    /// Opens or creates the file. Its directory must exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file can't be opened, is in use, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, DiskConfig::new())
     }
 
-    /// Opens the file, or creates it, with bounds of your choice.
+    /// Opens or creates the file with other limits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file can't be opened, is in use, or is damaged.
     pub fn open_with(path: impl AsRef<Path>, config: DiskConfig) -> Result<Self, StoreError> {
         let database = Arc::new(file::open(path.as_ref(), config.cache_bytes)?);
-        let (queue, jobs) = Queue::new();
+        let (queue, jobs) = WriteQueue::new();
         let writer = {
             let database = Arc::clone(&database);
             let thread = thread::Builder::new().name("tollgate-store".into());
@@ -112,12 +125,12 @@ impl Disk {
         Ok(Self { database, queue: Some(queue), writer: Some(writer) })
     }
 
-    fn queue(&self) -> Result<&Queue, StoreError> {
-        // it is there until the store is dropped
+    fn queue(&self) -> Result<&WriteQueue, StoreError> {
+        // it exists until the store is dropped
         self.queue.as_ref().ok_or_else(|| StoreErrorKind::Unavailable.into())
     }
 
-    async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<Outcome, StoreError> {
+    async fn write(&self, key: &Key, expected: Option<Version>, record: Record) -> Result<WriteOutcome, StoreError> {
         let key = key.clone();
         self.queue()?.send(|sender| Job::Write { key, expected, record, sender })?.await
     }
@@ -128,11 +141,11 @@ impl Store for Disk {
         MaybeReady::<Ready<_>>::Ready(file::guard(|| file::find(&self.database, key)))
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, None, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, Some(expected), record).await
     }
 
@@ -145,7 +158,7 @@ impl Store for Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         drop(self.queue.take());
-        // an answer may wake the last owner on the writer's own thread, which can't wait for itself
+        // the last owner may be dropped on the writer's own thread, which can't join itself
         if let Some(writer) = self.writer.take()
             && writer.thread().id() != thread::current().id()
         {

@@ -5,21 +5,21 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::error::{StoreError, StoreErrorKind};
 
-/// One answer, from the writer's thread to a future.
+/// A one-shot channel from the writer's thread to a future.
 pub(super) fn reply<T>() -> (Sender<T>, Reply<T>) {
-    let shared = Arc::new(Mutex::new(Shared { answer: None, waker: None }));
+    let shared = Arc::new(Mutex::new(ReplyState { answer: None, waker: None }));
     (Sender(Arc::clone(&shared)), Reply(shared))
 }
 
-/// Answers once; dropped without an answer, it says that there will be none.
-pub(super) struct Sender<T>(Arc<Mutex<Shared<T>>>);
+/// The sending half. Sends an error if it is dropped unused.
+pub(super) struct Sender<T>(Arc<Mutex<ReplyState<T>>>);
 
-/// The future of the answer.
-pub(super) struct Reply<T>(Arc<Mutex<Shared<T>>>);
+/// The receiving half, a future.
+pub(super) struct Reply<T>(Arc<Mutex<ReplyState<T>>>);
 
-struct Shared<T> {
+struct ReplyState<T> {
     answer: Option<Result<T, StoreError>>,
     waker: Option<Waker>,
 }
@@ -43,9 +43,9 @@ impl<T> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        // after an answer nobody waits any more, or will find that answer first
+        // skipped if the receiver is gone; after a reply this has no effect
         if Arc::strong_count(&self.0) > 1 {
-            self.settle(Err(StoreError::new(StoreErrorKind::Unavailable, "the writer has ended")));
+            self.settle(Err(StoreError::new(StoreErrorKind::Unavailable, "the writer thread has stopped")));
         }
     }
 }
@@ -65,7 +65,7 @@ impl<T> Future for Reply<T> {
     }
 }
 
-fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
+fn lock<T>(shared: &Mutex<ReplyState<T>>) -> MutexGuard<'_, ReplyState<T>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use crate::testing::block_on;
 
     #[test]
-    fn an_answer_arrives_before_and_after_the_first_look() {
+    fn a_reply_arrives_before_and_after_the_first_poll() {
         let (sender, answer) = reply();
         sender.send(Ok(1));
         assert_eq!(block_on(answer).unwrap(), 1);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_ends_leaves_nobody_waiting() {
+    fn a_dropped_sender_wakes_the_receiver() {
         let (sender, answer) = reply::<()>();
         drop(sender);
         assert_eq!(block_on(answer).unwrap_err().kind(), StoreErrorKind::Unavailable);

@@ -1,4 +1,4 @@
-//! The one thread that writes: it takes what waits and commits it at once.
+//! The writer thread, which commits all waiting writes at once.
 
 use std::sync::{
     Arc,
@@ -12,54 +12,58 @@ use super::{
     reply::{Reply, Sender, reply},
 };
 use crate::{
-    store::{Entry, Key, Outcome, Record, StoreError, StoreErrorKind, Version},
+    store::{
+        error::{StoreError, StoreErrorKind},
+        key::Key,
+        record::{Entry, Record, Version, WriteOutcome},
+    },
     util::clock::UnixTime,
 };
 
-/// Writes that may wait; at most 64 KiB each, so 64 MiB.
+/// The maximum number of waiting writes. At 64 KiB each, they take at most 64 MiB.
 const WAITING: usize = 1024;
-/// Writes in one commit.
+/// The maximum number of writes in a commit.
 const BATCH: usize = 256;
-/// Expired entries that a commit forgets, beside two for each of its writes.
+/// Expired entries that a commit removes, in addition to two for each of its writes.
 const SWEPT_PER_COMMIT: usize = 32;
 
-/// A write that waits for its turn.
+/// A waiting write.
 pub(super) enum Job {
-    Write { key: Key, expected: Option<Version>, record: Record, sender: Sender<Outcome> },
+    Write { key: Key, expected: Option<Version>, record: Record, sender: Sender<WriteOutcome> },
     Take { key: Key, sender: Sender<Option<Entry>> },
 }
 
-/// A write that is done as soon as its transaction is.
+/// A write whose transaction is not committed yet.
 enum Settled {
-    Write(Outcome, Sender<Outcome>),
+    Write(WriteOutcome, Sender<WriteOutcome>),
     Take(Option<Entry>, Sender<Option<Entry>>),
-    Refused(StoreError, Sender<Outcome>),
+    Refused(StoreError, Sender<WriteOutcome>),
 }
 
-/// The way to the writer.
+/// The queue of the writer.
 #[derive(Debug)]
-pub(super) struct Queue(SyncSender<Job>);
+pub(super) struct WriteQueue(SyncSender<Job>);
 
-impl Queue {
+impl WriteQueue {
     pub(super) fn new() -> (Self, Receiver<Job>) {
         let (sender, receiver) = sync_channel(WAITING);
         (Self(sender), receiver)
     }
 
-    /// Hands a write over; it never waits for room.
+    /// Queues a write. It fails if there is no room.
     pub(super) fn send<T>(&self, job: impl FnOnce(Sender<T>) -> Job) -> Result<Reply<T>, StoreError> {
         let (sender, reply) = reply();
         match self.0.try_send(job(sender)) {
             Ok(()) => Ok(reply),
             Err(TrySendError::Full(_)) => Err(StoreErrorKind::Busy.into()),
             Err(TrySendError::Disconnected(_)) => {
-                Err(StoreError::new(StoreErrorKind::Unavailable, "the writer has ended"))
+                Err(StoreError::new(StoreErrorKind::Unavailable, "the writer thread has stopped"))
             }
         }
     }
 }
 
-/// Writes until the store is dropped, and then what still waits.
+/// Runs until the store is dropped and all queued writes are done.
 pub(super) fn run(database: &Arc<Database>, jobs: &Receiver<Job>, max_entries: u64) {
     while let Ok(first) = jobs.recv() {
         let batch = std::iter::once(first).chain(jobs.try_iter()).take(BATCH).collect::<Vec<_>>();
@@ -70,14 +74,15 @@ pub(super) fn run(database: &Arc<Database>, jobs: &Receiver<Job>, max_entries: u
             one.answer(done.as_ref().err());
         }
         if broken {
-            crate::util::trace::warning!("the store's file is damaged; nothing is written any more");
+            crate::util::trace::warning!("the store file is damaged; further writes will fail");
             return;
         }
     }
 }
 
 impl Settled {
-    /// Nothing is acknowledged unless all of its transaction is durable.
+    /// Replies to the caller after the transaction has ended. Nothing is acknowledged unless the
+    /// whole transaction is durable.
     fn answer(self, failed: Option<&StoreError>) {
         match (failed.cloned(), self) {
             (None, Self::Write(outcome, sender)) => sender.send(Ok(outcome)),
@@ -108,12 +113,12 @@ fn commit(database: &Database, batch: Vec<Job>, max_entries: u64, settled: &mut 
     Ok(())
 }
 
-/// The tables within one transaction.
+/// The tables in a transaction.
 struct Tables<'txn> {
     meta: Table<'txn, &'static str, u64>,
     entries: Table<'txn, &'static [u8], &'static [u8]>,
     by_expiry: Table<'txn, &'static [u8], ()>,
-    /// Counts all writes of the file, so that no key sees a version twice.
+    /// Counts all writes of the file, so that no version repeats for a key.
     writes: u64,
     max_entries: u64,
     now: UnixTime,
@@ -127,7 +132,7 @@ impl<'txn> Tables<'txn> {
         Ok(Self {
             entries: transaction.open_table(ENTRIES)?,
             by_expiry: transaction.open_table(BY_EXPIRY)?,
-            writes: writes.ok_or_else(|| corrupt("the file does not count its writes"))?,
+            writes: writes.ok_or_else(|| corrupt("the file has no write counter"))?,
             meta,
             max_entries,
             now: UnixTime::default(),
@@ -135,7 +140,7 @@ impl<'txn> Tables<'txn> {
         })
     }
 
-    /// Does a write; an error is one of the file and fails all of its transaction.
+    /// Applies a write. An error concerns the file and fails the whole transaction.
     fn apply(&mut self, job: Job, settled: &mut Vec<Settled>) -> Result<(), Failed> {
         match job {
             Job::Write { key, expected, record, sender } => {
@@ -160,11 +165,11 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Outcome, Failed> {
+    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, Failed> {
         self.now = self.now.max(record.written_at());
         let found = self.find(key)?;
         if found.as_ref().map(|entry| entry.version) != expected {
-            return Ok(Outcome::Lost(found));
+            return Ok(WriteOutcome::Lost(found));
         }
         match found {
             Some(old) => {
@@ -180,7 +185,7 @@ impl<'txn> Tables<'txn> {
         let version = Version::from_u64(self.writes);
         self.entries.insert(key.as_bytes(), &*encode(version, record.expires_at(), record.value()))?;
         self.by_expiry.insert(&*expiry_key(record.expires_at(), key.as_bytes()), ())?;
-        Ok(Outcome::Done(version))
+        Ok(WriteOutcome::Done(version))
     }
 
     fn take(&mut self, key: &Key) -> Result<Option<Entry>, Failed> {
@@ -197,7 +202,7 @@ impl<'txn> Tables<'txn> {
         self.entries.get(key.as_bytes())?.map(|found| decode(found.value())).transpose()
     }
 
-    /// Forgets at most `most` entries that have expired, and says how many.
+    /// Removes at most `most` expired entries and returns their number.
     fn sweep(&mut self, most: usize) -> Result<usize, Failed> {
         let end = expiry_key(UnixTime::from_nanos(self.now.as_nanos().saturating_add(1)), &[]);
         let mut expired = Vec::new();
@@ -212,7 +217,7 @@ impl<'txn> Tables<'txn> {
         Ok(expired.len())
     }
 
-    /// Says whether there is anything to commit.
+    /// Returns whether there is anything to commit.
     fn finish(mut self) -> Result<bool, Failed> {
         if self.changes == 0 {
             return Ok(false);

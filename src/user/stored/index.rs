@@ -17,7 +17,7 @@ use super::row::{Name, Row};
 use crate::{
     session::UserId,
     store::{
-        AnyStore, Outcome, StoreError, StoreErrorKind,
+        AnyStore, StoreError, StoreErrorKind, WriteOutcome,
         table::{Stored, Table},
     },
     tenant::Tenant,
@@ -114,11 +114,11 @@ impl Index {
                 Some(stored) => slot.table.swap(slot.tenant, slot.id, stored, &owner, FOREVER).await?,
             };
             match outcome {
-                Outcome::Done(version) => {
+                WriteOutcome::Done(version) => {
                     let stored = Stored { value: owner, version, expires_at: FOREVER };
                     return Ok(Some(Claimed { unique, stored }));
                 }
-                Outcome::Lost(instead) => found = instead,
+                WriteOutcome::Lost(instead) => found = instead,
             }
         }
         Err(StoreErrorKind::Busy.into())

@@ -20,7 +20,7 @@ use self::{
 use crate::{
     password::PasswordHash,
     session::UserId,
-    store::{AnyStore, Outcome, StoreError, StoreErrorKind, table::Change},
+    store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Change},
     tenant::Tenant,
     user::{
         account::{Account, NewUser, OwnContact},
@@ -80,8 +80,8 @@ impl StoredUsers {
             return Err(UserError::Exists);
         }
         match self.index.rows.insert(Some(tenant), user.as_str().as_bytes(), &row, FOREVER).await? {
-            Outcome::Done(_) => {}
-            Outcome::Lost(_) => return Err(UserError::Exists),
+            WriteOutcome::Done(_) => {}
+            WriteOutcome::Lost(_) => return Err(UserError::Exists),
         }
         // and claimed again: until now, another tenant could take the id over
         let Some(id) = self.index.claim(account, Unique::Id).await? else {

@@ -16,7 +16,7 @@ use crate::{
     gate::MaybeReady,
     password::PasswordHash,
     session::UserId,
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, StoreErrorKind, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
     user::{Account, Contact, Identifier, NewUser, PasswordUpgrade, PhoneNumber, Users},
@@ -294,11 +294,11 @@ impl Store for Failing {
         }
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.written(self.memory.insert(key, record)).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.written(self.memory.swap(key, expected, record)).await
     }
 

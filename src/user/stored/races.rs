@@ -19,7 +19,7 @@ use super::{
 use crate::{
     gate::MaybeReady,
     session::UserId,
-    store::{Entry, Key, Memory, Outcome, Record, Store, StoreError, Version},
+    store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
     tenant::Tenant,
     testing::{ManualClock, block_on},
     user::Users,
@@ -49,12 +49,12 @@ impl Store for Slow {
         })
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         Self::others_first().await;
         self.0.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         Self::others_first().await;
         self.0.swap(key, expected, record).await
     }
@@ -72,11 +72,11 @@ impl Store for Plain {
         self.0.get(key)
     }
 
-    async fn insert(&self, key: &Key, record: Record) -> Result<Outcome, StoreError> {
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.insert(key, record).await
     }
 
-    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<Outcome, StoreError> {
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.0.swap(key, expected, record).await
     }
 
@@ -153,7 +153,7 @@ proptest! {
             let name = Name::of(&name(number));
             let (acme, owner) = (acme(), Owner(user(id).as_str().to_owned()));
             let outcome = block_on(plain.index.names.insert(Some(&acme), name.as_bytes(), &owner, FOREVER)).unwrap();
-            assert!(matches!(outcome, Outcome::Done(_)));
+            assert!(matches!(outcome, WriteOutcome::Done(_)));
         }
         let mut running: Vec<_> = calls.iter().map(|(id, call)| Some(start(&slow, *id, call.clone()))).collect();
         let mut given: Vec<(usize, usize)> = Vec::new();
@@ -259,7 +259,7 @@ proptest! {
         if stale {
             let (owner, id) = (Owner("globex".to_owned()), user(1));
             let outcome = block_on(plain.index.ids.insert(None, id.as_str().as_bytes(), &owner, FOREVER)).unwrap();
-            assert!(matches!(outcome, Outcome::Done(_)));
+            assert!(matches!(outcome, WriteOutcome::Done(_)));
         }
         let mut running: Vec<_> = calls.iter().map(|call| Some(start_id_call(&slow, *call))).collect();
         let mut given: Vec<(bool, usize)> = Vec::new();

@@ -1,91 +1,93 @@
-//! [`Cache`]: when the keys at hand are used, and when the issuer is asked for them.
+//! Decides when cached keys are used and when new ones are fetched.
 
 use std::{sync::Arc, time::Duration};
 
 use super::lifetime::Lifetime;
 use crate::{jose::KeySet, util::clock::Moment};
 
-/// How long nobody asks for a key of a name that is not there, once somebody has asked.
+/// The pause between requests for unknown key ids.
 pub(super) const PAUSE: Duration = Duration::from_secs(30);
 
-/// After a failure nobody asks for so long, and twice as long after each that follows, up to [`PAUSE`].
+/// The pause after a failed request. It doubles with each further failure, up to [`PAUSE`].
 const REST: Duration = Duration::from_secs(1);
 
-/// Keys, and what is known of the way to them. It makes no request: it says when one is to be made.
+/// The cached keys and the state of requests for them. It makes no requests itself, but decides
+/// when one is needed.
 #[derive(Debug)]
-pub(super) struct Cache {
-    /// How long keys are good beyond their lifetime.
+pub(super) struct KeyCache {
+    /// How long keys stay valid beyond their lifetime.
     outage: Duration,
-    held: Option<Held>,
-    /// A request is under way.
+    held: Option<CachedKeys>,
+    /// A request is in progress.
     asking: bool,
-    /// When the last one began.
+    /// When the last request started.
     asked: Option<Moment>,
-    /// How many have failed in a row.
+    /// The number of consecutive failures.
     failures: u32,
     rest_until: Moment,
 }
 
 #[derive(Debug)]
-struct Held {
+struct CachedKeys {
     keys: Arc<KeySet>,
     renew_at: Moment,
     good_until: Moment,
 }
 
-/// What whoever needs keys does.
+/// The next action of a caller that needs keys.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// Takes these.
+pub(super) enum NextStep {
+    /// Use these keys.
     Take(Arc<KeySet>),
-    /// Takes these, and makes a request for whoever comes later.
+    /// Use these keys, and start a request for later callers.
     Renew(Arc<KeySet>),
-    /// Waits for the request that is under way.
+    /// Wait for the request in progress.
     Wait,
-    /// Makes a request and waits for it.
+    /// Start a request and wait for it.
     Fetch,
-    /// Goes without.
+    /// Give up.
     Fail,
 }
 
-impl Cache {
+impl KeyCache {
     pub(super) fn new(outage: Duration) -> Self {
         Self { outage, held: None, asking: false, asked: None, failures: 0, rest_until: Moment::default() }
     }
 
-    /// The keys that may be used now.
+    /// Returns the keys that are valid now.
     pub(super) fn good(&self, now: Moment) -> Option<&Arc<KeySet>> {
         self.held.as_ref().filter(|held| now < held.good_until).map(|held| &held.keys)
     }
 
-    /// For a token. Where there are keys, nobody waits.
-    pub(super) fn keys(&mut self, now: Moment) -> Step {
+    /// Decides for a token. Callers never wait while there are keys.
+    pub(super) fn keys(&mut self, now: Moment) -> NextStep {
         let Some(keys) = self.good(now).map(Arc::clone) else { return self.none(now) };
         let is_old = self.held.as_ref().is_some_and(|held| held.renew_at <= now);
-        if is_old && self.begin(now) { Step::Renew(keys) } else { Step::Take(keys) }
+        if is_old && self.begin(now) { NextStep::Renew(keys) } else { NextStep::Take(keys) }
     }
 
-    /// For a token that names a key which is not among those that were seen.
-    pub(super) fn newer(&mut self, seen: &Arc<KeySet>, now: Moment) -> Step {
+    /// Decides for a token that names an unknown key.
+    pub(super) fn newer(&mut self, seen: &Arc<KeySet>, now: Moment) -> NextStep {
         let Some(keys) = self.good(now).map(Arc::clone) else { return self.none(now) };
         if !Arc::ptr_eq(&keys, seen) {
-            return Step::Take(keys);
+            return NextStep::Take(keys);
         }
         if self.asking {
-            return Step::Wait;
+            return NextStep::Wait;
         }
         let was_asked = self.asked.is_some_and(|asked| now < asked + PAUSE);
-        if !was_asked && self.begin(now) { Step::Fetch } else { Step::Take(keys) }
+        if !was_asked && self.begin(now) { NextStep::Fetch } else { NextStep::Take(keys) }
     }
 
-    fn none(&mut self, now: Moment) -> Step {
+    fn none(&mut self, now: Moment) -> NextStep {
         if self.asking {
-            return Step::Wait;
+            return NextStep::Wait;
         }
-        if self.begin(now) { Step::Fetch } else { Step::Fail }
+        if self.begin(now) { NextStep::Fetch } else { NextStep::Fail }
     }
 
-    /// Whether the one who asks is to make a request. One at a time, and none soon after a failure.
+    /// Returns whether the caller should start a request. There is one request at a time, and none
+    /// soon after a failure.
     fn begin(&mut self, now: Moment) -> bool {
         let may = !self.asking && self.rest_until <= now;
         if may {
@@ -94,7 +96,7 @@ impl Cache {
         may
     }
 
-    /// A request is over: keys and how long they last, or nothing.
+    /// Ends a request with the keys and their lifetime, or with a failure.
     pub(super) fn end(&mut self, found: Option<(KeySet, Lifetime)>, now: Moment) {
         self.asking = false;
         let Some((keys, lifetime)) = found else {
@@ -103,11 +105,11 @@ impl Cache {
             return;
         };
         self.failures = 0;
-        // the document has the age that it had when it was asked for
+        // the lifetime counts from the start of the request
         let since = self.asked.unwrap_or(now);
-        // tokens are remembered with the keys that they were good by: the same keys stay the same
+        // verified tokens are cached per key set, so unchanged keys keep the same allocation
         let known = self.held.take().map(|held| held.keys).filter(|known| **known == keys);
-        self.held = Some(Held {
+        self.held = Some(CachedKeys {
             keys: known.unwrap_or_else(|| Arc::new(keys)),
             renew_at: since + lifetime.early(),
             good_until: since + lifetime.whole() + self.outage,
@@ -121,7 +123,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{jose::PublicKey, testing::ManualClock, util::clock::Clock};
+    use crate::{jose::jwk::PublicKey, testing::ManualClock, util::clock::Clock};
 
     const OUTAGE: Duration = Duration::from_secs(1000);
 
@@ -134,18 +136,18 @@ mod tests {
         Lifetime::of(&HeaderMap::from_iter([(header::CACHE_CONTROL, value)]))
     }
 
-    /// A cache, its time, and whoever asks it.
+    /// A cache and its clock.
     struct World {
-        cache: Cache,
+        cache: KeyCache,
         clock: ManualClock,
     }
 
     impl World {
         fn new() -> Self {
-            Self { cache: Cache::new(OUTAGE), clock: ManualClock::new() }
+            Self { cache: KeyCache::new(OUTAGE), clock: ManualClock::new() }
         }
 
-        /// One that has keys for 100 seconds.
+        /// A cache with keys that are valid for 100 seconds.
         fn with_keys() -> Self {
             let mut world = Self::new();
             assert_eq!(world.keys(), "fetch");
@@ -161,7 +163,7 @@ mod tests {
             name(&self.cache.keys(self.clock.now()))
         }
 
-        /// For a token whose key is in no set.
+        /// A token with an unknown key.
         fn newer(&mut self) -> &'static str {
             let now = self.clock.now();
             let seen = self.cache.good(now).cloned().unwrap_or_default();
@@ -177,18 +179,18 @@ mod tests {
         }
     }
 
-    fn name(step: &Step) -> &'static str {
+    fn name(step: &NextStep) -> &'static str {
         match step {
-            Step::Take(_) => "take",
-            Step::Renew(_) => "renew",
-            Step::Wait => "wait",
-            Step::Fetch => "fetch",
-            Step::Fail => "fail",
+            NextStep::Take(_) => "take",
+            NextStep::Renew(_) => "renew",
+            NextStep::Wait => "wait",
+            NextStep::Fetch => "fetch",
+            NextStep::Fail => "fail",
         }
     }
 
     #[test]
-    fn one_fetches_the_first_keys_and_the_others_wait_for_them() {
+    fn one_caller_fetches_the_first_keys_and_the_others_wait() {
         let mut world = World::new();
         assert_eq!([world.keys(), world.keys(), world.newer()], ["fetch", "wait", "wait"]);
         world.found(1, 100);
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_renewed_before_their_end_by_one_and_nobody_waits() {
+    fn keys_are_renewed_in_time_by_one_caller_and_nobody_waits() {
         let mut world = World::with_keys();
         world.wait(79);
         assert_eq!(world.keys(), "take");
@@ -205,14 +207,14 @@ mod tests {
         world.wait(500);
         assert_eq!(world.keys(), "take");
         world.found(1, 100);
-        // they are as old as the question was, so it is time again
+        // their lifetime counts from the request, so it is time again
         assert_eq!(world.keys(), "renew");
     }
 
     #[test]
-    fn names_that_nobody_knows_are_asked_for_once_in_a_while() {
+    fn unknown_key_ids_cause_few_requests() {
         let mut world = World::with_keys();
-        assert_eq!(world.newer(), "take", "they have just been fetched");
+        assert_eq!(world.newer(), "take", "just fetched");
         world.wait(29);
         assert_eq!(world.newer(), "take");
         world.wait(1);
@@ -222,18 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn who_has_seen_older_keys_takes_the_newer_ones() {
+    fn newer_keys_are_used_without_a_request() {
         let mut world = World::with_keys();
         let old = world.cache.good(world.clock.now()).cloned().unwrap();
         world.wait(80);
         assert_eq!(world.keys(), "renew");
         world.found(2, 100);
-        let Step::Take(keys) = world.cache.newer(&old, world.clock.now()) else { panic!("these are newer") };
+        let NextStep::Take(keys) = world.cache.newer(&old, world.clock.now()) else { panic!("newer keys expected") };
         assert_eq!(*keys, set(2));
     }
 
     #[test]
-    fn the_same_keys_stay_the_same_so_that_tokens_stay_known() {
+    fn unchanged_keys_keep_verified_tokens_cached() {
         let mut world = World::with_keys();
         let old = world.cache.good(world.clock.now()).cloned().unwrap();
         world.wait(80);
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_outlive_an_outage_up_to_its_bound() {
+    fn keys_survive_an_outage_up_to_the_limit() {
         let mut world = World::with_keys();
         world.wait(80);
         for _ in 0..1019 {
@@ -254,11 +256,11 @@ mod tests {
             world.wait(1);
         }
         world.wait(1);
-        assert!(["fail", "fetch"].contains(&world.keys()), "they are used after 1100 seconds");
+        assert!(["fail", "fetch"].contains(&world.keys()), "still used after 1100 seconds");
     }
 
     #[test]
-    fn an_issuer_that_is_down_is_left_alone_for_longer_and_longer() {
+    fn pauses_grow_while_an_issuer_is_down() {
         let mut world = World::new();
         for rest in [1, 2, 4, 8, 16, 30, 30, 30] {
             assert_eq!(world.keys(), "fetch");
@@ -269,7 +271,7 @@ mod tests {
         }
         assert_eq!(world.keys(), "fetch");
         world.found(1, 100);
-        // it begins anew
+        // the pauses start over
         world.wait(80);
         assert_eq!(world.keys(), "renew");
         world.fails();
@@ -278,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn without_patience_for_an_outage_keys_end_with_their_time() {
-        let mut world = World { cache: Cache::new(Duration::ZERO), clock: ManualClock::new() };
+    fn without_outage_tolerance_keys_expire_on_time() {
+        let mut world = World { cache: KeyCache::new(Duration::ZERO), clock: ManualClock::new() };
         assert_eq!(world.keys(), "fetch");
         world.found(1, 100);
         world.wait(100);
@@ -309,11 +311,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_there_is_one_request_at_a_time_and_nobody_waits_who_has_keys(
+        fn there_is_one_request_at_a_time_and_nobody_waits_who_has_keys(
             events in prop::collection::vec(event(), 0..200),
         ) {
             let mut world = World::new();
-            // what the promises are about, kept apart from the cache
+            // a model of the guarantees, independent of the cache
             let (mut under_way, mut last_start, mut not_before, mut until) = (None, None, 0, 0);
             for event in events {
                 let now = world.clock.now().as_nanos() / 1_000_000_000;
@@ -346,7 +348,7 @@ mod tests {
                     _ => {
                         prop_assert!(is_newer || !has_keys);
                         let pause = |start| now >= start + PAUSE.as_secs();
-                        prop_assert!(!has_keys || last_start.is_none_or(pause), "a flood of names asks often");
+                        prop_assert!(!has_keys || last_start.is_none_or(pause), "a flood of key ids causes many requests");
                     }
                 }
                 if ["renew", "fetch"].contains(&step) {

@@ -1,33 +1,34 @@
-//! [`Claims`]: what stands in an access token (RFC 9068).
+//! Claims of access tokens (RFC 9068).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::jose::date;
 
-/// The type of an access token, in its header.
+/// The `typ` of access tokens.
 pub(crate) const TYPE: &str = "at+jwt";
 
-/// As they are written here, and read from any issuer that follows RFC 9068.
+/// The claims that we write, and that we read from any issuer that follows RFC 9068.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Claims {
+pub(crate) struct AccessTokenClaims {
     pub(crate) iss: String,
     pub(crate) sub: String,
     pub(crate) aud: Audience,
     pub(crate) client_id: String,
-    /// Ours: other issuers may have none.
+    /// Our own claim. Other issuers may not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scope: Option<String>,
-    /// In Unix seconds, as all times here. A fraction is rounded to where the token counts for less.
+    /// In Unix seconds, like all times here. Fractions are rounded so that the token is valid for a
+    /// shorter time.
     #[serde(deserialize_with = "date::ceil")]
     pub(crate) iat: u64,
     #[serde(default, deserialize_with = "date::ceil_if_any", skip_serializing_if = "Option::is_none")]
     pub(crate) nbf: Option<u64>,
     #[serde(deserialize_with = "date::floor")]
     pub(crate) exp: u64,
-    /// Ours begins with the name of the family.
+    /// Ours starts with the name of the token family.
     pub(crate) jti: String,
     #[serde(default, deserialize_with = "date::floor_if_any", skip_serializing_if = "Option::is_none")]
     pub(crate) auth_time: Option<u64>,
@@ -35,10 +36,10 @@ pub(crate) struct Claims {
     pub(crate) acr: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) amr: Vec<String>,
-    /// The handle of the signed-in session.
+    /// The public id of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sid: Option<String>,
-    /// The key that a caller has to prove (RFC 7800).
+    /// The key that the caller must prove (RFC 7800).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cnf: Option<Confirmation>,
     /// All other claims.
@@ -46,7 +47,7 @@ pub(crate) struct Claims {
     pub(crate) more: Map<String, Value>,
 }
 
-/// Whom a token is for: one name, or several.
+/// The audience: one name or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Audience {
@@ -54,10 +55,10 @@ pub(crate) enum Audience {
     Several(Vec<String>),
 }
 
-/// By which key a token is bound.
+/// The key that a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confirmation {
-    /// The thumbprint of the key of a DPoP proof. A token that is bound in another way has none, and nobody can use it.
+    /// The thumbprint of a DPoP key. Tokens bound by other means have none and are rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) jkt: Option<String>,
 }

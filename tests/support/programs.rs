@@ -1,9 +1,9 @@
-//! Programs that some tests need. Where one is missing, a test says so and is skipped, or fails if
-//! `TOLLGATE_REQUIRE_SERVICES` is set.
+//! External programs that some tests need. If one is missing, the test prints a message and is
+//! skipped, or fails if `TOLLGATE_REQUIRE_SERVICES` is set.
 
 use std::{env, path::PathBuf};
 
-/// The first of these programs that is on PATH.
+/// Returns the path of the first of these programs that is on PATH.
 pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
@@ -11,7 +11,7 @@ pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Says that a test is skipped for want of this; fails where that must not be.
+/// Reports that a test is skipped because something is missing. Fails if that is not allowed.
 pub(crate) fn missing(what: &str) {
     assert!(env::var_os("TOLLGATE_REQUIRE_SERVICES").is_none(), "{what}");
     eprintln!("skipped: {what}");

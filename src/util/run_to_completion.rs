@@ -1,4 +1,4 @@
-//! [`Outlasting`]: what is done to its end, also where nobody waits for it any more.
+//! A future that runs to completion even if its caller is dropped.
 
 use std::{
     pin::Pin,
@@ -9,17 +9,18 @@ use tokio::runtime::Handle;
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Runs where it is awaited. If its caller goes away first, as a request does whose client hangs up, the runtime carries it
-/// on: of steps that belong together none is left out by who leaves in time.
-pub(crate) struct Outlasting<T: Send + 'static>(Option<Work<T>>);
+/// Runs where it is awaited. If the caller is dropped first, for example because the client
+/// disconnected, the rest moves to a background task. This keeps updates that belong together from
+/// being left half done.
+pub(crate) struct RunToCompletion<T: Send + 'static>(Option<Work<T>>);
 
-impl<T: Send + 'static> Outlasting<T> {
+impl<T: Send + 'static> RunToCompletion<T> {
     pub(crate) fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self(Some(Box::pin(work)))
     }
 }
 
-impl<T: Send + 'static> Future for Outlasting<T> {
+impl<T: Send + 'static> Future for RunToCompletion<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -32,9 +33,9 @@ impl<T: Send + 'static> Future for Outlasting<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Outlasting<T> {
+impl<T: Send + 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
-        // without a runtime the process ends
+        // without a runtime, the process is exiting
         if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             drop(runtime.spawn(work));
         }
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_goes_on_without_its_caller_and_only_then() {
+    async fn it_continues_in_the_background_only_if_its_caller_is_dropped() {
         let steps = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&steps);
         let work = async move {
@@ -65,21 +66,21 @@ mod tests {
                 yield_now().await;
             }
         };
-        let mut work = Outlasting::new(work);
+        let mut work = RunToCompletion::new(work);
         let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut work).poll(context))).await;
         assert!(polled.is_pending());
         for _ in 0..10 {
             yield_now().await;
         }
-        assert_eq!(steps.load(SeqCst), 1, "nobody else does it");
+        assert_eq!(steps.load(SeqCst), 1, "nothing else drives it");
         drop(work);
         for _ in 0..10 {
             yield_now().await;
         }
         assert_eq!(steps.load(SeqCst), 3);
-        // what was begun by nobody is done as well, and what has ended is not done twice
+        // a future that was never polled runs too, and one that has finished does not run again
         let counted = Arc::clone(&steps);
-        let once = Outlasting::new(async move { counted.fetch_add(1, SeqCst) });
+        let once = RunToCompletion::new(async move { counted.fetch_add(1, SeqCst) });
         assert_eq!(once.await, 3);
         yield_now().await;
         assert_eq!(steps.load(SeqCst), 4);

@@ -1,6 +1,4 @@
-//! A login service on a port of its own.
-
-#![allow(dead_code, reason = "not every test uses all of it")]
+//! A login service on its own port.
 
 use std::net::SocketAddr;
 
@@ -13,32 +11,33 @@ use tollgate::{
     user::{Contact, EmailAddress, PhoneNumber},
 };
 
-use crate::browser::Registered;
+use super::browser::Registered;
 
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
-/// The phone of the user `ada`, whose mailbox is `ada@example.com`, as that of each is named after them.
+/// The phone number of the user `ada`. The mailbox of each user is `<name>@example.com`.
 pub(crate) const ADAS_PHONE: &str = "+15555550100";
 pub(crate) const WEB: Registered<'_> = Registered { id: "web", redirect_uri: "http://127.0.0.1:51004/callback" };
 
-/// A server that ends with this value.
-pub(crate) struct Running {
+/// A server that stops when this is dropped.
+pub(crate) struct LoginServer {
     pub(crate) address: SocketAddr,
     pub(crate) task: JoinHandle<()>,
 }
 
-impl Drop for Running {
+impl Drop for LoginServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Running {
+impl LoginServer {
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 }
 
-/// The service of this issuer: `ada` and others of these names may log in through `web`.
+/// Creates a login service with this issuer. `ada` and the users in `others` can sign in through
+/// the client `web`.
 pub(crate) async fn service(issuer: &str, others: impl IntoIterator<Item = String>) -> AuthServiceBuilder {
     let (acme, store) = (Tenant::parse("acme").unwrap(), AnyStore::from(Memory::new()));
     let (people, passwords) = (StoredUsers::new(store.clone()), Passwords::insecure_fast());
@@ -68,13 +67,13 @@ pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The service at this path, mounted so in axum.
+/// Serves the login service with axum, mounted at this path.
 pub(crate) async fn axum(
     base: &str,
     others: impl IntoIterator<Item = String>,
     mount: impl FnOnce(AuthServiceBuilder) -> Router,
-) -> Running {
+) -> LoginServer {
     let (listener, address) = listen().await;
     let app = mount(service(&format!("http://{address}{base}"), others).await);
-    Running { address, task: tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }) }
+    LoginServer { address, task: tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }) }
 }

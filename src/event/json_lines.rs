@@ -1,3 +1,5 @@
+//! A sink that appends events to a file.
+
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt;
 use std::{
@@ -7,46 +9,54 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Sink;
-use crate::{event::Event, util::error::ConfigError};
+use super::{record::Event, sink::Sink};
+use crate::util::error::ConfigError;
 
-/// Writes each event as one line of JSON to a file that is rotated by size.
+/// Appends each event as a line of JSON to a file, which is rotated by size.
 ///
-/// `log.jsonl` becomes `log.jsonl.1` when the next line would make it larger
-/// than 64 MiB ([`rotate_at`](Self::rotate_at)); `log.jsonl.1` becomes
-/// `log.jsonl.2`, and so on; 5 old files are kept ([`keep`](Self::keep)).
-/// After a restart it goes on at the end of the file.
+/// Before a line would make `log.jsonl` larger than 64 MiB ([`rotate_at`](Self::rotate_at)), the
+/// file is renamed to `log.jsonl.1`, the previous `log.jsonl.1` to `log.jsonl.2`, and so on. Five
+/// old files are kept ([`keep`](Self::keep)). After a restart, writing continues at the end of the
+/// file.
 ///
-/// On Unix a file that it makes has the mode 0600: its owner alone may read it.
-/// One that is there already keeps its mode.
+/// On Unix, new files have mode 0600. Existing files keep their mode.
 ///
-/// Each line is whole: what a failed write has left is cut off before the next
-/// one. When the disk fails, the events wait in the log and are offered again.
-/// The file is left to the system to bring to the disk.
+/// Lines are never torn: the remains of a failed write are cut off before the next one. While the
+/// disk fails, events wait in the log and are offered again. Writes are not synced to disk
+/// individually.
 #[derive(Debug)]
 pub struct JsonLines {
     path: PathBuf,
     rotate_at: u64,
     keep: u32,
     file: Option<File>,
-    /// Bytes of whole lines in the file.
+    /// The length of all complete lines in the file.
     whole: u64,
-    /// The file may hold more than whole lines.
+    /// The file may end with an incomplete line.
     torn: bool,
 }
 
 impl JsonLines {
-    /// Opens the file, which is made where it does not exist; its directory must.
-    pub fn create(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+    /// Opens a file to append to, and creates it if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file can't be opened or its directory does not exist.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref().to_path_buf();
         let mut sink = Self { path, rotate_at: 64 << 20, keep: 5, file: None, whole: 0, torn: false };
-        match sink.open() {
+        match sink.file() {
             Ok(_) => Ok(sink),
             Err(error) => Err(ConfigError::new("event log file", sink.path.display(), reason(&error))),
         }
     }
 
-    /// The size that a file does not exceed, in bytes, if its first line does not.
+    /// Sets the maximum size of a file in bytes. A single longer line still gets a file to itself.
+    /// Defaults to 64 MiB.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `bytes` is zero.
     pub fn rotate_at(mut self, bytes: u64) -> Result<Self, ConfigError> {
         if bytes == 0 {
             return Err(ConfigError::new("event log file size", bytes, "must be at least 1"));
@@ -55,21 +65,25 @@ impl JsonLines {
         Ok(self)
     }
 
-    /// How many old files are kept, from 1 to 1,000.
+    /// Sets how many old files are kept. Defaults to 5.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `files` is between 1 and 1,000.
     pub fn keep(mut self, files: u32) -> Result<Self, ConfigError> {
         if files == 0 || files > 1_000 {
-            return Err(ConfigError::new("event log files kept", files, "must be from 1 to 1000"));
+            return Err(ConfigError::new("old event log files", files, "must be from 1 to 1000"));
         }
         self.keep = files;
         Ok(self)
     }
 
-    /// The open file, whole lines only, at its end.
-    fn open(&mut self) -> io::Result<&mut File> {
+    /// Returns the open file, positioned after its last complete line.
+    fn file(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
             let mut options = OpenOptions::new();
             options.create(true).append(true).read(true);
-            // who was refused and when is nobody else's business
+            // events are confidential: only the owner of the process may read them
             #[cfg(unix)]
             options.mode(0o600);
             let mut file = options.open(&self.path)?;
@@ -80,10 +94,10 @@ impl JsonLines {
         self.file.as_mut().ok_or_else(|| io::Error::from(ErrorKind::NotFound))
     }
 
-    /// Writes whole lines, or none of them.
+    /// Writes complete lines, or nothing.
     fn put(&mut self, lines: &[u8]) -> io::Result<()> {
         let (torn, whole) = (self.torn, self.whole);
-        let file = self.open()?;
+        let file = self.file()?;
         if torn {
             file.set_len(whole)?;
         }
@@ -95,14 +109,14 @@ impl JsonLines {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        // up to the first number that is free: what a failure has left half done is not moved twice
+        // stop at the first unused number, so that a rotation that failed halfway can be repeated
         let free = (1..self.keep).find(|number| !self.numbered(*number).exists()).unwrap_or(self.keep);
         for number in (1..free).rev() {
             rename(&self.numbered(number), &self.numbered(number + 1))?;
         }
         rename(&self.path, &self.numbered(1))?;
         (self.file, self.whole) = (None, 0);
-        self.open().map(|_| ())
+        self.file().map(|_| ())
     }
 
     fn numbered(&self, number: u32) -> PathBuf {
@@ -137,7 +151,7 @@ impl Sink for JsonLines {
     }
 }
 
-/// A file that somebody has taken away needs no other name.
+/// Renames a file. A file that was removed meanwhile needs no renaming.
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -145,7 +159,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Cuts off a line that a crash left without its end. Answers how long the file then is.
+/// Cuts off an incomplete last line after a crash. Returns the length of the file.
 fn mend(file: &mut File) -> io::Result<u64> {
     const LONGEST_LINE: u64 = 4096;
     let len = file.metadata()?.len();
@@ -164,7 +178,7 @@ fn mend(file: &mut File) -> io::Result<u64> {
         file.set_len(whole)?;
         return Ok(whole);
     }
-    // not ours to cut: end the line instead
+    // not written by us, so don't cut it: end the line instead
     file.write_all(b"\n")?;
     Ok(len + 1)
 }
@@ -172,7 +186,7 @@ fn mend(file: &mut File) -> io::Result<u64> {
 fn reason(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::NotFound => "its directory does not exist",
-        ErrorKind::PermissionDenied => "it may not be written",
+        ErrorKind::PermissionDenied => "permission denied",
         ErrorKind::IsADirectory => "it is a directory",
         _ => "it can't be opened",
     }
@@ -183,11 +197,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failed_write_has_left_is_cut_off_before_the_next() {
+    fn the_remains_of_a_failed_write_are_cut_off_before_the_next_one() {
         let path = std::env::temp_dir().join(format!("tollgate-torn-{}", std::process::id()));
-        let mut sink = JsonLines::create(&path).unwrap();
+        let mut sink = JsonLines::open(&path).unwrap();
         sink.put(b"{\"id\":1}\n").unwrap();
-        // as when the disk took a part of a write and then was full
+        // as if the disk had become full in the middle of a write
         sink.file.as_mut().unwrap().write_all(b"{\"id\":2").unwrap();
         sink.torn = true;
         sink.put(b"{\"id\":2}\n").unwrap();
@@ -197,13 +211,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_but_the_owner_may_read_a_file_that_it_makes() {
+    fn only_the_owner_can_read_new_files() {
         use std::os::unix::fs::PermissionsExt;
 
-        use crate::{event::EventKind, util::clock::UnixTime};
+        use crate::{event::record::EventKind, util::clock::UnixTime};
 
         let path = std::env::temp_dir().join(format!("tollgate-mode-{}", std::process::id()));
-        let mut sink = JsonLines::create(&path).unwrap().rotate_at(1).unwrap();
+        let mut sink = JsonLines::open(&path).unwrap().rotate_at(1).unwrap();
         let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
         assert_eq!(sink.write(&[event.clone(), event.clone(), event]), 3);
         for path in [path, sink.numbered(1), sink.numbered(2)] {

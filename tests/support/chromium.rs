@@ -1,7 +1,4 @@
-//! A real browser, driven by its own protocol over a pipe: it is told what to open and what to type, and asked what it
-//! shows.
-
-#![expect(clippy::indexing_slicing, reason = "a test may fail")]
+//! A real browser, controlled through the DevTools protocol.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -12,28 +9,29 @@ use tokio::{
     time::timeout,
 };
 
-use crate::services::{missing, program};
+use super::programs::{missing, program};
 
-/// A browser with one tab, which ends with this value.
+/// A browser with one tab, which exits when this is dropped.
 pub(crate) struct Chromium {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// What its tab is called by the protocol.
+    /// The protocol's id of the tab.
     tab: Option<String>,
     calls: u64,
     complaints: Vec<String>,
 }
 
 impl Chromium {
-    /// Starts one with a profile of this name; `None`, said aloud, where there is no browser.
+    /// Starts a browser with a profile of this name. Returns `None` and prints a message if there
+    /// is no browser.
     pub(crate) async fn start(name: &str) -> Option<Self> {
         let Some(program) = program(&["chromium", "chromium-browser", "google-chrome"]) else {
             missing("chromium is not on PATH");
             return None;
         };
         let profile = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}-{}", std::process::id()));
-        // it reads calls from descriptor 3 and answers on 4, which only a shell can give it; it ends when nobody can call
-        // any more, and only then is nothing written to its profile
+        // the protocol uses file descriptors 3 and 4, which only a shell can set up. The browser
+        // exits when the pipe is closed, and only then the profile can be deleted
         let mut child = Command::new("sh")
             .args(["-c", r#""$@" 3<&0 4>&1 </dev/null >/dev/null; rm -rf "$0""#])
             .args([&profile, &program])
@@ -65,14 +63,14 @@ impl Chromium {
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
     }
 
-    /// Loads the page anew, and comes back when it is no longer the old one that is asked.
+    /// Reloads the page and waits until the old one is gone.
     pub(crate) async fn reload(&mut self) {
         self.ask("window.isOld = true").await.unwrap();
         self.call("Page.reload", json!({})).await;
         self.until("!window.isOld").await;
     }
 
-    /// What a script in the page says; an error where the page left meanwhile.
+    /// Evaluates a script. Returns an error if the page is navigated away meanwhile.
     pub(crate) async fn ask(&mut self, script: &str) -> Result<Value, Value> {
         let asked = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let answer = self.try_call("Runtime.evaluate", asked).await?;
@@ -82,7 +80,7 @@ impl Chromium {
         }
     }
 
-    /// Waits until this script says something true of the page, on this page or on one that follows it.
+    /// Waits until this script evaluates to true, on this page or a following one.
     pub(crate) async fn until(&mut self, script: &str) {
         let script = format!(
             "new Promise((done) => {{
@@ -96,27 +94,27 @@ impl Chromium {
         let seen =
             timeout(Duration::from_secs(60), async { while self.ask(&script).await != Ok(json!(true)) {} }).await;
         if seen.is_err() {
-            panic!("it never came true: {script}");
+            panic!("timed out waiting for: {script}");
         }
     }
 
-    /// Clicks on what this selector names, once the page is whole and it is there.
+    /// Clicks on the element with this selector, as soon as the page is loaded and has it.
     pub(crate) async fn click(&mut self, selector: &str) {
         self.until(&format!("document.readyState === 'complete' && document.querySelector('{selector}')")).await;
         self.ask(&format!("document.querySelector('{selector}').click()")).await.unwrap();
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     pub(crate) async fn insert(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text })).await;
     }
 
-    /// Presses a key that has a name, such as Enter or Tab.
+    /// Presses a named key, such as Enter or Tab.
     pub(crate) async fn press(&mut self, key: &str) {
         let (number, text) = match key {
             "Enter" => (13, "\r"),
             "Tab" => (9, ""),
-            _ => panic!("{key} is not known here"),
+            _ => panic!("{key} is not supported"),
         };
         for kind in ["keyDown", "keyUp"] {
             let typed = if kind == "keyDown" { text } else { "" };
@@ -126,7 +124,8 @@ impl Chromium {
         }
     }
 
-    /// What stood in its console since this was asked last: what was logged, thrown, refused by a policy or not found.
+    /// Returns the console messages since the last call: logs, exceptions, policy violations and
+    /// missing files.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
     }
@@ -161,7 +160,7 @@ impl Chromium {
     async fn message(&mut self) -> Value {
         let mut message = Vec::new();
         let read = timeout(Duration::from_secs(90), self.output.read_until(0, &mut message)).await;
-        assert!(matches!(read, Ok(Ok(1..))), "the browser says nothing more: {read:?}");
+        assert!(matches!(read, Ok(Ok(1..))), "the browser stopped responding: {read:?}");
         serde_json::from_slice(message.trim_ascii_end().strip_suffix(b"\0").unwrap()).unwrap()
     }
 }

@@ -1,11 +1,11 @@
-//! A certificate authority for a day, and a server certificate of it for `localhost`.
+//! A certificate authority that is valid for a day, and a server certificate for `localhost`.
 
 use std::{fs, path::PathBuf, process::Command};
 
-use super::services::{missing, program};
+use super::programs::{missing, program};
 
 pub(crate) struct Certificate {
-    /// The authority, in PEM.
+    /// The certificate of the authority in PEM.
     pub(crate) authority: Vec<u8>,
     pub(crate) chain: PathBuf,
     pub(crate) key: PathBuf,
@@ -13,7 +13,8 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// `None` where there is no openssl to make one. Each test that calls it gives a name of its own.
+    /// Creates the certificates. Returns `None` if openssl is not installed. `name` must be unique
+    /// among tests.
     pub(crate) fn new(name: &str) -> Option<Self> {
         let Some(openssl) = program(&["openssl"]) else {
             missing("openssl is not on PATH");

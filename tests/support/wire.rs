@@ -1,4 +1,4 @@
-//! HTTP/1.1 as text, over a socket.
+//! HTTP/1.1 as text over a socket.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-/// A connection that is kept open.
+/// A persistent connection.
 pub(crate) struct Wire(BufReader<TcpStream>);
 
 impl Wire {
@@ -16,7 +16,8 @@ impl Wire {
         Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
     }
 
-    /// Sends a request line and headers, one to a line; answers as [`answer`](Self::answer) does.
+    /// Sends a request line and headers, one per line. Returns the response like
+    /// [`answer`](Self::answer).
     pub(crate) async fn ask(&mut self, head: &str) -> String {
         let head = head.trim().lines().map(|line| format!("{}\r\n", line.trim())).collect::<String>();
         self.send(&format!("{head}host: localhost\r\n\r\n")).await;
@@ -27,7 +28,7 @@ impl Wire {
         self.0.get_mut().write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next response: all of it but its date, and its headers sorted, for their order says nothing.
+    /// Reads the next response. Returns it without its date and with sorted headers.
     pub(crate) async fn answer(&mut self, is_head: bool) -> String {
         let head = self.until("\r\n\r\n").await;
         let field = |name| head.lines().find_map(|line| line.strip_prefix(name));
@@ -37,7 +38,7 @@ impl Wire {
         sorted(&format!("{head}{}", String::from_utf8(body).unwrap()).replace("\r\n", "\n"))
     }
 
-    /// What comes, up to and with this text. A test that hangs is one that fails.
+    /// Reads up to and including this text. Fails if it takes too long.
     pub(crate) async fn until(&mut self, end: &str) -> String {
         let mut text = String::new();
         let read = async {
@@ -46,13 +47,13 @@ impl Wire {
             }
         };
         if timeout(Duration::from_secs(60), read).await.is_err() {
-            panic!("{end:?} never came, only {text:?}");
+            panic!("{end:?} not received, only {text:?}");
         }
         text
     }
 }
 
-/// A response as text, without its date and with its headers sorted.
+/// Removes the date and sorts the headers.
 pub(crate) fn sorted(response: &str) -> String {
     let (head, body) = response.split_once("\n\n").unwrap();
     let (status, fields) = head.split_once('\n').unwrap_or((head, ""));
@@ -62,18 +63,18 @@ pub(crate) fn sorted(response: &str) -> String {
     format!("{status}\n{fields}\n{body}")
 }
 
-/// The status of an answer.
+/// Returns the status of a response.
 pub(crate) fn status(answer: &str) -> u16 {
     answer.get("HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3)).unwrap().parse().unwrap()
 }
 
-/// The value of a header of an answer.
+/// Returns the value of a header.
 pub(crate) fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
     let head = answer.split("\n\n").next()?;
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// The body of an answer.
+/// Returns the body of a response.
 pub(crate) fn body(answer: &str) -> &str {
     answer.split_once("\n\n").unwrap().1
 }

@@ -1,6 +1,4 @@
-//! A browser over real sockets: an HTTP client that keeps its cookies, and a login as it makes one.
-
-#![allow(dead_code, reason = "not every test uses all of it")]
+//! An HTTP client with cookies that performs logins like a browser, over real sockets.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -21,12 +19,12 @@ const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 pub(crate) struct Browser {
     client: Client<HttpConnector, Full<Bytes>>,
     origin: String,
-    /// The path below which the login service is.
+    /// The path of the login service.
     base: &'static str,
     pub(crate) cookies: BTreeMap<String, String>,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -35,7 +33,7 @@ pub(crate) struct Answer {
 }
 
 impl Browser {
-    /// Over HTTP/1.1, for the server at this origin.
+    /// Connects to the server with this origin over HTTP/1.1.
     pub(crate) fn new(origin: &str, base: &'static str) -> Self {
         Self::with(origin, base, false, None)
     }
@@ -44,7 +42,7 @@ impl Browser {
         Self::with(origin, base, true, None)
     }
 
-    /// Over HTTP/1.1, from this address of the machine.
+    /// Connects over HTTP/1.1 from this local address.
     pub(crate) fn from_address(origin: &str, base: &'static str, from: IpAddr) -> Self {
         Self::with(origin, base, false, Some(from))
     }
@@ -56,7 +54,7 @@ impl Browser {
         Self { client, origin: origin.to_owned(), base, cookies: BTreeMap::new() }
     }
 
-    /// Sends a request to a path, or to a whole URL of this server.
+    /// Sends a request to a path or to an absolute URL of the server.
     pub(crate) async fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let path = target.strip_prefix(&self.origin).unwrap_or(target);
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.origin));
@@ -85,7 +83,7 @@ impl Browser {
         self.send("GET", target, &[("accept", "text/html")], "").await
     }
 
-    /// Calls an endpoint of the login with these members and those of the client.
+    /// Calls a login endpoint with these members and the parameters of the client.
     pub(crate) async fn call(&mut self, endpoint: &str, client: &Registered<'_>, members: Value) -> Answer {
         let mut body = client.parameters();
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
@@ -93,7 +91,7 @@ impl Browser {
         self.send("POST", &path, &[("content-type", "application/json")], &body.to_string()).await
     }
 
-    /// Begins a login, and gives its id.
+    /// Starts a login and returns its id.
     pub(crate) async fn start(&mut self, client: &Registered<'_>, identifier: &str) -> String {
         let started = self.call("start", client, json!({ "identifier": identifier })).await;
         assert_eq!(started.status, 200, "{started:?}");
@@ -105,7 +103,7 @@ impl Browser {
         self.open(&target).await
     }
 
-    /// From the last step to the code.
+    /// Completes a login and returns the authorization code.
     pub(crate) async fn finish(&mut self, client: &Registered<'_>, id: &str) -> String {
         let completed = self.call("complete", client, json!({ "session_id": id })).await;
         assert_eq!((completed.status, completed.json()["status"].as_str()), (200, Some("completed")));
@@ -116,7 +114,7 @@ impl Browser {
         last.redirected("code").unwrap()
     }
 
-    /// The whole login, by password, from the first visit to the code.
+    /// Performs a complete password login and returns the authorization code.
     pub(crate) async fn log_in(&mut self, client: &Registered<'_>, name: &str, password: &str) -> String {
         let first = self.authorize(client).await;
         let page = format!("{}/authentication/start?{}", self.base, client.query());
@@ -173,7 +171,7 @@ impl Answer {
         self.json()["error"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// A parameter of the redirect.
+    /// Returns a parameter of the redirect.
     pub(crate) fn redirected(&self, name: &str) -> Option<String> {
         let (_, query) = self.header("location").split_once('?')?;
         let (_, value) = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name)?;

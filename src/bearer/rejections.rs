@@ -1,4 +1,4 @@
-//! What a request is answered that does not come through (RFC 6750 §3, RFC 9449 §7.1).
+//! Responses to rejected requests (RFC 6750 §3, RFC 9449 §7.1).
 
 use http::{HeaderValue, header};
 
@@ -12,24 +12,24 @@ use crate::{
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// What is said, and how it is asked for.
+/// Builds rejections with the challenges of a layer.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct BearerRejections {
     realm: String,
-    /// In the order in which they were asked for.
+    /// In the order in which they were required.
     scopes: Vec<Box<str>>,
-    /// Whether tokens may come with a proof.
+    /// Whether DPoP is enabled.
     proofs: bool,
-    /// What a request without a token is asked for.
+    /// The challenge for requests without a token.
     challenge: HeaderValue,
 }
 
-impl Refusal {
+impl BearerRejections {
     pub(super) fn new(proofs: bool) -> Self {
         let challenge = HeaderValue::from_static("Bearer");
-        let mut refusal = Self { realm: "api".to_owned(), scopes: Vec::new(), proofs, challenge };
-        refusal.challenge = refusal.asks(Scheme::Bearer, "");
-        refusal
+        let mut rejections = Self { realm: "api".to_owned(), scopes: Vec::new(), proofs, challenge };
+        rejections.challenge = rejections.asks(Scheme::Bearer, "");
+        rejections
     }
 
     pub(super) fn set_realm(&mut self, realm: &str) -> Result<(), ConfigError> {
@@ -45,7 +45,11 @@ impl Refusal {
     pub(super) fn require(&mut self, scope: &str) -> Result<(), ConfigError> {
         let allowed = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
         if scope.is_empty() || !scope.bytes().all(allowed) {
-            return Err(ConfigError::new("required scope", scope, "must be one name of visible ASCII without quotes"));
+            return Err(ConfigError::new(
+                "required scope",
+                scope,
+                "must be a single name of visible ASCII without quotes",
+            ));
         }
         self.scopes.push(scope.into());
         Ok(())
@@ -63,23 +67,23 @@ impl Refusal {
         challenge(&self.realm, self.proofs, tried, error)
     }
 
-    pub(super) fn nobody(&self) -> Rejection {
-        answer(Kind::Unauthenticated, "an access token is needed", self.challenge.clone())
+    pub(super) fn no_token(&self) -> Rejection {
+        answer(Kind::Unauthenticated, "an access token is required", self.challenge.clone())
     }
 
     pub(super) fn malformed(&self) -> Rejection {
         self.error(Kind::InvalidRequest, "the authorization header is malformed", Scheme::Bearer, "invalid_request")
     }
 
-    /// One answer for all that is wrong with a token.
+    /// Rejects every kind of invalid token in the same way.
     pub(super) fn invalid(&self, scheme: Scheme) -> Rejection {
-        self.error(Kind::Unauthenticated, "the access token is not valid", scheme, "invalid_token")
+        self.error(Kind::Unauthenticated, "the access token is invalid", scheme, "invalid_token")
     }
 
     pub(super) fn narrow(&self, scheme: Scheme) -> Rejection {
         let challenge =
             self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" ")));
-        answer(Kind::Forbidden, "the access token does not allow this", challenge).error("insufficient_scope")
+        answer(Kind::Forbidden, "the access token lacks a required scope", challenge).error("insufficient_scope")
     }
 
     pub(super) fn unproved(&self, error: DpopError) -> Rejection {
@@ -87,8 +91,8 @@ impl Refusal {
         match error {
             DpopError::Invalid(why) => unproved(why, "invalid_dpop_proof"),
             DpopError::UseNonce(nonce) => {
-                let rejection = unproved("the proof needs the nonce of this answer", "use_dpop_nonce");
-                // never without: it is base64url
+                let rejection = unproved("the proof must contain the nonce of this response", "use_dpop_nonce");
+                // never fails: the nonce is base64url
                 match HeaderValue::try_from(nonce) {
                     Ok(nonce) => rejection.header(dpop::NONCE, nonce),
                     Err(_) => rejection,
@@ -99,7 +103,7 @@ impl Refusal {
     }
 
     pub(super) fn unavailable() -> Rejection {
-        Rejection::new(Kind::Unavailable, "access tokens can't be checked right now")
+        Rejection::new(Kind::Unavailable, "access tokens cannot be verified right now")
             .header(header::CACHE_CONTROL, NO_STORE)
     }
 
@@ -108,7 +112,7 @@ impl Refusal {
     }
 }
 
-/// The schemes, each with what it wants; what went wrong stands by the one that was tried.
+/// Returns the challenges of all schemes. The error is added to the scheme that was tried.
 pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &str) -> HeaderValue {
     let at = |scheme| if scheme == tried || !takes_proofs { error } else { "" };
     let mut text = format!(r#"Bearer realm="{realm}"{}"#, at(Scheme::Bearer));
@@ -117,7 +121,7 @@ pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &
         let error = at(Scheme::DPoP);
         text += &format!(r#", DPoP realm="{realm}"{error}, algs="{}""#, algorithms.join(" "));
     }
-    // never the default: the realm was looked at before, and the rest stands here
+    // the default is never used: the realm was validated, and the rest is constant
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 

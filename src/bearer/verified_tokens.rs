@@ -1,39 +1,40 @@
-//! [`Cache`]: tokens whose signature was good, so that it is not worked out again at each request.
+//! A cache of verified tokens, so that signatures are not checked again for each request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::AccessToken;
+use super::token::AccessToken;
 use crate::{jose::KeySet, util::secret::Digest};
 
-/// Tokens that may stand in each other's place.
+/// The associativity of the cache.
 const WAYS: usize = 4;
 
-/// Tokens by their digest, in places that are fixed by it: what comes new takes the place of that which ends first.
+/// A set-associative cache of tokens by digest. A new token evicts the token of its set that
+/// expires first.
 ///
-/// Only tokens whose signature is good get here, so nobody can fill it with what he makes up, nor choose the places. Each
-/// few places have a lock of their own, held while as many digests are compared.
-pub(super) struct Cache {
-    sets: Box<[Mutex<[Option<Known>; WAYS]>]>,
+/// Only tokens with a valid signature are stored, so callers can neither fill the cache nor choose
+/// positions in it. Each set has its own lock, which is held only to compare a few digests.
+pub(super) struct VerifiedTokens {
+    sets: Box<[Mutex<[Option<VerifiedToken>; WAYS]>]>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct VerifiedToken {
     digest: Digest,
     token: AccessToken,
-    /// By which keys it was good.
+    /// The keys that verified it.
     keys: Arc<KeySet>,
 }
 
-impl Cache {
-    /// The most tokens that may be asked for.
+impl VerifiedTokens {
+    /// The maximum capacity.
     pub(super) const MOST: usize = 1 << 20;
 
-    /// A cache of about this many tokens.
+    /// Creates a cache with about this capacity.
     pub(super) fn new(tokens: usize) -> Self {
         Self { sets: (0..tokens.min(Self::MOST).div_ceil(WAYS)).map(|_| Mutex::default()).collect() }
     }
 
-    /// The token of this digest, if it was good by these keys.
+    /// Returns the token with this digest, if it was verified with these keys.
     pub(super) fn get(&self, digest: &Digest, keys: &Arc<KeySet>) -> Option<AccessToken> {
         let set = self.set(digest)?.lock().unwrap_or_else(PoisonError::into_inner);
         let known = set.iter().flatten().find(|known| known.digest.matches(digest))?;
@@ -43,13 +44,13 @@ impl Cache {
     pub(super) fn put(&self, digest: Digest, token: AccessToken, keys: Arc<KeySet>) {
         let Some(set) = self.set(&digest) else { return };
         let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = |known: &Option<Known>| match known {
+        let place = |known: &Option<VerifiedToken>| match known {
             Some(known) if known.digest.matches(&digest) => (0, 0),
             None => (1, 0),
             Some(known) => (2, known.token.claims().exp),
         };
         if let Some(oldest) = set.iter_mut().min_by_key(|known| place(known)) {
-            *oldest = Some(Known { digest, token, keys });
+            *oldest = Some(VerifiedToken { digest, token, keys });
         }
     }
 
@@ -58,8 +59,8 @@ impl Cache {
         self.sets.iter().map(|set| set.lock().unwrap().iter().flatten().count()).sum()
     }
 
-    /// The places where a token of this digest may stand; none where nothing is remembered.
-    fn set(&self, digest: &Digest) -> Option<&Mutex<[Option<Known>; WAYS]>> {
+    /// Returns the set for this digest. Returns `None` if the capacity is zero.
+    fn set(&self, digest: &Digest) -> Option<&Mutex<[Option<VerifiedToken>; WAYS]>> {
         let number = digest.as_bytes().first_chunk().copied().map(usize::from_le_bytes)?;
         self.sets.get(number.checked_rem(self.sets.len())?)
     }

@@ -1,0 +1,121 @@
+//! Sources of clients.
+
+use std::{any::type_name, fmt, future::Future, sync::Arc};
+
+use super::record::Client;
+use crate::store::{BoxFuture, StoreError};
+
+/// Finds clients by their id.
+///
+/// Implement the methods as `async fn`. [`ClientTable`](super::ClientTable) keeps clients in
+/// memory.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tollgate::{Client, Clients, store::StoreError};
+///
+/// struct Database;
+///
+/// impl Clients for Database {
+///     async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
+///         Ok(None) // ask your database
+///     }
+///
+///     async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
+///         Ok(false) // ask your database
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `Clients`",
+    note = "use a `tollgate::ClientTable`, or implement `tollgate::Clients`"
+)]
+pub trait Clients: Send + Sync + 'static {
+    /// Returns the client with exactly this id. The id comes from a request and can be any text.
+    fn find(&self, client_id: &str) -> impl Future<Output = Result<Option<Arc<Client>>, StoreError>> + Send;
+
+    /// Returns whether any client allows calls from pages of this origin. A CORS preflight does not
+    /// tell which client it is for.
+    fn allows_origin(&self, origin: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Returns the clients that are known at startup, so that they can be checked. Returns none by
+    /// default.
+    fn listed(&self) -> Vec<Arc<Client>> {
+        Vec::new()
+    }
+}
+
+impl<C: Clients> Clients for Arc<C> {
+    async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
+        (**self).find(client_id).await
+    }
+
+    async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
+        (**self).allows_origin(origin).await
+    }
+
+    fn listed(&self) -> Vec<Arc<Client>> {
+        (**self).listed()
+    }
+}
+
+/// A type-erased [`Clients`]. Clones share the same source.
+///
+/// Services take `impl Into<AnyClients>`.
+#[derive(Clone)]
+pub struct AnyClients(Arc<dyn DynClients>);
+
+impl AnyClients {
+    /// Calls [`Clients::find`].
+    pub async fn find(&self, client_id: &str) -> Result<Option<Arc<Client>>, StoreError> {
+        self.0.find(client_id).await
+    }
+
+    /// Calls [`Clients::allows_origin`].
+    pub async fn allows_origin(&self, origin: &str) -> Result<bool, StoreError> {
+        self.0.allows_origin(origin).await
+    }
+
+    /// Calls [`Clients::listed`].
+    pub fn listed(&self) -> Vec<Arc<Client>> {
+        self.0.listed()
+    }
+}
+
+impl<C: Clients> From<C> for AnyClients {
+    fn from(clients: C) -> Self {
+        Self(Arc::new(clients))
+    }
+}
+
+impl fmt::Debug for AnyClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyClients").field(&self.0.name()).finish()
+    }
+}
+
+/// The dyn-compatible form of [`Clients`].
+trait DynClients: Send + Sync {
+    fn find<'a>(&'a self, client_id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Client>>, StoreError>>;
+    fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
+    fn listed(&self) -> Vec<Arc<Client>>;
+    fn name(&self) -> &'static str;
+}
+
+impl<C: Clients> DynClients for C {
+    fn find<'a>(&'a self, client_id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Client>>, StoreError>> {
+        Box::pin(Clients::find(self, client_id))
+    }
+
+    fn allows_origin<'a>(&'a self, origin: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(Clients::allows_origin(self, origin))
+    }
+
+    fn listed(&self) -> Vec<Arc<Client>> {
+        Clients::listed(self)
+    }
+
+    fn name(&self) -> &'static str {
+        type_name::<C>()
+    }
+}

@@ -1,0 +1,128 @@
+//! Verification of proofs at one endpoint.
+
+use std::{fmt, sync::Arc};
+
+use http::{HeaderMap, Method};
+
+use super::{
+    nonce::Nonces,
+    proof::{DpopError, DpopProof, Expected},
+    recent::Sighting,
+    seen::SeenProofs,
+};
+use crate::{
+    gate::MaybeReady,
+    store::{AnyStore, BoxFuture},
+    util::clock::{Clock, UnixTime},
+};
+
+/// Verifies proofs. Clones share the memory of used proofs.
+#[derive(Clone)]
+pub(crate) struct DpopVerifier {
+    clock: Arc<dyn Clock>,
+    seen: SeenProofs,
+    nonces: Option<Arc<Nonces>>,
+}
+
+/// The key that the sender of a request has proved to own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProvenKey {
+    /// The thumbprint of the key (RFC 7638), as in a token's `cnf.jkt`.
+    pub(crate) thumbprint: String,
+}
+
+impl DpopVerifier {
+    /// Creates a verifier that remembers used proofs in a store, so that all users of the store
+    /// accept each proof once.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
+        Self { seen: SeenProofs::in_store(store, Arc::clone(&clock)), clock, nonces: None }
+    }
+
+    /// Creates a verifier that remembers used proofs in this process, within limits. Proofs beyond
+    /// the limits are rejected as [`DpopError::Unavailable`].
+    pub(crate) fn in_memory(clock: Arc<dyn Clock>) -> Self {
+        Self { seen: SeenProofs::in_memory(), clock, nonces: None }
+    }
+
+    /// Remembers used proofs in a store instead.
+    pub(crate) fn with_store(self, store: AnyStore) -> Self {
+        Self { seen: SeenProofs::in_store(store, Arc::clone(&self.clock)), ..self }
+    }
+
+    /// Requires nonces. All nodes need the same key for them.
+    pub(crate) fn with_nonces(self, nonces: Arc<Nonces>) -> Self {
+        Self { nonces: Some(nonces), ..self }
+    }
+
+    /// Returns the nonce for the `DPoP-Nonce` header, if nonces are required.
+    pub(crate) fn nonce(&self) -> Option<String> {
+        self.nonces.as_ref().map(|nonces| nonces.current(self.now()))
+    }
+
+    /// Verifies the proof of a request and marks it as used. Returns `None` if there is no proof. `url`
+    /// is the URL that the proof must name, and `token` the access token of the request.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn check(
+        &self,
+        headers: &HeaderMap,
+        method: &Method,
+        url: &str,
+        token: Option<&str>,
+    ) -> MaybeReady<BoxFuture<'static, Result<Option<ProvenKey>, DpopError>>> {
+        match self.read(headers, method, url, token) {
+            Ok(Some(proof)) => match self.spend(proof) {
+                MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(Some)),
+                MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { future.await.map(Some) })),
+            },
+            Ok(None) => MaybeReady::Ready(Ok(None)),
+            Err(error) => MaybeReady::Ready(Err(error)),
+        }
+    }
+
+    /// Verifies a proof, except for whether it was used before.
+    pub(crate) fn read(
+        &self,
+        headers: &HeaderMap,
+        method: &Method,
+        url: &str,
+        token: Option<&str>,
+    ) -> Result<Option<DpopProof>, DpopError> {
+        let expected = Expected { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
+        DpopProof::read(headers, &expected)
+    }
+
+    /// Marks a proof as used. Fails if it was used before.
+    pub(crate) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<ProvenKey, DpopError>>> {
+        match self.seen.mark(&proof, self.clock.now()) {
+            MaybeReady::Ready(mark) => MaybeReady::Ready(self.spent(proof, mark)),
+            MaybeReady::Pending(marked) => {
+                let proofs = self.clone();
+                MaybeReady::Pending(Box::pin(async move {
+                    let mark = marked.await;
+                    proofs.spent(proof, mark)
+                }))
+            }
+        }
+    }
+
+    fn spent(&self, proof: DpopProof, mark: Sighting) -> Result<ProvenKey, DpopError> {
+        match mark {
+            Sighting::Again => Err(DpopError::Invalid("the proof was already used")),
+            Sighting::Unknown => Err(DpopError::Unavailable),
+            // the proof may have expired meanwhile, and then its use is no longer remembered
+            Sighting::First if proof.is_too_old(self.now()) => Err(DpopError::Invalid("the proof is too old")),
+            Sighting::First => Ok(ProvenKey { thumbprint: proof.into_thumbprint() }),
+        }
+    }
+
+    fn now(&self) -> UnixTime {
+        self.clock.unix(self.clock.now())
+    }
+}
+
+impl fmt::Debug for DpopVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proofs").field("seen", &self.seen).field("nonces", &self.nonces).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,192 @@
+//! Sinks forward the events of a log.
+
+use std::{
+    fmt,
+    sync::mpsc::{SyncSender, TrySendError},
+};
+
+use super::record::Event;
+#[cfg(feature = "tracing")]
+use crate::{tenant::Tenant, util::clock::UnixTime};
+
+/// Receives the events of a log, in order, on a background thread of the log.
+///
+/// All sinks of a log share this thread. A slow sink delays the other sinks, but never the threads
+/// that record. A sink that panics is removed. Closures are sinks too:
+///
+/// ```
+/// use tollgate::{EventLog, event::Event};
+///
+/// let log = EventLog::builder()
+///     .sink(|events: &[Event]| {
+///         for event in events {
+///             eprintln!("{}", event.to_json());
+///         }
+///     })
+///     .build();
+/// # let _ = log;
+/// ```
+pub trait Sink: Send + 'static {
+    /// Handles the first `n` of these events and returns `n`. The log offers the remaining ones
+    /// again within 250 ms, unless they were overwritten.
+    fn write(&mut self, events: &[Event]) -> usize;
+
+    /// Returns how many of the events that it accepted were dropped since the start.
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+impl<F> Sink for F
+where
+    F: FnMut(&[Event]) + Send + 'static,
+{
+    fn write(&mut self, events: &[Event]) -> usize {
+        self(events);
+        events.len()
+    }
+}
+
+/// Sends each event to a channel. Events are dropped if the channel is full.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tollgate::{EventLog, UnixTime, event::{ChannelSink, Event, EventKind}};
+///
+/// let (sender, receiver) = mpsc::sync_channel(100);
+/// let log = EventLog::builder().sink(ChannelSink::new(sender)).build();
+/// log.record(Event::new(EventKind::OverflowBegan, UnixTime::from_secs(5)));
+/// assert_eq!(receiver.recv().map(|event| event.id), Ok(1));
+/// ```
+pub struct ChannelSink {
+    send: Box<dyn FnMut(Event) -> bool + Send>,
+    dropped: u64,
+}
+
+impl ChannelSink {
+    /// Sends to a bounded channel without waiting. Events are dropped if the channel is full or its
+    /// receiver is gone.
+    pub fn new(sender: SyncSender<Event>) -> Self {
+        Self::with(move |event| match sender.try_send(event) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        })
+    }
+
+    /// Sends with a function, for other kinds of channels. `send` must not block, and returns
+    /// whether the event was accepted.
+    pub fn with(send: impl FnMut(Event) -> bool + Send + 'static) -> Self {
+        Self { send: Box::new(send), dropped: 0 }
+    }
+}
+
+impl Sink for ChannelSink {
+    fn write(&mut self, events: &[Event]) -> usize {
+        for event in events {
+            if !(self.send)(event.clone()) {
+                self.dropped += 1;
+            }
+        }
+        events.len()
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+impl fmt::Debug for ChannelSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChannelSink").field("dropped", &self.dropped).finish_non_exhaustive()
+    }
+}
+
+/// Emits each event through `tracing`, at level INFO with the target `tollgate::event` (feature
+/// `tracing`).
+///
+/// Events are outside the spans of their requests, because the sink runs on the background thread
+/// of the log.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TracingSink;
+
+#[cfg(feature = "tracing")]
+impl Sink for TracingSink {
+    fn write(&mut self, events: &[Event]) -> usize {
+        for event in events {
+            tracing::info!(
+                target: "tollgate::event",
+                id = event.id,
+                at = event.at.as_millis(),
+                kind = event.kind.as_str(),
+                tenant = event.tenant.as_ref().map(Tenant::as_str),
+                session = event.session.map(tracing::field::display),
+                policy = event.policy,
+                mode = event.mode.as_str(),
+                limit = event.policy.map(|_| event.limit),
+                remaining = event.policy.map(|_| event.remaining),
+                reset = event.policy.and(event.reset).map(UnixTime::as_secs_ceil),
+                count = event.count,
+            );
+        }
+        events.len()
+    }
+}
+
+#[cfg(feature = "tracing")]
+#[cfg(test)]
+mod tests {
+    use std::{
+        fmt,
+        sync::{Arc, Mutex},
+    };
+
+    use tracing::{
+        Metadata, Subscriber,
+        field::{Field, Visit},
+        span,
+    };
+
+    use super::*;
+    use crate::event::record::EventKind;
+
+    #[derive(Clone, Default)]
+    struct Fields(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0.lock().unwrap().push(format!("{field}={value:?}"));
+        }
+    }
+
+    impl Subscriber for Fields {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "tollgate::event"
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn an_event_is_emitted_with_the_fields_that_it_has() {
+        let fields = Fields::default();
+        let event = Event::new(EventKind::TenantReset, UnixTime::from_secs(5)).tenant("acme".parse().unwrap());
+        tracing::subscriber::with_default(fields.clone(), || TracingSink.write(&[event]));
+        let expected = ["id=0", "at=5000", "kind=\"tenant_reset\"", "tenant=\"acme\"", "mode=\"enforced\"", "count=1"];
+        assert_eq!(*fields.0.lock().unwrap(), expected);
+    }
+}

@@ -1,0 +1,57 @@
+//! The contract of all stores.
+
+use std::{future::Future, pin::Pin};
+
+use super::{
+    error::StoreError,
+    key::Key,
+    record::{Entry, Record, Version, WriteOutcome},
+};
+use crate::gate::MaybeReady;
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A key-value store. The [module documentation](super) has a complete example.
+///
+/// All stores guarantee the following, which `testing::store_conformance` checks:
+///
+/// - A write is seen completely or not at all, and by every read that starts after it was
+///   acknowledged.
+/// - Of concurrent writes that expect the same state (no entry, or one version), at most one
+///   succeeds. Of concurrent takes, at most one gets the value.
+/// - A version never repeats for its key, even after the entry is removed.
+/// - Entries that have not expired are never evicted. A write beyond the limits fails with
+///   [`StoreErrorKind::Full`].
+///
+/// A store may remove expired entries, judging by the time of later writes ([`Record::written_at`])
+/// or by its own clock. It need not hurry, and may return expired entries until then. Readers check
+/// the expiry.
+///
+/// After a future is dropped, or after [`StoreErrorKind::Unavailable`], it is unknown whether the
+/// write happened.
+///
+/// [`StoreErrorKind::Full`]: super::StoreErrorKind::Full [`StoreErrorKind::Unavailable`]:
+/// super::StoreErrorKind::Unavailable
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `Store`",
+    note = "implement `tollgate::store::Store` for it; the documentation of `tollgate::store` has a complete example"
+)]
+pub trait Store: Send + Sync + 'static {
+    /// Returns the entry of `key`.
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static>;
+
+    /// Writes a new entry. Fails with [`WriteOutcome::Lost`] if the key has one.
+    fn insert(&self, key: &Key, record: Record) -> impl Future<Output = Result<WriteOutcome, StoreError>> + Send;
+
+    /// Replaces the entry if it still has the version `expected`.
+    fn swap(
+        &self,
+        key: &Key,
+        expected: Version,
+        record: Record,
+    ) -> impl Future<Output = Result<WriteOutcome, StoreError>> + Send;
+
+    /// Removes the entry of `key` and returns it to exactly one caller.
+    fn take(&self, key: &Key) -> impl Future<Output = Result<Option<Entry>, StoreError>> + Send;
+}

@@ -1,0 +1,224 @@
+//! Tokens belong to the user, not to a name, and end with what proved the user.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tollgate::{
+    AuthService, Client, ClientIp, Identifier, Password, Passwords, Secret, Tenant, Tokens, UnixTime, UserId,
+    event::{EventKind, Query},
+    store::{AnyStore, Memory},
+    testing::{DpopKey, ManualClock},
+    user::{Contact, EmailAddress},
+};
+
+use crate::{
+    given::{Given, all_are, at_layer},
+    grants::{Grant, set, without},
+    world::{ADA, Browser, ISSUER, World, clients, parameters, query_of, with},
+    worlds::world_with,
+};
+
+fn ada() -> (Tenant, UserId) {
+    ("acme".parse().unwrap(), "u-ada".parse().unwrap())
+}
+
+fn reuses(world: &World) -> usize {
+    world.log.flush();
+    world.log.read(&Query::new().kind(EventKind::TokenReused)).events.len()
+}
+
+#[tokio::test]
+async fn c120_a_user_who_changes_the_address_they_sign_in_with_keeps_all_tokens() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid email").await;
+    let open = browser.sign_in("web").await;
+    let (acme, ada) = ada();
+    let new = "ada@new.example";
+    world.users.add_identifier(&acme, &ada, &Identifier::parse(new).unwrap()).await.unwrap();
+    world.users.remove_identifier(&acme, &ada, &Identifier::parse(ADA).unwrap()).await.unwrap();
+    let old = Contact::from(EmailAddress::parse(ADA).unwrap());
+    world.users.remove_contact(&acme, &ada, &old).await.unwrap();
+    let contact = Contact::from(EmailAddress::parse(new).unwrap());
+    world.users.add_contact(&acme, &ada, contact.clone()).await.unwrap();
+    world.users.verify_contact(&acme, &ada, contact).await.unwrap();
+    world.users.set_names(&acme, &ada, Some("Ada King"), Some("ada.king")).await.unwrap();
+
+    all_are(true, &world, "web", &given).await;
+    assert_eq!(browser.with_token("/userinfo", &given.access).await.json()["email"], new);
+    let next = Given::of(&browser.refresh("web", given.refresh()).await);
+    all_are(true, &world, "web", &next).await;
+    let opened = Given::of(&browser.redeem("web", &open).await);
+    all_are(true, &world, "web", &opened).await;
+}
+
+#[tokio::test]
+async fn c120_a_new_password_ends_what_the_old_one_proved() {
+    for place in ["refresh", "userinfo", "introspect", "code"] {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        let given = browser.tokens("web", "openid offline_access").await;
+        let open = browser.sign_in("web").await;
+        let (acme, ada) = ada();
+        let hash = Passwords::insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
+        world.users.set_password(&acme, &ada, Some(hash)).await.unwrap();
+        match place {
+            "refresh" => assert_eq!(browser.refresh("web", given.refresh()).await.error(), "invalid_grant"),
+            "userinfo" => assert_eq!(browser.with_token("/userinfo", &given.access).await.status, 401),
+            "code" => assert_eq!(browser.redeem("web", &open).await.error(), "invalid_grant"),
+            _ => assert_eq!(browser.introspect("web", given.refresh()).await, json!({ "active": false })),
+        }
+        if place != "code" {
+            // the first place that reads the account ends the family everywhere
+            assert_eq!(at_layer(&world.service.verifier(), &given.access).await, 401, "{place}");
+        }
+        all_are(false, &world, "web", &given).await;
+    }
+}
+
+#[tokio::test]
+async fn c120_hashing_the_same_password_again_ends_nothing() {
+    let world = World::new().await;
+    let given = world.browser().tokens("web", "openid").await;
+    // another service on the same store, with the default cost, replaces the weak hash
+    let strong = AuthService::builder(ISSUER, world.store.clone())
+        .clients(clients())
+        .users(world.users.clone())
+        .client_ip(ClientIp::peer())
+        .clock(world.clock.clone())
+        .tokens(Tokens::new())
+        .build()
+        .unwrap();
+    let (acme, ada) = ada();
+    let hash = async || {
+        let account = tollgate::Users::by_id(&world.users, &acme, &ada).await.unwrap().unwrap();
+        account.password_hash().unwrap().as_str().to_owned()
+    };
+    let before = hash().await;
+    let mut browser = Browser { service: strong, ..world.browser() };
+    browser.sign_in("web").await;
+    assert_ne!(hash().await, before);
+    all_are(true, &world, "web", &given).await;
+    assert_eq!(world.browser().refresh("web", given.refresh()).await.status, 200);
+}
+
+#[tokio::test]
+async fn c126_a_used_refresh_token_revokes_its_family_whatever_else_is_wrong() {
+    let form = [("grant_type", "refresh_token"), ("client_id", "web")];
+    let wrong = [
+        form.to_vec(),
+        set(&form, "client_id", "mfa"),
+        set(&form, "client_id", "nobody"),
+        without(&form, "client_id"),
+        without(&form, "grant_type"),
+        set(&form, "grant_type", "authorization_code"),
+        set(&form, "scope", "a\"b"),
+        set(&form, "scope", "openid profile email"),
+        set(&form, "client_secret", "x"),
+    ];
+    for fields in wrong {
+        let world = World::new().await;
+        let mut browser = world.browser();
+        let first = browser.tokens("web", "openid").await;
+        let next = Given::of(&browser.refresh("web", first.refresh()).await);
+        let presented = [&fields[..], &[("refresh_token", first.refresh())]].concat();
+        world.advance(9);
+        let answer = browser.form("/token", &presented).await;
+        assert_eq!(answer.status == 200, fields == form, "{answer:?}");
+        all_are(true, &world, "web", &next).await;
+        world.advance(1);
+        assert_ne!(browser.form("/token", &presented).await.status, 200);
+        all_are(false, &world, "web", &next).await;
+        assert_eq!(reuses(&world), 1, "{fields:?}");
+        assert_ne!(browser.form("/token", &presented).await.status, 200);
+        assert_eq!(reuses(&world), 1, "the family has ended already");
+    }
+}
+
+#[tokio::test]
+async fn c126_a_used_refresh_token_revokes_its_family_without_its_key_and_at_introspection() {
+    let (world, key) = (World::new().await, DpopKey::generate());
+    let mut browser = world.browser();
+    let proof = || key.proof("POST", &format!("{ISSUER}/token")).at(world.time()).sign();
+    let post = async |browser: &mut Browser, fields: &[(&str, &str)]| {
+        let request = crate::world::posted("/token").header("dpop", proof());
+        browser.send(request, crate::world::form_of(fields)).await
+    };
+    let code = browser.sign_in("web").await;
+    let first = Given::of(&post(&mut browser, &crate::grants::redemption("web", &code)).await);
+    let form = [("grant_type", "refresh_token"), ("client_id", "web"), ("refresh_token", first.refresh())];
+    let next = Given::of(&post(&mut browser, &form).await);
+    world.advance(10);
+    assert_eq!(browser.form("/token", &form).await.error(), "invalid_dpop_proof");
+    assert_eq!(browser.introspect("web", next.refresh()).await, json!({ "active": false }));
+
+    // made up ones end nothing
+    let first = browser.tokens("web", "openid").await;
+    let next = Given::of(&browser.refresh("web", first.refresh()).await);
+    world.advance(10);
+    let mut made_up = first.refresh().to_owned().into_bytes();
+    made_up[40] = if made_up[40] == b'A' { b'B' } else { b'A' };
+    let made_up = String::from_utf8(made_up).unwrap();
+    assert_eq!(browser.introspect("web", &made_up).await, json!({ "active": false }));
+    assert_eq!(browser.refresh("web", &made_up).await.error(), "invalid_grant");
+    all_are(true, &world, "web", &next).await;
+    assert_eq!(browser.introspect("web", first.refresh()).await, json!({ "active": false }));
+    all_are(false, &world, "web", &next).await;
+}
+
+#[tokio::test]
+async fn one_session_has_at_most_twenty_families_of_a_client() {
+    let world = world_with(Client::single_sign_on).await;
+    let (mut browser, mut elsewhere) = (world.browser(), world.browser());
+    let other = elsewhere.tokens("special", "openid").await;
+    let mut all = vec![browser.tokens("special", "openid").await];
+    for _ in 0..20 {
+        world.advance(1);
+        let verifier = Secret::generate().expose().to_owned();
+        let challenge = tollgate::CodeChallenge::of(&tollgate::CodeVerifier::parse(&verifier).unwrap()).to_string();
+        let own = with(parameters("special"), &[("code_challenge", &challenge), ("prompt", "none")]);
+        let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
+        let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));
+        all.push(Given::of(&browser.redeem("special", &Grant { code, verifier }).await));
+    }
+    all_are(false, &world, "special", &all[0]).await;
+    for given in [&all[1], &all[20], &other] {
+        all_are(true, &world, "special", given).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_without_logins_verifies_with_the_store_alone() {
+    let store = AnyStore::from(Memory::new());
+    let clock = ManualClock::new();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    clock.set_wall(UnixTime::from_secs(now.as_secs()));
+    let world = World::on(store.clone(), clock, |service| service).await;
+    let mut browser = world.browser();
+    let given = browser.tokens("web", "openid").await;
+    let verifier = Tokens::new().verifier_in(ISSUER, store).unwrap();
+    assert_eq!(at_layer(&verifier, &given.access).await, 200);
+    browser.revoke("web", given.refresh()).await;
+    assert_eq!(at_layer(&verifier, &given.access).await, 401);
+    assert!(Tokens::new().verifier_in("http://auth.example", Memory::new()).is_err());
+}
+
+#[tokio::test]
+async fn the_grace_and_the_lifetime_within_a_session_are_settings() {
+    let store = AnyStore::from(Memory::new());
+    let tokens =
+        Tokens::new().refresh_grace(Duration::from_secs(3)).session_refresh_lifetime(Duration::from_secs(3600));
+    let world = World::made(store, ManualClock::new(), clients(), tokens, |service| service).await;
+    let mut browser = world.browser();
+    let [first, second] = [browser.tokens("web", "openid").await, browser.tokens("web", "openid").await];
+    let next = Given::of(&browser.refresh("web", first.refresh()).await);
+    world.advance(2);
+    assert_eq!(Given::of(&browser.refresh("web", first.refresh()).await).refresh, next.refresh);
+    world.advance(1);
+    assert_eq!(browser.refresh("web", first.refresh()).await.error(), "invalid_grant");
+    all_are(false, &world, "web", &next).await;
+    world.advance(3596);
+    let second = Given::of(&browser.refresh("web", second.refresh()).await);
+    world.advance(1);
+    assert_eq!(browser.refresh("web", second.refresh()).await.error(), "invalid_grant");
+}
