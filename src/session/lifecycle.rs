@@ -230,14 +230,20 @@ impl Sessions {
     /// A `sid` is not a secret. If users name the session to end, check first that it is
     /// one of their own: [`get`](Self::get) returns its tenant and user.
     pub async fn revoke_sid(&self, sid: &Handle) -> Result<bool, StoreError> {
-        let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(false) };
-        let SessionRow::Live(row) = stored.value else { return Ok(false) };
+        Ok(self.end_sid(sid).await?.unwrap_or(false))
+    }
+
+    /// Ends the session with this id, also one that has expired, because its tokens can still be live. Returns whether it
+    /// was live, or `None` if it had been ended before.
+    pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
+        let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
+        let SessionRow::Live(row) = stored.value else { return Ok(None) };
         let Authentication { tenant, user, .. } = &row.authentication;
         let ended = self.end(tenant, &ListedSession::new(*sid, row.expires)).await?;
         let lived = ended.is_some();
         self.record_revoked(&Vec::from_iter(ended));
         self.unlist(tenant, user, *sid).await;
-        Ok(lived)
+        Ok(Some(lived))
     }
 
     /// Ends all sessions of a user. Returns how many there were.
@@ -278,16 +284,17 @@ impl Sessions {
     }
 
     /// Ends the sessions that `session` replaces in its browser: other sessions at the same
-    /// tenant, and the oldest sessions at other tenants beyond four tenants. Call this after
-    /// a sign-in, with the headers of its request. Returns the cookies that remove those of
-    /// the ended sessions.
+    /// tenant, and the oldest sessions at other tenants beyond four tenants. Sessions that have
+    /// expired are among them: without their cookie, no sign-out could end their tokens any more.
+    /// Call this after a sign-in, with the headers of its request. Returns the cookies that
+    /// remove those of the ended sessions.
     #[cfg(any(feature = "login", test))]
     pub(crate) async fn end_replaced(
         &self,
         headers: &http::HeaderMap,
         session: &Session,
     ) -> Result<Vec<SetCookie>, StoreError> {
-        let mut others = self.signed_in(headers).await?;
+        let mut others = self.held(headers).await?;
         others.retain(|other| other.sid() != session.sid());
         others.sort_by_key(Session::created);
         // by name: two tenants can have one cookie, and then the new one replaces the other

@@ -57,7 +57,7 @@ async fn pages_of_others_call_nothing_and_read_nothing() {
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     let refused = "403\ncontent-type: application/json\nvary: origin\n\n\
-        {\"error\":\"origin_not_allowed\",\"error_description\":\"pages of this origin may not call\"}\n";
+        {\"error\":\"origin_not_allowed\",\"error_description\":\"pages of this origin are not allowed to call\"}\n";
     for origin in
         [EVIL, "null", "https://APP.example", "https://app.example:443", "https://app.example/", "*", "file://"]
     {

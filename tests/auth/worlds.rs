@@ -3,6 +3,7 @@
 use tokio::sync::OnceCell;
 use tollgate::{
     AuthService, Client, ClientIp, ClientTable, StoredUsers, Tokens, UnixTime,
+    delivery::Outbox,
     store::{AnyStore, Key, Memory, Record, WriteOutcome},
     testing::ManualClock,
 };
@@ -39,6 +40,7 @@ pub(crate) async fn put_keys(store: &AnyStore) {
                 .clients(clients())
                 .users(users)
                 .client_ip(ClientIp::peer())
+                .email(Outbox::new())
                 .tokens(Tokens::new())
                 .clock(ManualClock::new())
                 .build()

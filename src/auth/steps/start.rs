@@ -43,7 +43,8 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
 
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
-    let oidc = OidcParameters::read(|name| fields.wish(name))?;
+    let mut oidc = OidcParameters::read(|name| fields.wish(name))?;
+    oidc.wanted.remember = fields.remember.unwrap_or_default();
     if cx.core.challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
