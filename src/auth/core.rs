@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use crate::auth::state::token_endpoints::TokenEndpoints;
 use crate::{
     auth::{
+        first_party::site::FirstParty,
         http::cookies::LoginCookies,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
@@ -26,7 +27,7 @@ use crate::{
     login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{Method, MethodSet, Policies},
-    session::{Proof, Session, Sessions},
+    session::{Proof, Session, SessionLayer, Sessions},
     store::{AnyStore, StoreError},
     tenant::ClientIp,
     user::AnyUsers,
@@ -47,6 +48,10 @@ pub(crate) struct Core {
     pub(crate) without_passwords: bool,
     pub(crate) queue: Queue,
     pub(crate) sessions: Sessions,
+    /// The layer that protects the routes of this site.
+    pub(crate) session_layer: SessionLayer,
+    /// Set if users sign in to the site itself.
+    pub(crate) first_party: Option<FirstParty>,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) login_url: Option<String>,

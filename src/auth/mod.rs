@@ -385,6 +385,7 @@ mod context;
 mod methods;
 mod authorize;
 mod steps;
+mod first_party;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
@@ -392,6 +393,7 @@ mod ending;
 #[cfg(feature = "tokens")]
 mod signing;
 mod builder;
+mod assembly;
 #[cfg(test)]
 mod openapi;
 

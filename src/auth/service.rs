@@ -18,6 +18,7 @@ use crate::{
         authorize::{endpoint, par},
         context::RequestContext,
         core::Core,
+        first_party::{sign_in, sign_out},
         http::{
             fields::Fields,
             problem::{Code, Problem},
@@ -29,7 +30,7 @@ use crate::{
     client::Client,
     http::body::Body,
     policy::Explanation,
-    session::Sessions,
+    session::{SessionLayer, Sessions},
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
@@ -50,6 +51,16 @@ impl AuthService {
         &self.0.sessions
     }
 
+    /// Returns the layer that protects routes with the sessions of this service.
+    ///
+    /// It attaches a [`Session`](crate::Session) to each request of a signed-in user, and
+    /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). After
+    /// [`first_party`](crate::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
+    /// [`required`](SessionLayer::required) sends a person who is not signed in to the sign-in page and back.
+    pub fn session_layer(&self) -> SessionLayer {
+        self.0.session_layer.clone()
+    }
+
     /// Lifts the locks that failed attempts have caused for a user: for operators, and for a page that resets passwords.
     ///
     /// The counts of this identifier, of the account's contacts, and of the account itself start from zero again. An
@@ -58,11 +69,6 @@ impl AuthService {
         let account = self.0.users.find(tenant, identifier).await?;
         let keyed = self.0.keyed().await?;
         self.0.guard.unlock(tenant, identifier, account.as_ref(), keyed).await
-    }
-
-    /// Ends everything of a user: logins in progress, sessions and tokens.
-    pub async fn end_user(&self, tenant: &Tenant, user: &crate::UserId) -> Result<(), StoreError> {
-        self.0.accounts.end_user(tenant, user).await
     }
 
     /// Explains to an operator which steps a login of this client would need, and why.
@@ -131,6 +137,9 @@ where
         Route::Token(route) => endpoints::serve(cx, route, body).await,
         Route::Status => status::status(cx).await,
         Route::Par => par::push(cx, body).await,
+        Route::SignIn => sign_in::sign_in(cx).await,
+        Route::FinishSignIn => sign_in::finish(cx).await,
+        Route::SignOut => sign_out::sign_out(cx, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
             let fields = match Fields::of(&cx.parts.headers, body).await {
                 Ok(fields) => fields,

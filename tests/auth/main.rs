@@ -13,6 +13,7 @@ mod cors;
 mod equal;
 mod errors;
 mod faults;
+mod first_party;
 mod flow;
 mod frail;
 mod given;

@@ -17,6 +17,9 @@ pub(crate) enum Route {
     Script,
     Style,
     OpenApi,
+    SignIn,
+    FinishSignIn,
+    SignOut,
     #[cfg(feature = "tokens")]
     Token(TokenRoute),
 }
@@ -53,6 +56,9 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get("/authentication/page.js", Route::Script),
     Path::get("/authentication/page.css", Route::Style),
     Path::get("/openapi.json", Route::OpenApi),
+    Path::get(SIGN_IN, Route::SignIn),
+    Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
+    Path::post(SIGN_OUT, Route::SignOut),
     #[cfg(feature = "tokens")]
     Path::post("/token", Route::Token(TokenRoute::Exchange)),
     #[cfg(feature = "tokens")]
@@ -70,6 +76,12 @@ pub(crate) const PATHS: &[Path] = &[
     #[cfg(feature = "tokens")]
     Path::get(SERVER_METADATA, Route::Token(TokenRoute::Metadata)),
 ];
+
+/// Signs in to the site itself.
+pub(crate) const SIGN_IN: &str = "/sign-in";
+/// Where such a sign-in ends.
+pub(crate) const FINISH_SIGN_IN: &str = "/sign-in/finish";
+pub(crate) const SIGN_OUT: &str = "/sign-out";
 
 /// Below the path of the issuer (OpenID Connect Discovery §4).
 #[cfg(feature = "tokens")]
@@ -98,6 +110,11 @@ impl Path {
         return matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))));
         #[cfg(not(feature = "tokens"))]
         false
+    }
+
+    /// Whether the path exists only where users sign in to the site itself.
+    pub(crate) const fn needs_first_party(&self) -> bool {
+        matches!((self.get, self.post), (Some(Route::SignIn | Route::FinishSignIn), _) | (_, Some(Route::SignOut)))
     }
 
     /// The path that a request names, with or without that of the issuer, which a router may have taken off.

@@ -5,12 +5,25 @@ use http::{Response, StatusCode, header};
 use crate::{
     auth::{
         context::RequestContext,
-        http::{answer, problem::Problem, route::Route},
+        core::Core,
+        http::{
+            answer,
+            problem::Problem,
+            route::{FINISH_SIGN_IN, Route},
+        },
     },
     http::{accept, body::Body},
 };
 
 pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
+
+/// Returns the URL of the login page, without a query.
+pub(crate) fn url(core: &Core) -> String {
+    match &core.login_url {
+        Some(url) => url.clone(),
+        None => format!("{}/authentication/start", core.issuer.path()),
+    }
+}
 
 /// Returns the login page.
 pub(crate) fn login() -> Response<Body> {
@@ -31,9 +44,13 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
         _ => "The link that led here does not work. Please go back to the application and start again.",
     };
     // relative, because the service can be mounted below any path
-    let is_start = cx.parts.uri.path().ends_with("/authentication/start");
+    let style = match cx.parts.uri.path() {
+        path if path.ends_with("/authentication/start") => "page.css",
+        path if path.ends_with(FINISH_SIGN_IN) => "../authentication/page.css",
+        _ => "authentication/page.css",
+    };
     let text = include_str!("error.html")
-        .replace("{style}", if is_start { "page.css" } else { "authentication/page.css" })
+        .replace("{style}", style)
         .replace("{advice}", advice)
         .replace("{code}", problem.code.as_str())
         .replace("{detail}", problem.detail);

@@ -81,11 +81,6 @@ impl Accounts {
         }))
     }
 
-    /// Ends everything of a user that carries a lower generation than the new one.
-    pub(crate) async fn end_user(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
-        self.generations.raise(tenant, user).await.map(|_| ())
-    }
-
     /// Adds the generation of the user, or reads that of an unknown one.
     async fn found(&self, tenant: &Tenant, account: Option<Account>) -> Result<FoundAccount, StoreError> {
         let unknown = UserId::parse(UNKNOWN_USER).ok();
