@@ -94,15 +94,20 @@ impl<R> SessionLayer<R> {
     /// Sets where the layer finds the URI that the browser requested.
     ///
     /// A router that nests services strips the prefix of the path, and the
-    /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the
-    /// URI that the layer sees. In axum:
+    /// [`return_parameter`](Self::return_parameter) needs the whole path. With the feature
+    /// `axum`, the default is the URI before axum's routers have changed it, otherwise the URI that the
+    /// layer sees.
     ///
     /// ```
     /// # use tollgate::{SessionLayer, Sessions, store::Memory};
-    /// use axum::extract::OriginalUri;
+    /// use http::Uri;
+    ///
+    /// // set by a layer of your own
+    /// #[derive(Clone)]
+    /// struct Requested(Uri);
     ///
     /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
-    ///     .original_uri(|extensions| extensions.get::<OriginalUri>().map(|uri| &uri.0));
+    ///     .original_uri(|extensions| extensions.get::<Requested>().map(|requested| &requested.0));
     /// # let _ = layer;
     /// ```
     pub fn original_uri(mut self, find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) -> Self {
