@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-const LINES: u32 = 114;
+const LINES: u32 = 126;
 
 /// The numbers that appear in a text as `cNNN`.
 fn numbers(text: &str) -> BTreeSet<u32> {
@@ -61,5 +61,5 @@ fn every_line_is_tested_or_explained() {
 
 #[test]
 fn numbers_are_found_as_words() {
-    assert_eq!(numbers("fn c012_c013_x() // c114: abc999 c1 c0145 xc001"), BTreeSet::from([12, 13, 114]));
+    assert_eq!(numbers("fn c012_c013_x() // c126: abc999 c1 c0145 xc001"), BTreeSet::from([12, 13, 126]));
 }

@@ -86,6 +86,16 @@ impl CookieFormat {
         self.cookie(&self.name(tenant), "").expect("the name is valid").max_age(Duration::ZERO)
     }
 
+    /// Creates the cookies that remove those of a request, valid or not: of all tenants, or of this one only.
+    #[cfg(feature = "login")]
+    pub(super) fn presented_removals(&self, headers: &HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
+        let only = tenant.map(|tenant| self.name(tenant));
+        let is_meant = |name: &&str| only.as_ref().map_or_else(|| self.is_name(name), |only| only == name);
+        let names = cookie::pairs(headers).map(|(name, _)| name).filter(is_meant).take(MOST_OF_ALL_TENANTS);
+        let names: std::collections::BTreeSet<&str> = names.collect();
+        names.into_iter().filter_map(|name| Some(self.cookie(name, "").ok()?.max_age(Duration::ZERO))).collect()
+    }
+
     fn cookie(&self, name: &str, value: &str) -> Result<SetCookie, ConfigError> {
         let cookie = SetCookie::new(name, value)?;
         if self.loopback { cookie.insecure_plain_http() } else { Ok(cookie) }

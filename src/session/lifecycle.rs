@@ -230,14 +230,20 @@ impl Sessions {
     /// A `sid` is not a secret. If users name the session to end, check first that it is
     /// one of their own: [`get`](Self::get) returns its tenant and user.
     pub async fn revoke_sid(&self, sid: &Handle) -> Result<bool, StoreError> {
-        let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(false) };
-        let SessionRow::Live(row) = stored.value else { return Ok(false) };
+        Ok(self.end_sid(sid).await?.unwrap_or(false))
+    }
+
+    /// Ends the session with this id, also one that has expired, because its tokens can still be live. Returns whether it
+    /// was live, or `None` if it had been ended before.
+    pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
+        let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
+        let SessionRow::Live(row) = stored.value else { return Ok(None) };
         let Authentication { tenant, user, .. } = &row.authentication;
         let ended = self.end(tenant, &ListedSession::new(*sid, row.expires)).await?;
         let lived = ended.is_some();
         self.record_revoked(&Vec::from_iter(ended));
         self.unlist(tenant, user, *sid).await;
-        Ok(lived)
+        Ok(Some(lived))
     }
 
     /// Ends all sessions of a user. Returns how many there were.
@@ -278,16 +284,17 @@ impl Sessions {
     }
 
     /// Ends the sessions that `session` replaces in its browser: other sessions at the same
-    /// tenant, and the oldest sessions at other tenants beyond four tenants. Call this after
-    /// a sign-in, with the headers of its request. Returns the cookies that remove those of
-    /// the ended sessions.
+    /// tenant, and the oldest sessions at other tenants beyond four tenants. Sessions that have
+    /// expired are among them: without their cookie, no sign-out could end their tokens any more.
+    /// Call this after a sign-in, with the headers of its request. Returns the cookies that
+    /// remove those of the ended sessions.
     #[cfg(any(feature = "login", test))]
     pub(crate) async fn end_replaced(
         &self,
         headers: &http::HeaderMap,
         session: &Session,
     ) -> Result<Vec<SetCookie>, StoreError> {
-        let mut others = self.signed_in(headers).await?;
+        let mut others = self.held(headers).await?;
         others.retain(|other| other.sid() != session.sid());
         others.sort_by_key(Session::created);
         // by name: two tenants can have one cookie, and then the new one replaces the other
@@ -739,6 +746,30 @@ mod tests {
         world.clock.advance(Duration::from_nanos(1));
         assert!(!ended(&sids[0]));
         assert!(!block_on(world.sessions.revoke_sid(&Handle::random())).unwrap());
+    }
+
+    #[test]
+    fn c106_a_tombstone_is_final_and_an_older_snapshot_does_not_shorten_it() {
+        let world = World::new();
+        let (_, session) = world.create(login("acme", "ada"));
+        let month = Duration::from_secs(30 * 86400);
+        let renewal = Renewal::FullSignIn(login("acme", "ada").remember(month).unwrap());
+        let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
+        block_on(world.sessions.revoke(&renewed)).unwrap();
+        let row = || block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+        let before = row();
+        assert_eq!(before.expires_at, renewed.expires() + REMEMBERED);
+        block_on(world.sessions.revoke(&session)).unwrap();
+        assert!(!block_on(world.sessions.revoke_sid(&session.sid())).unwrap());
+        assert!(block_on(world.sessions.renew(&renewed, Renewal::StepUp(login("acme", "ada")))).unwrap().is_none());
+        assert_eq!((row().version, row().expires_at), (before.version, before.expires_at));
+        // an older snapshot ends the session for just as long
+        let (_, session) = world.create(login("acme", "grace"));
+        let renewal = Renewal::FullSignIn(login("acme", "grace").remember(month).unwrap());
+        let (_, renewed) = block_on(world.sessions.renew(&session, renewal)).unwrap().unwrap();
+        block_on(world.sessions.revoke(&session)).unwrap();
+        let row = block_on(world.sessions.rows().get(None, session.sid().as_bytes()).wait()).unwrap().unwrap();
+        assert_eq!(row.expires_at, renewed.expires() + REMEMBERED);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Sessions {
     }
 
     /// Finds all live sessions of a browser, of any tenant. Looks at 16 cookies at most.
-    #[cfg(any(feature = "login", test))]
+    #[cfg(test)]
     pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Vec<Session>, StoreError> {
         let mut sessions: Vec<Session> = Vec::new();
         for cookie in self.cookies().first_of_all_tenants(headers) {

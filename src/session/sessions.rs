@@ -90,6 +90,12 @@ impl Sessions {
         self.0.cookies.removal(tenant)
     }
 
+    /// Returns the cookies that remove the session cookies of a request: of all tenants, or of this one only.
+    #[cfg(feature = "login")]
+    pub(crate) fn presented_removals(&self, headers: &http::HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
+        self.0.cookies.presented_removals(headers, tenant)
+    }
+
     /// Returns the name of the session cookie of this tenant. The cookies of two tenants can
     /// have the same name.
     #[cfg(any(feature = "login", test))]

@@ -74,7 +74,7 @@ async fn c001_who_the_client_is_must_be_known_before_anything_is_sent_anywhere()
     assert_eq!(shown(&world, "").await, "invalid_request");
     let answer = asked(&world, &changed("web", "client_id", Some("nobody"))).await;
     let expected = "400\ncontent-type: application/json\n\n\
-        {\"error\":\"invalid_client\",\"error_description\":\"there is no client of this client_id\"}\n";
+        {\"error\":\"invalid_client\",\"error_description\":\"client_id is unknown\"}\n";
     assert_eq!(answer.own(), expected);
 }
 

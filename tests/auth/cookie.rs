@@ -34,6 +34,7 @@ async fn c103_on_loopback_alone_a_cookie_can_do_without_tls() {
             .users(world.users.clone())
             .client_ip(ClientIp::peer())
             .passwords(tollgate::Passwords::insecure_fast())
+            .email(world.outbox.clone())
             .insecure_loopback()
             .build()
     };

@@ -1,5 +1,7 @@
 //! The flow as the interface tells it, from the first visit to the code.
 
+use std::collections::BTreeSet;
+
 use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, CALLBACK, ISSUER, World, query};
 
 #[tokio::test]
@@ -55,7 +57,7 @@ async fn two_steps_are_two_kinds_of_proof() {
 }
 
 #[tokio::test]
-async fn a_new_sign_in_ends_the_session_that_it_replaces_and_no_other() {
+async fn a_new_sign_in_renews_the_session_of_the_browser_and_no_other() {
     let world = World::new().await;
     let (mut browser, mut other) = (world.browser(), world.browser());
     for browser in [&mut other, &mut browser] {
@@ -64,10 +66,20 @@ async fn a_new_sign_in_ends_the_session_that_it_replaces_and_no_other() {
     let (acme, ada) = ("acme".parse().unwrap(), "u-ada".parse().unwrap());
     let before = world.sessions.list(&acme, &ada).await.unwrap();
     assert_eq!(before.len(), 2);
+    let old = browser.cookies.clone();
     world.advance(1);
     browser.sign_in("web").await;
     let after = world.sessions.list(&acme, &ada).await.unwrap();
-    assert_eq!(after.len(), 2);
-    let kept = before.iter().filter(|old| after.iter().any(|new| new.sid() == old.sid()));
-    assert_eq!(kept.count(), 1);
+    // the ids stay; the secret of one is new, and its lifetime begins again
+    let ids =
+        |sessions: &[tollgate::Session]| sessions.iter().map(|one| one.sid().to_string()).collect::<BTreeSet<_>>();
+    assert_eq!(ids(&before), ids(&after));
+    let [(name, secret)] = old.iter().collect::<Vec<_>>()[..] else { panic!("{old:?}") };
+    let now = &browser.cookies[name];
+    assert_eq!(secret.split_once('.').unwrap().0, now.split_once('.').unwrap().0);
+    assert_ne!(secret, now);
+    let renewed = after.iter().filter(|session| now.starts_with(&session.sid().to_string())).collect::<Vec<_>>();
+    assert_eq!(renewed.len(), 1);
+    assert_eq!(renewed[0].created(), world.time());
+    assert!(after.iter().any(|session| session.created() < world.time()));
 }

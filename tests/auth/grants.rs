@@ -12,7 +12,7 @@ use crate::{
 pub(crate) type Fields<'a> = Vec<(&'a str, &'a str)>;
 
 /// A code, and what its client alone knows.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Grant {
     pub(crate) code: String,
     pub(crate) verifier: String,

@@ -74,9 +74,17 @@ async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
 
     let bearer = format!("Bearer {}", given.access);
     for (origin, expected) in [(APP, true), (EVIL, false), ("null", false)] {
-        for (path, shown) in [("/userinfo", &*bearer), ("/userinfo", "Bearer x"), ("/userinfo", "")] {
-            let answer = get(&mut browser, origin, path, shown).await;
-            assert_eq!(is_readable(&answer, origin), expected, "{origin} {path} {shown}");
+        for shown in [&*bearer, "Bearer x", ""] {
+            let answer = get(&mut browser, origin, "/userinfo", shown).await;
+            assert_eq!(is_readable(&answer, origin), expected, "{origin} {shown}");
+        }
+        // public documents, the same for all
+        for path in
+            ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server", "/openapi.json"]
+        {
+            let answer = get(&mut browser, origin, path, "").await;
+            assert_eq!((answer.status.as_u16(), answer.header("access-control-allow-origin")), (200, "*"), "{path}");
+            assert!(!answer.headers.contains_key("access-control-allow-credentials"), "{path}");
         }
     }
     let revoking = [("client_id", "web"), ("token", given.refresh())];
@@ -131,7 +139,7 @@ async fn nobody_elses_page_can_ask_to_log_out_and_read_the_answer() {
 #[tokio::test]
 async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
     let clock = ManualClock::new();
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).unwrap();
+    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
     let acme: Tenant = "acme".parse().unwrap();

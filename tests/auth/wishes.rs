@@ -1,12 +1,14 @@
 //! What a request wishes of OpenID Connect, as far as it is served.
 
 use serde_json::json;
-use tollgate::{Method, Policies, Policy, store::Memory};
+use tollgate::{AuthService, ClientIp, Method, Policies, Policy, StoredUsers, delivery::Outbox, store::Memory};
 
 use crate::{
     given::{self, Given},
     grants::Grant,
-    world::{ADA, Answer, Browser, GRACE, World, encode, parameters, query, query_of, with},
+    world::{
+        ADA, ADA_PASSWORD, Answer, Browser, GRACE, ISSUER, World, clients, encode, parameters, query, query_of, with,
+    },
 };
 
 async fn authorize(browser: &mut Browser, more: &str) -> Answer {
@@ -83,15 +85,17 @@ fn demanding(levels: &str) -> String {
 #[tokio::test]
 async fn c025_an_essential_acr_is_met_or_no_code_is_given() {
     let policies = Policies::default().acr("two", Policy::any(2).unwrap()).unwrap();
-    let keys = policies.acr("key", Policy::slots([Method::Passkey]).unwrap()).unwrap();
-    let world = World::with(Memory::new(), |service| service.policies(keys)).await;
+    // a level that no enabled method reaches is refused when the service is built
+    let keys = policies.clone().acr("key", Policy::slots([Method::Passkey]).unwrap()).unwrap();
+    let service = AuthService::builder(ISSUER, Memory::new()).clients(clients()).client_ip(ClientIp::peer());
+    let service = service.users(StoredUsers::new(Memory::new())).email(Outbox::new()).policies(keys);
+    assert!(service.build().unwrap_err().to_string().contains("key"));
+    let world = World::with(Memory::new(), |service| service.policies(policies)).await;
     let mut browser = world.browser();
     browser.log_in("web", ADA).await;
-    // nobody knows the level, or no method that is enabled reaches it
-    for unmet in [demanding(r#""gold""#), demanding(r#""key""#)] {
-        let error = told(&mut browser, &unmet).await;
-        assert_eq!(error.as_deref(), Some("unmet_authentication_requirements"), "{unmet}");
-    }
+    // nobody knows the level
+    let error = told(&mut browser, &demanding(r#""gold""#)).await;
+    assert_eq!(error.as_deref(), Some("unmet_authentication_requirements"));
     // one step was proved, and it takes two
     assert_eq!(told(&mut browser, &demanding(r#""gold","two""#)).await, None);
     let none = format!("prompt=none&{}", demanding(r#""two""#));
@@ -210,4 +214,89 @@ async fn what_a_request_wishes_of_the_tokens_is_in_them() {
     // bound to a key that the request for tokens does not prove
     let bound = tokens(&world, "dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I").await;
     assert_eq!(bound.error(), "invalid_dpop_proof");
+}
+
+/// The required steps of a login of `web` with this wish, at the start and on the login page.
+async fn required(browser: &mut Browser, name: &str, value: &str) -> Result<u64, String> {
+    let body = with(parameters("web"), &[("identifier", ADA), (name, value)]);
+    let started = browser.post("/authentication/start", &body).await;
+    let target = format!("/authentication/start?{}&{name}={}", query("web"), encode(value));
+    let shown = browser.send(http::Request::get(target).header("accept", "application/json"), "").await;
+    match started.json()["required_steps"].as_u64() {
+        Some(steps) => {
+            assert_eq!(shown.json()["required_steps"], steps, "{value}");
+            Ok(steps)
+        }
+        None => Err(started.error()),
+    }
+}
+
+#[tokio::test]
+async fn c025_the_first_requested_level_that_can_be_met_counts() {
+    let policies = Policies::default().acr("one", Policy::any(1).unwrap()).unwrap();
+    let policies = policies.acr("two", Policy::any(2).unwrap()).unwrap();
+    let world = World::with(Memory::new(), |service| service.policies(policies)).await;
+    let mut browser = world.browser();
+    for (levels, steps) in
+        [("two", 2), ("two one", 2), ("one two", 1), ("gold two", 2), ("gold silver one two", 1), ("two gold", 2)]
+    {
+        assert_eq!(required(&mut browser, "acr_values", levels).await, Ok(steps), "{levels}");
+        let names = format!("\"{}\"", levels.replace(' ', "\",\""));
+        for essential in [true, false] {
+            let claims = format!(r#"{{"id_token":{{"acr":{{"essential":{essential},"values":[{names}]}}}}}}"#);
+            assert_eq!(required(&mut browser, "claims", &claims).await, Ok(steps), "{claims}");
+        }
+    }
+    // and the token names the level
+    let (own, verifier) = browser.log_in_with("web", &[("acr_values", "gold one two")]).await;
+    let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
+    let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));
+    let given = Given::of(&browser.redeem("web", &Grant { code, verifier }).await);
+    assert_eq!(given::claims(given.id())["acr"], "one");
+}
+
+#[tokio::test]
+async fn c025_a_level_that_is_only_requested_blocks_nobody() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    assert_eq!(required(&mut browser, "acr_values", "gold silver").await, Ok(1));
+    for claims in [
+        r#"{"id_token":{"acr":{"values":["gold","silver"]}}}"#,
+        r#"{"id_token":{"acr":{"value":"gold"}}}"#,
+        r#"{"id_token":{"acr":{"essential":false,"value":"gold"}}}"#,
+        r#"{"id_token":{"acr":null}}"#,
+    ] {
+        assert_eq!(required(&mut browser, "claims", claims).await, Ok(1), "{claims}");
+        for name in ["claims", "acr_values"] {
+            let value = if name == "claims" { claims } else { "gold silver" };
+            let (own, verifier) = browser.log_in_with("web", &[(name, value)]).await;
+            let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
+            let code = answer.redirected("code").unwrap_or_else(|| panic!("{claims} {answer:?}"));
+            let given = Given::of(&browser.redeem("web", &Grant { code, verifier }).await);
+            assert!(given::claims(given.id())["acr"].is_null(), "no level was reached");
+        }
+    }
+    let essential = r#"{"id_token":{"acr":{"essential":true,"value":"gold"}}}"#;
+    let refused = required(&mut browser, "claims", essential).await;
+    assert_eq!(refused, Err("unmet_authentication_requirements".to_owned()));
+}
+
+#[tokio::test]
+async fn c025_consent_is_asked_for_even_if_a_login_for_the_same_parameters_is_completed() {
+    let world = World::new().await;
+    for prompt in ["consent", "select_account", "consent login"] {
+        let mut browser = world.browser();
+        let more = format!("prompt={}", encode(prompt));
+        browser.log_in("web", ADA).await;
+        let answer = authorize(&mut browser, &more).await;
+        assert!(answer.header("location").starts_with("/authentication/start?"), "{prompt} {answer:?}");
+        // the page starts another login with the prompt, and the user proves who they are there
+        let body = with(parameters("web"), &[("identifier", ADA), ("prompt", prompt)]);
+        let id = browser.post("/authentication/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
+        assert!(authorize(&mut browser, &more).await.redirected("code").is_none(), "{prompt}");
+        assert_eq!(browser.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+        assert_eq!(browser.complete("web", &id).await.status, 200);
+        assert!(authorize(&mut browser, &more).await.redirected("code").is_some(), "{prompt}");
+        assert!(authorize(&mut browser, &more).await.redirected("code").is_none(), "one code for one yes");
+    }
 }

@@ -3,6 +3,7 @@
 use tokio::sync::OnceCell;
 use tollgate::{
     AuthService, Client, ClientIp, ClientTable, StoredUsers, Tokens, UnixTime,
+    delivery::Outbox,
     store::{AnyStore, Key, Memory, Record, WriteOutcome},
     testing::ManualClock,
 };
@@ -38,6 +39,7 @@ pub(crate) async fn put_keys(store: &AnyStore) {
             let service = AuthService::builder(ISSUER, memory.clone())
                 .users(users)
                 .client_ip(ClientIp::peer())
+                .email(Outbox::new())
                 .tokens(Tokens::new())
                 .clock(ManualClock::new())
                 .build()

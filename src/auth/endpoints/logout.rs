@@ -17,7 +17,10 @@ use crate::{
     session::Session,
     store::StoreError,
     tokens::TokenService,
-    util::{form::Form, handle::Handle},
+    util::{
+        form::{self, Form},
+        handle::Handle,
+    },
 };
 
 /// The parameters of the request.
@@ -84,6 +87,10 @@ where
         end(cx, sid).await?;
     }
     let tenant = client.as_deref().map(Client::tenant);
+    let removals = sessions.presented_removals(&cx.parts.headers, tenant);
+    if cx.parts.method == Method::POST && removals.is_empty() && !cx.is_of_own_page() {
+        return with_cookies(cx, &asked, client_id.as_deref());
+    }
     let mut shown = sessions.held(&cx.parts.headers).await?;
     shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
     let is_hinted = |session: &Session| {
@@ -92,29 +99,45 @@ where
     };
     let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
     if !is_confirmed && !shown.iter().all(is_hinted) {
-        return Ok(logout_pages::ask(&[
-            ("client_id", client_id.as_deref()),
-            ("post_logout_redirect_uri", asked.after.as_deref()),
-            ("state", asked.state.as_deref()),
-        ]));
+        return Ok(logout_pages::ask(
+            &cx.core.pages,
+            &[
+                ("client_id", client_id.as_deref()),
+                ("post_logout_redirect_uri", asked.after.as_deref()),
+                ("state", asked.state.as_deref()),
+            ],
+        ));
     }
     for session in &shown {
         end(cx, &session.sid()).await?;
     }
     let mut response = match after {
         // the page's policy lets its form lead nowhere else, so the user follows a link
-        Some(location) if asked.confirmed => logout_pages::done(Some(&location)),
+        Some(location) if asked.confirmed => logout_pages::done(&cx.core.pages, Some(&location)),
         Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?,
-        None => logout_pages::done(None),
+        None => logout_pages::done(&cx.core.pages, None),
     };
-    for session in &shown {
-        sessions.removal(session.tenant()).append_to(response.headers_mut());
+    for removal in removals {
+        removal.append_to(response.headers_mut());
     }
     Ok(response)
 }
 
+/// Redirects to the same request by GET. Browsers withhold cookies from a form of another site and send them there, so
+/// that nobody is told that they are logged out while another session of theirs lives. The hint has done its work.
+fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> Result<Response<Body>, Problem> {
+    let fields = [
+        ("client_id", client_id),
+        ("post_logout_redirect_uri", asked.after.as_deref()),
+        ("state", asked.state.as_deref()),
+    ];
+    let query = form::written(fields.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    answer::see_other(&format!("{}/logout?{query}", cx.core.issuer.path()))
+        .ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
+}
+
 async fn end(cx: &RequestContext<'_>, sid: &Handle) -> Result<(), StoreError> {
-    if cx.core.sessions.revoke_sid(sid).await? {
+    if cx.core.sessions.end_sid(sid).await?.is_some() {
         cx.core.journal.tally(EventKind::TokenRevoked, None, None);
     }
     Ok(())

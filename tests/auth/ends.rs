@@ -1,0 +1,514 @@
+//! What ends sessions, logins, codes and tokens, and what leaves them alone.
+
+use std::time::Duration;
+
+use http::Request;
+use tollgate::{
+    Passwords, Secret, Session, Sessions, UnixTime,
+    event::{EventKind, Query},
+    store::{AnyStore, Memory},
+    testing::ManualClock,
+};
+
+use crate::{
+    given::{Given, all_are, claims},
+    sites::{TENANTS, mailbox, node, tenant, user, world, world_with},
+    world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, ISSUER, World, form_of, posted},
+    worlds::put_keys,
+};
+
+const AS_ADA: (&str, &str) = (ADA, ADA_PASSWORD);
+const AS_GRACE: (&str, &str) = (GRACE, GRACE_PASSWORD);
+const NEW_ADDRESS: &str = "ada.king@example.com";
+
+/// A login by password, and its tokens.
+async fn tokens(world: &World, browser: &mut Browser, client: &str, scope: &str) -> Given {
+    let code = browser.sign_in_as(world, client, AS_ADA, None, &[("scope", scope)]).await;
+    Given::of(&browser.redeem(client, &code).await)
+}
+
+/// Tokens of a silent sign-in.
+async fn silent_tokens(browser: &mut Browser, client: &str) -> Given {
+    let code = browser.silently(client).await.unwrap();
+    Given::of(&browser.redeem(client, &code).await)
+}
+
+fn is_login_required(answer: &Answer) -> bool {
+    answer.redirected("error").as_deref() == Some("login_required")
+}
+
+/// The session that a browser is signed in with at acme.
+async fn session_of(world: &World, browser: &Browser) -> Session {
+    let acme = tenant("acme");
+    let sid = world.seen(Some(&acme), browser).await.unwrap();
+    world.sessions_of(&acme, "u-ada").await.into_iter().find(|session| session.sid().to_string() == sid).unwrap()
+}
+
+async fn confirm_logout(browser: &mut Browser, client: &str) -> Answer {
+    let request = posted("/logout").header("sec-fetch-site", "same-origin").header("origin", ISSUER);
+    browser.send(request.header("accept", "text/html"), form_of(&[("client_id", client), ("confirmed", "yes")])).await
+}
+
+async fn log_out(browser: &mut Browser, hint: &str) -> Answer {
+    browser.send(Request::get(format!("/logout?id_token_hint={hint}")).header("accept", "text/html"), "").await
+}
+
+fn is_done(answer: &Answer) -> bool {
+    answer.status == 200 && answer.text.contains("<h1>You are logged out</h1>")
+}
+
+fn asks(answer: &Answer) -> bool {
+    answer.status == 200 && answer.text.contains("<h1>Log out?</h1>")
+}
+
+/// Steps up the session of a browser to two steps, and returns the tokens.
+async fn step_up(world: &World, browser: &mut Browser, address: &str) -> Given {
+    let login = browser.begin("acme-bank", &[]).await;
+    assert_eq!((&login.started["required_steps"], &login.started["next_step"]), (&2.into(), &2.into()));
+    assert_eq!(browser.prove_mailbox(world, &login, address).await.status, 200);
+    let code = browser.finish(&login).await.unwrap();
+    Given::of(&browser.redeem("acme-bank", &code).await)
+}
+
+#[tokio::test]
+async fn c118_a_right_sid_with_a_wrong_secret_is_no_session_writes_nothing_and_ends_nothing() {
+    let (world, acme) = (world().await, tenant("acme"));
+    let mut browser = world.browser();
+    let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let cookie = world.cookie_of(&acme);
+    let (sid, secret) = browser.cookies[&cookie].split_once('.').unwrap();
+    assert_eq!(claims(given.id())["sid"], sid, "the sid is public");
+    let before = world.sessions_of(&acme, "u-ada").await.remove(0);
+    // use is recorded once a minute
+    world.advance(61);
+    let other = Secret::generate().expose().to_owned();
+    for value in [format!("{sid}.{other}"), format!("{sid}."), sid.to_owned(), format!("{sid}{secret}")] {
+        let mut thief = world.browser();
+        let restore = |thief: &mut Browser| drop(thief.cookies.insert(cookie.clone(), value.clone()));
+        restore(&mut thief);
+        assert_eq!(world.seen(Some(&acme), &thief).await, None);
+        assert!(is_login_required(&thief.silently("acme-shop").await.unwrap_err()));
+        assert_eq!(thief.begin("acme-bank", &[]).await.started["next_step"], 1);
+        restore(&mut thief);
+        assert!(is_done(&confirm_logout(&mut thief, "acme-web").await));
+        restore(&mut thief);
+        // whoever signs in with it gets a session of their own
+        thief.sign_in_as(&world, "acme-web", AS_GRACE, None, &[]).await;
+        assert!(!thief.cookies[&cookie].starts_with(sid));
+    }
+    let after = world.sessions_of(&acme, "u-ada").await.remove(0);
+    assert_eq!(after.last_use(), before.last_use());
+    assert_eq!(world.seen(Some(&acme), &browser).await.as_deref(), Some(sid));
+    all_are(true, &world, "acme-web", &given).await;
+    world.log.flush();
+    assert!(!world.log.read(&Query::new().kind(EventKind::SessionWrongSecret)).events.is_empty());
+}
+
+#[tokio::test]
+async fn c119_the_end_of_a_user_reaches_everything_on_nodes_whose_clocks_differ() {
+    for seconds in [-20, 0, 20] {
+        let store = AnyStore::from(Memory::new());
+        put_keys(&store).await;
+        let world = node(store.clone(), ManualClock::new(), |service| service).await;
+        let clock = ManualClock::new();
+        clock.set_wall(UnixTime::from_secs(world.time().as_secs().saturating_add_signed(seconds)));
+        let other = node(store, clock, |service| service).await;
+        let acme = tenant("acme");
+
+        let mut browser = world.browser();
+        let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+        let offline = tokens(&world, &mut world.browser(), "acme-web", "openid offline_access").await;
+        let open = [
+            world.browser().sign_in_as(&world, "acme-web", AS_ADA, None, &[]).await,
+            world.browser().sign_in_as(&world, "acme-web", AS_ADA, None, &[("scope", "openid offline_access")]).await,
+            browser.silently("acme-shop").await.unwrap(),
+        ];
+        let [mut unproved, mut half, mut done, mut asked] = [(); 4].map(|()| world.browser());
+        let unproved_login = unproved.begin("acme-web", &[("identifier", ADA)]).await;
+        let half_login = half.begin("acme-two", &[("identifier", ADA)]).await;
+        assert_eq!(half.prove_password(&half_login, ADA, ADA_PASSWORD).await.status, 200);
+        let done_login = done.begin("acme-web", &[("identifier", ADA)]).await;
+        assert_eq!(done.prove_password(&done_login, ADA, ADA_PASSWORD).await.status, 200);
+        assert_eq!(done.step(&done_login, "complete", &[]).await.status, 200);
+        let asked_login = asked.begin("acme-web", &[("identifier", ADA)]).await;
+        let sent = asked.step(&asked_login, "authenticate", &[("method", "email"), ("email", ADA)]).await;
+        assert_eq!(sent.status, 200);
+        let mailed = world.code(ADA).await;
+        let carried_login = browser.begin("acme-bank", &[]).await;
+        let of_grace = {
+            let code = world.browser().sign_in_as(&world, "acme-web", AS_GRACE, None, &[]).await;
+            Given::of(&browser.redeem("acme-web", &code).await)
+        };
+
+        let count = other.service.end_user(&acme, &user("u-ada")).await.unwrap();
+        assert_eq!(count, 4, "sessions");
+
+        for node in [&world, &other] {
+            for browser in [&mut browser, &mut unproved, &mut half, &mut done, &mut asked] {
+                browser.service = node.service.clone();
+            }
+            assert_eq!(node.sessions_of(&acme, "u-ada").await.len(), 0);
+            assert_eq!(node.seen(Some(&acme), &browser).await, None);
+            assert!(is_login_required(&browser.silently("acme-shop").await.unwrap_err()));
+            for given in [&given, &offline] {
+                all_are(false, node, "acme-web", given).await;
+                assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant");
+            }
+            for (client, code) in [("acme-web", &open[0]), ("acme-web", &open[1]), ("acme-shop", &open[2])] {
+                assert_eq!(browser.redeem(client, code).await.error(), "invalid_grant", "{seconds}");
+            }
+            // a step that was proved before it counts no more, nor does one that is proved now
+            unproved.prove_password(&unproved_login, ADA, ADA_PASSWORD).await;
+            half.prove_mailbox(&world, &half_login, ADA).await;
+            asked.step(&asked_login, "verify-otp", &[("otp", &mailed)]).await;
+            browser.prove_mailbox(&world, &carried_login, ADA).await;
+            for (browser, login) in [
+                (&mut unproved, &unproved_login),
+                (&mut half, &half_login),
+                (&mut done, &done_login),
+                (&mut asked, &asked_login),
+                (&mut browser, &carried_login),
+            ] {
+                assert_eq!(browser.finish(login).await.unwrap_err().redirected("code"), None, "{seconds}");
+            }
+            all_are(true, node, "acme-web", &of_grace).await;
+        }
+        assert_eq!(world.sessions_of(&acme, "u-ada").await.len(), 0);
+
+        // a login that begins at the very same moment goes on, at both nodes
+        let mut fresh = world.browser();
+        let code = fresh.sign_in_as(&world, "acme-web", AS_ADA, None, &[]).await;
+        let again = Given::of(&fresh.redeem("acme-web", &code).await);
+        for node in [&world, &other] {
+            fresh.service = node.service.clone();
+            all_are(true, node, "acme-web", &again).await;
+            assert!(fresh.silently("acme-shop").await.is_ok(), "{seconds}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn c120_a_new_password_ends_what_the_old_one_alone_carried() {
+    let (world, acme) = (world().await, tenant("acme"));
+    let mut browser = world.browser();
+    let by_password = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let offline = tokens(&world, &mut world.browser(), "acme-web", "openid offline_access").await;
+    let by_both = step_up(&world, &mut browser, ADA).await;
+    let open = browser.silently("acme-shop").await.unwrap();
+    let alone = world.browser().sign_in_as(&world, "acme-web", AS_ADA, None, &[]).await;
+    let sid = world.seen(Some(&acme), &browser).await.unwrap();
+    let mut other = world.browser();
+    tokens(&world, &mut other, "acme-web", "openid").await;
+
+    world.change_password(&acme, "u-ada", "another one entirely").await;
+
+    // the session keeps what the mailbox proved: enough for one step, and not for two
+    let silent = silent_tokens(&mut browser, "acme-shop").await;
+    assert_eq!(claims(silent.id())["amr"], serde_json::json!(["otp"]));
+    assert!(is_login_required(&browser.silently("acme-bank").await.unwrap_err()));
+    assert_eq!(world.seen(Some(&acme), &browser).await, Some(sid));
+    all_are(true, &world, "acme-bank", &by_both).await;
+    assert_eq!(browser.redeem("acme-shop", &open).await.status, 200);
+    // what rested on the password alone has ended
+    assert_eq!(browser.redeem("acme-web", &alone).await.error(), "invalid_grant");
+    for given in [&by_password, &offline] {
+        assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant");
+        all_are(false, &world, "acme-web", given).await;
+    }
+    assert!(is_login_required(&other.silently("acme-shop").await.unwrap_err()));
+    assert_eq!(world.seen(Some(&acme), &other).await, None, "the session ended when its account was read");
+    // the other step can be proved again with the new password
+    let login = browser.begin("acme-bank", &[]).await;
+    assert_eq!((&login.started["next_step"], &login.started["available_methods"][0]), (&2.into(), &"password".into()));
+    assert_eq!(browser.prove_password(&login, ADA, "another one entirely").await.status, 200);
+    browser.finish(&login).await.unwrap();
+    assert!(browser.silently("acme-bank").await.is_ok());
+}
+
+#[tokio::test]
+async fn c120_a_new_contact_ends_what_the_old_one_alone_carried() {
+    let (world, acme) = (world().await, tenant("acme"));
+    let mut browser = world.browser();
+    let by_password = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let by_both = step_up(&world, &mut browser, ADA).await;
+    world.advance(31);
+    let mut by_mail = world.browser();
+    let login = by_mail.begin("acme-web", &[("identifier", ADA)]).await;
+    assert_eq!(by_mail.prove_mailbox(&world, &login, ADA).await.status, 200);
+    let code = by_mail.finish(&login).await.unwrap();
+    let mailed = Given::of(&by_mail.redeem("acme-web", &code).await);
+    // one contact more ends nothing
+    world.users.verify_contact(&acme, &user("u-ada"), mailbox(NEW_ADDRESS)).await.unwrap();
+    all_are(true, &world, "acme-web", &mailed).await;
+    assert!(browser.silently("acme-bank").await.is_ok());
+
+    world.users.remove_contact(&acme, &user("u-ada"), &mailbox(ADA)).await.unwrap();
+
+    assert_eq!(browser.refresh("acme-web", mailed.refresh()).await.error(), "invalid_grant");
+    all_are(false, &world, "acme-web", &mailed).await;
+    assert!(is_login_required(&by_mail.silently("acme-shop").await.unwrap_err()));
+    assert_eq!(world.seen(Some(&acme), &by_mail).await, None);
+    all_are(true, &world, "acme-web", &by_password).await;
+    all_are(true, &world, "acme-bank", &by_both).await;
+    let silent = silent_tokens(&mut browser, "acme-shop").await;
+    assert_eq!(claims(silent.id())["amr"], serde_json::json!(["pwd"]));
+    assert!(is_login_required(&browser.silently("acme-bank").await.unwrap_err()));
+    assert_eq!(step_up(&world, &mut browser, NEW_ADDRESS).await.scope, "openid");
+}
+
+#[tokio::test]
+async fn c120_an_application_that_tells_of_a_change_ends_sessions_at_once() {
+    let (world, acme) = (world().await, tenant("acme"));
+    let (mut one, mut two) = (world.browser(), world.browser());
+    tokens(&world, &mut one, "acme-web", "openid").await;
+    tokens(&world, &mut two, "acme-web", "openid").await;
+    step_up(&world, &mut two, ADA).await;
+    let told = async || world.service.credential_changed(&acme, &user("u-ada")).await.unwrap();
+    assert_eq!(told().await, 0, "nothing has changed");
+    world.change_password(&acme, "u-ada", "another one entirely").await;
+    // until then a layer does not read the account
+    assert!(world.seen(Some(&acme), &one).await.is_some());
+    assert_eq!(told().await, 1);
+    assert_eq!(world.seen(Some(&acme), &one).await, None);
+    assert!(world.seen(Some(&acme), &two).await.is_some());
+    world.change_contact(&acme, "u-ada", ADA, NEW_ADDRESS).await;
+    assert_eq!(told().await, 1);
+    assert_eq!(world.seen(Some(&acme), &two).await, None);
+}
+
+#[tokio::test]
+async fn c120_a_hash_that_is_replaced_ends_nothing() {
+    let world = world().await;
+    let mut browser = world.browser();
+    let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let open = browser.silently("acme-shop").await.unwrap();
+    let mut half = world.browser();
+    let login = half.begin("acme-two", &[("identifier", ADA)]).await;
+    assert_eq!(half.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
+
+    // a node that asks more of hashes replaces this one
+    let strong = |service: tollgate::AuthServiceBuilder| service.passwords(Passwords::new());
+    let strong = node(world.store.clone(), world.clock.clone(), strong).await;
+    let stored = async || {
+        let account = tollgate::Users::by_id(&world.users, &tenant("acme"), &user("u-ada")).await.unwrap().unwrap();
+        account.password_hash().unwrap().as_str().to_owned()
+    };
+    let before = stored().await;
+    strong.browser().sign_in_as(&strong, "acme-web", AS_ADA, None, &[]).await;
+    assert_ne!(stored().await, before);
+
+    all_are(true, &world, "acme-web", &given).await;
+    assert_eq!(browser.redeem("acme-shop", &open).await.status, 200);
+    assert_eq!(browser.refresh("acme-web", given.refresh()).await.status, 200);
+    assert!(browser.silently("acme-shop").await.is_ok());
+    assert_eq!(half.prove_mailbox(&world, &login, ADA).await.status, 200);
+    let code = half.finish(&login).await.unwrap();
+    assert_eq!(half.redeem("acme-two", &code).await.status, 200);
+}
+
+#[tokio::test]
+async fn c119_after_a_revocation_no_code_is_issued_that_can_only_be_refused() {
+    let acme = tenant("acme");
+    for way in ["user", "sid", "others", "session", "service"] {
+        let world = world().await;
+        let (mut browser, mut other) = (world.browser(), world.browser());
+        let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+        tokens(&world, &mut other, "acme-web", "openid").await;
+        let (early, carried) = (browser.silently("acme-shop").await.unwrap(), browser.begin("acme-bank", &[]).await);
+        let sessions: &Sessions = &world.sessions;
+        let (own, others) = (session_of(&world, &browser).await, session_of(&world, &other).await);
+        match way {
+            "user" => assert_eq!(sessions.revoke_user(&acme, &user("u-ada")).await.unwrap(), 2),
+            "sid" => assert!(sessions.revoke_sid(&own.sid()).await.unwrap()),
+            "others" => assert_eq!(sessions.revoke_others(&others).await.unwrap(), 1),
+            "session" => sessions.revoke(&own).await.unwrap(),
+            _ => assert!(world.service.end_session(&own.sid()).await.unwrap()),
+        }
+        assert!(is_login_required(&browser.silently("acme-shop").await.unwrap_err()), "{way}");
+        assert_eq!(browser.redeem("acme-shop", &early).await.error(), "invalid_grant", "{way}");
+        assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant", "{way}");
+        all_are(false, &world, "acme-web", &given).await;
+        // nor does a login go on from it
+        browser.prove_mailbox(&world, &carried, ADA).await;
+        assert_eq!(browser.finish(&carried).await.unwrap_err().redirected("code"), None, "{way}");
+        assert_eq!(browser.begin("acme-bank", &[]).await.started["next_step"], 1, "{way}");
+        assert_eq!(other.silently("acme-shop").await.is_ok(), way != "user", "{way}");
+        // whoever signs in again gets codes that are good, also in the same second
+        let again = tokens(&world, &mut browser, "acme-web", "openid").await;
+        silent_tokens(&mut browser, "acme-shop").await;
+        all_are(true, &world, "acme-web", &again).await;
+    }
+}
+
+#[tokio::test]
+async fn c121_a_second_tenant_leaves_the_first_alone_and_a_fifth_ends_the_oldest() {
+    let world = world().await;
+    let tenants = TENANTS.map(tenant);
+    for of in &tenants[1..] {
+        world.create(of, &format!("u-{of}"), "ada", ADA, ADA_PASSWORD).await;
+    }
+    let mut browser = world.browser();
+    let mut all = Vec::new();
+    for of in &tenants {
+        world.advance(1);
+        let client = format!("{of}-web");
+        let code = browser.sign_in_as(&world, &client, ("ada", ADA_PASSWORD), None, &[]).await;
+        let given = Given::of(&browser.redeem(&client, &code).await);
+        all.push((of.clone(), client, given));
+        let oldest = all.len().saturating_sub(4);
+        for (at, (of, client, given)) in all.iter().enumerate() {
+            let lives = at >= oldest;
+            all_are(lives, &world, client, given).await;
+            assert_eq!(world.seen(Some(of), &browser).await.is_some(), lives, "{of}");
+            assert_eq!(browser.cookies.contains_key(&world.cookie_of(of)), lives, "{of}");
+            assert_eq!(browser.silently(&format!("{of}-shop")).await.is_ok(), lives, "{of}");
+        }
+        // a layer without a tenant never picks one of several
+        assert_eq!(world.seen(None, &browser).await.is_some(), all.len() == 1);
+    }
+    // a sign-out at one tenant leaves the others alone
+    assert!(is_done(&log_out(&mut browser, all[2].2.id()).await));
+    for (at, (of, client, given)) in all.iter().enumerate() {
+        all_are(at != 0 && at != 2, &world, client, given).await;
+        assert_eq!(world.seen(Some(of), &browser).await.is_some(), at != 0 && at != 2, "{of}");
+    }
+}
+
+#[tokio::test]
+async fn c121_somebody_else_at_the_same_tenant_ends_the_session_and_its_tokens() {
+    let (world, acme) = (world().await, tenant("acme"));
+    let mut browser = world.browser();
+    let first = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let second = step_up(&world, &mut browser, ADA).await;
+    let open = browser.silently("acme-shop").await.unwrap();
+    let mut elsewhere = world.browser();
+    let kept = tokens(&world, &mut elsewhere, "acme-web", "openid").await;
+    let old = browser.cookies[&world.cookie_of(&acme)].clone();
+
+    let code = browser.sign_in_as(&world, "acme-web", AS_GRACE, None, &[]).await;
+    let of_grace = Given::of(&browser.redeem("acme-web", &code).await);
+
+    all_are(false, &world, "acme-web", &first).await;
+    all_are(false, &world, "acme-bank", &second).await;
+    assert_eq!(browser.redeem("acme-shop", &open).await.error(), "invalid_grant");
+    for (client, given) in [("acme-web", &first), ("acme-bank", &second)] {
+        assert_eq!(browser.refresh(client, given.refresh()).await.error(), "invalid_grant");
+    }
+    all_are(true, &world, "acme-web", &of_grace).await;
+    all_are(true, &world, "acme-web", &kept).await;
+    assert_eq!(claims(silent_tokens(&mut browser, "acme-shop").await.id())["sub"], "u-grace");
+    let mut thief = world.browser();
+    thief.cookies.insert(world.cookie_of(&acme), old);
+    assert_eq!(world.seen(Some(&acme), &thief).await, None);
+    assert_eq!(world.sessions_of(&acme, "u-ada").await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_id_token_of_an_earlier_state_ends_the_session_as_it_is_now() {
+    let (world, acme) = (world().await, tenant("acme"));
+    for rotates in [false, true] {
+        let mut browser = world.browser();
+        let first = tokens(&world, &mut browser, "acme-web", "openid").await;
+        world.advance(31);
+        let second = step_up(&world, &mut browser, ADA).await;
+        if rotates {
+            let session = world.sessions_of(&acme, "u-ada").await.pop().unwrap();
+            let (cookie, _) = world.sessions.rotate(&session).await.unwrap().unwrap();
+            let value = cookie.header_value().to_str().unwrap().split([';', '=']).nth(1).unwrap().to_owned();
+            browser.cookies.insert(world.cookie_of(&acme), value);
+        }
+        let third = tokens(&world, &mut browser, "acme-web", "openid").await;
+        let fourth = silent_tokens(&mut browser, "acme-shop").await;
+        let sids = [&first, &second, &third, &fourth].map(|given| claims(given.id())["sid"].to_string());
+        assert!(sids.windows(2).all(|pair| pair[0] == pair[1]), "{sids:?}");
+        assert!(is_done(&log_out(&mut browser, first.id()).await));
+        assert!(!browser.cookies.contains_key(&world.cookie_of(&acme)));
+        for (client, given) in
+            [("acme-web", &first), ("acme-bank", &second), ("acme-web", &third), ("acme-shop", &fourth)]
+        {
+            all_are(false, &world, client, given).await;
+            assert_eq!(browser.refresh(client, given.refresh()).await.error(), "invalid_grant");
+        }
+        assert_eq!(world.sessions_of(&acme, "u-ada").await.len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn nobody_reads_that_they_are_logged_out_while_their_session_lives() {
+    let (world, acme) = (world().await, tenant("acme"));
+    let mut browser = world.browser();
+    let before = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let session = world.sessions_of(&acme, "u-ada").await.remove(0);
+    world.sessions.revoke(&session).await.unwrap();
+    let now = tokens(&world, &mut browser, "acme-web", "openid").await;
+    assert_ne!(claims(before.id())["sid"], claims(now.id())["sid"]);
+
+    // the token names a session that has ended, and the browser has another one
+    assert!(asks(&log_out(&mut browser, before.id()).await));
+    // a browser withholds its cookies from a form of another site, and sends them where that redirects
+    let session = browser.cookies.clone();
+    browser.cookies.clear();
+    let request = posted("/logout").header("sec-fetch-site", "cross-site").header("origin", "https://app.example");
+    let fields = [("id_token_hint", before.id()), ("client_id", "acme-web"), ("state", "a b")];
+    let answer = browser.send(request.header("accept", "text/html"), form_of(&fields)).await;
+    let location = "/logout?client_id=acme-web&state=a+b";
+    assert_eq!((answer.status.as_u16(), answer.header("location")), (303, location), "{answer:?}");
+    browser.cookies = session;
+    assert!(asks(&browser.send(Request::get(answer.header("location")).header("accept", "text/html"), "").await));
+    all_are(true, &world, "acme-web", &now).await;
+    // the session of the token ends even if no cookie follows
+    let mut bare = world.browser();
+    let request = posted("/logout").header("sec-fetch-site", "cross-site").header("origin", "https://app.example");
+    let answer = bare.send(request, form_of(&[("id_token_hint", now.id())])).await;
+    assert_eq!(answer.status, 303);
+    all_are(false, &world, "acme-web", &now).await;
+    let answer = browser.send(Request::get(answer.header("location")).header("accept", "text/html"), "").await;
+    assert!(is_done(&answer), "{answer:?}");
+}
+
+#[tokio::test]
+async fn c109_a_remembered_session_outlives_the_browser_for_30_days_or_24_hours_after_two_steps() {
+    const HOUR: u64 = 3600;
+    let month = Duration::from_secs(30 * 24 * HOUR);
+    let (world, acme) = (world_with(|service| service.remember_me(month)).await, tenant("acme"));
+    let max_age = |answer: &Answer| {
+        let all = answer.headers.get_all("set-cookie").iter().map(|value| value.to_str().unwrap().to_owned());
+        let own = all.filter(|cookie| cookie.starts_with(&world.cookie_of(&acme))).collect::<Vec<_>>();
+        assert_eq!(own.len(), 1, "{own:?}");
+        own[0].split("; ").find_map(|part| part.strip_prefix("Max-Age=")).map(|age| age.parse::<u64>().unwrap())
+    };
+    let sign_in = async |client: &str, remember: Option<bool>| {
+        world.advance(31);
+        let mut browser = world.browser();
+        let login = browser.begin_remembered(client, remember).await;
+        assert_eq!(browser.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
+        if client == "acme-two" {
+            assert_eq!(browser.prove_mailbox(&world, &login, ADA).await.status, 200);
+        }
+        assert_eq!(browser.step(&login, "complete", &[]).await.status, 200);
+        let answer = browser.return_whole(&login).await;
+        assert!(answer.redirected("code").is_some(), "{answer:?}");
+        (browser, max_age(&answer))
+    };
+    for (client, remember, expected, hours) in [
+        ("acme-web", Some(true), Some(30 * 24 * HOUR), 30 * 24),
+        ("acme-two", Some(true), Some(24 * HOUR), 24),
+        ("acme-web", Some(false), None, 1),
+        ("acme-web", None, None, 1),
+    ] {
+        let (browser, age) = sign_in(client, remember).await;
+        assert_eq!(age, expected, "{client} {remember:?}");
+        assert!(world.seen(Some(&acme), &browser).await.is_some());
+        world.advance(hours * HOUR - 1);
+        assert!(world.seen(Some(&acme), &browser).await.is_some(), "{client} {remember:?}");
+        world.advance(if expected.is_some() { 1 } else { HOUR });
+        assert_eq!(world.seen(Some(&acme), &browser).await, None, "{client} {remember:?}");
+    }
+    // nobody is remembered where the operator does not offer it
+    let plain = crate::sites::world().await;
+    let mut browser = plain.browser();
+    let login = browser.begin_remembered("acme-web", Some(true)).await;
+    assert_eq!(browser.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(browser.step(&login, "complete", &[]).await.status, 200);
+    assert_eq!(max_age(&browser.return_whole(&login).await), None);
+}
