@@ -26,8 +26,7 @@ use crate::{
 
 /// An issuer of access tokens, to test a service behind a [`BearerLayer`](crate::BearerLayer) without a login.
 ///
-/// Its keys are made anew for each, and nothing but its own [`verifier`](Self::verifier) knows them. Clones are the same
-/// issuer.
+/// Each issuer creates its own keys, and only its own [`verifier`](Self::verifier) knows them. Clones are the same issuer.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -64,20 +63,20 @@ pub struct TestIssuer {
 
 struct State {
     signer: Arc<Signer>,
-    /// What verifiers know.
+    /// The keys that verifiers know.
     known: Arc<KeySet>,
-    /// What they get when they ask again.
+    /// The keys that verifiers get when they ask again.
     published: Arc<KeySet>,
     revoked: HashSet<String>,
     down: bool,
 }
 
 impl TestIssuer {
-    /// An issuer of this name, for a service of that one.
+    /// Creates an issuer, for a service with the name `audience`.
     ///
     /// # Panics
     ///
-    /// If no key can be made.
+    /// Panics if no key can be created.
     pub fn new(issuer: &str, audience: &str) -> Self {
         let (signer, keys) = key();
         let state = State { signer, known: Arc::clone(&keys), published: keys, revoked: HashSet::new(), down: false };
@@ -90,36 +89,36 @@ impl TestIssuer {
         }
     }
 
-    /// Issues, and lets its verifiers check, by this clock.
+    /// Sets the clock that tokens are issued and verified by.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Arc::new(clock), ..self }
     }
 
-    /// What checks its tokens.
+    /// Returns a verifier of its tokens.
     ///
     /// # Panics
     ///
-    /// If the issuer or the service has a name that none can have, such as an empty one.
+    /// Panics if the name of the issuer or of the service can't be one, such as an empty name.
     pub fn verifier(&self) -> Verifier {
         Verifier::new(self.clone(), &self.name, &self.audience, Arc::clone(&self.clock))
             .expect("an issuer and an audience have names")
     }
 
-    /// A token of these claims. Without any it is that of the user `user` and the client `client`, for ten minutes, without
-    /// a tenant or a scope.
+    /// Returns a token with these claims. Defaults to the user `user` and the client `client`, without a tenant or a scope,
+    /// for ten minutes.
     ///
     /// # Panics
     ///
-    /// If the key does not sign.
+    /// Panics if the key does not sign.
     pub fn token(&self, claims: impl FnOnce(TestClaims) -> TestClaims) -> String {
         self.sign(bearer::TYPE, &claims(self.claims()).0)
     }
 
-    /// Takes a token back.
+    /// Revokes a token.
     ///
     /// # Panics
     ///
-    /// If it is no access token.
+    /// Panics if it is not an access token.
     pub fn revoke(&self, token: &str) {
         let claims = token.split('.').nth(1).expect("a token has three parts");
         let claims: AccessTokenClaims =
@@ -127,11 +126,11 @@ impl TestIssuer {
         self.state().revoked.insert(claims.jti);
     }
 
-    /// Makes a new key, which signs from now on, and forgets the old one. Verifiers hear of it when they see it named.
+    /// Replaces the key with a new one. Verifiers fetch it when they see a token that names it.
     ///
     /// # Panics
     ///
-    /// If no key can be made.
+    /// Panics if no key can be created.
     pub fn rotate(&self) {
         let (signer, published) = key();
         let mut state = self.state();
@@ -139,7 +138,7 @@ impl TestIssuer {
         state.published = published;
     }
 
-    /// Whether its keys can't be had: what keeps a verifier from any answer.
+    /// Sets whether the keys are unavailable, so that verifiers can't answer.
     pub fn down(&self, down: bool) {
         self.state().down = down;
     }
@@ -166,7 +165,7 @@ impl TestIssuer {
         })
     }
 
-    /// Signs anything.
+    /// Signs any claims.
     pub(crate) fn sign(&self, typ: &str, claims: &impl Serialize) -> String {
         jws::sign(&self.state().signer, typ, claims).expect("a key signs")
     }
@@ -222,85 +221,85 @@ impl fmt::Debug for TestIssuer {
     }
 }
 
-/// What a token of a [`TestIssuer`] says.
+/// The claims of a token of a [`TestIssuer`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TestClaims(pub(crate) AccessTokenClaims);
 
 impl TestClaims {
-    /// On whose behalf.
+    /// Sets the user.
     pub fn subject(mut self, name: &str) -> Self {
         self.0.sub = name.to_owned();
         self
     }
 
-    /// The application that got the token.
+    /// Sets the application that got the token.
     pub fn client_id(mut self, name: &str) -> Self {
         self.0.client_id = name.to_owned();
         self
     }
 
-    /// Of which tenant.
+    /// Sets the tenant.
     pub fn tenant(mut self, tenant: &Tenant) -> Self {
         self.0.tenant = Some(tenant.to_string());
         self
     }
 
-    /// What the caller may do: names with a space between each two.
+    /// Sets the scope, as names that are separated by spaces.
     pub fn scope(mut self, names: &str) -> Self {
         self.0.scope = Some(names.to_owned());
         self
     }
 
-    /// For another service than that of the issuer's verifier.
+    /// Sets another service than that of the issuer's verifier.
     pub fn audience(mut self, name: &str) -> Self {
         self.0.aud = Audience::One(name.to_owned());
         self
     }
 
-    /// By another issuer, though with the keys of this one.
+    /// Sets another issuer, although this one signs.
     pub fn issuer(mut self, name: &str) -> Self {
         self.0.iss = name.to_owned();
         self
     }
 
-    /// For how long.
+    /// Sets how long the token is valid.
     pub fn expires_in(mut self, time: Duration) -> Self {
         self.0.exp = self.0.iat.saturating_add(time.as_secs());
         self
     }
 
-    /// Over for an hour already.
+    /// Lets the token end an hour ago.
     pub fn expired(mut self) -> Self {
         self.0.iat = self.0.iat.saturating_sub(4200);
         self.expires_in(Duration::from_secs(600))
     }
 
-    /// When the user proved who they are.
+    /// Sets when the user authenticated.
     pub fn auth_time(mut self, time: UnixTime) -> Self {
         self.0.auth_time = Some(time.as_secs());
         self
     }
 
-    /// How strong the proof was.
+    /// Sets the level of the authentication.
     pub fn acr(mut self, acr: &str) -> Self {
         self.0.acr = Some(acr.to_owned());
         self
     }
 
-    /// What was proved.
+    /// Sets the methods of the authentication.
     pub fn amr<'a>(mut self, amr: impl IntoIterator<Item = &'a str>) -> Self {
         self.0.amr = amr.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// The name of the token; otherwise each has its own.
+    /// Sets the id of the token. By default, each token has its own.
     pub fn id(mut self, name: &str) -> Self {
         self.0.jti = name.to_owned();
         self
     }
 
-    /// The name of the signed-in session that it comes from.
+    /// Sets the id of the session.
     pub fn session(mut self, name: &str) -> Self {
         self.0.sid = Some(name.to_owned());
         self
@@ -319,7 +318,7 @@ impl TestClaims {
         self
     }
 
-    /// Bound to the key of this thumbprint (RFC 9449 §6).
+    /// Binds the token to the key with this thumbprint (RFC 9449 §6).
     pub fn bound_to(mut self, thumbprint: &str) -> Self {
         self.0.cnf = Some(Confirmation { jkt: Some(thumbprint.to_owned()) });
         self

@@ -75,7 +75,7 @@ pub(super) fn generation(claims: &AccessTokenClaims) -> u64 {
     claims.more.get(GENERATION).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// What an access token says besides the grant.
+/// The claims of an access token that do not come from the grant.
 pub(super) struct AccessToken<'a> {
     pub(super) issuer: &'a str,
     pub(super) audience: &'a str,
@@ -113,7 +113,7 @@ pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>
     }
 }
 
-/// What an id_token says besides the grant.
+/// The claims of an id_token that do not come from the grant.
 pub(super) struct IdToken<'a> {
     pub(super) issuer: &'a str,
     pub(super) nonce: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! [`Grant`]: what a user allowed a client to do.
+//! [`Grant`]: the permission that a user gave to a client.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::{
 /// The scope that lets refresh tokens outlive the session.
 pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// What a user allowed a client to do, and how the user authenticated.
+/// The permission that a user gave to a client, and how the user authenticated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Grant {
     pub(crate) who: Authentication,

@@ -1,4 +1,4 @@
-//! [`Keys`]: the ring in the store, and the copy of it that signs and verifies here.
+//! [`Keys`]: the key ring in the store, and the copy of it that this process signs and verifies with.
 
 use std::{
     fmt,
@@ -21,9 +21,9 @@ use crate::{
     util::clock::{Clock, Moment, UnixTime},
 };
 
-/// How long a copy of the ring is used before it is read again: how soon a node learns what another has done.
+/// How long a copy of the ring is used before it is read again. A node learns about changes of others within this time.
 const FRESH: Duration = Duration::from_secs(60);
-/// How soon a node asks again at the earliest, after a failure or because somebody named an unknown key.
+/// The minimum time before a node reads the ring again after a failure or because of an unknown key.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
@@ -36,24 +36,24 @@ struct Shared {
     wanted: Vec<Algorithm>,
     schedule: Schedule,
     copy: RwLock<Option<Arc<Copy>>>,
-    /// Held by the one who reads the store.
+    /// Held while the store is read.
     reading: Mutex<()>,
 }
 
-/// The ring as it was read.
+/// The ring as it was read from the store.
 pub(super) struct Copy {
     ring: Ring,
     signers: Vec<Arc<Signer>>,
-    /// The same one as before, as long as nothing in it changes: what was verified with it stays so.
+    /// The same allocation as before while nothing in it changes, so that cached verifications stay valid.
     pub(super) set: Arc<KeySet>,
-    /// When it is to be read again.
+    /// When the ring must be read again.
     stale: Moment,
-    /// Until when nobody can have it read again.
+    /// Until when an unknown key does not cause another read.
     settled: Moment,
 }
 
 impl Copy {
-    /// The key that signs by this algorithm now.
+    /// Returns the key that signs by this algorithm now.
     pub(super) fn signer(&self, algorithm: Algorithm, now: UnixTime) -> Option<Arc<Signer>> {
         let row = self.ring.signs(algorithm, now)?;
         let place = self.ring.keys.iter().position(|other| std::ptr::eq(other, row))?;
@@ -74,13 +74,13 @@ impl Keys {
         Self(Arc::new(Shared { table, clock, seal, wanted, schedule, copy, reading }))
     }
 
-    /// The copy, if there is one that need not be read again.
+    /// Returns the copy if it is fresh.
     pub(super) fn fresh(&self) -> Option<Arc<Copy>> {
         self.known().filter(|copy| self.0.clock.now() < copy.stale)
     }
 
-    /// The keys; made, where there are none, and read again from time to time. A store that fails does no harm as long as
-    /// there is a copy.
+    /// Returns the keys. Creates them if there are none, and reads them again from time to time. If the store fails, the
+    /// copy is used.
     pub(super) async fn current(&self) -> Result<Arc<Copy>, StoreError> {
         match self.fresh() {
             Some(copy) => Ok(copy),
@@ -88,7 +88,7 @@ impl Keys {
         }
     }
 
-    /// The keys once more, for somebody has met one that is not in this set.
+    /// Returns the keys, read again because a token names a key that is not in the set `seen`.
     pub(super) async fn newer(&self, seen: &Arc<KeySet>) -> Result<Arc<Copy>, StoreError> {
         let known = |keys: &Self, copy: &Copy| !Arc::ptr_eq(&copy.set, seen) || keys.0.clock.now() < copy.settled;
         match self.known().filter(|copy| known(self, copy)) {
@@ -97,14 +97,14 @@ impl Keys {
         }
     }
 
-    /// A new key for each algorithm that has none waiting. It is published at once, and signs when all have had the time
-    /// to fetch it.
+    /// Creates a new key for each algorithm that has none waiting. It is published at once, and signs when everybody has had
+    /// the time to fetch it.
     pub(super) async fn rotate(&self) -> Result<(), StoreError> {
         let _reading = self.0.reading.lock().await;
         self.read(true).await.map(|_| ())
     }
 
-    /// New keys in the place of all that are there, which need not even be readable.
+    /// Replaces all keys with new ones. The old ones need not be readable.
     pub(super) async fn withdraw(&self) -> Result<(), StoreError> {
         let shared = &*self.0;
         let _reading = shared.reading.lock().await;
@@ -129,7 +129,7 @@ impl Keys {
         self.0.copy.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the store, one at a time. Who finds another at it takes the copy that is there.
+    /// Reads the store, one caller at a time. Others use the copy meanwhile.
     async fn reread(&self, suffices: impl Fn(&Self, &Copy) -> bool) -> Result<Arc<Copy>, StoreError> {
         let old = self.known();
         let _reading = match (self.0.reading.try_lock(), &old) {
@@ -137,14 +137,14 @@ impl Keys {
             (Err(_), Some(old)) => return Ok(Arc::clone(old)),
             (Err(_), None) => self.0.reading.lock().await,
         };
-        // somebody else may have been at it just now
+        // another caller may have read it just now
         if let Some(copy) = self.known().filter(|copy| suffices(self, copy)) {
             return Ok(copy);
         }
         match (self.read(false).await, old) {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
-                crate::util::trace::warning!("signing keys can't be read, those from before are used: {error}");
+                crate::util::trace::warning!("signing keys cannot be read, the last known ones are used: {error}");
                 let later = self.0.clock.now() + PATIENCE;
                 let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
                 Ok(self.keep(Copy { ring, signers, set, stale: later, settled: later }))
@@ -153,7 +153,7 @@ impl Keys {
         }
     }
 
-    /// Reads the ring, with keys added that are due, or that can be where somebody asks for new ones.
+    /// Reads the ring, and adds the keys that are due. If `rotates` is set, adds new keys wherever that is allowed.
     async fn read(&self, rotates: bool) -> Result<Arc<Copy>, StoreError> {
         let shared = &*self.0;
         let (wanted, schedule) = (&shared.wanted, shared.schedule);
@@ -162,7 +162,7 @@ impl Keys {
         if !rotates && found.is_settled(wanted, schedule, now) {
             return self.take(found);
         }
-        // who can't read what is there must add nothing to it: others could not read that
+        // a node with another seal must not add keys that the others can't read
         self.signers(&found)?;
         let needed = |ring: &Ring, now: UnixTime| {
             let due = ring.due(wanted, schedule, now);
@@ -198,13 +198,13 @@ impl Keys {
     }
 
     async fn make(&self, algorithm: Algorithm) -> Result<super::seal::Stored, StoreError> {
-        // one of RSA takes a while
+        // an RSA key takes a while
         let made = spawn_blocking(move || Signer::generate(algorithm)).await.ok().flatten();
         made.and_then(|pkcs8| self.0.seal.close(algorithm.as_str(), &pkcs8))
-            .ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "no signing key could be made"))
+            .ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "no signing key could be created"))
     }
 
-    /// Makes what signs and verifies of a ring.
+    /// Makes the signers and the key set of a ring, and keeps them.
     fn take(&self, ring: Ring) -> Result<Arc<Copy>, StoreError> {
         let (old, signers) = (self.known(), self.signers(&ring)?);
         let set = KeySet::new(signers.iter().map(|signer| (signer.kid().to_owned(), signer.public().clone())));
@@ -216,7 +216,7 @@ impl Keys {
         Ok(self.keep(Copy { ring, signers, set, stale: now + FRESH, settled: now + PATIENCE }))
     }
 
-    /// What signs, of each key of a ring.
+    /// Returns a signer for each key of a ring.
     fn signers(&self, ring: &Ring) -> Result<Vec<Arc<Signer>>, StoreError> {
         if let Some(old) = self.known().filter(|old| old.ring == *ring) {
             return Ok(old.signers.clone());
@@ -226,7 +226,7 @@ impl Keys {
             Signer::read(row.algorithm, &pkcs8).map(Arc::new)
         };
         ring.keys.iter().map(signer).collect::<Option<_>>().ok_or_else(|| {
-            let text = "a signing key can't be read: it is sealed with another secret, or with one at all";
+            let text = "a signing key cannot be read: it is sealed with another secret, or no secret is set here";
             StoreError::new(StoreErrorKind::Corrupt, text)
         })
     }

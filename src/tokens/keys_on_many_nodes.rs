@@ -1,4 +1,4 @@
-//! Several nodes with one ring of keys in their store, which may fail.
+//! Tests of several nodes that share a key ring in a store that may fail.
 
 use std::{
     future::{Future, poll_fn},
@@ -34,10 +34,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SCHEDULE: Schedule = Schedule { period: Duration::from_secs(90 * 24 * 3600), lead: HOUR, keep: DAY };
-/// None of RSA, for they take long to make.
+/// Without RSA, because creating an RSA key takes long.
 const WANTED: [Algorithm; 2] = [Es256, EdDsa];
 
-/// A store that counts, fails when it is told to, and lets others go first. Clones are one.
+/// A store that records its calls, fails on demand, and yields to other tasks. Clones share everything.
 #[derive(Clone, Default)]
 struct Shared {
     memory: Arc<Memory>,
@@ -65,7 +65,7 @@ impl Shared {
         self.is_down.store(is_down, SeqCst);
     }
 
-    /// What was done since this was last asked.
+    /// Returns the calls since this was last called.
     fn done(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.done.lock().unwrap())
     }
@@ -124,7 +124,7 @@ async fn c102_nodes_that_make_keys_at_once_agree_on_one_ring() {
     for _ in 0..20 {
         let (store, clock) = (Shared::default(), ManualClock::new());
         let nodes: Vec<_> = (0..8).map(|_| plain(&store, &clock)).collect();
-        // the first ones, then those that are due, each made by one node alone
+        // the first keys, then those that are due; one node alone creates each
         for (waits, count) in [(Duration::ZERO, 2), (SCHEDULE.period - HOUR, 4)] {
             clock.advance(waits);
             let calls: Vec<_> = nodes
@@ -155,7 +155,7 @@ async fn rotations_at_once_are_one() {
     clock.advance(Duration::from_secs(60));
     let first = nodes[0].current().await.unwrap();
     assert_eq!(kids(&first).len(), 4);
-    // as are those one after another, until the new keys sign
+    // until the new keys sign, later rotations add nothing either
     let before = store.bytes().await;
     nodes[1].rotate().await.unwrap();
     assert_eq!(store.bytes().await, before);
@@ -187,7 +187,7 @@ async fn c102_keys_that_are_withdrawn_are_gone_at_once_and_within_a_minute_elsew
     let copy = other.current().await.unwrap();
     assert_eq!(kids(&copy), new);
     assert!(new.contains(&signs(&copy, Es256, &clock)));
-    // whoever has lost the secret begins anew
+    // an operator who has lost the secret starts anew
     let sealed = node(&store, &clock, Seal::new(&Secret::generate()), &WANTED);
     sealed.withdraw().await.unwrap();
     let lost = node(&store, &clock, Seal::new(&Secret::generate()), &WANTED);
@@ -203,7 +203,7 @@ async fn c102_other_nodes_see_a_rotation_within_a_minute_and_long_before_it_sign
     let old = signs(&one.current().await.unwrap(), Es256, &clock);
     let set = Arc::clone(&other.current().await.unwrap().set);
     one.rotate().await.unwrap();
-    // at once where it was made
+    // at once on the node that rotated
     let published = kids(&one.current().await.unwrap());
     assert_eq!(published.len(), 4);
     clock.advance(Duration::from_secs(60) - Duration::from_nanos(1));
@@ -213,7 +213,7 @@ async fn c102_other_nodes_see_a_rotation_within_a_minute_and_long_before_it_sign
     clock.advance(Duration::from_nanos(1));
     assert!(other.fresh().is_none());
     assert_eq!(kids(&other.current().await.unwrap()), published);
-    // everybody may keep a copy of the keys for an hour
+    // clients may keep a copy of the keys for an hour
     clock.advance(HOUR - Duration::from_secs(60) - Duration::from_nanos(1));
     for node in [&one, &other] {
         assert_eq!(signs(&node.current().await.unwrap(), Es256, &clock), old);
@@ -222,7 +222,7 @@ async fn c102_other_nodes_see_a_rotation_within_a_minute_and_long_before_it_sign
     let new = signs(&one.current().await.unwrap(), Es256, &clock);
     assert!(new != old && published.contains(&new));
     assert_eq!(signs(&other.current().await.unwrap(), Es256, &clock), new);
-    // and the old one is there for a day more
+    // the old key is published for another day
     clock.advance(DAY - Duration::from_nanos(1));
     assert!(kids(&one.current().await.unwrap()).contains(&old));
     clock.advance(Duration::from_secs(60));
@@ -255,16 +255,16 @@ async fn an_unknown_kid_has_the_ring_read_at_once_and_then_not_for_five_seconds(
     clock.advance(Duration::from_secs(5));
     other.rotate().await.unwrap();
     store.done();
-    // the first to meet one of the new keys
+    // the first request with one of the new keys
     let copy = one.newer(&seen).await.unwrap();
     assert_eq!(kids(&copy).len(), 4);
     assert_eq!(store.done(), ["get"]);
-    // who still has the old set in hand gets the new one, and the store is left alone
+    // a request that still holds the old set gets the new one without a read
     assert!(Arc::ptr_eq(&one.newer(&seen).await.unwrap().set, &copy.set));
     seen = Arc::clone(&copy.set);
     let mut reads = 0;
     for second in 0..60_u32 {
-        // whatever anybody makes up
+        // made-up keys cause no reads
         for _ in 0..20 {
             assert!(Arc::ptr_eq(&one.newer(&seen).await.unwrap().set, &seen));
         }
@@ -295,7 +295,7 @@ async fn when_the_store_fails_the_keys_that_are_there_go_on_and_it_is_asked_ever
         clock.advance(SECOND);
     }
     assert!(keys.rotate().await.is_err());
-    // it is back: what was missed is there after five seconds
+    // the store is back, and the copy is renewed after five seconds
     store.fails(false);
     plain(&store, &clock).rotate().await.unwrap();
     clock.advance(Duration::from_secs(5));
@@ -316,7 +316,7 @@ async fn when_the_store_fails_at_first_so_do_the_keys_until_it_is_back() {
     assert_eq!(kids(&keys.current().await.unwrap()).len(), 2);
 }
 
-/// Whoever has the wrong secret, or none, is told so; and nobody else notices.
+/// A node with a wrong secret, or none, gets an error, and the others go on.
 #[tokio::test]
 async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
     let (secret, wrong) = (Secret::generate(), Secret::generate());
@@ -324,7 +324,7 @@ async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
     let right = node(&store, &clock, Seal::new(&secret), &WANTED);
     right.current().await.unwrap();
     let before = store.bytes().await.unwrap();
-    // at once, with an algorithm that is not there yet, and when keys are due
+    // at once, with a new algorithm, and when keys are due
     for (waits, wanted) in [(0, &WANTED[..]), (0, &[Es256, Algorithm::Rs256]), (90, &WANTED)] {
         clock.advance(DAY * waits);
         for seal in [Seal::new(&wrong), Seal::default()] {
@@ -339,13 +339,13 @@ async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
         }
         assert_eq!(store.bytes().await.unwrap(), before);
     }
-    // which goes on, as does one that starts now
+    // the node with the right secret goes on, and so does a new one
     for keys in [right, node(&store, &clock, Seal::new(&secret), &WANTED)] {
         assert_eq!(kids(&keys.current().await.unwrap()).len(), 4);
     }
 }
 
-/// Both find nothing, and both make keys.
+/// Both nodes find no keys and create some.
 #[tokio::test]
 async fn of_two_seals_at_once_one_gets_through() {
     let (store, clock) = (Shared::default(), ManualClock::new());
@@ -368,7 +368,7 @@ async fn a_sealed_ring_shows_no_private_key_and_a_plain_one_is_read_on_until_it_
     };
     let shows = |bytes: &[u8], key: &[u8]| {
         let text = BASE64URL.encode(key);
-        // any part of it, however it is cut
+        // looks for any part of the key
         text.as_bytes().windows(16).any(|part| bytes.windows(16).any(|found| found == part))
             || key.windows(8).any(|part| bytes.windows(8).any(|found| found == part))
     };
@@ -401,7 +401,7 @@ async fn a_node_whose_clock_is_behind_signs_with_a_published_key_and_changes_not
     let late = plain(&store, &behind);
     let copy = late.current().await.unwrap();
     assert_eq!((signs(&copy, Es256, &behind), kids(&copy).len()), (first.clone(), 2));
-    // and after a rotation, when the old one is gone
+    // the same after a rotation, when the old key is gone
     keys.rotate().await.unwrap();
     clock.advance(HOUR + DAY);
     let second = signs(&keys.current().await.unwrap(), Es256, &clock);

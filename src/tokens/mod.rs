@@ -1,4 +1,4 @@
-//! Tokens that a login service issues (OAuth 2.0, OpenID Connect): [`Tokens`] has their keys and what becomes of them.
+//! Tokens of a login service (OAuth 2.0, OpenID Connect). [`Tokens`] holds their settings.
 //!
 //! ```
 //! use http::Request;
@@ -22,17 +22,15 @@
 //!     .redirect_uri("com.example.app:/callback")?
 //!     .scopes("openid profile offline_access")?;
 //!
-//! // one issuer, for the login service and for its tokens
-//! let tokens = Tokens::new("https://auth.example", store.clone())?;
-//! tokens.prepare().await?; // the keys are there, or it is said now why not
 //! let auth = AuthService::builder("https://auth.example", store)
 //!     .clients(ClientTable::new([app])?)
 //!     .users(users)
 //!     .client_ip(ClientIp::peer())
-//!     .tokens(tokens.clone())
+//!     .tokens(Tokens::new())
 //!     .build()?;
+//! auth.prepare().await?; // creates the keys, or fails now instead of at the first request
 //!
-//! // the app sends its user to /authorize, and gets a code: see the docs of `auth`
+//! // the app sends its user to /authorize and gets a code, as the docs of `auth` show
 //! let verifier = CodeVerifier::generate();
 //! # let members = json!({
 //! #     "client_id": "app", "redirect_uri": "com.example.app:/callback", "response_type": "code",
@@ -61,20 +59,20 @@
 //! # let back = auth.clone().oneshot(back).await?;
 //! # let code = back.headers()["location"].to_str()?.split(['=', '&']).nth(1).unwrap_or_default().to_owned();
 //!
-//! // and trades it, with the verifier that it alone has
-//! let trade = async |form: String| {
+//! // it exchanges the code, with the verifier that only it has
+//! let exchange = async |form: String| {
 //!     let request = Request::post("/token").header("content-type", "application/x-www-form-urlencoded");
 //!     let response = auth.clone().oneshot(request.body(Body::from(form))?).await?;
 //!     let body = response.into_body().collect().await?.to_bytes();
 //!     Ok::<Value, Box<dyn std::error::Error>>(serde_json::from_slice(&body)?)
 //! };
 //! let code = format!("grant_type=authorization_code&client_id=app&code={code}&code_verifier={}", verifier.expose());
-//! let first = trade(code).await?;
+//! let first = exchange(code).await?;
 //! assert_eq!((&first["token_type"], &first["expires_in"]), (&json!("Bearer"), &json!(600)));
 //! assert!(first["id_token"].is_string());
 //!
-//! // an API in this process, or in any that shares the store
-//! let api = BearerLayer::new(tokens.verifier()).layer(tower::service_fn(async |request: Request<Body>| {
+//! // an API in this process
+//! let api = BearerLayer::new(auth.verifier()).layer(tower::service_fn(async |request: Request<Body>| {
 //!     let subject = AccessToken::from_extensions(request.extensions()).map(|token| token.subject().to_owned());
 //!     Ok::<_, std::convert::Infallible>(http::Response::new(subject.unwrap_or_default()))
 //! }));
@@ -84,72 +82,79 @@
 //!
 //! // ten minutes later
 //! let refresh = first["refresh_token"].as_str().unwrap_or_default();
-//! let next = trade(format!("grant_type=refresh_token&client_id=app&refresh_token={refresh}")).await?;
+//! let next = exchange(format!("grant_type=refresh_token&client_id=app&refresh_token={refresh}")).await?;
 //! assert_ne!(next["refresh_token"], first["refresh_token"]);
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! # What lives how long
+//! # Lifetimes
 //!
-//! | | | |
+//! | | default | setting |
 //! |---|---|---|
-//! | code | a minute, and one exchange | |
+//! | code | one minute, one exchange | |
 //! | access token, id_token | 10 minutes | [`access_lifetime`](Tokens::access_lifetime) |
-//! | refresh tokens, with `offline_access` | 30 days from the login | [`refresh_lifetime`](Tokens::refresh_lifetime) |
-//! | refresh tokens, without | a day from the code, whether or not the signed-in session is still alive, unless the user signs out ([below](#what-is-taken-back)) | |
-//! | a key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`rotate`](Tokens::rotate) |
+//! | refresh tokens with `offline_access` | 30 days from the login | [`refresh_lifetime`](Tokens::refresh_lifetime) |
+//! | refresh tokens without it | 24 hours from the code, unless the user signs out before | [`session_refresh_lifetime`](Tokens::session_refresh_lifetime) |
+//! | signing key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`AuthService::rotate_keys`](crate::AuthService::rotate_keys) |
 //!
-//! Nothing prolongs the life of refresh tokens: when it ends, the user logs in again, and no access token lives on after it.
-//! Access tokens are short-lived for services far away, which hear of no revocation; in this process one that was taken
-//! back is refused at once.
+//! Using refresh tokens does not extend their lifetime. When it ends, the user logs in again, and access tokens end no
+//! later. Access tokens are short-lived because remote services do not learn about revocations. Verifiers that share the
+//! store refuse a revoked token at once.
 //!
 //! # Refresh tokens
 //!
-//! Each is good once, and brings the next. All that came of one code is a *family*. One that comes back after it was used
-//! is in two hands, so the whole family ends, access tokens too, and the event log says `token_reused`. For ten seconds
-//! after its use it brings the same successor again, so that a lost answer or two tabs at once end nothing. The store has
-//! digests alone: whoever reads it can make none.
+//! Each refresh token works once and returns the next one. All tokens that came from one code are a *family*. If a used
+//! token is presented again, two parties have it, so the whole family is revoked, access tokens included, and the event
+//! log records `token_reused`. For ten seconds after its use ([`refresh_grace`](Tokens::refresh_grace)), a token returns
+//! the same successor again, so that a lost answer or two tabs end nothing. The store keeps only digests, so a copy of it
+//! yields no token.
 //!
-//! A user has up to a hundred families at a client. With one more, one makes room: one that was given back, else the oldest
-//! of the same signed-in session where that has twenty, else the oldest. What a sign-out ended holds its place for the rest
-//! of its day.
+//! A user has at most 100 families at a client, and at most 20 of them in one session. One more revokes the oldest of the
+//! same session if that has 20, otherwise the oldest.
 //!
-//! A client that asks for less `scope` gets less, never more. The account is looked up at each exchange: one that is
-//! disabled gets nothing.
+//! A client can ask for less `scope` than was granted, never for more. The account is read by its id at each exchange, so
+//! a new name or address changes nothing. A disabled account gets no tokens.
 //!
-//! # What is taken back
+//! # Claims
 //!
-//! - `/revoke`: a client gives back a token, and with it all that came of its code.
-//! - `/logout`: the signed-in session ends, and all that came of it without `offline_access`. A sign-out of your own does
-//!   the same by [`AuthService::sign_out`](crate::AuthService::sign_out).
-//!   Other ends of a session, such as [`Sessions::revoke_user`](crate::Sessions::revoke_user), end no tokens.
-//! - [`revoke_user`](Tokens::revoke_user): every token of one user, after a change of the password. End the sessions too.
-//! - A code that is exchanged twice ends what it gave the first time.
+//! [`Users::claims`](crate::Users::claims) adds claims about the user, such as roles, to tokens and `/userinfo`. A client
+//! asks for them by scope, or by name in the parameter `claims`. APIs read them with
+//! [`AccessToken::claim`](crate::AccessToken::claim). They are as old as the token.
+//!
+//! # Revocation
+//!
+//! - At `/revoke`, a client revokes a token and its whole family.
+//! - At `/logout`, the session ends with everything issued from it, except families with `offline_access`.
+//!   [`AuthService::end_session`](crate::AuthService::end_session) does the same.
+//! - [`AuthService::end_user`](crate::AuthService::end_user) ends every session and every token of a user.
+//! - Redeeming a code a second time revokes what it gave the first time.
+//! - When a user changes the password or a contact, what it proved stops counting. A family without any counting proof is
+//!   revoked when its account is read next: at `/token`, `/userinfo` or `/introspect`.
 //!
 //! # Keys
 //!
-//! They are made in the store at the first use, by [`prepare`](Tokens::prepare), and all processes that share the store
-//! share them. A new one is published for an hour before it signs, and the old one for a day after, so nobody who keeps a
-//! copy of `/jwks` sees a token of a key that is unknown. With [`seal`](Tokens::seal) a copy of the store signs nothing:
-//! give it a secret that is not in the store. A key that somebody got hold of ends, with all others, by
-//! [`withdraw_keys`](Tokens::withdraw_keys).
+//! The first use, or [`AuthService::prepare`](crate::AuthService::prepare), creates the keys in the store, and all
+//! processes that share the store share them. A new key is published for an hour before it signs, and an old one for a day
+//! after, so that services with a copy of `/jwks` never see a token with an unknown key. With a [`seal`](Tokens::seal), a
+//! copy of the store can't sign: keep its secret outside of the store. If somebody gets hold of a key, call
+//! [`AuthService::withdraw_keys`](crate::AuthService::withdraw_keys).
 //!
 //! # Native and browser apps
 //!
-//! No client has a secret: what is on a phone or in a page is no secret. What protects them is where their answers go,
-//! and what they prove.
+//! Clients have no secret, because an app on a phone or in a page can't keep one. They are protected by the place that
+//! their answers go to, and by what they prove.
 //!
-//! **An app on a phone or a desktop** (RFC 8252) opens the system's browser, never a view of its own, and gets its answer
-//! at one of
+//! **An app on a phone or a desktop** (RFC 8252) opens the system's browser, never a view of its own. It gets its answer
+//! at one of these:
 //!
-//! - an `https` link that the system gives to the app alone: the best, where there is one;
-//! - `http://127.0.0.1/callback` or `http://[::1]/callback`: on any port, which it listens on for the moment;
-//! - `com.example.app:/callback`: a scheme of a domain that you have. Another app may claim it, too, and gets a code then,
-//!   but has no verifier to it (PKCE, which every client has to use).
+//! - an `https` link that the system reserves for the app. Prefer it if you can;
+//! - `http://127.0.0.1/callback` or `http://[::1]/callback`, on any port, where the app listens during the login;
+//! - `com.example.app:/callback`, a scheme named after a domain that you own. Another app may claim it too and get the
+//!   code, but it has no verifier, because every client must use PKCE.
 //!
-//! It asks for `offline_access`, without which its refresh tokens live a day and end with the sign-out in the browser, and
-//! keeps them in the system's key store. With a key there as well,
-//! [`require_dpop`](crate::Client::require_dpop) makes tokens worthless to whoever copies them.
+//! Ask for `offline_access`, otherwise refresh tokens live for a day and end when the user signs out in the browser. Keep
+//! refresh tokens in the system's key store. With a key of the app there as well,
+//! [`require_dpop`](crate::Client::require_dpop) makes stolen tokens useless.
 //!
 //! ```
 //! # use tollgate::{Client, Tenant};
@@ -162,14 +167,16 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **A page that calls APIs itself** runs beside every script that ever gets into it. So it keeps tokens in memory, not in
-//! `localStorage`; after a reload it goes to `/authorize` again, as a whole page, for a frame gets no cookies. With
-//! [single sign-on](crate::Client::single_sign_on) and `prompt=none` its user sees nothing of that. It asks for no
-//! `offline_access`, so its refresh tokens end with the sign-out. It can have a DPoP key that no script
-//! can take away: made with `extractable: false` by WebCrypto, kept in IndexedDB. A script that gets in can use it while
-//! the page is open, and has nothing afterwards. Its origin is named, or its calls to `/token` are refused; then it may
-//! read `DPoP-Nonce` and `WWW-Authenticate` of the answers, too (at an API of yours the CORS layer must expose them). All
-//! answers carry `cross-origin-opener-policy: same-origin`, so a login in a popup loses its opener: use redirects.
+//! **A page that calls APIs itself** shares its process with every script that gets into it. Keep tokens in memory, not in
+//! `localStorage`. After a reload, go to `/authorize` again with the whole page, because a frame gets no cookies. With
+//! [single sign-on](crate::Client::single_sign_on) and `prompt=none`, the user does not notice. Do not ask for
+//! `offline_access`, so that the refresh tokens end when the user signs out.
+//!
+//! A page can also have a DPoP key that no script can export: create it with WebCrypto and `extractable: false`, and keep it
+//! in IndexedDB. A script that gets in can use the key while the page is open, and has nothing afterwards. Register the
+//! origin of the page, otherwise its calls to `/token` are refused. The page may then read `DPoP-Nonce` and
+//! `WWW-Authenticate` of the answers; the CORS layer of your own API must expose them. All answers carry
+//! `cross-origin-opener-policy: same-origin`, so a login in a popup loses its opener: use redirects.
 //!
 //! ```
 //! # use tollgate::{Client, Tenant};
@@ -184,10 +191,9 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **A page with a server of its own** on the issuer's host needs no token in the browser at all. The login begins a
-//! session in an `HttpOnly` cookie; a [`SessionLayer`](crate::SessionLayer) with the same
-//! [`Sessions`](crate::AuthService::sessions) lets its calls through, and no script can read it. Where you have the
-//! choice, take this; `/account` of the bundled server does.
+//! **A page with a server of its own** on the issuer's host needs no token in the browser. The login begins a session in an
+//! `HttpOnly` cookie that no script can read, and a [`SessionLayer`](crate::SessionLayer) lets its calls through. If you
+//! have the choice, prefer this. `/account` of the bundled server shows it.
 
 mod claims;
 mod family;

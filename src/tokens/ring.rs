@@ -1,4 +1,4 @@
-//! [`Ring`]: which keys there are, which of them signs, and when the next one is due. Pure: it has no clock and no store.
+//! [`Ring`]: the signing keys, which of them signs, and when the next one is due. Pure: it has no clock and no store.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{jose::Algorithm, util::clock::UnixTime};
 
-/// The most keys of one algorithm to which one more is added because somebody asks.
+/// A rotation on request adds no key if an algorithm has this many.
 const MOST_ROTATED: usize = 8;
 
 /// When keys come and go.
@@ -14,9 +14,9 @@ const MOST_ROTATED: usize = 8;
 pub(super) struct Schedule {
     /// How long one key signs.
     pub(super) period: Duration,
-    /// How long a key is published before it signs: longer than anybody keeps a copy of the published keys.
+    /// How long a key is published before it signs: longer than clients keep a copy of the published keys.
     pub(super) lead: Duration,
-    /// How long a key is published after it has signed for the last time: longer than what it signed lives.
+    /// How long a key is published after its last signature: longer than tokens live.
     pub(super) keep: Duration,
 }
 
@@ -25,36 +25,36 @@ pub(super) struct Schedule {
 pub(super) struct Row {
     #[serde(with = "crate::util::text")]
     pub(super) algorithm: Algorithm,
-    /// It signs from then on, until a younger one does.
+    /// When it begins to sign. It stops when a younger key begins.
     from: u64,
-    /// It is published until then, where that is settled.
+    /// Until when it is published, if that is known.
     until: Option<u64>,
-    /// Its PKCS #8, sealed or plain.
+    /// The key as PKCS #8, sealed or plain.
     pub(super) secret: super::seal::Stored,
 }
 
-/// All keys of one issuer, the oldest first.
+/// All keys of one issuer, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ring {
     pub(super) keys: Vec<Row>,
 }
 
 impl Row {
-    /// Whether it signs, or did.
+    /// Returns whether the key signs or has signed.
     fn began(&self, now: UnixTime) -> bool {
         self.from <= now.as_nanos()
     }
 }
 
 impl Ring {
-    /// The key that signs by this algorithm: the youngest whose time has come. On a node whose clock is behind that may
-    /// be none; the first one signs then.
+    /// Returns the key that signs by this algorithm: the youngest whose time has come. If the clock of this node is behind,
+    /// there may be none, and the oldest one signs.
     pub(super) fn signs(&self, algorithm: Algorithm, now: UnixTime) -> Option<&Row> {
         let own = || self.keys.iter().filter(|row| row.algorithm == algorithm);
         own().filter(|row| row.began(now)).max_by_key(|row| row.from).or_else(|| own().min_by_key(|row| row.from))
     }
 
-    /// The algorithms that need a key: they have none, or the time of theirs is nearly over.
+    /// Returns the algorithms that need a new key, because they have none or the period of theirs is nearly over.
     pub(super) fn due(&self, wanted: &[Algorithm], schedule: Schedule, now: UnixTime) -> Vec<Algorithm> {
         let is_due = |algorithm: &Algorithm| {
             let newest = self.keys.iter().filter(|row| row.algorithm == *algorithm).map(|row| row.from).max();
@@ -63,27 +63,27 @@ impl Ring {
         wanted.iter().copied().filter(is_due).collect()
     }
 
-    /// Whether somebody may have a key made for this algorithm before one is due. Not where one waits to sign, nor where so
-    /// many are published: others keep no endless list, and a row in the store has an end.
+    /// Returns whether a rotation on request may add a key. Not if one waits to sign already, and not if many are published,
+    /// because the published list and the row in the store must stay small.
     pub(super) fn can_rotate(&self, algorithm: Algorithm, now: UnixTime) -> bool {
         let own = || self.keys.iter().filter(|row| row.algorithm == algorithm);
         own().all(|row| row.began(now)) && own().count() < MOST_ROTATED
     }
 
-    /// Whether something is to be written: a key is due, superseded or past its time.
+    /// Returns whether nothing needs to be written: no key is due, superseded or past its time.
     pub(super) fn is_settled(&self, wanted: &[Algorithm], schedule: Schedule, now: UnixTime) -> bool {
         self.due(wanted, schedule, now).is_empty() && *self == self.clone().settled(wanted, schedule, now)
     }
 
-    /// Adds a key. The first of its algorithm signs at once, for nothing else could sign by it: mostly nobody has a copy
-    /// without it yet. Any other signs when all who keep copies have had the time to fetch it.
+    /// Adds a key. The first key of an algorithm signs at once, because there is no other. A later key signs when clients
+    /// have had the time to fetch it.
     pub(super) fn add(&mut self, algorithm: Algorithm, secret: super::seal::Stored, schedule: Schedule, now: UnixTime) {
         let is_first = self.signs(algorithm, now).is_none();
         let from = if is_first { now } else { now + schedule.lead };
         self.keys.push(Row { algorithm, from: from.as_nanos(), until: None, secret });
     }
 
-    /// Without the keys whose time is over, and with an end for those that will sign no more.
+    /// Removes the keys whose time is over, and sets an end for those that will not sign any more.
     pub(super) fn settled(mut self, wanted: &[Algorithm], schedule: Schedule, now: UnixTime) -> Self {
         let mut rows = std::mem::take(&mut self.keys);
         let successors: Vec<Option<u64>> = rows
@@ -127,17 +127,17 @@ mod tests {
         Stored::plain(&n.to_be_bytes())
     }
 
-    /// What is promised to whoever keeps a copy of the published keys, whatever the ring has inside.
+    /// Checks the promises to clients that keep a copy of the published keys.
     #[derive(Default)]
     struct Watch {
-        /// When each key was made, in their order.
+        /// When each key was created, in order.
         made: Vec<(Algorithm, Stored, UnixTime)>,
-        /// When each signed for the last time.
+        /// When each key signed for the last time.
         signed: Vec<(Stored, UnixTime)>,
     }
 
     impl Watch {
-        /// Looks at which key would sign at a moment.
+        /// Checks which key would sign at a moment.
         fn look(&mut self, ring: &Ring, at: UnixTime) -> Result<(), TestCaseError> {
             for algorithm in WANTED {
                 let signer = ring.signs(*algorithm, at).unwrap();
@@ -168,15 +168,14 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever looks at times of his choice, and rotates when he likes: what is promised of published keys holds at each
-        /// moment, also between two looks.
+        /// Looks at random times and rotates at some of them. The promises hold at every moment, also between two looks.
         #[test]
         fn c102_a_key_is_published_before_it_signs_and_until_nothing_of_it_lives(
             steps in vec((0..=LONGEST_WAIT.as_secs(), prop::sample::select(vec![false, false, false, true])), 1..40),
         ) {
             let (mut ring, mut now, mut watch) = (Ring::default(), UnixTime::from_secs(1_000_000), Watch::default());
             for (wait, rotates) in steps {
-                // what nodes do with the copies that they have, from the first on
+                // nodes sign with their copies in between
                 let waits = if ring.keys.is_empty() { 0 } else { wait };
                 for _ in 0..waits / STEP.as_secs() {
                     watch.look(&ring, now + (STEP - Duration::from_nanos(1)))?;
@@ -216,7 +215,7 @@ mod tests {
             }
             assert!(ring.keys.len() <= WANTED.len() * MOST_ROTATED, "{}", ring.keys.len());
         }
-        // and the youngest is none of the first
+        // the youngest key is a recent one
         let signs = ring.signs(Algorithm::Es256, start + Duration::from_secs(2000)).unwrap();
         assert!(signs.from > (start + Duration::from_secs(1600)).as_nanos());
     }

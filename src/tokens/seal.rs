@@ -1,4 +1,4 @@
-//! [`Seal`]: private keys under a secret of the operator's, so that a copy of the store alone signs nothing.
+//! [`Seal`]: encrypts private keys with a secret of the operator, so that a copy of the store alone can't sign.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::util::secret::{Digest, Secret};
 /// A private key as it is stored.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stored {
-    /// Where it is sealed.
+    /// Present if the key is sealed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     nonce: Option<String>,
     key: Zeroizing<String>,
@@ -30,7 +30,7 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// Seals with AES-256-GCM; without a secret, not at all.
+/// Encrypts with AES-256-GCM. Without a secret, keys stay plain.
 #[derive(Clone, Default)]
 pub(super) struct Seal(Option<Zeroizing<[u8; 32]>>);
 
@@ -40,7 +40,7 @@ impl Seal {
         Self(Some(Zeroizing::new(*key.as_bytes())))
     }
 
-    /// `name` goes under the seal, so that no sealed key stands for another.
+    /// Seals a key. The name is authenticated, so that a sealed key can't be swapped for another.
     pub(super) fn close(&self, name: &str, pkcs8: &[u8]) -> Option<Stored> {
         let Some(secret) = &self.0 else { return Some(Stored::plain(pkcs8)) };
         let key = RandomizedNonceKey::new(&AES_256_GCM, &secret[..]).ok()?;
@@ -50,8 +50,8 @@ impl Seal {
         Some(Stored { nonce: Some(text(nonce.as_ref())), key: Zeroizing::new(text(&bytes)) })
     }
 
-    /// `None` if it is sealed with another secret, or with one at all where there is none here. What was stored before
-    /// there was a secret is read.
+    /// Opens a key. Returns `None` if it is sealed with another secret, or if there is no secret here. Reads plain keys in
+    /// any case.
     pub(super) fn open(&self, name: &str, stored: &Stored) -> Option<Zeroizing<Vec<u8>>> {
         let mut bytes = Zeroizing::new(BASE64URL.decode(stored.key.as_bytes()).ok()?);
         let Some(nonce) = &stored.nonce else { return Some(bytes) };

@@ -60,7 +60,7 @@ impl Lifetimes {
     pub(super) const LONGEST_ACCESS: Duration = Duration::from_secs(600);
 }
 
-/// What a service is made of.
+/// The parts of a service.
 pub(super) struct Parts {
     pub(super) issuer: String,
     pub(super) audience: String,
@@ -171,7 +171,7 @@ impl Presented {
     }
 }
 
-/// An access token of ours that is valid.
+/// A valid access token, and its grant.
 pub(crate) struct ValidAccess {
     pub(crate) claims: AccessTokenClaims,
     pub(crate) grant: Grant,
@@ -393,7 +393,7 @@ impl TokenService {
 
     // ---- reading tokens
 
-    /// Reads an access token of ours, whatever API it is for. Returns `None` if it is not valid.
+    /// Reads an access token for any API. Returns `None` if it was not issued here or is not valid.
     pub(crate) async fn access(&self, token: &str) -> Result<Option<ValidAccess>, StoreError> {
         let Some(claims) = self.claims::<AccessTokenClaims>(token, crate::bearer::TYPE).await? else { return Ok(None) };
         let now = self.now().as_secs();
@@ -406,7 +406,7 @@ impl TokenService {
         Ok((!has_ended).then_some(ValidAccess { claims, grant, family }))
     }
 
-    /// Reads an id_token of ours of any age. It is a hint and proves nothing.
+    /// Reads an id_token of any age that was issued here. It is a hint and proves nothing.
     pub(crate) async fn hint(&self, token: &str) -> Result<Option<IdClaims>, StoreError> {
         let claims = self.claims::<IdClaims>(token, ID_TOKEN).await?;
         Ok(claims.filter(|claims| claims.iss == self.issuer()))

@@ -92,7 +92,7 @@ pub(crate) fn named<'n>(account: &Account, names: impl Iterator<Item = &'n str>)
     names.filter_map(|name| Some((name.to_owned(), value(account, name)?))).collect()
 }
 
-/// Returns the names of the claims that scopes stand for.
+/// Returns the names of the claims that belong to these scopes.
 pub(crate) fn of_scopes(scopes: &Scopes) -> impl Iterator<Item = &'static str> + use<'_> {
     let granted = OF_SCOPES.iter().filter(|(scope, _)| scopes.contains(scope));
     granted.flat_map(|(_, names)| names.iter().copied())

@@ -69,13 +69,13 @@ pub(crate) async fn refresh(
         Err(RefreshError::OtherKey) => {
             Err(Problem::new(Code::InvalidDpopProof, "the refresh token is bound to another key"))
         }
-        // the endpoint revokes the family of a reused token, whatever the error is
+        // `/token` revokes the family of a reused token after any error
         Err(RefreshError::Unknown | RefreshError::Reused) => Err(invalid_grant()),
     }
 }
 
-/// Revokes the family of a refresh token that was used before. Whoever presents it, and however wrong the rest of the
-/// request is, two parties have had it.
+/// Revokes the family of a refresh token that was used before. Two parties have had such a token, even if the rest of the
+/// request is wrong.
 pub(crate) async fn revoke_if_reused(
     cx: &RequestContext<'_>,
     endpoints: &TokenEndpoints,

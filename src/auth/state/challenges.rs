@@ -1,5 +1,5 @@
-//! Code challenges that were redeemed: a client that uses one again makes none up, and who has seen its verifier once can
-//! redeem its codes (RFC 9700 §2.1.1).
+//! Code challenges that were redeemed. A client that uses one again does not create fresh ones, so anybody who has seen a
+//! verifier could redeem its codes (RFC 9700 §2.1.1).
 
 use std::sync::Arc;
 #[cfg(any(feature = "tokens", test))]
@@ -13,7 +13,7 @@ use crate::{
     util::{clock::Clock, secret::Digest},
 };
 
-/// How long they are remembered.
+/// How long challenges are remembered.
 #[cfg(any(feature = "tokens", test))]
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
@@ -25,7 +25,7 @@ impl Challenges {
         Self(Table::new(store, "redeemed_challenges", clock))
     }
 
-    /// That a code was redeemed which was given for this.
+    /// Remembers that a code for this binding was redeemed.
     #[cfg(any(feature = "tokens", test))]
     pub(crate) async fn note_redeemed(&self, binding: &Binding) -> Result<(), StoreError> {
         let kept_until = self.0.now() + REMEMBERED;
@@ -37,7 +37,7 @@ impl Challenges {
     }
 }
 
-/// What one client uses is nothing to another.
+/// Each client has its own challenges.
 fn id(binding: &Binding) -> Digest {
     Digest::of([binding.code_challenge.as_str(), &*binding.client_id].join(" "))
 }

@@ -14,7 +14,7 @@ use crate::{
 /// How long a code can be redeemed.
 const CODE_LIVES: Duration = Duration::from_secs(60);
 
-/// What an authorization code stands for. It is stored under the digest of the code.
+/// The grant behind an authorization code, stored under the digest of the code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AuthorizationCode {
     pub(crate) who: Authentication,
