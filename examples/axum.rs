@@ -50,8 +50,8 @@ fn app() -> Result<Router, Box<dyn Error>> {
 /// Both quotas at once: a request is charged to both, or to none if one of them rejects it.
 fn plan(per_second: u32, per_minute: u32) -> Result<Plan, Box<dyn Error>> {
     Ok(Plan::new([
-        Quota::per_second(per_second)?.named("per-second")?,
-        Quota::per_minute(per_minute)?.named("per-minute")?,
+        Quota::per_second(per_second)?.with_name("per-second")?,
+        Quota::per_minute(per_minute)?.with_name("per-minute")?,
     ])?)
 }
 

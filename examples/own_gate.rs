@@ -17,7 +17,7 @@ use std::{error::Error, future::Future, pin::Pin, time::Duration};
 use axum::{Extension, Router, routing::get};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::net::TcpListener;
-use tollgate::{Gate, GateLayer, Head, Kind, MaybeReady, Pass, ProblemJson, Rejection};
+use tollgate::{Gate, GateLayer, Head, MaybeReady, Pass, ProblemJson, Rejection, RejectionKind};
 
 struct ReadOnly;
 
@@ -42,7 +42,7 @@ impl Gate for ReadOnly {
         MaybeReady::Pending(Box::pin(async move {
             match force {
                 Some(force) if may_force(&force).await => Ok(Access::ForcedWrite),
-                _ => Err(Rejection::new(Kind::Unavailable, "the service is currently read-only")
+                _ => Err(Rejection::new(RejectionKind::Unavailable, "the service is currently read-only")
                     .retry_in(Duration::from_secs(60))),
             }
         }))

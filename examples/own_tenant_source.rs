@@ -72,8 +72,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let customers = Customers::default();
 
     // created once; the function returns clones
-    let free = Plan::from(Quota::per_minute(5)?.named("free")?);
-    let gold = Plan::from(Quota::per_minute(50)?.named("gold")?);
+    let free = Plan::from(Quota::per_minute(5)?.with_name("free")?);
+    let gold = Plan::from(Quota::per_minute(50)?.with_name("gold")?);
     let booked = customers.clone();
     let quotas = Quotas::by(free.clone(), move |tenant| {
         Some(match booked.tier(tenant)? {

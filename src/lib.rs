@@ -65,7 +65,7 @@ pub use crate::{
     http::{head::Head, replay::Replay},
     limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
     pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer},
-    reject::{Kind, OAuthJson, ProblemJson, Rejection, Respond, StatusOnly},
+    reject::{OAuthJson, ProblemJson, Rejection, RejectionKind, Respond, StatusOnly},
     session::{NewSession, Session, SessionLayer, Sessions, UserId},
     tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
     util::{

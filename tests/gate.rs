@@ -1,4 +1,4 @@
-//! What tower asks of a middleware, asked of the engine that all layers stand on.
+//! The requirements of tower on a middleware, tested on the engine of all layers.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -15,8 +15,8 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response, St
 use http_body_util::{BodyExt, Empty, Full, combinators};
 use tokio::sync::oneshot;
 use tollgate::{
-    EventLog, EventService, Gate, GateLayer, Head, Kind, Limiter, MaybeReady, Pass, ProblemJson, Quota, Quotas,
-    RateLimitLayer, Rejection, Tenant,
+    EventLog, EventService, Gate, GateLayer, Head, Limiter, MaybeReady, Pass, ProblemJson, Quota, Quotas,
+    RateLimitLayer, Rejection, RejectionKind, Respond, Tenant,
     gate::{Gated, ResponseFuture},
     limit::{RateLimitGate, RateLimited},
     tenant::HeaderTenant,
@@ -24,7 +24,7 @@ use tollgate::{
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_test::mock;
 
-// ---- a gate that does as it is told, and notes what becomes of its passes
+// ---- a scripted gate that records the life of its passes
 
 type Decision = Result<Noted, Rejection>;
 type Notes = Arc<Mutex<Vec<String>>>;
@@ -39,7 +39,7 @@ struct Scripted {
 struct Noted(Notes);
 
 impl Scripted {
-    /// The next decision is made when the sender says so.
+    /// Delays the next decision until the sender sends it.
     fn decides_later(&self) -> oneshot::Sender<bool> {
         let (sender, receiver) = oneshot::channel();
         *self.later.lock().unwrap() = Some(receiver);
@@ -68,7 +68,7 @@ impl Gate for Scripted {
 
 fn refusal() -> Rejection {
     let mark = (HeaderName::from_static("x-mark"), HeaderValue::from_static("1"));
-    Rejection::new(Kind::Forbidden, "not today").header(mark.0, mark.1)
+    Rejection::new(RejectionKind::Forbidden, "not today").header(mark.0, mark.1)
 }
 
 impl Pass for Noted {
@@ -347,7 +347,7 @@ async fn refused<A: Default, B: Default>() -> StatusCode {
     service.oneshot(Request::new(A::default())).await.unwrap().status()
 }
 
-/// The same with a problem document; the response as text.
+/// Returns the problem document of a rejected request.
 async fn refused_in_words<B: Default + From<Bytes> + http_body::Body<Data = Bytes>>() -> String {
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(B::default())));
     let service = GateLayer::new(Scripted::default()).respond_with(ProblemJson).layer(inner);
@@ -381,18 +381,80 @@ async fn any_body_will_do() {
 
 #[tokio::test]
 async fn a_closure_answers_with_a_body_that_has_no_default() {
-    struct Page(&'static str);
-    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Page("served"))));
-    let sorry = |rejection: &Rejection| {
+    struct Page(String);
+    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Page("served".into()))));
+    let sorry = |rejection: &Rejection, head: Head<'_>| {
         let response = Response::builder().header("x-own", "1").header("x-mark", "another");
-        response.body(Page(rejection.detail())).unwrap()
+        response.body(Page(format!("{} at {}", rejection.detail(), head.uri().path()))).unwrap()
     };
     let service = GateLayer::new(Scripted::default()).respond_with(sorry).layer(inner);
     let response = service.oneshot(get("/refused")).await.unwrap();
-    assert_eq!(response.body().0, "not today");
+    assert_eq!(response.body().0, "not today at /refused");
     assert_eq!(response.headers().get("x-own").unwrap(), "1");
     let marks: Vec<_> = response.headers().get_all("x-mark").iter().collect();
     assert_eq!(marks, ["1"], "a closure can neither forget nor change the headers of a rejection");
+}
+
+/// A gRPC client understands no status but its own.
+#[tokio::test]
+async fn a_grpc_client_gets_a_grpc_status_from_every_responder() {
+    #[derive(Clone)]
+    struct Own;
+
+    impl Respond<Full<Bytes>> for Own {
+        fn respond(&self, _: &Rejection, _: Head<'_>) -> Response<Full<Bytes>> {
+            Response::builder().status(403).header("content-type", "text/html").body(Full::default()).unwrap()
+        }
+    }
+
+    async fn check(respond: impl Respond<Full<Bytes>>) {
+        let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Full::default())));
+        let service = GateLayer::new(Scripted::default()).respond_with(respond).layer(inner);
+        let mut request = get("/refused");
+        request.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc+proto"));
+        let response = service.oneshot(request).await.unwrap();
+        let header = |name| response.headers().get(name).map(|value: &HeaderValue| value.to_str().unwrap());
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(header("content-type"), Some("application/grpc"));
+        assert_eq!(header("grpc-status"), Some("7"));
+        assert_eq!(header("grpc-message"), Some("not today"));
+        assert_eq!(header("x-mark"), Some("1"));
+        assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
+    }
+    check(tollgate::StatusOnly).await;
+    check(ProblemJson).await;
+    check(tollgate::OAuthJson).await;
+    check(Own).await;
+    check(|rejection: &Rejection, head: Head<'_>| {
+        assert!(rejection.is_grpc() && head.is_grpc());
+        Response::new(Full::default())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_detail_can_be_owned_text_and_is_escaped_for_grpc() {
+    struct Refuses;
+
+    impl Gate for Refuses {
+        type Pass = ();
+        type Future = std::future::Ready<Result<(), Rejection>>;
+
+        fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
+            let detail = format!("100% of {} is closed – sorry", head.uri().path());
+            MaybeReady::Ready(Err(Rejection::new(RejectionKind::Forbidden, detail)))
+        }
+    }
+
+    let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
+    let in_words = |rejection: &Rejection, _: Head<'_>| Response::new(rejection.detail().to_owned());
+    let service = GateLayer::new(Refuses).respond_with(in_words).layer(inner);
+    let response = service.clone().oneshot(get("/shop")).await.unwrap();
+    assert_eq!(response.body(), "100% of /shop is closed – sorry");
+    let mut request = get("/shop");
+    request.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    let response = service.oneshot(request).await.unwrap();
+    assert_eq!(response.headers()["grpc-message"], "100%25 of /shop is closed %E2%80%93 sorry");
 }
 
 // ---- what the compiler must prove

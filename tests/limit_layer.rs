@@ -1,14 +1,16 @@
-//! What a mounted limit leaves for handlers, for requests without a tenant, and for those who count.
+//! Rate limits in front of handlers: extensions, headers, requests without a tenant, and metrics.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{Router, body::Body, routing::get};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ClientIp, HeaderStyle, Limiter, PeerAddr, Plan, Quota, Quotas, RateLimit, RateLimitLayer, Tenant, limit::NoTenant,
-    tenant::HeaderTenant,
+    ApiKeys, ClientIp, Head, HeaderStyle, Limiter, PeerAddr, Plan, Quota, Quotas, RateLimit, RateLimitLayer, Rejection,
+    Tenant, TenantSource,
+    limit::MissingTenant,
+    tenant::{HeaderTenant, HostTenant, PathTenant, QueryTenant},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -45,12 +47,12 @@ async fn without_a_tenant_all_share_or_each_address_counts_or_none_comes_through
     let reject = by_header(one());
     assert_eq!(call(&reject, request(None)).await.status(), StatusCode::BAD_REQUEST);
 
-    let shared = by_header(one()).no_tenant(NoTenant::Shared);
+    let shared = by_header(one()).missing_tenant(MissingTenant::Shared);
     assert_eq!(call(&shared, from("192.0.2.1", 1)).await.status(), StatusCode::OK);
     assert_eq!(call(&shared, from("192.0.2.2", 1)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(call(&shared, request(Some("acme"))).await.status(), StatusCode::OK, "acme is not anonymous");
 
-    let by_ip = by_header(one()).no_tenant(NoTenant::ByIp(ClientIp::peer()));
+    let by_ip = by_header(one()).missing_tenant(MissingTenant::ByIp(ClientIp::peer()));
     assert_eq!(call(&by_ip, from("192.0.2.1", 1)).await.status(), StatusCode::OK);
     assert_eq!(call(&by_ip, from("192.0.2.1", 2)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(call(&by_ip, from("192.0.2.2", 1)).await.status(), StatusCode::OK);
@@ -58,14 +60,110 @@ async fn without_a_tenant_all_share_or_each_address_counts_or_none_comes_through
 }
 
 #[tokio::test]
-async fn a_refusal_says_when_to_come_back_in_every_style() {
-    let quiet = by_header(limiter(Quota::per_minute(1).unwrap())).headers(HeaderStyle::none());
-    let admitted = call(&quiet, request(Some("acme"))).await;
-    assert!(admitted.headers().is_empty());
-    let refused = call(&quiet, request(Some("acme"))).await;
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    let names: Vec<_> = refused.headers().keys().map(http::HeaderName::as_str).collect();
-    assert_eq!(names, ["retry-after"]);
+async fn the_style_without_headers_sends_none_at_all() {
+    let shadow = Quota::per_day(1).unwrap().with_name("shadow").unwrap().shadow();
+    let plan = || Plan::new([Quota::per_minute(2).unwrap(), shadow]).unwrap();
+    let quiet = by_header(limiter(plan())).headers(HeaderStyle::none());
+    for status in [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+        let response = call(&quiet, request(Some("acme"))).await;
+        assert_eq!((response.status(), response.headers().len()), (status, 0), "{:?}", response.headers());
+    }
+    let mut grpc = request(Some("acme"));
+    grpc.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+    let response = call(&quiet, grpc).await;
+    let names: Vec<_> = response.headers().keys().map(http::HeaderName::as_str).collect();
+    assert_eq!(names, ["content-type", "grpc-status", "grpc-message"], "the protocol needs these");
+    let only_ietf = by_header(limiter(plan())).headers(HeaderStyle::none().ietf_draft_10()).cost(|_| 2);
+    call(&only_ietf, request(Some("acme"))).await;
+    assert!(call(&only_ietf, request(Some("acme"))).await.headers().contains_key("retry-after"));
+}
+
+#[tokio::test]
+async fn a_responder_sees_the_request_the_tenant_and_its_standing() {
+    let in_words = |rejection: &Rejection, head: Head<'_>| {
+        let (tenant, standing) = (rejection.tenant().unwrap(), rejection.standing().unwrap());
+        Response::new(format!("{} {tenant} {} of {}", head.uri().path(), standing.remaining(), standing.limit()))
+    };
+    let layer = by_header(limiter(Quota::per_hour(3).unwrap())).cost(|_| 2).respond_with(in_words);
+    let served = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(String::new())));
+    layer.layer(served).oneshot(request(Some("acme"))).await.unwrap();
+    let refused = layer.layer(served).oneshot(request(Some("acme"))).await.unwrap();
+    assert_eq!(refused.body(), "/ acme 1 of 3");
+}
+
+#[tokio::test]
+async fn rules_on_the_response_combine() {
+    let send = |layer: &RateLimitLayer, answer: u16| {
+        let served = service_fn(move |_: Request<Body>| {
+            let response = Response::builder().status(answer).body(String::new()).unwrap();
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        layer.layer(served).oneshot(request(Some("acme")))
+    };
+    let failures = |status: StatusCode| !status.is_success();
+    let charged_first = by_header(limiter(Quota::per_hour(9).unwrap()))
+        .charge_if(move |status, _| failures(status))
+        .refund_if(|status, _| status == StatusCode::NOT_FOUND);
+    let refunded_first = by_header(limiter(Quota::per_hour(9).unwrap()))
+        .refund_if(|status, _| status == StatusCode::NOT_FOUND)
+        .charge_if(move |status, _| failures(status));
+    for layer in [charged_first, refunded_first] {
+        for (answer, left) in [(200, "9"), (404, "9"), (400, "8")] {
+            let response = send(&layer, answer).await.unwrap();
+            assert_eq!(response.headers()["x-ratelimit-remaining"], left, "after a {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_layers_of_one_limiter_charge_the_larger_cost() {
+    for (outer, inner, spent) in [(1, 4, 4), (4, 1, 4), (2, 2, 2), (0, 3, 3), (3, 0, 3)] {
+        for (extensions, spent) in [(true, spent), (false, outer + inner)] {
+            let limiter = limiter(Quota::per_hour(9).unwrap());
+            let layer = |cost| {
+                let layer = by_header(limiter.clone()).cost(move |_| cost);
+                if extensions { layer } else { layer.without_extensions() }
+            };
+            let served = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(String::new())));
+            let stack = layer(outer).layer(layer(inner).layer(served));
+            let response = stack.oneshot(request(Some("acme"))).await.unwrap();
+            let left = limiter.peek(&Tenant::parse("acme").unwrap()).unwrap().remaining();
+            assert_eq!(left, 9 - spent, "{outer} and {inner}");
+            assert_eq!(response.headers()["x-ratelimit-remaining"], left.to_string().as_str());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_that_is_only_claimed_never_replaces_one_that_was_proved() {
+    let five = || limiter(Quota::per_minute(5).unwrap());
+    let keys = || ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
+    let by_key = || RateLimitLayer::new(keys(), five());
+    let by_address = || RateLimitLayer::new(ClientIp::peer(), five());
+    let own = || RateLimitLayer::new(|_: Head<'_>| Ok(Tenant::parse("own").ok()), five());
+    let path = || RateLimitLayer::new(PathTenant::segment(0), five());
+    let anonymous = || RateLimitLayer::new(|_: Head<'_>| Ok(None), five()).missing_tenant(MissingTenant::Shared);
+    for (outer, inner, seen) in [
+        (by_key(), by_header(five()), "acme"),
+        (by_key(), by_address(), "acme"),
+        (by_key(), path(), "acme"),
+        (by_key(), anonymous(), "acme"),
+        (own(), by_header(five()), "own"),
+        (by_header(five()), by_key(), "acme"),
+        (by_address(), by_key(), "acme"),
+        (by_address(), own(), "own"),
+        (by_address(), by_header(five()), "globex"),
+    ] {
+        let handler = service_fn(async |request: Request<Body>| {
+            let tenant = Tenant::from_extensions(request.extensions()).map(Tenant::to_string);
+            Ok::<_, Infallible>(Response::new(tenant.unwrap_or_default()))
+        });
+        let mut request = request(Some("globex"));
+        *request.uri_mut() = "/some-path".parse().unwrap();
+        request.headers_mut().insert("x-api-key", "secret".parse().unwrap());
+        request.extensions_mut().insert(PeerAddr(([192, 0, 2, 1], 1).into()));
+        assert_eq!(outer.layer(inner.layer(handler)).oneshot(request).await.unwrap().body(), seen);
+    }
 }
 
 #[tokio::test]
@@ -73,7 +171,7 @@ async fn handlers_read_the_tenant_and_what_is_left_also_of_an_unlimited_one() {
     let limiter = limiter(Quota::per_minute(5).unwrap());
     limiter.quotas().set(Tenant::parse("vip").unwrap(), Plan::unlimited());
     let handler = async |tenant: Tenant, left: RateLimit, same: Option<RateLimit>| {
-        assert_eq!(Some(left), same);
+        assert_eq!(Some(&left), same.as_ref());
         format!("{tenant} {} {}", left.policy(), left.remaining())
     };
     let limited = Router::new().route("/", get(handler)).layer(by_header(limiter));
@@ -86,6 +184,38 @@ async fn handlers_read_the_tenant_and_what_is_left_also_of_an_unlimited_one() {
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let text = response.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&text).contains("RateLimitLayer"), "{text:?}");
+}
+
+/// The rows of addresses and of anonymous requests are in the same table as those of names.
+#[tokio::test]
+async fn no_name_in_a_request_spends_the_budget_of_an_address_or_of_anonymous_requests() {
+    let limiter = limiter(Quota::per_hour(9).unwrap());
+    let reserved = [Tenant::address([192, 0, 2, 1].into()), Tenant::anonymous()];
+    assert!(reserved.iter().all(|tenant| limiter.check(tenant, 1).is_admitted()));
+    let layers = [
+        by_header(limiter.clone()),
+        RateLimitLayer::new(QueryTenant::new("tenant").unwrap(), limiter.clone()),
+        RateLimitLayer::new(PathTenant::segment(0), limiter.clone()),
+        RateLimitLayer::new(HostTenant::whole(), limiter.clone()),
+        RateLimitLayer::new(
+            ApiKeys::new("x-api-key").unwrap().or(HeaderTenant::new("x-tenant").unwrap()),
+            limiter.clone(),
+        ),
+        RateLimitLayer::new(Arc::new(HeaderTenant::new("x-tenant").unwrap()), limiter.clone()),
+        RateLimitLayer::new(
+            |head: Head<'_>| head.headers().get("x-tenant").map(Tenant::parse).transpose(),
+            limiter.clone(),
+        ),
+    ];
+    for tenant in &reserved {
+        for layer in &layers {
+            let mut request = request(Some(tenant.as_str()));
+            *request.uri_mut() = format!("/{tenant}?tenant={tenant}").parse().unwrap();
+            request.headers_mut().insert("host", tenant.as_str().parse().unwrap());
+            assert_eq!(call(layer, request).await.status(), StatusCode::BAD_REQUEST, "{tenant}");
+        }
+        assert_eq!(limiter.peek(tenant).unwrap().remaining(), 8);
+    }
 }
 
 #[tokio::test]
@@ -103,8 +233,8 @@ async fn a_tenant_that_was_proved_outside_is_not_replaced() {
 
 #[tokio::test]
 async fn of_two_limits_in_a_row_the_handler_sees_the_tighter() {
-    let wide = by_header(limiter(Quota::per_hour(100).unwrap().named("wide").unwrap()));
-    let tight = by_header(limiter(Quota::per_minute(3).unwrap().named("tight").unwrap()));
+    let wide = by_header(limiter(Quota::per_hour(100).unwrap().with_name("wide").unwrap()));
+    let tight = by_header(limiter(Quota::per_minute(3).unwrap().with_name("tight").unwrap()));
     for (outer, inner) in [(&wide, &tight), (&tight, &wide)] {
         let handler = service_fn(async |request: Request<Body>| {
             let left = RateLimit::from_extensions(request.extensions()).map(RateLimit::policy);
@@ -163,7 +293,7 @@ fn what_is_decided_is_counted() {
 
     let counts = Counts::default();
     let acme = Tenant::parse("acme").unwrap();
-    let shadow = Quota::per_day(1).unwrap().named("shadow").unwrap().shadow();
+    let shadow = Quota::per_day(1).unwrap().with_name("shadow").unwrap().shadow();
     let limiter = limiter(Plan::new([Quota::per_hour(5).unwrap(), shadow]).unwrap());
     metrics::with_local_recorder(&counts, || {
         for units in [2, 2, 2, 1] {

@@ -89,11 +89,11 @@ fn router() -> Router {
 
 fn limiter(plan: impl Into<Plan>) -> (Limiter, ManualClock) {
     let clock = ManualClock::new();
-    (Limiter::memory(Quotas::new(plan)).clock(clock.clone()).unwrap(), clock)
+    (Limiter::builder(Quotas::new(plan)).clock(clock.clone()).build().unwrap(), clock)
 }
 
 fn per_minute(limit: u32) -> Quota {
-    Quota::per_minute(limit).unwrap().named("per-minute").unwrap()
+    Quota::per_minute(limit).unwrap().with_name("per-minute").unwrap()
 }
 
 fn by_header(limiter: &Limiter) -> RateLimitLayer {
@@ -145,9 +145,9 @@ async fn the_601st_in_a_minute_is_refused(server: &Running, clock: &ManualClock,
         x-ratelimit-limit: 600
         x-ratelimit-reset: 1000000061
         retry-after: 30
-        content-length: 206
+        content-length: 199
 
-        {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"the quota is spent for now","kind":"rate_limited","violated-policies":["per-minute"]}"#,
+        {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"rate limit exceeded","kind":"rate_limited","violated-policies":["per-minute"]}"#,
     );
     for _ in 0..3 {
         assert_eq!(wire.ask(ACME).await, refused);
@@ -202,7 +202,7 @@ async fn a_grpc_client_sees_resource_exhausted_and_the_retry_time() {
     clock.advance(Duration::from_micros(29_999_500));
     for _ in 0..3 {
         let refused = client.check(call("acme")).await.unwrap_err();
-        assert_eq!((refused.code(), refused.message()), (Code::ResourceExhausted, "the quota is spent for now"));
+        assert_eq!((refused.code(), refused.message()), (Code::ResourceExhausted, "rate limit exceeded"));
         for (name, value) in [
             ("grpc-retry-pushback-ms", "30001"),
             ("retry-after", "31"),
@@ -241,7 +241,7 @@ async fn a_grpc_rejection_is_trailers_only() {
             "200
             content-type: application/grpc
             grpc-status: 8
-            grpc-message: the quota is spent for now
+            grpc-message: rate limit exceeded
             x-ratelimit-remaining: 0
             x-ratelimit: 1
             x-ratelimit-limit: 1
@@ -322,9 +322,9 @@ async fn an_invalid_tenant_gets_a_400_and_takes_no_memory() {
         whole(
             r#"HTTP/1.1 400 Bad Request
             content-type: application/problem+json
-            content-length: 130
+            content-length: 140
 
-            {"type":"about:blank","title":"Bad Request","status":400,"detail":"the request does not say whose it is","kind":"invalid_request"}"#
+            {"type":"about:blank","title":"Bad Request","status":400,"detail":"no tenant could be determined for this request","kind":"invalid_request"}"#
         )
     );
     let huge = "x".repeat(10_000);
@@ -354,9 +354,9 @@ async fn an_unknown_api_key_gets_a_401_and_takes_no_memory() {
                 r#"HTTP/1.1 401 Unauthorized
                 content-type: application/problem+json
                 www-authenticate: ApiKey
-                content-length: 119
+                content-length: 117
 
-                {"type":"about:blank","title":"Unauthorized","status":401,"detail":"the API key is not known","kind":"unauthenticated"}"#
+                {"type":"about:blank","title":"Unauthorized","status":401,"detail":"the API key is unknown","kind":"unauthenticated"}"#
             )
         );
     }
@@ -476,8 +476,8 @@ async fn a_rejected_upload_leaves_the_connection_usable() {
 #[tokio::test]
 async fn all_header_families_show_the_tightest_quota() {
     let plan = Plan::new([
-        Quota::per_second(2).unwrap().named("burst").unwrap(),
-        Quota::per_minute(3).unwrap().named("per-minute").unwrap(),
+        Quota::per_second(2).unwrap().with_name("burst").unwrap(),
+        Quota::per_minute(3).unwrap().with_name("per-minute").unwrap(),
     ])
     .unwrap();
     let (limiter, clock) = limiter(plan);

@@ -313,7 +313,8 @@ async fn other_requests_are_admitted_with_their_body_unread() {
     let request = Request::post("/other").body(body).unwrap();
     let inner =
         service_fn(async |request: Request<Replay<Steps>>| Ok::<_, Infallible>(Response::new(request.into_body())));
-    let response = layer().respond_with(|_: &Rejection| -> Response<Replay<Steps>> { unreachable!() });
+    let response =
+        layer().respond_with(|_: &Rejection, _: tollgate::Head<'_>| -> Response<Replay<Steps>> { unreachable!() });
     let response = response.layer(inner).oneshot(request).await.unwrap();
     assert_eq!(polls.load(SeqCst), 0);
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "anything");

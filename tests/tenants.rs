@@ -10,10 +10,13 @@ use tollgate::{
     tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant},
 };
 
-/// The tenant in words, or what the caller is told.
+/// Returns the tenant in words, or the status of the error. The borrowed name must be that of the same tenant.
 fn find(source: &impl TenantSource, request: Builder) -> String {
     let request = request.body("any body").unwrap();
-    match source.find(Head::of(&request)) {
+    let found = source.find(Head::of(&request));
+    let borrowed = source.find_name(Head::of(&request));
+    assert_eq!(borrowed.and_then(|name| name.map(|name| name.to_tenant()).transpose()), found);
+    match found {
         Ok(Some(tenant)) => tenant.to_string(),
         Ok(None) => String::from("nobody"),
         Err(error) if error.is_unknown() => String::from("401"),

@@ -1,11 +1,11 @@
-//! The one command: `cargo bench -p tollgate-bench`, or `-- layer threads …` for some of the tables.
+//! All benchmarks: `cargo bench -p tollgate-bench`, or `-- layer threads …` for some of the tables.
 
 use std::{env, panic, path::Path, process};
 
 use tollgate_bench::{machine, sections};
 
 fn main() {
-    // a thread that fails must not leave the others waiting for it
+    // a thread that panics must not leave the others waiting
     panic::set_hook(Box::new(|info| {
         eprintln!("{info}");
         process::exit(101);
@@ -13,7 +13,7 @@ fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
-    let sections: [(&str, &dyn Fn()); 14] = [
+    let sections: [(&str, &dyn Fn()); 15] = [
         ("layer", &sections::layer::run),
         ("threads", &sections::threads::run),
         ("memory", &|| sections::memory::run(one)),
@@ -23,6 +23,7 @@ fn main() {
         ("callgrind", &|| sections::instructions::run(one)),
         ("sessions", &sections::sessions::run),
         ("maps", &sections::maps::run),
+        ("store", &sections::store::run),
         ("logins", &|| sections::logins::run(one)),
         ("steps", &|| sections::steps::run(one)),
         ("equal", &sections::equal::run),

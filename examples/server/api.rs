@@ -28,7 +28,7 @@ pub(crate) async fn router(
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
     // one budget for each tenant, over the API and its logins
-    let limiter = Limiter::memory(facts.quotas.clone()).events(log.clone())?;
+    let limiter = Limiter::builder(facts.quotas.clone()).events(log.clone()).build()?;
     let (settings, client_ip, operator_key) =
         (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());
 
@@ -45,7 +45,8 @@ pub(crate) async fn router(
     let by_token = RateLimitLayer::new(AccessTokenTenant, limiter.clone()).respond_with(ProblemJson);
 
     // who was refused sixty times in a minute, for whatever key or token, is not asked for another
-    let refusals = Limiter::memory(Quotas::new(Quota::per_minute(60)?.named("refusals")?)).events(log.clone())?;
+    let refusals =
+        Limiter::builder(Quotas::new(Quota::per_minute(60)?.with_name("refusals")?)).events(log.clone()).build()?;
     let by_address = RateLimitLayer::new(client_ip.peer_by(auth::peer), refusals)
         .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
         // what answers and handlers tell is the budget of the tenant

@@ -54,7 +54,7 @@ pub(crate) const PEOPLE: [Known; 2] = [
 
 /// All of it, for a server at this origin.
 pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
-    let per_minute = |limit| Quota::per_minute(limit)?.named("per-minute");
+    let per_minute = |limit| Quota::per_minute(limit)?.with_name("per-minute");
     let quotas = Quotas::new(per_minute(600)?);
     quotas.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
     let acme = Tenant::parse(ACME)?;

@@ -60,7 +60,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     let mut known = HashSet::new();
     for WrittenTenant { name, per_minute, api_keys } in file.tenants {
         let tenant = Tenant::parse(&name).map_err(|error| format!("tenants: {name:?}: {error}"))?;
-        quotas.set(tenant.clone(), Quota::per_minute(per_minute)?.named("per-minute")?);
+        quotas.set(tenant.clone(), Quota::per_minute(per_minute)?.with_name("per-minute")?);
         for key in api_keys {
             keys = keys.key(key, &name)?;
         }

@@ -1,60 +1,26 @@
 //! Assembles an [`AuthService`].
 
-use std::{
-    sync::{Arc, Once},
-    time::Duration,
-};
-
-use http::HeaderValue;
-use tokio::sync::OnceCell;
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "tokens")]
+use crate::tokens::Tokens;
 use crate::{
-    auth::state::token_endpoints::{TokenEndpoints, TokenSettings},
-    tokens::Tokens,
-};
-use crate::{
-    auth::{
-        core::{self, Core, HashKey, Limits},
-        http::cookies::LoginCookies,
-        service::AuthService,
-        state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal,
-            logins::Logins, pushed::PushedRequests,
-        },
-    },
+    auth::{pages::custom::Pages, service::AuthService},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
-    event::{EventKind, EventLog},
-    http::{head::Head, issuer::Issuer},
-    limit::{Limiter, Quota, Quotas, RateLimitGate},
+    event::EventLog,
+    limit::{Limiter, Quota},
     login::{Keyed, LoginLimits},
     password::Passwords,
-    policy::{MethodSet, Policies},
-    session::Sessions,
+    policy::Policies,
     store::AnyStore,
-    tenant::{ClientIp, Tenant, TenantError},
+    tenant::{ClientIp, TenantSource},
     user::AnyUsers,
     util::{
         clock::{Clock, SystemClock},
-        error::ConfigError,
         secret::Secret,
     },
 };
-
-/// Failed attempts of one address in a minute. Many people can share an address.
-const FAILURES_PER_ADDRESS: u32 = 60;
-/// Messages that one address may ask for in a minute: as many as logins fit into the default budget.
-const MESSAGES_PER_ADDRESS: u32 = 120;
-/// Logins that may begin with one identifier in a minute. Bounds storage, not people.
-const STARTS_PER_IDENTIFIER: u32 = 600;
-/// Requests of one tenant in a minute, as the interface promises.
-const REQUESTS_PER_TENANT: u32 = 600;
-/// Identifiers and addresses are invented by anyone. Beyond this many they share buckets.
-const MOST_STRANGERS: usize = 100_000;
-/// Bounds of "remember me".
-const LONGEST_REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
-const SHORTEST_REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Assembles an [`AuthService`] from one issuer, one store, one clock and one event log.
 ///
@@ -62,34 +28,35 @@ const SHORTEST_REMEMBERED: Duration = Duration::from_secs(3600);
 /// [`build`](Self::build).
 #[must_use]
 pub struct AuthServiceBuilder {
-    issuer: String,
-    store: AnyStore,
-    clients: AnyClients,
-    users: Option<AnyUsers>,
-    policies: Policies,
-    without_passwords: bool,
-    passwords: Passwords,
-    queue: Queue,
-    session_idle: Option<Duration>,
-    session_lifetime: Option<Duration>,
-    session_cookie: Option<String>,
-    remember: Option<Duration>,
-    login_limits: LoginLimits,
-    limiter: Option<Limiter>,
-    per_address: Option<Quota>,
-    messages_per_address: Option<Quota>,
-    client_ip: Option<ClientIp>,
-    log: Option<EventLog>,
-    clock: Arc<dyn Clock>,
-    key: Option<Keyed>,
-    login_url: Option<String>,
-    insecure_loopback: bool,
+    pub(super) issuer: String,
+    pub(super) store: AnyStore,
+    pub(super) clients: AnyClients,
+    pub(super) users: Option<AnyUsers>,
+    pub(super) policies: Policies,
+    pub(super) without_passwords: bool,
+    pub(super) passwords: Passwords,
+    pub(super) queue: Queue,
+    pub(super) session_idle: Option<Duration>,
+    pub(super) session_lifetime: Option<Duration>,
+    pub(super) session_cookie: Option<String>,
+    pub(super) remember: Option<Duration>,
+    pub(super) login_limits: LoginLimits,
+    pub(super) limiter: Option<Limiter>,
+    pub(super) per_address: Option<Quota>,
+    pub(super) messages_per_address: Option<Quota>,
+    pub(super) client_ip: Option<ClientIp>,
+    pub(super) log: Option<EventLog>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) key: Option<Keyed>,
+    pub(super) pages: Pages,
+    pub(super) first_party: Option<Arc<dyn TenantSource>>,
+    pub(super) insecure_loopback: bool,
     #[cfg(feature = "tokens")]
-    tokens: Option<Tokens>,
+    pub(super) tokens: Option<Tokens>,
     #[cfg(feature = "tokens")]
-    introspectors: Vec<crate::util::secret::Digest>,
+    pub(super) introspectors: Vec<crate::util::secret::Digest>,
     #[cfg(feature = "tokens")]
-    nonces: Option<crate::dpop::Nonces>,
+    pub(super) nonces: Option<crate::dpop::Nonces>,
 }
 
 impl AuthService {
@@ -126,7 +93,8 @@ impl AuthServiceBuilder {
             log: None,
             clock: Arc::new(SystemClock::new()),
             key: None,
-            login_url: None,
+            pages: Pages::new(),
+            first_party: None,
             insecure_loopback: false,
             #[cfg(feature = "tokens")]
             tokens: None,
@@ -274,10 +242,18 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Sends browsers to your own login page instead of the built-in one. The page gets the query of the request. Takes a
-    /// path of this site or an `https` URL.
-    pub fn login_url(mut self, url: &str) -> Self {
-        self.login_url = Some(url.to_owned());
+    /// Replaces the built-in pages by your own.
+    pub fn pages(mut self, pages: Pages) -> Self {
+        self.pages = pages;
+        self
+    }
+
+    /// Lets users sign in to this site itself, without a client application: serves `/sign-in` and `/sign-out`.
+    ///
+    /// `source` finds the tenant of a request, such as [`HostTenant`](crate::tenant::HostTenant). A [`Tenant`](crate::Tenant)
+    /// is also a source: pass it if the site has only one. [`AuthService::session_layer`] protects the routes of the site.
+    pub fn first_party(mut self, source: impl TenantSource) -> Self {
+        self.first_party = Some(Arc::new(source));
         self
     }
 
@@ -311,178 +287,6 @@ impl AuthServiceBuilder {
         self.nonces = Some(crate::dpop::Nonces::new(secret));
         self
     }
-
-    /// Assembles the service.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a required setting is missing, if a setting is wrong, or if the policies or a listed client
-    /// demand a login that the enabled methods cannot provide.
-    pub fn build(self) -> Result<AuthService, ConfigError> {
-        let issuer = Issuer::parse(&self.issuer)?;
-        #[cfg(feature = "tokens")]
-        crate::bearer::check_name("issuer", issuer.as_str())?;
-        let missing = |setting, reason| ConfigError::new(setting, "", reason);
-        let users = self.users.clone().ok_or(missing("users", "must be set"))?;
-        let client_ip = self.client_ip.clone().ok_or(missing(
-            "client_ip",
-            "must be set: a rule that finds the client's address, or ClientIp::unknown()",
-        ))?;
-        if self.insecure_loopback && !issuer.is_loopback() {
-            let reason = "is only for issuers on a loopback address";
-            return Err(ConfigError::new("insecure_loopback", issuer.as_str(), reason));
-        }
-        if let Some(url) = &self.login_url {
-            check_login_url(url)?;
-        }
-        self.login_limits.validate()?;
-        if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
-            let lifetime = format!("{:?}", self.remember.unwrap_or_default());
-            return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
-        }
-        self.check_policies()?;
-
-        let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
-        let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
-        let undelivered = journal.clone();
-        let queue = self.queue.clone().with_clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
-            undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
-        });
-        let sessions = self.sessions()?;
-        let limits = self.limits()?;
-        #[cfg(feature = "tokens")]
-        let tokens =
-            token_endpoints(&self.clients, &issuer, &store, &clock, (self.tokens, self.introspectors, self.nonces))?;
-        Ok(AuthService(Arc::new(Core {
-            realm: HeaderValue::from_static(r#"Session realm="login""#),
-            logins: Logins::new(store.clone(), Arc::clone(&clock)),
-            codes: Codes::new(store.clone(), Arc::clone(&clock)),
-            accounts: Accounts::new(users.clone(), sessions.generations().clone()),
-            challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
-            pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
-            guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
-            login_limits: self.login_limits,
-            remember: self.remember,
-            key: HashKey { given: self.key, loaded: OnceCell::new() },
-            cookies: LoginCookies { loopback: self.insecure_loopback },
-            clients: self.clients,
-            policies: self.policies,
-            passwords: self.passwords,
-            without_passwords: self.without_passwords,
-            login_url: self.login_url,
-            issuer,
-            store,
-            clock,
-            users,
-            queue,
-            sessions,
-            client_ip,
-            journal,
-            limits,
-            #[cfg(feature = "tokens")]
-            tokens,
-        })))
-    }
-
-    /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
-    /// finished with the enabled methods.
-    fn check_policies(&self) -> Result<(), ConfigError> {
-        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords);
-        self.policies.check(enabled)?;
-        for client in self.clients.listed() {
-            self.policies
-                .check_demands(client.tenant(), client.demands(), enabled)
-                .map_err(|why| ConfigError::new("client", client.id(), why))?;
-        }
-        Ok(())
-    }
-
-    fn sessions(&self) -> Result<Sessions, ConfigError> {
-        let mut sessions = Sessions::builder(self.store.clone()).clock(Arc::clone(&self.clock));
-        if let Some(lifetime) = self.session_lifetime {
-            sessions = sessions.absolute(lifetime);
-        }
-        if let Some(idle) = self.session_idle {
-            sessions = sessions.idle(idle);
-        }
-        if let Some(name) = &self.session_cookie {
-            sessions = sessions.cookie_name(name);
-        }
-        if self.insecure_loopback {
-            sessions = sessions.insecure_loopback();
-        }
-        if let Some(log) = &self.log {
-            sessions = sessions.events(log.clone());
-        }
-        sessions.build()
-    }
-
-    fn limits(&self) -> Result<Limits, ConfigError> {
-        let with_log = |limiter: Limiter| match &self.log {
-            Some(log) => limiter.events(log.clone()),
-            None => Ok(limiter),
-        };
-        let limiter = |quota| Limiter::memory(Quotas::new(quota)).clock(Arc::clone(&self.clock));
-        let strangers = |quota| limiter(quota)?.max_tenants(MOST_STRANGERS);
-        let tenants = match &self.limiter {
-            Some(limiter) => limiter.clone(),
-            None => with_log(limiter(Quota::per_minute(REQUESTS_PER_TENANT)?)?)?,
-        };
-        let per_address = match &self.per_address {
-            Some(quota) => Some(RateLimitGate::new(no_tenant, with_log(limiter(quota.clone())?)?)),
-            None => None,
-        };
-        Ok(Limits {
-            tenants: RateLimitGate::new(no_tenant, tenants),
-            per_address,
-            failures: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,
-            messages: match &self.messages_per_address {
-                Some(quota) => limiter(quota.clone())?,
-                None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
-            },
-            starts: strangers(Quota::per_minute(STARTS_PER_IDENTIFIER)?)?,
-            no_address: Once::new(),
-        })
-    }
-}
-
-#[cfg(feature = "tokens")]
-fn token_endpoints(
-    clients: &AnyClients,
-    issuer: &Issuer,
-    store: &AnyStore,
-    clock: &Arc<dyn Clock>,
-    (tokens, introspectors, nonces): (Option<Tokens>, Vec<crate::util::secret::Digest>, Option<crate::dpop::Nonces>),
-) -> Result<Option<TokenEndpoints>, ConfigError> {
-    let Some(tokens) = tokens else {
-        if !introspectors.is_empty() || nonces.is_some() {
-            return Err(ConfigError::new("tokens", "", "must be set for introspectors and DPoP nonces"));
-        }
-        return Ok(None);
-    };
-    let settings = TokenSettings { tokens, introspectors, nonces };
-    let endpoints = settings.build(issuer, store.clone(), Arc::clone(clock))?;
-    for client in clients.listed() {
-        endpoints.check(&client)?;
-    }
-    Ok(Some(endpoints))
-}
-
-/// The login service determines the tenant itself, from the client and the login.
-fn no_tenant(_: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-    Ok(None)
-}
-
-fn check_login_url(url: &str) -> Result<(), ConfigError> {
-    let error = |reason| ConfigError::new("login url", url, reason);
-    let local = url.starts_with('/') && !matches!(url.as_bytes().get(1), Some(b'/' | b'\\'));
-    if !local && !url.starts_with("https://") {
-        return Err(error("must be a path of this site or start with https://"));
-    }
-    if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['#', '\\', '?']) {
-        return Err(error("must be visible ASCII without a query or a fragment"));
-    }
-    Ok(())
 }
 
 impl std::fmt::Debug for AuthServiceBuilder {

@@ -48,13 +48,13 @@ impl<'a> RequestContext<'a> {
         Self { core, parts, pass: None, reader: None }
     }
 
-    /// Checks whether a path is served: some exist only where tokens are issued.
+    /// Checks whether a path is served: some exist only where tokens are issued, or where users sign in to the site itself.
     pub(crate) fn serves(&self, path: &Path) -> bool {
         #[cfg(feature = "tokens")]
         let has_tokens = self.core.tokens.is_some();
         #[cfg(not(feature = "tokens"))]
         let has_tokens = false;
-        has_tokens || !path.needs_tokens()
+        (has_tokens || !path.needs_tokens()) && (self.core.first_party.is_some() || !path.needs_first_party())
     }
 
     /// Refuses a prefetch of something that changes state. The browser drops the failed answer and asks again when the
@@ -99,17 +99,35 @@ impl<'a> RequestContext<'a> {
         Ok(())
     }
 
-    /// Finds a client by its id.
+    /// Finds a registered client by its id. Never the built-in one, which has no codes and no tokens.
     pub(crate) async fn client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
         match id {
-            Some(id) if id.len() <= Client::MAX_ID => self.core.clients.find(id).await,
+            Some(id) if id.len() <= Client::MAX_ID && id != Client::FIRST_PARTY => self.core.clients.find(id).await,
             _ => Ok(None),
+        }
+    }
+
+    /// Finds the client of a login: a registered one, or the built-in one if users sign in to the site itself.
+    async fn login_client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
+        match (id, &self.core.first_party) {
+            (Some(Client::FIRST_PARTY), Some(site)) => Ok(site.client(self.head()).map(Arc::new)),
+            _ => self.client(id).await,
         }
     }
 
     /// Finds a client and charges the request to its tenant, or to the address if there is no such client.
     pub(crate) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.client(id).await;
+        self.charged(client)
+    }
+
+    /// Finds the client of a login and charges the request like [`charged_client`](Self::charged_client).
+    pub(crate) async fn charged_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.login_client(id).await;
+        self.charged(client)
+    }
+
+    fn charged(&mut self, client: Result<Option<Arc<Client>>, StoreError>) -> Result<Option<Arc<Client>>, Problem> {
         self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
         Ok(client?)
     }
@@ -117,6 +135,16 @@ impl<'a> RequestContext<'a> {
     /// Finds the client of a script's call, charges the request, and checks that the script's origin may call.
     pub(crate) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.client(id).await;
+        self.calling(client)
+    }
+
+    /// Finds the client of a login that begins, like [`calling_client`](Self::calling_client).
+    pub(crate) async fn calling_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.login_client(id).await;
+        self.calling(client)
+    }
+
+    fn calling(&mut self, client: Result<Option<Arc<Client>>, StoreError>) -> Result<Option<Arc<Client>>, Problem> {
         let known = client.as_ref().ok().and_then(Option::as_deref);
         self.let_read(known);
         self.charge(known.map(Client::tenant))?;
@@ -136,7 +164,7 @@ impl<'a> RequestContext<'a> {
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| login);
         // the login's client is proved, the client that the call names is not
-        let client = self.client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
+        let client = self.login_client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
         let known = client.as_ref().ok().and_then(Option::as_deref);
         self.let_read(known);
         self.charge(own.map(|login| &login.tenant).or(known.map(Client::tenant)))?;
@@ -251,6 +279,6 @@ impl<'a> RequestContext<'a> {
     }
 }
 
-fn foreign_origin() -> Problem {
+pub(crate) fn foreign_origin() -> Problem {
     Problem::new(Code::OriginNotAllowed, "pages of this origin are not allowed to call")
 }

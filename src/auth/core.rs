@@ -13,7 +13,9 @@ use tokio::sync::OnceCell;
 use crate::auth::state::token_endpoints::TokenEndpoints;
 use crate::{
     auth::{
+        first_party::site::FirstParty,
         http::cookies::LoginCookies,
+        pages::custom::Pages,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
             logins::Logins, pushed::PushedRequests,
@@ -26,7 +28,7 @@ use crate::{
     login::{Keyed, LoginLimits},
     password::Passwords,
     policy::{Method, MethodSet, Policies},
-    session::{Proof, Session, Sessions},
+    session::{Proof, Session, SessionLayer, Sessions},
     store::{AnyStore, StoreError},
     tenant::ClientIp,
     user::AnyUsers,
@@ -47,9 +49,13 @@ pub(crate) struct Core {
     pub(crate) without_passwords: bool,
     pub(crate) queue: Queue,
     pub(crate) sessions: Sessions,
+    /// The layer that protects the routes of this site.
+    pub(crate) session_layer: SessionLayer,
+    /// Set if users sign in to the site itself.
+    pub(crate) first_party: Option<FirstParty>,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
-    pub(crate) login_url: Option<String>,
+    pub(crate) pages: Pages,
 
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,

@@ -18,6 +18,7 @@ use crate::{
         authorize::{endpoint, par},
         context::RequestContext,
         core::Core,
+        first_party::{sign_in, sign_out},
         http::{
             fields::Fields,
             problem::{Code, Problem},
@@ -29,7 +30,7 @@ use crate::{
     client::Client,
     http::body::Body,
     policy::Explanation,
-    session::Sessions,
+    session::{SessionLayer, Sessions},
     store::StoreError,
     tenant::Tenant,
     user::Identifier,
@@ -48,6 +49,16 @@ impl AuthService {
     /// Returns the signed-in sessions, to list, rotate and revoke them.
     pub fn sessions(&self) -> &Sessions {
         &self.0.sessions
+    }
+
+    /// Returns the layer that protects routes with the sessions of this service.
+    ///
+    /// It attaches a [`Session`](crate::Session) to each request of a signed-in user, and
+    /// [`Session::claim`](crate::Session::claim) reads the claims of your [`Users`](crate::Users). After
+    /// [`first_party`](crate::AuthServiceBuilder::first_party) it accepts only sessions of the request's tenant, and
+    /// [`required`](SessionLayer::required) sends a person who is not signed in to the sign-in page and back.
+    pub fn session_layer(&self) -> SessionLayer {
+        self.0.session_layer.clone()
     }
 
     /// Lifts the locks that failed attempts have caused for a user: for operators, and for a page that resets passwords.
@@ -126,6 +137,9 @@ where
         Route::Token(route) => endpoints::serve(cx, route, body).await,
         Route::Status => status::status(cx).await,
         Route::Par => par::push(cx, body).await,
+        Route::SignIn => sign_in::sign_in(cx).await,
+        Route::FinishSignIn => sign_in::finish(cx).await,
+        Route::SignOut => sign_out::sign_out(cx, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
             let fields = match Fields::of(&cx.parts.headers, body).await {
                 Ok(fields) => fields,

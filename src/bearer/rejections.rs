@@ -6,7 +6,7 @@ use super::authorization::Scheme;
 use crate::{
     dpop::{self, DpopError},
     jose::Algorithm,
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     util::error::ConfigError,
 };
 
@@ -68,26 +68,32 @@ impl BearerRejections {
     }
 
     pub(super) fn no_token(&self) -> Rejection {
-        answer(Kind::Unauthenticated, "an access token is required", self.challenge.clone())
+        answer(RejectionKind::Unauthenticated, "an access token is required", self.challenge.clone())
     }
 
     pub(super) fn malformed(&self) -> Rejection {
-        self.error(Kind::InvalidRequest, "the authorization header is malformed", Scheme::Bearer, "invalid_request")
+        self.error(
+            RejectionKind::InvalidRequest,
+            "the authorization header is malformed",
+            Scheme::Bearer,
+            "invalid_request",
+        )
     }
 
     /// Rejects every kind of invalid token in the same way.
     pub(super) fn invalid(&self, scheme: Scheme) -> Rejection {
-        self.error(Kind::Unauthenticated, "the access token is invalid", scheme, "invalid_token")
+        self.error(RejectionKind::Unauthenticated, "the access token is invalid", scheme, "invalid_token")
     }
 
     pub(super) fn narrow(&self, scheme: Scheme) -> Rejection {
         let challenge =
             self.asks(scheme, &format!(r#", error="insufficient_scope", scope="{}""#, self.scopes.join(" ")));
-        answer(Kind::Forbidden, "the access token lacks a required scope", challenge).error("insufficient_scope")
+        answer(RejectionKind::Forbidden, "the access token lacks a required scope", challenge)
+            .error("insufficient_scope")
     }
 
     pub(super) fn unproved(&self, error: DpopError) -> Rejection {
-        let unproved = |why, error| self.error(Kind::Unauthenticated, why, Scheme::DPoP, error);
+        let unproved = |why, error| self.error(RejectionKind::Unauthenticated, why, Scheme::DPoP, error);
         match error {
             DpopError::Invalid(why) => unproved(why, "invalid_dpop_proof"),
             DpopError::UseNonce(nonce) => {
@@ -103,11 +109,11 @@ impl BearerRejections {
     }
 
     pub(super) fn unavailable() -> Rejection {
-        Rejection::new(Kind::Unavailable, "access tokens cannot be verified right now")
+        Rejection::new(RejectionKind::Unavailable, "access tokens cannot be verified right now")
             .header(header::CACHE_CONTROL, NO_STORE)
     }
 
-    fn error(&self, kind: Kind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
+    fn error(&self, kind: RejectionKind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
         answer(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
     }
 }
@@ -125,6 +131,6 @@ pub(crate) fn challenge(realm: &str, takes_proofs: bool, tried: Scheme, error: &
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
-fn answer(kind: Kind, detail: &'static str, challenge: HeaderValue) -> Rejection {
+fn answer(kind: RejectionKind, detail: &'static str, challenge: HeaderValue) -> Rejection {
     Rejection::new(kind, detail).header(header::WWW_AUTHENTICATE, challenge).header(header::CACHE_CONTROL, NO_STORE)
 }

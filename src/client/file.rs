@@ -252,7 +252,7 @@ mod tests {
             (
                 "\"acme\"",
                 "\"~acme\"",
-                "tenant: clients[0] \"demo-web\": ~acme is not usable: the name of the tenant is reserved",
+                "tenant: clients[0] \"demo-web\": ~acme is not usable: the tenant name is reserved",
             ),
             ("\"profile\"", "\"openid\"", "scopes: clients[0] \"demo-web\": openid is not usable: is listed twice"),
             ("\"profile\"", "\"a b\"", "scopes: clients[0] \"demo-web\": a b is not usable: is not a valid scope name"),

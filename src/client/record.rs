@@ -68,6 +68,31 @@ impl Client {
         })
     }
 
+    /// The id of the built-in client. [`new`](Self::new) refuses it, so no registered client has it.
+    pub(crate) const FIRST_PARTY: &'static str = "this site";
+
+    /// Creates the built-in client of a tenant, for sign-ins to the site itself. Its users return to `redirect_uri`.
+    pub(crate) fn first_party(tenant: Tenant, redirect_uri: String) -> Self {
+        Self {
+            id: String::from(Self::FIRST_PARTY),
+            tenant,
+            name: None,
+            redirect_uris: vec![RedirectUri::exactly(redirect_uri)],
+            scopes: Scopes::parse("openid").ok(),
+            origins: Vec::new(),
+            policy: None,
+            single_sign_on: true,
+            pushed_requests: false,
+            #[cfg(feature = "tokens")]
+            tokens: super::tokens::TokenSettings::default(),
+        }
+    }
+
+    /// Returns whether this is the built-in client.
+    pub(crate) fn is_first_party(&self) -> bool {
+        self.id == Self::FIRST_PARTY
+    }
+
     /// Registers a redirect URI. Can be called several times. See [`RedirectUri::parse`].
     pub fn redirect_uri(self, uri: &str) -> Result<Self, ConfigError> {
         self.with_redirect(RedirectUri::parse(uri)?)
@@ -288,13 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_visible_and_limited() {
+    fn c123_an_id_is_visible_and_bounded_and_never_that_of_the_built_in_client() {
         let id = |id: &str| Client::new(id, Tenant::parse("acme").unwrap());
         let longest = "x".repeat(128);
         for good in ["a", "https://app.example/client", "a.b~c_d-e:f", &longest] {
             assert_eq!(id(good).unwrap().id(), good);
         }
-        for bad in ["", " ", "a b", "a\"", "a'", "a\\", "é", "a\n", "a\0", &format!("{longest}x")] {
+        for bad in ["", " ", Client::FIRST_PARTY, "a b", "a\"", "a'", "a\\", "é", "a\n", "a\0", &format!("{longest}x")]
+        {
             assert!(id(bad).is_err(), "{bad:?}");
         }
     }

@@ -69,6 +69,11 @@ impl RedirectUri {
         Self::checked(uri, true)
     }
 
+    /// Creates a redirect URI of our own, which a request must name exactly, port included.
+    pub(super) fn exactly(uri: String) -> Self {
+        Self { uri, loopback: None }
+    }
+
     fn checked(uri: &str, localhost: bool) -> Result<Self, ConfigError> {
         let loopback = check(uri, localhost).map_err(|reason| ConfigError::new(SETTING, uri.escape_debug(), reason))?;
         Ok(Self { uri: uri.to_owned(), loopback })

@@ -27,11 +27,11 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<S, F, T, D, P, R, ReqBody> {
-        /// The gate has not decided yet; the ready service waits with the request.
+        /// The gate has not decided yet. The ready service waits with the request.
         Deciding { #[pin] decision: D, parked: Option<Parked<S, R, ReqBody>> },
         /// The inner service has the request.
         Calling { #[pin] future: F, pass: Option<P> },
-        /// The gate has refused.
+        /// The gate has rejected the request.
         Rejected { response: Option<T> },
     }
 }
@@ -68,9 +68,9 @@ where
 {
     type Output = Result<Response<ResBody>, S::Error>;
 
-    #[expect(clippy::expect_used, reason = "polling a finished future is the caller's bug")]
+    #[expect(clippy::expect_used, reason = "polling a finished future is a bug of the caller")]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        const POLLED_AGAIN: &str = "polled after it was ready";
+        const POLLED_AGAIN: &str = "polled after completion";
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {

@@ -5,7 +5,7 @@ use tower_layer::Layer;
 use super::{Gate, Gated};
 use crate::reject::StatusOnly;
 
-/// Puts a [`Gate`] before a service.
+/// Puts a [`Gate`] in front of a service.
 #[must_use]
 pub struct GateLayer<G, R = StatusOnly> {
     gate: Arc<G>,
@@ -13,14 +13,14 @@ pub struct GateLayer<G, R = StatusOnly> {
 }
 
 impl<G: Gate> GateLayer<G> {
-    /// A layer that answers rejections with their status alone.
+    /// Creates a layer that answers rejected requests with a status and an empty body.
     pub fn new(gate: G) -> Self {
         Self { gate: Arc::new(gate), respond: StatusOnly }
     }
 }
 
 impl<G, R> GateLayer<G, R> {
-    /// Chooses how rejections are answered; see [`Respond`](crate::Respond).
+    /// Sets how rejected requests are answered; see [`Respond`](crate::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> GateLayer<G, R2> {
         GateLayer { gate: self.gate, respond }
     }

@@ -1,17 +1,17 @@
-//! The one middleware engine: a [`Gate`] decides about a request, a [`Pass`]
-//! marks what it let through.
+//! The middleware engine: a [`Gate`] decides whether a request may pass, and a [`Pass`]
+//! marks the requests and responses of those that may.
 //!
-//! A rate limit, a session check and a PKCE check of the query are each a gate of
-//! their own on top, and have no `poll` code; so is yours. What must read a body
-//! first, as PKCE in forms does, is a service of its own.
+//! Rate limits, session checks and PKCE checks of the query are gates without any `poll`
+//! code, and so are your own. A check that must read the body first, such as PKCE in
+//! forms, is a service of its own.
 //!
 //! ```
 //! use std::{convert::Infallible, future::Ready};
 //! use http::{Request, Response, StatusCode};
-//! use tollgate::{Gate, GateLayer, Head, Kind, MaybeReady, Rejection};
+//! use tollgate::{Gate, GateLayer, Head, RejectionKind, MaybeReady, Rejection};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
-//! /// Lets requests through that name a version of the API.
+//! /// Admits requests that name a version of the API.
 //! struct Versioned;
 //!
 //! impl Gate for Versioned {
@@ -21,7 +21,7 @@
 //!     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
 //!         MaybeReady::Ready(match head.headers().contains_key("api-version") {
 //!             true => Ok(()),
-//!             false => Err(Rejection::new(Kind::InvalidRequest, "the header api-version is missing")),
+//!             false => Err(Rejection::new(RejectionKind::InvalidRequest, "the header api-version is missing")),
 //!         })
 //!     }
 //! }
@@ -46,19 +46,18 @@ use http::{Extensions, HeaderMap, StatusCode};
 pub use self::{future::ResponseFuture, layer::GateLayer, service::Gated};
 use crate::{http::head::Head, reject::Rejection};
 
-/// Decides whether a request may come through.
+/// Decides whether a request may pass.
 ///
-/// Data flows one way: [`inspect`](Gate::inspect) → [`Pass::admit`] → the inner
-/// service → [`Pass::finish`]. A rejected request never reaches the inner
-/// service.
+/// Data flows one way: [`inspect`](Gate::inspect) → [`Pass::admit`] → the inner service →
+/// [`Pass::finish`]. A rejected request never reaches the inner service.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not decide about requests",
-    note = "implement `tollgate::Gate` for it; the module docs of `tollgate::gate` show one in full"
+    message = "`{Self}` is not a gate",
+    note = "implement `tollgate::Gate` for it; the documentation of `tollgate::gate` shows an example"
 )]
 pub trait Gate: Send + Sync + 'static {
-    /// What a request that may come through carries.
+    /// What an admitted request carries.
     type Pass: Pass;
-    /// The decision, where it takes time; `std::future::Ready` where it never does.
+    /// The decision, if it takes time. Use `std::future::Ready` if it never does.
     type Future: Future<Output = Result<Self::Pass, Rejection>>;
 
     /// Looks at a request and decides.
@@ -67,8 +66,8 @@ pub trait Gate: Send + Sync + 'static {
 
 /// What an admitted request carries from the decision to the response.
 ///
-/// It is dropped, and [`finish`](Pass::finish) not called, when the inner
-/// service fails or the caller goes away.
+/// If the inner service fails or the caller disconnects, the pass is dropped without a
+/// call of [`finish`](Pass::finish).
 pub trait Pass {
     /// Marks the request before the inner service sees it.
     fn admit(&mut self, extensions: &mut Extensions) {
@@ -84,22 +83,22 @@ pub trait Pass {
     }
 }
 
-/// The pass that marks nothing.
+/// A pass that marks nothing.
 impl Pass for () {}
 
-/// A value that is there already, or a future that will bring it.
+/// A value, or a future that returns it later.
 ///
-/// So a decision in memory costs neither a box nor a poll.
+/// Decisions in memory therefore need neither a box nor a poll.
 #[derive(Clone, Copy, Debug)]
 pub enum MaybeReady<F: Future> {
-    /// It is there.
+    /// The value.
     Ready(F::Output),
-    /// It takes time.
+    /// A future that returns the value.
     Pending(F),
 }
 
 impl<F: Future> MaybeReady<F> {
-    /// Waits for the value, if it is not there already.
+    /// Returns the value, after waiting for it if necessary.
     pub async fn wait(self) -> F::Output {
         match self {
             Self::Ready(value) => value,

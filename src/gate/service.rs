@@ -23,17 +23,17 @@ impl<S, G, R> Gated<S, G, R> {
         Self { inner, gate, respond }
     }
 
-    /// The service behind the gate.
+    /// Returns the service behind the gate.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service behind the gate.
+    /// Returns the service behind the gate.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Takes the gate away.
+    /// Removes the gate and returns the service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -60,12 +60,12 @@ where
                 ResponseFuture::calling(self.inner.call(request), pass)
             }
             MaybeReady::Ready(Err(rejection)) => {
-                // what the ready service has reserved, such as a permit, is another's now
+                // release what the ready service has reserved, such as a permit
                 self.inner = self.inner.clone();
                 ResponseFuture::rejected(rejection.into_response(Head::of(&request), &self.respond))
             }
             MaybeReady::Pending(decision) => {
-                // The service that was polled ready is the one to call; its clone may not be ready.
+                // the service that was polled ready must be called, because its clone may not be ready
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
                 ResponseFuture::deciding(decision, ready, request, self.respond.clone())

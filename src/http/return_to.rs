@@ -36,6 +36,26 @@ pub(crate) fn local_path(text: &str) -> Option<&str> {
     None
 }
 
+/// Returns the path of a [`local_path`] as servers understand it: decoded, without dot segments and without the query, the
+/// fragment and a slash at the end.
+#[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service compares paths"))]
+pub(crate) fn resolved_path(local: &str) -> String {
+    let mut path = local.split(['?', '#']).next().unwrap_or_default().as_bytes().to_vec();
+    for _ in 0..MAX_ROUNDS {
+        path = decode(&path);
+    }
+    let path = String::from_utf8_lossy(&path);
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
 /// Decodes each percent sequence once. Leaves broken sequences as they are.
 fn decode(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
@@ -132,6 +152,27 @@ mod tests {
         ] {
             assert_eq!(local_path(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn c122_a_path_is_compared_as_servers_understand_it() {
+        for text in [
+            "/sign-in",
+            "/sign-in/",
+            "/sign-in?a=/b",
+            "/sign-in#a",
+            "/./sign-in",
+            "/a/../sign-in",
+            "/a/b/../../../sign-in",
+            "/%73ign-in",
+            "/sign%252Din",
+            "/a/%2e%2E/sign-in",
+        ] {
+            assert!(local_path(text).is_some(), "{text}");
+            assert_eq!(resolved_path(text), "/sign-in", "{text}");
+        }
+        assert_eq!(resolved_path("/"), "/");
+        assert_eq!(resolved_path("/a/sign-in"), "/a/sign-in");
     }
 
     /// Reads an address as browsers do: without tabs and line ends, and `\` as `/`.

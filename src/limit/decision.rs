@@ -1,240 +1,95 @@
-//! What a limiter answers.
+//! The outcome of a rate-limit check.
 
 use std::time::Duration;
 
-use http::Extensions;
-
-use super::row::{Marks, NEVER, Past, Standing};
+use super::{overflow::BucketId, plan::Plan};
 use crate::{
-    tenant::Tenant,
-    util::clock::{Moment, UnixTime},
+    tenant::{Standing, Tenant},
+    util::clock::Moment,
 };
 
-/// How a tenant stands with the quota that matters: the one that refused, else
-/// the one with the least left.
-///
-/// Layers put it in the extensions of the request; of several, the one with the
-/// least left stays. Where no enforced quota applies, [`limit`](Self::limit) and
-/// [`remaining`](Self::remaining) are `u32::MAX`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimit {
-    facts: Facts,
-    would_refuse: Option<&'static str>,
-    charged: Charged,
-}
-
-/// What is told of one quota: the part of a [`RateLimit`] that travels with every request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) policy: &'static str,
-    pub(super) limit: u32,
-    pub(super) remaining: u32,
-    reset: Moment,
-    reset_unix: UnixTime,
-    wait: u64,
-}
-
-/// The limiters and tenants that a request was charged to, so that none is charged twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Charged([u64; 4]);
-
-impl Charged {
-    pub(super) fn contains(self, mark: u64) -> bool {
-        self.0.contains(&mark)
-    }
-
-    /// With one mark more; a fifth takes the place of the oldest.
-    pub(super) fn and(mut self, mark: u64) -> Self {
-        self.0.rotate_right(1);
-        self.0[0] = mark;
-        self
-    }
-}
-
-impl Facts {
-    #[inline]
-    pub(super) fn new(standing: Standing, now: Moment, unix_now: UnixTime) -> Self {
-        let wait = standing.reset.as_nanos().saturating_sub(now.as_nanos());
-        Self {
-            policy: standing.policy,
-            limit: standing.limit,
-            remaining: standing.remaining,
-            reset: standing.reset,
-            reset_unix: UnixTime::from_nanos(unix_now.as_nanos().saturating_add(wait)),
-            wait,
-        }
-    }
-
-    /// Of a tenant that no enforced quota limits.
-    pub(super) const UNLIMITED: Self = Self {
-        policy: "unlimited",
-        limit: u32::MAX,
-        remaining: u32::MAX,
-        reset: Moment::from_nanos(0),
-        reset_unix: UnixTime::from_nanos(0),
-        wait: 0,
-    };
-
-    pub(super) fn reset_unix(&self) -> Option<UnixTime> {
-        (self.reset != NEVER).then_some(self.reset_unix)
-    }
-
-    pub(super) fn wait(&self) -> Duration {
-        Duration::from_nanos(self.wait)
-    }
-}
-
-impl RateLimit {
-    pub(super) fn new(facts: Facts, would_refuse: Option<&'static str>, charged: Charged) -> Self {
-        Self { facts, would_refuse, charged }
-    }
-
-    /// What the layers before a handler have left of it, outside axum.
-    pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
-        extensions.get()
-    }
-
-    /// The name of the quota; `unlimited` where none applies.
-    pub fn policy(&self) -> &'static str {
-        self.facts.policy
-    }
-
-    /// Its limit.
-    pub fn limit(&self) -> u32 {
-        self.facts.limit
-    }
-
-    /// Units left now.
-    pub fn remaining(&self) -> u32 {
-        self.facts.remaining
-    }
-
-    /// When units come back: for a refused request the moment at which a retry
-    /// is admitted, if the tenant spends nothing meanwhile; else the moment at
-    /// which `remaining` rises.
-    pub fn reset(&self) -> Moment {
-        self.facts.reset
-    }
-
-    /// The same on the wall clock; `None` where no retry helps.
-    pub fn reset_unix(&self) -> Option<UnixTime> {
-        self.facts.reset_unix()
-    }
-
-    /// The same, counted from the decision.
-    pub fn wait(&self) -> Duration {
-        self.facts.wait()
-    }
-
-    /// A shadow quota that would have refused this request.
-    pub fn would_refuse(&self) -> Option<&'static str> {
-        self.would_refuse
-    }
-
-    pub(super) fn charged(&self) -> Charged {
-        self.charged
-    }
-
-    /// Adds what a layer further in found.
-    pub(super) fn narrowed(self, facts: Facts, would_refuse: Option<&'static str>, mark: u64) -> Self {
-        let facts = if self.facts.remaining < facts.remaining { self.facts } else { facts };
-        Self { facts, would_refuse: would_refuse.or(self.would_refuse), charged: self.charged.and(mark) }
-    }
-}
-
-impl From<Facts> for RateLimit {
-    fn from(facts: Facts) -> Self {
-        Self::new(facts, None, Charged::default())
-    }
-}
-
-/// What a limiter decided about one request.
+/// The outcome of a rate-limit check.
 #[derive(Debug)]
 #[must_use]
-pub enum Decision {
-    /// It may come through, and was charged.
-    Admitted(Admission),
-    /// It may not, and was charged nothing.
-    Refused(Refusal),
+pub struct Decision {
+    pub(super) refused: Option<RefusalReason>,
+    pub(super) standing: Option<Standing>,
+    /// The standing in a shadow quota that would have refused; boxed, because it is rare.
+    pub(super) shadow: Option<Box<Standing>>,
+    pub(super) spend: Spend,
 }
 
 impl Decision {
-    /// Whether the request may come through.
+    /// Admits a request that no enforced quota limits.
+    pub(super) const UNLIMITED: Self = Self { refused: None, standing: None, shadow: None, spend: Spend(None) };
+
+    /// Refuses a request of a denied tenant.
+    pub(super) const DENIED: Self = Self { refused: Some(RefusalReason::Denied), ..Self::UNLIMITED };
+
+    #[inline]
+    pub(super) fn admitted(standing: Option<Standing>, shadow: Option<Box<Standing>>) -> Self {
+        Self { refused: None, standing, shadow, spend: Spend(None) }
+    }
+
+    #[inline]
+    pub(super) fn refused_by(standing: Standing) -> Self {
+        let reason = match standing.reset() {
+            Standing::NEVER => RefusalReason::Impossible,
+            _ => RefusalReason::Spent,
+        };
+        Self { refused: Some(reason), standing: Some(standing), ..Self::UNLIMITED }
+    }
+
+    /// Returns whether the request was admitted and charged.
     pub fn is_admitted(&self) -> bool {
-        matches!(self, Self::Admitted(_))
+        self.refused.is_none()
     }
 
-    /// How the tenant stands, where a quota that is enforced applies.
-    pub fn rate_limit(&self) -> Option<&RateLimit> {
-        match self {
-            Self::Admitted(admission) => admission.rate_limit.as_ref(),
-            Self::Refused(refusal) => refusal.rate_limit.as_ref(),
-        }
+    /// Returns why the request was refused, or `None` if it was admitted. A refused
+    /// request is charged nothing.
+    pub fn refused(&self) -> Option<RefusalReason> {
+        self.refused
     }
-}
 
-/// An admitted request.
-#[derive(Debug)]
-pub struct Admission {
-    /// How the tenant stands now; `None` where no enforced quota applies.
-    pub rate_limit: Option<RateLimit>,
-    /// A shadow quota that would have refused.
-    pub would_refuse: Option<&'static str>,
-    /// What was spent, to be taken back if need be.
-    pub spend: Spend,
-}
+    /// Returns the standing of the tenant now, or `None` if no enforced quota applies.
+    pub fn standing(&self) -> Option<&Standing> {
+        self.standing.as_ref()
+    }
 
-/// A refused request.
-#[derive(Clone, Copy, Debug)]
-pub struct Refusal {
-    /// Why.
-    pub reason: RefusalReason,
-    /// How the tenant stands with the quota that refused; `None` where it is denied.
-    pub rate_limit: Option<RateLimit>,
-}
+    /// Returns the name of a shadow quota that would have refused.
+    pub fn would_refuse(&self) -> Option<&'static str> {
+        self.shadow.as_ref().map(|standing| standing.policy())
+    }
 
-impl Refusal {
-    /// How long until a retry may be admitted; nothing, where the tenant is denied.
+    /// Returns how long to wait before a retry of a refused request. Zero if the
+    /// request was admitted, or if the tenant is denied.
     pub fn wait(&self) -> Duration {
-        self.rate_limit.map(|limit| limit.wait()).unwrap_or_default()
+        let standing = self.standing.filter(|_| !self.is_admitted());
+        standing.map(|standing| standing.wait()).unwrap_or_default()
+    }
+
+    /// Returns the charge, for [`Limiter::refund`](super::Limiter::refund).
+    /// Empty if the request was refused.
+    pub fn into_spend(self) -> Spend {
+        self.spend
     }
 }
 
-/// Why a limiter refused.
+/// Why a limiter refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalReason {
-    /// The quota is spent for now.
+    /// The quota has too little left for now.
     Spent,
-    /// The request costs more than the whole quota: no retry helps.
+    /// The request costs more than the quota allows, so no retry helps.
     Impossible,
-    /// The tenant is denied.
+    /// The plan of the tenant is [`Plan::denied`].
     Denied,
 }
 
-/// A [`Decision`] as the layer takes it: what only some requests need is not made yet.
-pub(super) enum Outcome {
-    Admitted { facts: Option<Facts>, would_refuse: Option<&'static str>, charge: Option<Box<Charge>> },
-    Refused { reason: RefusalReason, facts: Option<Facts> },
-}
-
-impl From<Outcome> for Decision {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Admitted { facts, would_refuse, charge } => Self::Admitted(Admission {
-                rate_limit: facts.map(|facts| RateLimit::new(facts, would_refuse, Charged::default())),
-                would_refuse,
-                spend: Spend(charge),
-            }),
-            Outcome::Refused { reason, facts } => {
-                Self::Refused(Refusal { reason, rate_limit: facts.map(RateLimit::from) })
-            }
-        }
-    }
-}
-
-/// Units that were spent. It can't be copied, so it is refunded at most once;
-/// dropped, it stays spent.
+/// Units that were charged and can be refunded once.
+///
+/// It can't be copied, so nothing is refunded twice. Dropping it keeps the charge.
 ///
 /// ```compile_fail,E0382
 /// # use tollgate::{Limiter, limit::Spend};
@@ -249,8 +104,30 @@ pub struct Spend(pub(super) Option<Box<Charge>>);
 #[derive(Debug)]
 pub(super) struct Charge {
     pub(super) limiter: u64,
-    pub(super) tenant: Tenant,
+    pub(super) payer: Payer,
     pub(super) past: Past,
     pub(super) units: u32,
     pub(super) marks: Marks,
+}
+
+/// The row that was charged.
+#[derive(Clone, Debug)]
+pub(super) enum Payer {
+    Tenant(Tenant),
+    Bucket(BucketId),
+}
+
+/// The moments by which a spend is found again, one for each quota of the plan.
+pub(super) type Marks = [Moment; Plan::MAX_QUOTAS];
+
+/// The mark of a quota that was not charged.
+pub(super) const UNCHARGED: Moment = Moment::from_nanos(u64::MAX);
+
+pub(super) const NO_MARKS: Marks = [UNCHARGED; Plan::MAX_QUOTAS];
+
+/// The state that a spend belongs to: a plan, and a generation of the row. A refund reaches no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Past {
+    pub(super) plan: u32,
+    pub(super) generation: u32,
 }

@@ -5,31 +5,31 @@ use std::{fmt, future::Ready, sync::Arc};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
-    decision::{Charge, Facts, Outcome, RateLimit, RefusalReason, Spend},
-    headers::{HeaderStyle, mark_would_refuse},
+    decision::{Decision, RefusalReason, Spend},
+    headers::HeaderStyle,
     limiter::Limiter,
 };
 use crate::{
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
-    reject::{Kind, Rejection},
-    tenant::{ClientIp, Tenant, TenantError, TenantSource},
+    reject::{Rejection, RejectionKind},
+    tenant::{ClientIp, RateLimit, Standing, Tenant, TenantError, TenantName, TenantSource},
 };
 
 type Cost = dyn Fn(Head<'_>) -> u32 + Send + Sync;
-type Keep = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
+pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
-/// What happens to a request that names no tenant. There is no way past: each
-/// of them is limited or refused.
+/// The treatment of requests without a tenant. Each of them is limited or rejected.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub enum NoTenant {
-    /// It is refused with a 400.
+pub enum MissingTenant {
+    /// Rejects the request with a 400.
     #[default]
     Reject,
-    /// All of them share the budget of one tenant, [`Tenant::anonymous`].
+    /// Lets all such requests share the budget of [`Tenant::anonymous`].
     Shared,
-    /// Each client address has a budget, [`Tenant::address`]; a request without one is refused with a 400.
+    /// Limits each client address on its own, as [`Tenant::address`]. A request without an
+    /// address is rejected with a 400.
     ByIp(ClientIp),
 }
 
@@ -38,10 +38,10 @@ pub enum NoTenant {
 pub struct RateLimitGate {
     pub(super) source: Arc<dyn TenantSource>,
     pub(super) limiter: Limiter,
-    pub(super) no_tenant: NoTenant,
+    pub(super) missing_tenant: MissingTenant,
     pub(super) style: HeaderStyle,
     pub(super) cost: Option<Arc<Cost>>,
-    pub(super) keep: Option<Arc<Keep>>,
+    pub(super) charge_rule: Option<Arc<ChargeRule>>,
     pub(super) exempt_preflight: bool,
     pub(super) extensions: bool,
 }
@@ -50,6 +50,7 @@ impl Gate for RateLimitGate {
     type Pass = RateLimitPass;
     type Future = Ready<Result<RateLimitPass, Rejection>>;
 
+    #[inline]
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
         MaybeReady::Ready(self.decide(head))
     }
@@ -60,10 +61,10 @@ impl RateLimitGate {
         Self {
             source: Arc::new(source),
             limiter,
-            no_tenant: NoTenant::default(),
+            missing_tenant: MissingTenant::default(),
             style: HeaderStyle::new(),
             cost: None,
-            keep: None,
+            charge_rule: None,
             exempt_preflight: false,
             extensions: true,
         }
@@ -71,58 +72,77 @@ impl RateLimitGate {
 
     fn decide(&self, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
         if self.exempt_preflight && head.is_preflight() {
-            return Ok(RateLimitPass::through());
+            return Ok(RateLimitPass::uncharged());
         }
-        self.charge(self.tenant(head)?, head)
-    }
-
-    /// Charges a request to this tenant, once: not again where an outer layer of the same limiter has done so.
-    pub(crate) fn charge(&self, tenant: Tenant, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
-        let mark = self.extensions.then(|| self.limiter.mark(&tenant));
-        if let Some(mark) = mark
-            && head.extensions().get::<RateLimit>().is_some_and(|outer| outer.charged().contains(mark))
-        {
-            return Ok(RateLimitPass::through());
-        }
-        let units = self.cost.as_ref().map_or(1, |cost| cost(head));
-        match self.limiter.decide(&tenant, units, self.keep.is_some()) {
-            Outcome::Admitted { facts, would_refuse, charge } => Ok(RateLimitPass {
-                facts,
-                style: self.style,
-                rare: self.rare(&tenant, would_refuse, charge),
-                marks: mark.map(|mark| (tenant, mark)),
-            }),
-            Outcome::Refused { reason, facts } => Err(self.rejection(&tenant, reason, facts.as_ref())),
-        }
-    }
-
-    fn tenant(&self, head: Head<'_>) -> Result<Tenant, Rejection> {
-        let found = match (self.source.find(head), &self.no_tenant) {
-            (Ok(None), NoTenant::Reject) => Ok(None),
-            (Ok(None), NoTenant::Shared) => Ok(Some(Tenant::anonymous())),
-            (Ok(None), NoTenant::ByIp(address)) => address.find(head),
-            (found, _) => found,
-        };
-        match found {
-            Ok(Some(tenant)) => Ok(tenant),
-            Ok(None) => Err(Rejection::new(Kind::InvalidRequest, "the request does not say whose it is")),
-            Err(error) => Err(no_such_tenant(error)),
-        }
-    }
-
-    fn rejection(&self, tenant: &Tenant, reason: RefusalReason, facts: Option<&Facts>) -> Rejection {
-        let rejection = match reason {
-            RefusalReason::Spent => Rejection::new(Kind::RateLimited, "the quota is spent for now"),
-            RefusalReason::Impossible => {
-                Rejection::new(Kind::QuotaImpossible, "the request costs more than the whole quota")
+        match self.name(head) {
+            Ok(Some(name)) => self.charge_name(&name, head),
+            Ok(None) => {
+                Err(Rejection::new(RejectionKind::InvalidRequest, "no tenant could be determined for this request"))
             }
-            RefusalReason::Denied => Rejection::new(Kind::Forbidden, "this tenant is denied"),
+            Err(error) => Err(unusable_tenant(error)),
+        }
+    }
+
+    #[inline]
+    fn name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        match (self.source.find_name(head)?, &self.missing_tenant) {
+            (None, MissingTenant::Shared) => Ok(Some(TenantName::from(Tenant::anonymous()).claimed())),
+            (None, MissingTenant::ByIp(address)) => address.find_name(head),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Charges a request to this tenant.
+    pub(crate) fn charge(&self, tenant: Tenant, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+        self.charge_name(&TenantName::from(tenant), head)
+    }
+
+    /// Charges a request, unless an outer layer of the same limiter has charged as much. If that layer has charged less,
+    /// this one charges the rest.
+    fn charge_name(&self, name: &TenantName<'_>, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+        let mut units = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let key = self.limiter.lookup(name);
+        if let Some(outer) = head.extensions().get::<RateLimit>().filter(|_| self.extensions)
+            && let Some(charged) = outer.charged(self.limiter.mark(key))
+        {
+            if charged >= units {
+                return Ok(RateLimitPass::uncharged());
+            }
+            units -= charged;
+        }
+        let checked = self.limiter.check_name(key, units, self.charge_rule.is_some());
+        let decision = checked.map_err(unusable_tenant)?;
+        if let Some(reason) = decision.refused() {
+            return Err(self.rejection(&name.to_known_tenant(), reason, decision.standing()));
+        }
+        let charge = self.extensions.then(|| KeyCharge {
+            tenant: name.to_known_tenant(),
+            is_claimed: name.is_claimed(),
+            mark: self.limiter.mark(key),
+            units,
+        });
+        let standing = decision.standing;
+        let extra = match self.charge_rule.is_some() || decision.shadow.is_some() || self.style.wants_policy() {
+            true => Some(self.extra(name, decision)),
+            false => None,
         };
-        match facts {
-            Some(facts) => {
-                let headers = self.style.refusal(facts, self.policy(tenant).as_ref());
-                let wait = (reason == RefusalReason::Spent).then(|| facts.wait());
-                rejection.violated(facts.policy).with_headers(headers, wait)
+        Ok(RateLimitPass { standing, style: self.style, charge, extra })
+    }
+
+    #[cold]
+    fn rejection(&self, tenant: &Tenant, reason: RefusalReason, standing: Option<&Standing>) -> Rejection {
+        let (kind, detail) = match reason {
+            RefusalReason::Spent => (RejectionKind::RateLimited, "rate limit exceeded"),
+            RefusalReason::Impossible => {
+                (RejectionKind::QuotaImpossible, "the request costs more than the quota allows")
+            }
+            RefusalReason::Denied => (RejectionKind::Forbidden, "this tenant has no access"),
+        };
+        let rejection = Rejection::new(kind, detail).with_tenant(tenant.clone());
+        match standing {
+            Some(standing) => {
+                let headers = self.style.refusal(standing, self.policy(tenant).as_ref());
+                rejection.with_standing(*standing, headers, self.style.is_silent())
             }
             None => rejection,
         }
@@ -135,21 +155,15 @@ impl RateLimitGate {
         self.limiter.quotas().plan(tenant).policy_header().cloned()
     }
 
-    fn rare(
-        &self,
-        tenant: &Tenant,
-        would_refuse: Option<&'static str>,
-        charge: Option<Box<Charge>>,
-    ) -> Option<Box<Rare>> {
-        if would_refuse.is_none() && self.keep.is_none() && !self.style.wants_policy() {
-            return None;
-        }
-        let settle = self.keep.as_ref().map(|keep| Settle {
-            keep: Arc::clone(keep),
+    #[cold]
+    fn extra(&self, name: &TenantName<'_>, decision: Decision) -> Box<Extra> {
+        let would_refuse = decision.would_refuse();
+        let settle = self.charge_rule.as_ref().map(|rule| Settle {
+            rule: Arc::clone(rule),
             limiter: self.limiter.clone(),
-            spend: Spend(charge),
+            spend: decision.into_spend(),
         });
-        Some(Box::new(Rare { would_refuse, policy: self.policy(tenant), settle }))
+        Box::new(Extra { would_refuse, policy: self.policy(&name.to_known_tenant()), settle })
     }
 }
 
@@ -159,8 +173,9 @@ impl fmt::Debug for RateLimitGate {
     }
 }
 
-fn no_such_tenant(error: TenantError) -> Rejection {
-    let kind = if error.is_unknown() { Kind::Unauthenticated } else { Kind::InvalidRequest };
+#[cold]
+fn unusable_tenant(error: TenantError) -> Rejection {
+    let kind = if error.is_unknown() { RejectionKind::Unauthenticated } else { RejectionKind::InvalidRequest };
     let rejection = Rejection::new(kind, error.detail());
     match error.asks_for() {
         Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
@@ -168,68 +183,86 @@ fn no_such_tenant(error: TenantError) -> Rejection {
     }
 }
 
-/// The pass of a [`RateLimitGate`]: of a request that was charged, or that the layer does not charge.
+/// The pass of a [`RateLimitGate`].
 pub struct RateLimitPass {
-    facts: Option<Facts>,
+    standing: Option<Standing>,
     style: HeaderStyle,
-    marks: Option<(Tenant, u64)>,
-    /// Boxed, so that a pass is small: it is moved several times.
-    rare: Option<Box<Rare>>,
+    charge: Option<KeyCharge>,
+    /// Boxed, because few requests have it, and a pass is moved several times.
+    extra: Option<Box<Extra>>,
 }
 
-/// What few requests carry.
-struct Rare {
+/// The charge that goes into the extensions of the request.
+struct KeyCharge {
+    tenant: Tenant,
+    is_claimed: bool,
+    mark: u64,
+    units: u32,
+}
+
+struct Extra {
     would_refuse: Option<&'static str>,
     policy: Option<HeaderValue>,
     settle: Option<Settle>,
 }
 
-/// The charge of a request, which depends on the response.
+/// A charge that depends on the response.
 struct Settle {
-    keep: Arc<Keep>,
+    rule: Arc<ChargeRule>,
     limiter: Limiter,
     spend: Spend,
 }
 
 impl RateLimitPass {
-    fn through() -> Self {
-        Self { facts: None, style: HeaderStyle::none(), marks: None, rare: None }
+    /// The pass of a request that this layer does not charge.
+    fn uncharged() -> Self {
+        Self { standing: None, style: HeaderStyle::none(), charge: None, extra: None }
     }
 }
 
 impl Pass for RateLimitPass {
+    #[inline]
     fn admit(&mut self, extensions: &mut Extensions) {
-        let Some((tenant, mark)) = self.marks.take() else { return };
-        let facts = self.facts.unwrap_or(Facts::UNLIMITED);
-        let would_refuse = self.rare.as_ref().and_then(|rare| rare.would_refuse);
-        let outer = extensions.get::<RateLimit>().copied();
-        // a tenant that is there before any limit was proved by somebody else, and is not ours to replace
-        if outer.is_some() || extensions.get::<Tenant>().is_none() {
-            extensions.insert(tenant);
+        let Some(KeyCharge { tenant, is_claimed, mark, units }) = self.charge.take() else { return };
+        let standing = self.standing.unwrap_or(Standing::UNLIMITED);
+        let would_refuse = self.extra.as_ref().and_then(|extra| extra.would_refuse);
+        if let Some(outer) = extensions.get_mut::<RateLimit>() {
+            outer.narrow(tenant, is_claimed, standing);
+            outer.add_charge(mark, units, would_refuse);
+            return;
         }
-        let outer = outer.unwrap_or(RateLimit::from(Facts::UNLIMITED));
-        extensions.insert(outer.narrowed(facts, would_refuse, mark));
+        let mut limit = RateLimit::new(tenant, is_claimed, standing);
+        limit.add_charge(mark, units, would_refuse);
+        extensions.insert(limit);
     }
 
+    #[inline]
     fn finish(mut self, status: StatusCode, headers: &mut HeaderMap) {
-        let policy = self.rare.take().and_then(|rare| rare.finish(&mut self.facts, status, headers));
-        if let Some(facts) = &self.facts {
-            self.style.write(facts, policy.as_ref(), status, headers);
+        let policy = self.extra.take().and_then(|extra| extra.finish(self.style, &mut self.standing, status, headers));
+        if let Some(standing) = &self.standing {
+            self.style.write(standing, policy.as_ref(), status, headers);
         }
     }
 }
 
-impl Rare {
-    /// Settles the charge, which may change the facts, and hands out the policies for the headers.
-    fn finish(self, facts: &mut Option<Facts>, status: StatusCode, headers: &mut HeaderMap) -> Option<HeaderValue> {
+impl Extra {
+    /// Settles the charge, which may change the standing, and returns the policies for the headers.
+    #[cold]
+    fn finish(
+        self: Box<Self>,
+        style: HeaderStyle,
+        standing: &mut Option<Standing>,
+        status: StatusCode,
+        headers: &mut HeaderMap,
+    ) -> Option<HeaderValue> {
         if let Some(settle) = self.settle
-            && !(settle.keep)(status, headers)
-            && let Some(after) = settle.limiter.take_back(settle.spend)
+            && !(settle.rule)(status, headers)
+            && let Some(after) = settle.limiter.refund(settle.spend)
         {
-            *facts = Some(after);
+            *standing = Some(after);
         }
         if let Some(policy) = self.would_refuse {
-            mark_would_refuse(policy, headers);
+            style.mark_would_refuse(policy, headers);
         }
         self.policy
     }
@@ -237,6 +270,6 @@ impl Rare {
 
 impl fmt::Debug for RateLimitPass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitPass").field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("RateLimitPass").field("standing", &self.standing).finish_non_exhaustive()
     }
 }

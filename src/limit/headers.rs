@@ -1,16 +1,18 @@
-//! [`HeaderStyle`]: which headers tell a client how it stands.
+//! The headers that show clients their standing.
 
-use std::{cmp::Reverse, iter::zip, sync::LazyLock};
+use std::{cell::RefCell, cmp::Reverse, thread::LocalKey};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::RETRY_AFTER};
 
-use super::decision::Facts;
-use crate::util::{
-    clock::{UnixTime, ceil_seconds},
-    number::number,
+use crate::{
+    tenant::Standing,
+    util::{
+        clock::{UnixTime, ceil_seconds},
+        number::number,
+    },
 };
 
-const LIMIT_SEED: HeaderName = HeaderName::from_static("x-ratelimit");
+const LIMIT_SHORT: HeaderName = HeaderName::from_static("x-ratelimit");
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
@@ -20,9 +22,9 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 
 /// Which families of headers a response carries.
 ///
-/// The default is `x-ratelimit`, `x-ratelimit-limit`, `x-ratelimit-remaining`
-/// and `x-ratelimit-reset`, the last in Unix seconds rounded up. A refusal has
-/// `retry-after` in every style.
+/// By default responses carry `x-ratelimit`, `x-ratelimit-limit`,
+/// `x-ratelimit-remaining` and `x-ratelimit-reset`, the last in Unix seconds rounded up.
+/// Refusals also carry `retry-after`, in every style but [`none`](Self::none).
 ///
 /// ```
 /// use tollgate::HeaderStyle;
@@ -40,111 +42,131 @@ pub struct HeaderStyle {
 }
 
 impl HeaderStyle {
-    /// The default.
+    /// Creates the default style.
     pub const fn new() -> Self {
         Self { x_ratelimit: true, delta_seconds: false, ietf_draft_10: false }
     }
 
-    /// No family at all.
+    /// Creates a style without any header, not even `retry-after`.
     pub const fn none() -> Self {
         Self { x_ratelimit: false, delta_seconds: false, ietf_draft_10: false }
     }
 
-    /// Gives `x-ratelimit-reset` as seconds from now, rounded up, as Envoy and older IETF drafts do.
+    /// Writes `x-ratelimit-reset` as seconds from now, rounded up, as Envoy and older
+    /// IETF drafts do.
     pub const fn delta_seconds(mut self) -> Self {
         self.delta_seconds = true;
         self
     }
 
-    /// Adds `RateLimit` and `RateLimit-Policy` as draft-ietf-httpapi-ratelimit-headers-10 has them.
+    /// Adds `RateLimit` and `RateLimit-Policy` as defined by
+    /// draft-ietf-httpapi-ratelimit-headers-10.
     pub const fn ietf_draft_10(mut self) -> Self {
         self.ietf_draft_10 = true;
         self
     }
 
-    /// Whether the fields of the IETF draft are written, which need the policies of the tenant.
+    /// Returns whether the style has no header at all.
+    pub(super) const fn is_silent(self) -> bool {
+        !self.x_ratelimit && !self.ietf_draft_10
+    }
+
+    /// Returns whether the headers need the policies of the tenant, as those of the IETF draft do.
     pub(super) const fn wants_policy(self) -> bool {
         self.ietf_draft_10
     }
 
-    /// Writes the families into the response of an admitted request.
+    /// Writes the headers of an admitted request.
+    #[inline]
     pub(super) fn write(
         self,
-        facts: &Facts,
+        standing: &Standing,
         policy: Option<&HeaderValue>,
         status: StatusCode,
         headers: &mut HeaderMap,
     ) {
         if self.x_ratelimit {
             if headers.is_empty() {
-                *headers = Template::admitted().filled(|field| self.value(field, facts));
+                let [limit, remaining, reset] = self.values(standing);
+                *headers = Template::filled(&ADMITTED, [limit, remaining, reset, 0]);
             } else {
-                self.insert(facts, status, headers);
+                self.insert(standing, status, headers);
             }
         }
-        self.write_ietf(facts, policy, headers);
+        if self.ietf_draft_10 {
+            write_ietf(standing, policy, headers);
+        }
     }
 
-    /// The headers of a refusal, `retry-after` among them unless no retry helps.
-    pub(super) fn refusal(self, facts: &Facts, policy: Option<&HeaderValue>) -> HeaderMap {
-        let retry_helps = facts.reset_unix().is_some();
+    /// Returns the headers of a refusal, with `retry-after` unless no retry helps.
+    pub(super) fn refusal(self, standing: &Standing, policy: Option<&HeaderValue>) -> HeaderMap {
+        let retry_helps = standing.reset() != Standing::NEVER;
+        let [limit, remaining, reset] = self.values(standing);
+        // never 0, which would invite an immediate retry
+        let retry_after = ceil_seconds(standing.wait()).max(1);
         let mut headers = match (self.x_ratelimit, retry_helps) {
-            (true, true) => Template::refused().filled(|field| self.value(field, facts)),
-            (true, false) => Template::impossible().filled(|field| self.value(field, facts)),
-            (false, true) => HeaderMap::from_iter([(RETRY_AFTER, self.value(Field::RetryAfter, facts))]),
-            (false, false) => HeaderMap::new(),
+            (true, true) => Template::filled(&REFUSED, [limit, remaining, reset, retry_after]),
+            (true, false) => Template::filled(&IMPOSSIBLE, [limit, remaining, reset, 0]),
+            (false, true) if !self.is_silent() => HeaderMap::from_iter([(RETRY_AFTER, number(retry_after))]),
+            (false, _) => HeaderMap::new(),
         };
-        self.write_ietf(facts, policy, &mut headers);
+        if self.ietf_draft_10 {
+            write_ietf(standing, policy, &mut headers);
+        }
         headers
     }
 
-    /// Into an answer that has headers: those of a limiter further in stay where they tell the client more.
-    fn insert(self, facts: &Facts, status: StatusCode, headers: &mut HeaderMap) {
-        let reset = self.value(Field::Reset, facts);
-        if let Some(inner) = headers.insert(REMAINING, number(u64::from(facts.remaining))) {
+    /// Writes into a response that has headers. Those of an inner limiter stay if they tell the client more.
+    fn insert(self, standing: &Standing, status: StatusCode, headers: &mut HeaderMap) {
+        let [limit, remaining, reset] = self.values(standing);
+        if let Some(inner) = headers.insert(REMAINING, number(remaining)) {
             let (left, back) = (read(Some(&inner)), read(headers.get(RESET)));
-            let ours = (Some(u64::from(facts.remaining)), Reverse(read(Some(&reset))));
+            let ours = (Some(remaining), Reverse(Some(reset)));
             // it refused, or less is left there, or as much and for longer
             if status == StatusCode::TOO_MANY_REQUESTS || left.is_some() && (left, Reverse(back)) <= ours {
                 headers.insert(REMAINING, inner);
                 return;
             }
         }
-        headers.insert(LIMIT_SEED, self.value(Field::Limit, facts));
-        headers.insert(LIMIT, self.value(Field::Limit, facts));
-        headers.insert(RESET, reset);
+        let limit = number(limit);
+        headers.insert(LIMIT_SHORT, limit.clone());
+        headers.insert(LIMIT, limit);
+        headers.insert(RESET, number(reset));
     }
 
-    fn value(self, field: Field, facts: &Facts) -> HeaderValue {
-        number(match field {
-            Field::Limit => u64::from(facts.limit),
-            Field::Remaining => u64::from(facts.remaining),
-            Field::Reset if self.delta_seconds => ceil_seconds(facts.wait()),
-            Field::Reset => facts.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
-            // never 0, which would invite a retry at once
-            Field::RetryAfter => ceil_seconds(facts.wait()).max(1),
-        })
+    /// Returns the values of the headers, in the order of [`Field`].
+    #[inline]
+    fn values(self, standing: &Standing) -> [u64; 3] {
+        let reset = match self.delta_seconds {
+            true => ceil_seconds(standing.wait()),
+            false => standing.reset_unix().map_or(u64::MAX, UnixTime::as_secs_ceil),
+        };
+        [u64::from(standing.limit()), u64::from(standing.remaining()), reset]
     }
 
-    /// Both fields are lists, to which each limiter adds its own.
-    fn write_ietf(self, facts: &Facts, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
-        if !self.ietf_draft_10 {
-            return;
-        }
-        let mut field = format!("\"{}\";r={}", facts.policy, facts.remaining);
-        if facts.reset_unix().is_some() {
-            field.push_str(&format!(";t={}", ceil_seconds(facts.wait())));
-        }
-        if let Ok(field) = HeaderValue::try_from(field) {
-            headers.append(RATELIMIT, field);
-        }
-        if let Some(policy) = policy {
-            headers.append(RATELIMIT_POLICY, policy.clone());
+    /// Names the shadow quota that would have refused.
+    pub(super) fn mark_would_refuse(self, policy: &'static str, headers: &mut HeaderMap) {
+        if !self.is_silent() {
+            headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
         }
     }
 }
 
-/// What a header says.
+/// Both fields are lists, to which each limiter adds its own.
+fn write_ietf(standing: &Standing, policy: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    let mut field = format!("\"{}\";r={}", standing.policy(), standing.remaining());
+    if standing.reset() != Standing::NEVER {
+        field.push_str(&format!(";t={}", ceil_seconds(standing.wait())));
+    }
+    if let Ok(field) = HeaderValue::try_from(field) {
+        headers.append(RATELIMIT, field);
+    }
+    if let Some(policy) = policy {
+        headers.append(RATELIMIT_POLICY, policy.clone());
+    }
+}
+
+/// The meaning of a header, as an index into the values.
 #[derive(Clone, Copy)]
 enum Field {
     Limit,
@@ -153,32 +175,25 @@ enum Field {
     RetryAfter,
 }
 
-/// The names in a map. A copy of it, with the values put in, costs half of so many inserts, which hash each name.
+/// The headers that this thread has written last. A copy, with the values that have changed replaced, costs less than
+/// half of inserting each header, which hashes each name.
 struct Template {
     map: HeaderMap,
-    /// What stands where, in the order in which the map is walked.
+    /// The fields in the order in which the map is walked.
     fields: Vec<Field>,
+    written: [u64; 4],
+}
+
+thread_local! {
+    static ADMITTED: RefCell<Template> = RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING, RESET]));
+    static REFUSED: RefCell<Template> =
+        RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING, RESET, RETRY_AFTER]));
+    static IMPOSSIBLE: RefCell<Template> = RefCell::new(Template::of(&[LIMIT_SHORT, LIMIT, REMAINING]));
 }
 
 impl Template {
-    fn admitted() -> &'static Self {
-        static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING, RESET]));
-        &TEMPLATE
-    }
-
-    fn refused() -> &'static Self {
-        static TEMPLATE: LazyLock<Template> =
-            LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING, RESET, RETRY_AFTER]));
-        &TEMPLATE
-    }
-
-    fn impossible() -> &'static Self {
-        static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::of(&[LIMIT_SEED, LIMIT, REMAINING]));
-        &TEMPLATE
-    }
-
     fn of(names: &[HeaderName]) -> Self {
-        let map: HeaderMap = names.iter().map(|name| (name.clone(), HeaderValue::from_static("0"))).collect();
+        let map: HeaderMap = names.iter().map(|name| (name.clone(), number(0))).collect();
         let field = |name: &HeaderName| match name {
             name if *name == REMAINING => Field::Remaining,
             name if *name == RESET => Field::Reset,
@@ -186,24 +201,27 @@ impl Template {
             _ => Field::Limit,
         };
         let fields = map.keys().map(field).collect();
-        Self { map, fields }
+        Self { map, fields, written: [0; 4] }
     }
 
-    fn filled(&self, value: impl Fn(Field) -> HeaderValue) -> HeaderMap {
-        let mut map = self.map.clone();
-        for (place, field) in zip(map.values_mut(), &self.fields) {
-            *place = value(*field);
-        }
-        map
+    #[inline]
+    fn filled(template: &'static LocalKey<RefCell<Self>>, values: [u64; 4]) -> HeaderMap {
+        template.with_borrow_mut(|Self { map, fields, written }| {
+            if *written != values {
+                for (place, field) in map.values_mut().zip(&*fields) {
+                    let (old, new) = (written.get(*field as usize), values.get(*field as usize));
+                    if let Some(new) = new.filter(|_| old != new) {
+                        *place = number(*new);
+                    }
+                }
+                *written = values;
+            }
+            map.clone()
+        })
     }
 }
 
-/// Says which shadow quota would have refused.
-pub(super) fn mark_would_refuse(policy: &'static str, headers: &mut HeaderMap) {
-    headers.insert(WOULD_REFUSE, HeaderValue::from_static(policy));
-}
-
-/// A number that another limiter has written.
+/// Reads a number that another limiter has written.
 fn read(value: Option<&HeaderValue>) -> Option<u64> {
     value?.to_str().ok()?.parse().ok()
 }

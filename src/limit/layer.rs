@@ -1,4 +1,4 @@
-//! [`RateLimitLayer`]: the limit as a tower layer.
+//! The rate limit as a tower layer.
 
 use std::{any::type_name, fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use tower_layer::Layer;
 
 use super::{
-    gate::{NoTenant, RateLimitGate},
+    gate::{MissingTenant, RateLimitGate},
     headers::HeaderStyle,
     limiter::Limiter,
 };
@@ -14,8 +14,7 @@ use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSou
 
 /// Limits the requests of each tenant.
 ///
-/// See the [module docs](super) for an example and for where it goes among
-/// other layers.
+/// See the [module documentation](super) for an example.
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitLayer<R = StatusOnly> {
@@ -34,66 +33,73 @@ impl RateLimitLayer {
 }
 
 impl<R> RateLimitLayer<R> {
-    /// Chooses how refusals are answered: [`StatusOnly`] (the default),
-    /// [`ProblemJson`](crate::ProblemJson), or a closure.
+    /// Sets how rejected requests are answered: [`StatusOnly`] (the default),
+    /// [`ProblemJson`](crate::ProblemJson), or a closure; see
+    /// [`Respond`](crate::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> RateLimitLayer<R2> {
         RateLimitLayer { gate: self.gate, respond }
     }
 
-    /// Says what happens to a request that names no tenant; otherwise it is refused.
-    pub fn no_tenant(mut self, policy: NoTenant) -> Self {
-        self.gate.no_tenant = policy;
+    /// Sets what happens to a request without a tenant. By default it is rejected.
+    pub fn missing_tenant(mut self, policy: MissingTenant) -> Self {
+        self.gate.missing_tenant = policy;
         self
     }
 
-    /// Chooses the headers.
+    /// Sets which headers responses carry.
     pub fn headers(mut self, style: HeaderStyle) -> Self {
         self.gate.style = style;
         self
     }
 
-    /// Weighs requests: the function says how many units one costs. Zero is free.
+    /// Sets how many units a request costs. Defaults to 1. Zero is free.
     pub fn cost(mut self, cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) -> Self {
         self.gate.cost = Some(Arc::new(cost));
         self
     }
 
-    /// Charges only responses for which the function says so.
+    /// Charges only responses for which the function returns `true`.
     ///
-    /// The units are reserved before the request is served, so that no flood
-    /// can pass while responses are awaited, and given back when the response
-    /// is not to be charged. A request that never gets a response stays
-    /// charged. A gRPC status is among the headers only where a call failed at
-    /// once.
+    /// The units are reserved before the request is served, so that no flood can pass
+    /// while responses are pending, and given back with a response that is not charged. A
+    /// request that never gets a response stays charged. A gRPC status is only among the
+    /// headers if the call failed at once.
+    ///
+    /// Rules combine: with several calls of `charge_if` and
+    /// [`refund_if`](Self::refund_if), a response is charged only if all rules agree.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Quotas, RateLimitLayer, tenant::HeaderTenant};
     /// # let limiter = Limiter::memory(Quotas::new(Quota::per_minute(5)?));
-    /// // a budget of failures
+    /// // limits failures instead of requests
     /// let failures = RateLimitLayer::new(HeaderTenant::new("x-tenant")?, limiter)
     ///     .charge_if(|status, _headers| status.is_client_error());
     /// # Ok::<(), tollgate::ConfigError>(())
     /// ```
-    pub fn charge_if(mut self, keep: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
-        self.gate.keep = Some(Arc::new(keep));
+    pub fn charge_if(mut self, rule: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
+        self.gate.charge_rule = Some(match self.gate.charge_rule.take() {
+            None => Arc::new(rule),
+            Some(earlier) => Arc::new(move |status, headers| earlier(status, headers) && rule(status, headers)),
+        });
         self
     }
 
-    /// Gives back what was charged for responses for which the function says
-    /// so: [`charge_if`](Self::charge_if), the other way round.
+    /// Refunds responses for which the function returns `true`. This is
+    /// [`charge_if`](Self::charge_if) with the opposite answer, and combines with it.
     pub fn refund_if(self, refund: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
         self.charge_if(move |status, headers| !refund(status, headers))
     }
 
-    /// Lets CORS preflights through uncharged.
+    /// Lets CORS preflight requests through without a charge.
     pub fn exempt_preflight(mut self) -> Self {
         self.gate.exempt_preflight = true;
         self
     }
 
-    /// Puts nothing in the extensions of requests, which saves four
-    /// allocations each. Handlers can't read the tenant then, and a second
-    /// layer of the same limiter charges the request again.
+    /// Puts nothing into the extensions of requests, which saves time.
+    ///
+    /// Handlers can't read [`RateLimit`](crate::RateLimit) then, and a second layer of the
+    /// same limiter charges the request again.
     pub fn without_extensions(mut self) -> Self {
         self.gate.extensions = false;
         self

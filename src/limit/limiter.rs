@@ -1,6 +1,7 @@
-//! [`Limiter`]: the budget of all tenants, shared by as many layers as you like.
+//! The limiter: the budgets of all tenants, shared by any number of layers.
 
 use std::{
+    cell::Cell,
     fmt,
     sync::{
         Arc,
@@ -9,27 +10,24 @@ use std::{
 };
 
 use super::{
-    decision::{Charge, Decision, Facts, Outcome, RateLimit, RefusalReason, Spend},
-    journal::Journal,
-    key::hash,
-    memory::Memory,
+    decision::{Decision, Spend},
+    engine::{Engine, Lookup, Request},
     meter::Context,
     quotas::Quotas,
-    row::{NEVER, NO_MARKS, Standing, Verdict},
+    report::Report,
 };
 use crate::{
     event::EventLog,
-    tenant::Tenant,
+    tenant::{Standing, Tenant, TenantError, TenantName},
     util::{
-        clock::{Clock, Moment, SystemClock},
+        clock::{Clock, SystemClock},
         error::ConfigError,
     },
 };
 
-/// Decides who may spend what. A clone is the same budget.
+/// Decides which tenant may spend how much. Clones share one budget.
 ///
-/// It keeps its promise for as long as the process lives: the engine in memory
-/// forgets with it.
+/// State lives in memory and is lost when the process ends.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota, Quotas, Tenant};
@@ -47,192 +45,206 @@ pub struct Limiter(Arc<Inner>);
 struct Inner {
     id: u64,
     unix_at_zero: u64,
-    memory: Memory,
-    journal: Journal,
+    engine: Engine,
+    report: Report,
 }
 
-const DEFAULT_MAX_TENANTS: usize = 1_000_000;
-const DEFAULT_MAX_BYTES: usize = 512 << 20;
+/// Builds a [`Limiter`].
+///
+/// ```
+/// use tollgate::{EventLog, Limiter, Quota, Quotas};
+///
+/// let limiter = Limiter::builder(Quotas::new(Quota::per_minute(600)?))
+///     .events(EventLog::new())
+///     .max_tenants(100_000)
+///     .build()?;
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct LimiterBuilder {
+    quotas: Quotas,
+    clock: Option<Arc<dyn Clock>>,
+    log: Option<EventLog>,
+    max_tenants: usize,
+    max_bytes: usize,
+}
 
-impl Limiter {
-    /// A limiter that keeps its state in memory.
-    pub fn memory(quotas: Quotas) -> Self {
-        Self::assemble(Memory::new(quotas, DEFAULT_MAX_TENANTS, DEFAULT_MAX_BYTES), Arc::new(SystemClock::new()), None)
-    }
-
-    fn assemble(memory: Memory, clock: Arc<dyn Clock>, log: Option<EventLog>) -> Self {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let now = clock.now();
-        let unix_at_zero = clock.unix(now).as_nanos().saturating_sub(now.as_nanos());
-        let journal = Journal { clock, log };
-        Self(Arc::new(Inner { id: NEXT_ID.fetch_add(1, Relaxed), unix_at_zero, memory, journal }))
-    }
-
-    /// Takes the time from this clock.
-    pub fn clock(self, clock: impl Clock) -> Result<Self, ConfigError> {
-        let Inner { memory, journal, .. } = self.alone("clock")?;
-        Ok(Self::assemble(memory, Arc::new(clock), journal.log))
+impl LimiterBuilder {
+    /// Sets the clock. Defaults to a [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
     }
 
     /// Records refusals and changes of state in this log.
-    pub fn events(self, log: EventLog) -> Result<Self, ConfigError> {
-        let Inner { memory, journal, .. } = self.alone("events")?;
-        Ok(Self::assemble(memory, journal.clock, Some(log)))
+    pub fn events(mut self, log: EventLog) -> Self {
+        self.log = Some(log);
+        self
     }
 
-    /// The most tenants that have a budget of their own, 1,000,000 otherwise.
+    /// Sets the maximum number of tenants with a budget of their own. Defaults to
+    /// 1,000,000.
     ///
-    /// Beyond it, tenants that [`Quotas`] names still get one; others share 4096
-    /// buckets. When there is room again a tenant leaves its bucket, and takes
-    /// along what is spent there.
-    pub fn max_tenants(self, most: usize) -> Result<Self, ConfigError> {
-        if most == 0 {
-            return Err(ConfigError::new("limiter max_tenants", most, "must be at least 1"));
-        }
-        let Inner { memory, journal, .. } = self.alone("max_tenants")?;
-        Ok(Self::assemble(memory.with_bounds(Some(most), None), journal.clock, journal.log))
+    /// Beyond it, tenants that [`Quotas`] names still get one, and others share 4096
+    /// buckets. When there is room again, a tenant leaves its bucket and takes along what
+    /// is spent there.
+    pub fn max_tenants(mut self, most: usize) -> Self {
+        self.max_tenants = most;
+        self
     }
 
-    /// The most memory for all tenants together, 512 MiB otherwise.
+    /// Sets the maximum memory for all tenants together, in bytes. Defaults to 512 MiB.
     ///
-    /// Beyond it, new tenants share buckets as under
-    /// [`max_tenants`](Self::max_tenants), and the logs of busy tenants get
-    /// coarser: units may come back late, never early.
-    pub fn max_bytes(self, most: usize) -> Result<Self, ConfigError> {
-        if most == 0 {
-            return Err(ConfigError::new("limiter max_bytes", most, "must be at least 1"));
-        }
-        let Inner { memory, journal, .. } = self.alone("max_bytes")?;
-        Ok(Self::assemble(memory.with_bounds(None, Some(most)), journal.clock, journal.log))
+    /// Beyond it, new tenants share buckets as described under
+    /// [`max_tenants`](Self::max_tenants), and the logs of busy tenants get coarser: units
+    /// may come back late, never early.
+    pub fn max_bytes(mut self, most: usize) -> Self {
+        self.max_bytes = most;
+        self
     }
 
-    /// Takes it apart, if nobody shares it yet.
-    fn alone(self, setting: &'static str) -> Result<Inner, ConfigError> {
-        let inner = Arc::try_unwrap(self.0)
-            .map_err(|_| ConfigError::new("limiter", setting, "must be set before the limiter is cloned"))?;
-        if inner.memory.tenants() > 0 {
-            return Err(ConfigError::new("limiter", setting, "must be set before the limiter is used"));
-        }
-        Ok(inner)
-    }
-
-    /// Decides whether the tenant may spend so many units now, and charges them if so.
+    /// Builds the limiter.
     ///
-    /// Units are spent all or nothing. Zero units are admitted, unless the tenant is denied.
+    /// # Errors
+    ///
+    /// Fails if a maximum is zero.
+    pub fn build(self) -> Result<Limiter, ConfigError> {
+        for (setting, most) in [("limiter max_tenants", self.max_tenants), ("limiter max_bytes", self.max_bytes)] {
+            if most == 0 {
+                return Err(ConfigError::new(setting, most, "must be at least 1"));
+            }
+        }
+        Ok(self.assemble())
+    }
+
+    fn assemble(self) -> Limiter {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let now = clock.now();
+        Limiter(Arc::new(Inner {
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            unix_at_zero: clock.unix(now).as_nanos().saturating_sub(now.as_nanos()),
+            engine: Engine::new(self.quotas, self.max_tenants, self.max_bytes),
+            report: Report { clock, log: self.log },
+        }))
+    }
+}
+
+impl Limiter {
+    /// Creates a limiter with default settings that keeps its state in memory.
+    pub fn memory(quotas: Quotas) -> Self {
+        Self::builder(quotas).assemble()
+    }
+
+    /// Starts a limiter that keeps its state in memory.
+    pub fn builder(quotas: Quotas) -> LimiterBuilder {
+        LimiterBuilder { quotas, clock: None, log: None, max_tenants: 1_000_000, max_bytes: 512 << 20 }
+    }
+
+    /// Decides whether the tenant may spend these units now, and charges them if so.
+    ///
+    /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
     pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        self.decide(tenant, units, true).into()
+        let request = Request { units, refundable: true, limiter: self.0.id };
+        let key = self.0.engine.lookup(tenant);
+        // never an error: the tenant is valid
+        self.decide(key, request, || Some(tenant.clone())).unwrap_or(Decision::DENIED)
     }
 
-    /// As [`check`](Self::check); a spend that nobody will refund is not kept.
-    pub(super) fn decide(&self, tenant: &Tenant, units: u32, keep_spend: bool) -> Outcome {
-        let Inner { memory, journal, .. } = &*self.0;
+    #[inline]
+    pub(super) fn lookup<'a>(&self, name: &'a TenantName<'a>) -> Lookup<'a> {
+        self.0.engine.lookup_name(name)
+    }
+
+    /// As [`check`](Self::check), by the name that a source has found. A spend that is never refunded is not kept.
+    #[inline]
+    pub(super) fn check_name(&self, key: Lookup<'_>, units: u32, refundable: bool) -> Result<Decision, TenantError> {
+        self.decide(key, Request { units, refundable, limiter: self.0.id }, || key.tenant().ok())
+    }
+
+    #[inline]
+    fn decide(
+        &self,
+        key: Lookup<'_>,
+        request: Request,
+        tenant: impl Fn() -> Option<Tenant>,
+    ) -> Result<Decision, TenantError> {
+        let Inner { engine, report, .. } = &*self.0;
         let context = self.context();
-        memory.sweep(context, journal);
-        let (mut marks, mut charge) = (NO_MARKS, None);
-        let verdict = memory.spend(tenant, context, journal, |charged, row| {
-            let past = row.past();
-            let verdict = row.decide(context, units, &mut marks)?;
-            if keep_spend && units > 0 && matches!(verdict, Verdict::Admitted { .. }) {
-                let (limiter, tenant) = (self.0.id, charged.clone());
-                charge = Some(Box::new(Charge { limiter, tenant, past, units, marks }));
-            }
-            Some(verdict)
-        });
-        match verdict {
-            Verdict::Admitted { tightest, shadow } => {
-                journal.admitted(units);
-                let would_refuse = shadow.map(|standing| {
-                    journal.would_refuse(tenant, self.facts(*standing, context.now), context.now);
-                    standing.policy
-                });
-                let facts = tightest.map(|tightest| self.facts(tightest, context.now));
-                Outcome::Admitted { facts, would_refuse, charge }
-            }
-            Verdict::Unlimited => Outcome::Admitted { facts: None, would_refuse: None, charge: None },
-            Verdict::Refused(standing) => {
-                let reason = match standing.reset {
-                    NEVER => RefusalReason::Impossible,
-                    _ => RefusalReason::Spent,
-                };
-                let facts = self.facts(standing, context.now);
-                journal.refused(tenant, reason, Some(&facts), context.now);
-                Outcome::Refused { reason, facts: Some(facts) }
-            }
-            Verdict::Denied => {
-                journal.refused(tenant, RefusalReason::Denied, None, context.now);
-                Outcome::Refused { reason: RefusalReason::Denied, facts: None }
+        let swept = engine.sweep(context);
+        let began = Cell::new(false);
+        let decision = engine.spend(key, context, request, &began)?;
+        if began.get() {
+            report.overflow_began(context.now);
+        }
+        if swept {
+            report.overflow_ended(context.now);
+        }
+        match (decision.refused, &decision.shadow) {
+            (Some(reason), _) => report.refused(tenant, reason, decision.standing.as_ref(), context.now),
+            (None, shadow) => {
+                report.admitted(request.units);
+                if let Some(standing) = shadow {
+                    report.would_refuse(tenant, standing, context.now);
+                }
             }
         }
+        Ok(decision)
     }
 
-    /// How the tenant stands, without spending; `None` where no enforced quota applies.
-    pub fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
-        let context = self.context();
-        self.told(&self.0.memory.look(tenant, context, |row| row.peek(context)), context.now).map(RateLimit::from)
+    /// Returns the standing of the tenant without spending, or `None` if no enforced quota
+    /// applies.
+    pub fn peek(&self, tenant: &Tenant) -> Option<Standing> {
+        self.0.engine.peek(tenant, self.context())
     }
 
-    /// Takes back what was spent, as far as it still counts, and says how the tenant stands then.
+    /// Refunds a charge as far as it still counts, and returns the standing of the tenant
+    /// after it.
     ///
-    /// Only what this spend still holds is taken back: nothing once its window
-    /// has passed, nothing of another limiter's, and nothing if the tenant was [`reset`](Self::reset) or its plan has changed since.
-    pub fn refund(&self, spend: Spend) -> Option<RateLimit> {
-        self.take_back(spend).map(RateLimit::from)
-    }
-
-    pub(super) fn take_back(&self, spend: Spend) -> Option<Facts> {
-        let Charge { limiter, tenant, past, units, marks } = *spend.0?;
-        if limiter != self.0.id {
-            return None;
-        }
+    /// Nothing is refunded if its window has passed, if another limiter charged it, or
+    /// if the tenant was [`reset`](Self::reset) or got another plan since.
+    pub fn refund(&self, spend: Spend) -> Option<Standing> {
+        let charge = spend.0.filter(|charge| charge.limiter == self.0.id)?;
         let context = self.context();
-        let verdict = self.0.memory.on_own_row(&tenant, context, |row| {
-            row.refund(context, past, &marks, units);
+        self.0.engine.on_payer(&charge.payer, context, |row| {
+            row.refund(context, charge.past, &charge.marks, charge.units);
             row.peek(context)
-        })?;
-        self.told(&verdict, context.now)
+        })?
     }
 
-    /// Voids what the tenant has spent: an operator's act, which is logged. What
-    /// it spent in a shared bucket stays.
+    /// Voids all spends of the tenant and logs it. Spends in a shared bucket stay.
     pub fn reset(&self, tenant: &Tenant) {
         let context = self.context();
-        self.0.memory.on_own_row(tenant, context, |row| row.void(context));
-        self.0.journal.reset(tenant, context.now);
+        self.0.engine.reset(self.0.engine.lookup(tenant), context);
+        self.0.report.reset(tenant, context.now);
     }
 
-    /// The plans of the tenants, to be changed live.
+    /// Returns the plans of the tenants, which can be changed live.
     pub fn quotas(&self) -> &Quotas {
-        &self.0.memory.quotas
+        &self.0.engine.quotas
     }
 
-    /// How many tenants have something remembered of them, buckets included.
+    /// Returns how many tenants the limiter remembers, shared buckets included.
     pub fn tenants(&self) -> usize {
-        self.0.memory.tenants()
+        self.0.engine.tenants()
     }
 
-    /// How many bytes are taken for them, by our own count.
+    /// Returns how many bytes they take, by the limiter's own count.
     pub fn bytes(&self) -> usize {
-        self.0.memory.budget.used()
+        self.0.engine.bytes.used()
     }
 
-    /// A number that stands for this tenant in this limiter.
-    pub(super) fn mark(&self, tenant: &Tenant) -> u64 {
-        hash(tenant) ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    /// Returns a number that identifies this tenant in this limiter.
+    pub(super) fn mark(&self, key: Lookup<'_>) -> u64 {
+        key.hash ^ self.0.id.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
+    #[inline]
     fn context(&self) -> Context<'_> {
-        Context { now: self.0.journal.clock.now(), unix_at_zero: self.0.unix_at_zero, budget: &self.0.memory.budget }
-    }
-
-    fn told(&self, verdict: &Verdict, now: Moment) -> Option<Facts> {
-        match verdict {
-            Verdict::Admitted { tightest, .. } => tightest.map(|tightest| self.facts(tightest, now)),
-            Verdict::Refused(_) | Verdict::Unlimited | Verdict::Denied => None,
-        }
-    }
-
-    fn facts(&self, standing: Standing, now: Moment) -> Facts {
-        Facts::new(standing, now, self.0.journal.clock.unix(now))
+        let Inner { unix_at_zero, engine, report, .. } = &*self.0;
+        let (now, unix_now) = report.clock.read();
+        Context { now, unix_now, unix_at_zero: *unix_at_zero, bytes: &engine.bytes }
     }
 }
 

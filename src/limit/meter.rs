@@ -1,46 +1,51 @@
-//! One meter per quota and tenant, whatever its rule.
+//! The meter of one tenant and one quota, for each rule.
 
+#[cfg(feature = "smooth")]
+use super::smooth::{Pace, Smooth};
 use super::{
-    budget::Budget,
-    fixed::{Calendar, Fixed},
     quota::{Quota, Rule},
-    smooth::{Pace, Smooth},
-    window::{Log, Measure},
+    window::{ByteBudget, Lengths, Log},
 };
-use crate::util::clock::{Moment, saturating_nanos};
+use crate::util::clock::{Moment, UnixTime, saturating_nanos};
 
-/// What a decision knows beside the tenant.
+/// The time and the memory budget of a decision.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) now: Moment,
-    /// What the wall clock showed at moment zero, in nanoseconds since the Unix epoch.
+    pub(super) unix_now: UnixTime,
+    /// Wall-clock time at moment zero, in nanoseconds since the Unix epoch, as it was when the limiter was built.
     pub(super) unix_at_zero: u64,
-    pub(super) budget: &'a Budget,
+    pub(super) bytes: &'a ByteBudget,
 }
 
-/// The measures of a quota, worked out once.
+/// The figures of a quota that its meters need, computed once.
 #[derive(Clone, Copy)]
 pub(super) enum Gauge {
-    Window(Measure),
+    Window(Lengths),
+    #[cfg(feature = "smooth")]
     Smooth(Pace),
-    Fixed { period: u64 },
+    Fixed {
+        period: u64,
+    },
 }
 
 impl Gauge {
     pub(super) fn new(quota: &Quota) -> Self {
         match quota.rule() {
-            Rule::Window { grains } => Self::Window(Measure::new(quota, grains)),
+            Rule::Window { slices } => Self::Window(Lengths::new(quota, slices)),
+            #[cfg(feature = "smooth")]
             Rule::Smooth { interval } => Self::Smooth(Pace { interval, burst: quota.limit() }),
             Rule::Fixed => Self::Fixed { period: saturating_nanos(quota.window()) },
         }
     }
 }
 
-/// What one tenant has spent of one quota. A meter is only ever used with the
-/// gauge of its own kind; beside another it counts as empty.
+/// The units that one tenant has spent of one quota. A meter is only used with the gauge of its own rule. With another gauge it
+/// counts as empty.
 #[derive(Debug)]
 pub(super) enum Meter {
     Window(Log),
+    #[cfg(feature = "smooth")]
     Smooth(Smooth),
     Fixed(Fixed),
 }
@@ -49,16 +54,17 @@ impl Meter {
     pub(super) fn new(gauge: Gauge) -> Self {
         match gauge {
             Gauge::Window(_) => Self::Window(Log::EMPTY),
+            #[cfg(feature = "smooth")]
             Gauge::Smooth(_) => Self::Smooth(Smooth::default()),
             Gauge::Fixed { .. } => Self::Fixed(Fixed::default()),
         }
     }
 
-    /// Lets go what no longer counts. The other methods expect it.
+    /// Removes what no longer counts. Call it before the other methods.
     #[inline]
     pub(super) fn refresh(&mut self, gauge: Gauge, context: Context<'_>) {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => log.expire(measure, context.now, context.budget),
+            (Self::Window(log), Gauge::Window(lengths)) => log.expire(lengths, context.now, context.bytes),
             (Self::Fixed(fixed), Gauge::Fixed { period }) => {
                 fixed.turn(Calendar { period, unix_at_zero: context.unix_at_zero }, context.now);
             }
@@ -66,96 +72,107 @@ impl Meter {
         }
     }
 
-    /// Units that count now.
+    /// Returns the units that count now.
     pub(super) fn used(&self, gauge: Gauge, now: Moment) -> u32 {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(_)) => log.used(),
+            #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.used(pace, now),
             (Self::Fixed(fixed), Gauge::Fixed { .. }) => fixed.used(),
             _ => 0,
         }
     }
 
-    /// Until when so many units, at most the limit, do not fit; `None` where they fit now.
+    /// Returns when these units, at most the limit, will fit, or `None` if they fit now.
     #[inline]
     pub(super) fn full_until(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> Option<Moment> {
         match (self, gauge) {
-            // none is asked for: it fits however much is spent
+            // nothing always fits
             _ if units == 0 => None,
-            (Self::Window(log), Gauge::Window(measure)) => {
+            (Self::Window(log), Gauge::Window(lengths)) => {
                 let over = over(log.used(), units, limit);
-                (over > 0).then(|| log.freed_at(measure, over))
+                (over > 0).then(|| log.freed_at(lengths, over))
             }
-            (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.plan(pace, now, units).err(),
+            #[cfg(feature = "smooth")]
+            (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.try_spend(pace, now, units).err(),
             (Self::Fixed(fixed), Gauge::Fixed { .. }) => (over(fixed.used(), units, limit) > 0).then(|| fixed.ends()),
             _ => None,
         }
     }
 
-    /// When one more unit than now will be left; now, where nothing is spent.
+    /// Returns when one more unit than now will be left, or now if nothing is spent.
     #[inline]
     pub(super) fn rises_at(&self, gauge: Gauge, limit: u32, now: Moment) -> Moment {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) if log.used() > 0 => {
-                log.freed_at(measure, over(log.used(), 1, limit).max(1))
+            (Self::Window(log), Gauge::Window(lengths)) if log.used() > 0 => {
+                log.freed_at(lengths, over(log.used(), 1, limit).max(1))
             }
+            #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.next_rise(pace, now),
             (Self::Fixed(fixed), Gauge::Fixed { .. }) if fixed.used() > 0 => fixed.ends(),
             _ => now,
         }
     }
 
-    /// Spends units that were found to fit; the mark that is returned finds them again for a refund.
+    /// Charges units that were found to fit. Returns the mark by which a refund finds them.
     #[inline]
     pub(super) fn charge(&mut self, gauge: Gauge, context: Context<'_>, units: u32) -> Moment {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => log.add(measure, context.now, units, context.budget),
+            (Self::Window(log), Gauge::Window(lengths)) => log.add(lengths, context.now, units, context.bytes),
+            #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.charge(pace, context.now, units),
             (Self::Fixed(fixed), Gauge::Fixed { .. }) => fixed.add(units),
             _ => context.now,
         }
     }
 
-    /// Takes units back that were spent under this mark, as far as they still count.
+    /// Refunds units that were charged under this mark, as far as they still count.
     pub(super) fn refund(&mut self, gauge: Gauge, now: Moment, mark: Moment, units: u32) {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => log.refund(measure, mark, units),
+            (Self::Window(log), Gauge::Window(lengths)) => log.refund(lengths, mark, units),
+            #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), Gauge::Smooth(pace)) => smooth.refund(pace, mark, now, units),
             (Self::Fixed(fixed), Gauge::Fixed { .. }) => fixed.refund(mark, units),
             _ => {}
         }
     }
 
-    /// Whether nothing counts any more, so that the meter may be forgotten.
+    /// Returns whether nothing counts any more, so that the meter may be dropped.
     pub(super) fn is_idle(&self, gauge: Gauge, now: Moment) -> bool {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => log.is_idle(measure, now),
+            (Self::Window(log), Gauge::Window(lengths)) => log.is_idle(lengths, now),
+            #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), _) => smooth.whole() <= now,
             (Self::Fixed(fixed), _) => fixed.used() == 0 || fixed.ends() <= now,
             (Self::Window(_), _) => true,
         }
     }
 
-    /// What was spent, carried over to another quota: nothing is forgiven.
-    pub(super) fn carried(mut self, from: Gauge, to: Gauge, context: Context<'_>) -> Self {
+    /// Converts the spent units to another quota. Nothing is forgiven.
+    pub(super) fn converted(mut self, from: Gauge, to: Gauge, context: Context<'_>) -> Self {
         self.refresh(from, context);
         match (self, from, to) {
             (Self::Window(mut log), Gauge::Window(from), Gauge::Window(to)) => {
-                log.remeasure(from, to);
+                log.convert(from, to);
                 Self::Window(log)
             }
+            #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), Gauge::Smooth(was), Gauge::Smooth(pace)) if was.interval == pace.interval => {
                 Self::Smooth(smooth)
             }
             (Self::Fixed(fixed), Gauge::Fixed { period: was }, Gauge::Fixed { period }) if was == period => {
                 Self::Fixed(fixed)
             }
-            // another rule: what counts now is spent now
+            // another rule: units that count now are spent now
             (meter, from, to) => {
-                // a burst that is spent is spent: more would keep the tenant out for longer than it takes to come back
-                let most = if let Gauge::Smooth(pace) = to { pace.burst } else { u32::MAX };
+                // at most a burst: more would keep the tenant out for longer than a burst takes to come back
+                let most = match to {
+                    #[cfg(feature = "smooth")]
+                    Gauge::Smooth(pace) => pace.burst,
+                    _ => u32::MAX,
+                };
                 let used = meter.used(from, context.now).min(most);
-                context.budget.give_back(meter.heap_bytes());
+                context.bytes.give_back(meter.heap_bytes());
                 let mut carried = Self::new(to);
                 if used > 0 {
                     carried.refresh(to, context);
@@ -166,10 +183,11 @@ impl Meter {
         }
     }
 
-    /// Another meter that counts the same.
+    /// Returns a meter that counts the same.
     pub(super) fn copied(&self, gauge: Gauge, context: Context<'_>) -> Self {
         match (self, gauge) {
-            (Self::Window(log), Gauge::Window(measure)) => Self::Window(log.copied(measure, context.budget)),
+            (Self::Window(log), Gauge::Window(lengths)) => Self::Window(log.copied(lengths, context.bytes)),
+            #[cfg(feature = "smooth")]
             (Self::Smooth(smooth), _) => Self::Smooth(*smooth),
             (Self::Fixed(fixed), _) => Self::Fixed(*fixed),
             (Self::Window(_), _) => Self::new(gauge),
@@ -179,14 +197,68 @@ impl Meter {
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Window(log) => log.heap_bytes(),
-            Self::Smooth(_) | Self::Fixed(_) => 0,
+            #[cfg(feature = "smooth")]
+            Self::Smooth(_) => 0,
+            Self::Fixed(_) => 0,
         }
     }
 }
 
-/// How many units too many there would be.
+/// Returns by how many units the limit would be exceeded.
 #[inline]
 fn over(used: u32, units: u32, limit: u32) -> u32 {
     let wanted = u64::from(used) + u64::from(units);
     u32::try_from(wanted.saturating_sub(u64::from(limit))).unwrap_or(u32::MAX)
+}
+
+/// The calendar window: a count that starts anew at fixed boundaries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fixed {
+    ends: u64,
+    count: u32,
+}
+
+/// The boundaries of calendar windows.
+#[derive(Clone, Copy)]
+struct Calendar {
+    period: u64,
+    unix_at_zero: u64,
+}
+
+impl Calendar {
+    fn window_end(self, now: u64) -> u64 {
+        let into_window = self.unix_at_zero.saturating_add(now) % self.period;
+        now.saturating_add(self.period - into_window)
+    }
+}
+
+impl Fixed {
+    /// Begins a new window if the last one has ended. A clock that steps back stays in the window that it has reached.
+    fn turn(&mut self, calendar: Calendar, now: Moment) {
+        if self.ends <= now.as_nanos() {
+            *self = Self { ends: calendar.window_end(now.as_nanos()), count: 0 };
+        }
+    }
+
+    /// Returns the units that count. Call [`turn`](Self::turn) first.
+    fn used(self) -> u32 {
+        self.count
+    }
+
+    fn ends(self) -> Moment {
+        Moment::from_nanos(self.ends)
+    }
+
+    /// Adds units and returns the end of the window that they belong to.
+    fn add(&mut self, units: u32) -> Moment {
+        self.count = self.count.saturating_add(units);
+        self.ends()
+    }
+
+    /// Refunds units, unless the window that they were spent in has ended.
+    fn refund(&mut self, spent_in: Moment, units: u32) {
+        if self.ends() == spent_in {
+            self.count = self.count.saturating_sub(units);
+        }
+    }
 }

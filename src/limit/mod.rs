@@ -23,61 +23,71 @@
 //! # }).unwrap();
 //! ```
 //!
-//! # The promise, and what bends it
+//! # The guarantee
 //!
-//! For [`Quota::new`] and its like, never more than the limit is admitted of a tenant in any half-open window, over all
-//! services that share the [`Limiter`], for as long as the process lives. A refused request spends nothing.
+//! With [`Quota::new`], [`Quota::per_minute`] and similar quotas, a tenant is never admitted
+//! more than the limit in any half-open window. This holds over all services that share the
+//! [`Limiter`], as long as the process lives. A refused request spends nothing.
 //!
-//! | what happens | rule |
+//! | event | rule |
 //! |---|---|
 //! | a quota is lowered live | nothing is admitted until what was spent fits; nothing is forgiven |
-//! | a refund | takes from the spend's own entry or an older one, never a newer; gone already: nothing; once per spend |
-//! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | reserved first, settled with the response; a dropped future stays spent |
-//! | [`Limiter::reset`] | voids the past of that tenant, and is logged |
-//! | a [shadow](Quota::shadow) quota | what it would refuse is logged and marked (`x-ratelimit-would-refuse`), spends nothing there, is charged to the others, and shows in no standard header |
-//! | more tenants than [`max_tenants`](Limiter::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan; when there is room again, or one is named, it takes along what its bucket counts |
-//! | more bytes than [`max_bytes`](Limiter::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
-//! | a request that costs more than the quota | refused, without `retry-after` |
-//! | one request through two layers of one limiter | charged once (the marks of four limiters are kept) |
+//! | a refund | gives back units of that spend or of older ones, never of newer ones, and only once; nothing if they have come back already, or if the tenant was reset or got another plan |
+//! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | the units are reserved first and settled with the response; a dropped future stays charged |
+//! | [`Limiter::reset`] | voids what the tenant has spent, and is logged |
+//! | a [shadow](Quota::shadow) quota | what it would refuse is logged, marked with `x-ratelimit-would-refuse`, and charged to the other quotas; it never appears in the standard headers |
+//! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |
+//! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
+//! | a request that costs more than the quota | refused without `retry-after` |
+//! | a request that passes two layers of one limiter | the larger cost is charged, once (the charges of four limiters are remembered) |
+//! | the same with [`without_extensions`](RateLimitLayer::without_extensions) | both layers charge |
 //! | the process ends | everything is forgotten |
 //!
-//! # Three rules
+//! # Rules
 //!
-//! [`Quota::per_minute`] and its like slide. [`Quota::smooth`] spreads the load (GCRA) and lets a window see
-//! `burst + rate`. [`Quota::fixed`] follows the calendar and lets a window see twice the limit across a boundary.
+//! [`Quota::per_minute`] and similar quotas slide. `Quota::smooth` (feature `smooth`) spreads
+//! the load with GCRA, and a window can see `burst + units`. [`Quota::fixed`] follows the
+//! calendar, and a window can see twice the limit across a boundary.
 //!
 //! # Several limits
 //!
-//! Several quotas in one [`Plan`] are charged all or nothing; the headers speak of the one that refused, else of the one
-//! with the least left. Two layers with limiters of their own are charged one after the other, so the outer one stays
-//! charged when the inner one refuses; the headers speak of the refusing one there too.
+//! The quotas of one [`Plan`] are charged all or nothing. The headers describe the one that
+//! refused, or else the one with the least left. Two layers with limiters of their own are
+//! charged one after the other, so the outer one stays charged if the inner one refuses. The
+//! headers describe the one that refused there, too.
+//!
+//! # The tenant of a request
+//!
+//! The layer leaves a [`RateLimit`] in the request, with the tenant that it has charged. That
+//! tenant may only be claimed by the caller, for example in a header. It never replaces a
+//! tenant that an outer layer has proved.
 
-mod budget;
+mod board;
 mod decision;
-mod fixed;
+mod engine;
 mod gate;
 mod headers;
-mod journal;
-mod key;
 mod layer;
 mod limiter;
-mod memory;
 mod meter;
 mod overflow;
 mod plan;
 mod quota;
 mod quotas;
+mod report;
 mod row;
+#[cfg(feature = "smooth")]
 mod smooth;
 mod window;
 
 pub use self::{
-    decision::{Admission, Decision, RateLimit, Refusal, RefusalReason, Spend},
-    gate::{NoTenant, RateLimitGate, RateLimitPass},
+    decision::{Decision, RefusalReason, Spend},
+    gate::{MissingTenant, RateLimitGate, RateLimitPass},
     headers::HeaderStyle,
     layer::{RateLimitLayer, RateLimited},
-    limiter::Limiter,
+    limiter::{Limiter, LimiterBuilder},
     plan::Plan,
     quota::Quota,
     quotas::Quotas,
 };
+pub use crate::tenant::{RateLimit, Standing};

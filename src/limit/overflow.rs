@@ -1,30 +1,226 @@
-//! Whether tenants share buckets now, and since when.
+//! The buckets that tenants share when a limiter is full.
+//!
+//! A tenant without a row of its own spends from a bucket, which it shares with other tenants of the same plan. When there
+//! is room again, or when the configuration names the tenant, it gets a row that counts all that its bucket counts.
+//!
+//! Invariants:
+//!
+//! - A tenant gets a row, or spends from a bucket, only while its [`Buckets`] are locked, and after checking that it has
+//!   no row. So it never spends from both, and no spend is missed when a row is made.
+//! - The buckets of one number are locked together. A tenant finds all buckets that it may have spent from under one lock:
+//!   that of its plan, and that of the default plan.
+//! - Locks are taken in one order: buckets first, then one shard of the rows. No user code runs under either.
+//! - A row that is made for a named tenant counts its bucket only if the buckets began before the tenant was named. A spend
+//!   from a bucket is therefore refused if the buckets began after the epoch in which the caller looked up its plan: the
+//!   tenant may have been named in between.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
 
-/// How many buckets there are, and in which epoch the first of them was made: both in one word, so that they agree.
-#[derive(Debug, Default)]
-pub(super) struct Overflow(AtomicU64);
+use foldhash::fast::RandomState;
+
+use super::{
+    decision::{Decision, Marks},
+    meter::Context,
+    plan::Plan,
+    row::{Place, Row},
+};
+
+/// The number of buckets for each plan.
+const BUCKETS: u64 = 4096;
+
+/// The number of locks that they share.
+const STRIPES: usize = 64;
+
+/// Identifies a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BucketId {
+    number: u16,
+    /// A hash of the quotas of the plan. `None` for the default plan.
+    plan: Option<u64>,
+}
+
+type Rows = HashMap<BucketId, Row, RandomState>;
+
+#[derive(Default)]
+pub(super) struct Overflow {
+    stripes: Box<[Mutex<Rows>]>,
+    /// How many buckets there are, and in which epoch the first of them was made. One word, so that they agree.
+    state: AtomicU64,
+    hasher: RandomState,
+}
+
+/// The locked buckets of one tenant.
+pub(super) struct Buckets<'a> {
+    overflow: &'a Overflow,
+    number: u16,
+    rows: MutexGuard<'a, Rows>,
+}
+
+/// A plan as it was found for a tenant.
+#[derive(Clone)]
+pub(super) struct PlanFound {
+    pub(super) plan: Plan,
+    /// Whether it is the default plan.
+    pub(super) is_default: bool,
+    /// The epoch of the quotas before it was looked up.
+    pub(super) epoch: u32,
+}
+
+/// A spend from a bucket.
+pub(super) struct Shared {
+    pub(super) decision: Decision,
+    pub(super) bucket: BucketId,
+    pub(super) past: super::decision::Past,
+    /// Whether this is the first bucket.
+    pub(super) began: bool,
+}
 
 impl Overflow {
-    /// The epoch in which it began: a tenant that was named by then has never spent from a bucket of now.
+    pub(super) fn new() -> Self {
+        Self { stripes: (0..STRIPES).map(|_| Mutex::default()).collect(), ..Self::default() }
+    }
+
+    /// Locks the buckets of the tenant with this hash.
+    pub(super) fn lock(&self, hash: u64) -> Buckets<'_> {
+        self.lock_number((hash % BUCKETS) as u16)
+    }
+
+    fn lock_number(&self, number: u16) -> Buckets<'_> {
+        #[expect(clippy::indexing_slicing, reason = "the remainder is a valid index")]
+        let stripe = &self.stripes[usize::from(number) % STRIPES];
+        // no code under the lock panics
+        Buckets { overflow: self, number, rows: stripe.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// Uses a bucket, if it exists.
+    pub(super) fn on_bucket<T>(&self, id: BucketId, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
+        self.lock_number(id.number).rows.get_mut(&id).map(use_row)
+    }
+
+    /// Removes idle buckets of one stripe. Returns whether the last bucket is gone.
+    pub(super) fn sweep(&self, turn: usize, context: Context<'_>) -> bool {
+        let Some(number) = u16::try_from(turn % STRIPES).ok().filter(|_| self.began().is_some()) else { return false };
+        let mut ended = false;
+        self.lock_number(number).rows.retain(|_, row| {
+            let is_idle = row.is_idle(context.now);
+            if is_idle {
+                row.release(context);
+                context.bytes.give_back(bucket_bytes(row));
+                ended |= self.one_less();
+            }
+            !is_idle
+        });
+        ended
+    }
+
+    /// Returns the number of buckets.
+    pub(super) fn len(&self) -> usize {
+        self.state.load(SeqCst) as u32 as usize
+    }
+
+    /// Returns the epoch in which the first bucket was made. A tenant that was named by then has never spent from a
+    /// bucket of now.
     pub(super) fn began(&self) -> Option<u32> {
-        let word = self.0.load(SeqCst);
-        (word as u32 > 0).then_some((word >> 32) as u32)
+        let state = self.state.load(SeqCst);
+        (state as u32 > 0).then_some((state >> 32) as u32)
     }
 
-    /// Says whether it is the first.
-    pub(super) fn one_more(&self, epoch: u32) -> bool {
-        let more = |word: u64| match word as u32 {
+    /// Counts a bucket. Returns whether it is the first.
+    fn one_more(&self, epoch: u32) -> bool {
+        let more = |state: u64| match state as u32 {
             0 => u64::from(epoch) << 32 | 1,
-            _ => word + 1,
+            _ => state + 1,
         };
-        self.0.fetch_update(SeqCst, SeqCst, |word| Some(more(word))).is_ok_and(|before| before as u32 == 0)
+        self.state.fetch_update(SeqCst, SeqCst, |state| Some(more(state))).is_ok_and(|before| before as u32 == 0)
     }
 
-    /// Says whether it was the last.
-    pub(super) fn one_less(&self) -> bool {
-        let less = |word: u64| (word as u32 > 0).then(|| word - 1);
-        self.0.fetch_update(SeqCst, SeqCst, less).is_ok_and(|before| before as u32 == 1)
+    /// Counts a bucket less. Returns whether it was the last.
+    fn one_less(&self) -> bool {
+        let less = |state: u64| (state as u32 > 0).then(|| state - 1);
+        self.state.fetch_update(SeqCst, SeqCst, less).is_ok_and(|before| before as u32 == 1)
     }
+}
+
+impl Buckets<'_> {
+    /// Spends from the bucket of this plan. Returns `None` if the plan is out of date; look it up again then.
+    pub(super) fn spend(
+        &mut self,
+        found: &PlanFound,
+        generation: u32,
+        context: Context<'_>,
+        units: u32,
+        marks: &mut Marks,
+    ) -> Option<Shared> {
+        let id = self.id(&found.plan, found.is_default);
+        let mut began = false;
+        let overflow = self.overflow;
+        let row = self.rows.entry(id).or_insert_with(|| {
+            began = overflow.one_more(found.epoch);
+            let row = Row::new(found.plan.clone(), Place::Bucket, found.epoch, generation);
+            context.bytes.force(bucket_bytes(&row));
+            row
+        });
+        let is_late = overflow.began().is_some_and(|began| is_before(found.epoch, began));
+        if is_late || !adopt(row, found, context) {
+            return None;
+        }
+        let past = row.past();
+        let decision = row.decide(context, units, marks);
+        Some(Shared { decision, bucket: id, past, began })
+    }
+
+    /// Fills an empty row with all that the tenant may have spent from a bucket, as one with the plan `shared_under`.
+    pub(super) fn inherit(&mut self, empty: Row, shared_under: &PlanFound, context: Context<'_>) -> Row {
+        let ids = [self.id(&shared_under.plan, shared_under.is_default), self.id(&shared_under.plan, true)];
+        for id in ids {
+            if let Some(bucket) = self.rows.get_mut(&id)
+                && !bucket.is_idle(context.now)
+            {
+                return bucket.copied(&empty, context);
+            }
+        }
+        empty
+    }
+
+    /// Uses the bucket of this plan, if there is one that is not idle.
+    pub(super) fn peek<T>(
+        &mut self,
+        found: &PlanFound,
+        context: Context<'_>,
+        use_row: impl FnOnce(&mut Row) -> T,
+    ) -> Option<T> {
+        let id = self.id(&found.plan, found.is_default);
+        let row = self.rows.get_mut(&id)?;
+        (!row.is_idle(context.now) && adopt(row, found, context)).then(|| use_row(row))
+    }
+
+    fn id(&self, plan: &Plan, is_default: bool) -> BucketId {
+        let plan = (!is_default).then(|| plan.fingerprint(&self.overflow.hasher));
+        BucketId { number: self.number, plan }
+    }
+}
+
+/// Sets the plan of a bucket. Returns `false` if the bucket has a newer one.
+fn adopt(row: &mut Row, found: &PlanFound, context: Context<'_>) -> bool {
+    let is_current = !is_before(found.epoch, row.epoch());
+    if is_current {
+        row.adopt(&found.plan, Place::Bucket, found.epoch, context);
+    }
+    is_current
+}
+
+/// Returns whether an epoch is older than another. Epochs wrap around.
+pub(super) fn is_before(epoch: u32, other: u32) -> bool {
+    epoch.wrapping_sub(other) > u32::MAX / 2
+}
+
+fn bucket_bytes(row: &Row) -> usize {
+    const SLACK: usize = 32;
+    size_of::<(BucketId, Row)>() + SLACK + row.boxed_bytes()
 }

@@ -1,4 +1,4 @@
-//! [`Plan`]: the quotas of one tenant, or that it has none, or that it is denied.
+//! The quotas of one tenant.
 
 use std::{
     collections::BTreeSet,
@@ -15,18 +15,19 @@ use http::HeaderValue;
 use super::{meter::Gauge, quota::Quota};
 use crate::util::error::ConfigError;
 
-/// What applies to a tenant. A clone is the same plan.
+/// The quotas of a tenant: one or several, or none because the tenant is unlimited or
+/// denied. Clones are the same plan.
 ///
-/// Several quotas are checked all or nothing: a request is charged to each of
-/// them or to none.
+/// Several quotas are checked all or nothing: a request is charged to each of them or to
+/// none.
 ///
 /// ```
 /// use tollgate::{Plan, Quota};
 ///
 /// let gold = Plan::new([
-///     Quota::per_second(50)?.named("burst")?,
+///     Quota::per_second(50)?.with_name("burst")?,
 ///     Quota::per_minute(1200)?,
-///     Quota::per_day(200_000)?.named("daily")?,
+///     Quota::per_day(200_000)?.with_name("daily")?,
 /// ])?;
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
@@ -34,23 +35,27 @@ use crate::util::error::ConfigError;
 pub struct Plan(Arc<Terms>);
 
 pub(super) enum Terms {
-    Limited { id: u32, quotas: Box<[Measured]>, policy_header: Option<HeaderValue> },
-    Unlimited { held: Option<Plan> },
-    Denied { held: Option<Plan> },
+    Limited { id: u32, quotas: Box<[Limited]>, policy_header: Option<HeaderValue> },
+    Unlimited { kept: Option<Plan> },
+    Denied { kept: Option<Plan> },
 }
 
-/// A quota and its measures.
+/// A quota and its gauge.
 #[derive(Clone, Copy)]
-pub(super) struct Measured {
+pub(super) struct Limited {
     pub(super) quota: Quota,
     pub(super) gauge: Gauge,
 }
 
 impl Plan {
-    /// The most quotas that a plan may have.
+    /// The maximum number of quotas.
     pub const MAX_QUOTAS: usize = 6;
 
-    /// Several quotas, each of another name.
+    /// Creates a plan of 1 to 6 quotas with different names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are too few or too many quotas, or if two have the same name.
     pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Result<Self, ConfigError> {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
         if quotas.is_empty() || quotas.len() > Self::MAX_QUOTAS {
@@ -63,70 +68,73 @@ impl Plan {
         Ok(Self::of(&quotas))
     }
 
-    /// No limit.
+    /// Creates a plan without a limit.
     pub fn unlimited() -> Self {
-        Self(Arc::new(Terms::Unlimited { held: None }))
+        Self(Arc::new(Terms::Unlimited { kept: None }))
     }
 
-    /// No request at all: each gets a 403.
+    /// Creates a plan that refuses every request with a 403.
     pub fn denied() -> Self {
-        Self(Arc::new(Terms::Denied { held: None }))
+        Self(Arc::new(Terms::Denied { kept: None }))
     }
 
     fn of(quotas: &[Quota]) -> Self {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let policy_header = policy_header(quotas);
-        let quotas = quotas.iter().map(|quota| Measured { quota: *quota, gauge: Gauge::new(quota) }).collect();
+        let quotas = quotas.iter().map(|quota| Limited { quota: *quota, gauge: Gauge::new(quota) }).collect();
         Self(Arc::new(Terms::Limited { id, quotas, policy_header }))
     }
 
-    /// The quotas; none where the tenant is not limited or denied.
+    /// Returns the quotas. Unlimited and denied plans have no quotas.
     pub fn quotas(&self) -> impl Iterator<Item = Quota> {
-        self.measured().iter().map(|measured| measured.quota)
+        self.limits().iter().map(|limited| limited.quota)
     }
 
     pub(super) fn terms(&self) -> &Terms {
         &self.0
     }
 
-    pub(super) fn measured(&self) -> &[Measured] {
+    pub(super) fn limits(&self) -> &[Limited] {
         match self.terms() {
             Terms::Limited { quotas, .. } => quotas,
-            Terms::Unlimited { held } | Terms::Denied { held } => held.as_ref().map_or(&[], Self::measured),
+            Terms::Unlimited { kept } | Terms::Denied { kept } => kept.as_ref().map_or(&[], Self::limits),
         }
     }
 
-    /// This plan, in place of another whose quotas are kept where this one has none: so what was spent of them still
-    /// counts when they come back.
+    /// Returns this plan as the successor of another. A plan without quotas keeps those of the other, so that what was
+    /// spent still counts when they come back.
     pub(super) fn after(self, other: &Self) -> Self {
-        let held = match other.terms() {
+        let kept = match other.terms() {
             Terms::Limited { .. } => Some(other.clone()),
-            Terms::Unlimited { held } | Terms::Denied { held } => held.clone(),
+            Terms::Unlimited { kept } | Terms::Denied { kept } => kept.clone(),
         };
         match self.terms() {
             Terms::Limited { .. } => self,
-            Terms::Unlimited { .. } => Self(Arc::new(Terms::Unlimited { held })),
-            Terms::Denied { .. } => Self(Arc::new(Terms::Denied { held })),
+            Terms::Unlimited { .. } => Self(Arc::new(Terms::Unlimited { kept })),
+            Terms::Denied { .. } => Self(Arc::new(Terms::Denied { kept })),
         }
     }
 
-    /// Tells limited plans apart.
+    /// The id of plans without quotas.
+    pub(super) const NO_ID: u32 = 0;
+
+    /// Returns a number that differs between limited plans.
     pub(super) fn id(&self) -> u32 {
         match self.terms() {
             Terms::Limited { id, .. } => *id,
-            Terms::Unlimited { .. } | Terms::Denied { .. } => 0,
+            Terms::Unlimited { .. } | Terms::Denied { .. } => Self::NO_ID,
         }
     }
 
-    /// A number that stands for what the plan says, whoever made it and when.
+    /// Returns a hash of the quotas. Equal plans have equal fingerprints.
     pub(super) fn fingerprint(&self, hasher: &impl BuildHasher) -> u64 {
         let mut state = hasher.build_hasher();
         self.quotas().for_each(|quota| quota.hash(&mut state));
         state.finish()
     }
 
-    /// The field `RateLimit-Policy` for all quotas that are enforced.
+    /// Returns the value of `RateLimit-Policy` for all enforced quotas.
     pub(super) fn policy_header(&self) -> Option<&HeaderValue> {
         match self.terms() {
             Terms::Limited { policy_header, .. } => policy_header.as_ref(),
@@ -166,7 +174,8 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// Draft -10 of the IETF rate limit fields: a list of names with `q` and, where the window is whole seconds, `w`.
+/// Writes a list of names with `q` and, if the window is a whole number of seconds, `w`, as in draft -10 of the IETF rate
+/// limit fields.
 fn policy_header(quotas: &[Quota]) -> Option<HeaderValue> {
     let enforced = quotas.iter().filter(|quota| !quota.is_shadow());
     let policies: Vec<String> = enforced
@@ -195,16 +204,16 @@ mod tests {
         let quota = || Quota::per_minute(1).unwrap();
         assert!(Plan::new([]).is_err());
         assert_eq!(Plan::new([quota(), quota()]).unwrap_err().value(), "default");
-        assert!(Plan::new((0..7).map(|n| quota().named(&format!("q{n}")).unwrap())).is_err());
+        assert!(Plan::new((0..7).map(|n| quota().with_name(&format!("q{n}")).unwrap())).is_err());
         assert_eq!(Plan::new([quota()]).unwrap(), Plan::from(quota()));
     }
 
     #[test]
     fn the_policy_field_lists_what_is_enforced() {
         let plan = Plan::new([
-            Quota::new(5, Duration::from_millis(100)).unwrap().named("burst").unwrap(),
+            Quota::new(5, Duration::from_millis(100)).unwrap().with_name("burst").unwrap(),
             Quota::per_minute(600).unwrap(),
-            Quota::per_day(9).unwrap().named("shadow").unwrap().shadow(),
+            Quota::per_day(9).unwrap().with_name("shadow").unwrap().shadow(),
         ])
         .unwrap();
         assert_eq!(plan.policy_header().unwrap(), r#""burst";q=5, "default";q=600;w=60"#);

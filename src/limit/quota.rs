@@ -1,8 +1,8 @@
-//! [`Quota`]: so many units in so long a time, and by which rule.
+//! A quota: how many units in what time, by which rule.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    collections::BTreeMap,
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -11,14 +11,14 @@ use crate::util::{clock::saturating_nanos, error::ConfigError};
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-const DEFAULT_GRAINS: u16 = 240;
+const DEFAULT_SLICES: u16 = 240;
 
-/// How many units a tenant may spend, in what time, by which rule.
+/// How many units a tenant may spend in what time, and by which rule.
 ///
-/// | made by | rule | the most that any window can see |
+/// | constructor | rule | the most units in any window |
 /// |---|---|---|
-/// | [`per_minute`](Self::per_minute) and its like, [`new`](Self::new) | sliding window | the limit, never more |
-/// | [`smooth`](Self::smooth) | GCRA | `burst + rate` |
+/// | [`per_minute`](Self::per_minute) and similar, [`new`](Self::new) | sliding window | the limit, never more |
+/// | `smooth` (feature `smooth`) | GCRA | `burst + units` |
 /// | [`fixed`](Self::fixed) | calendar window | twice the limit, across a boundary |
 ///
 /// ```
@@ -26,67 +26,74 @@ const DEFAULT_GRAINS: u16 = 240;
 /// use tollgate::Quota;
 ///
 /// let quota = Quota::per_minute(600)?;
-/// let burst = Quota::per_second(10)?.named("burst")?;
-/// let daily = Quota::fixed(10_000, Duration::from_secs(86_400))?.named("daily")?.shadow();
+/// let burst = Quota::per_second(10)?.with_name("burst")?;
+/// let daily = Quota::fixed(10_000, Duration::from_secs(86_400))?.with_name("daily")?.shadow();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Quota {
-    name: &'static str,
+    name: PolicyName,
     limit: u32,
     window: Duration,
     rule: Rule,
     shadow: bool,
 }
 
-/// By which rule units come back.
+/// How units come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
-    /// One window after they were spent, told apart by `grains` per window.
-    Window { grains: u16 },
+    /// One window after they were spent. Units spent in one slice of the window come back together.
+    Window { slices: u16 },
     /// One every `interval` nanoseconds.
+    #[cfg(feature = "smooth")]
     Smooth { interval: u64 },
     /// All at once, at multiples of the window since the Unix epoch.
     Fixed,
 }
 
 impl Quota {
-    /// At most `limit` units in **every** window of this length, from a
+    /// Allows at most `limit` units in **every** window of this length, from one
     /// millisecond to 366 days.
     ///
-    /// The window slides: a unit comes back one window after it was spent.
-    /// Units spent within a 240th of the window of each other come back
-    /// together, with the last of them (see [`grains`](Self::grains)).
+    /// The window slides: a unit comes back one window after it was spent. Units spent
+    /// within a 240th of the window come back together, with the last of them; see
+    /// [`slices`](Self::slices).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the limit is zero or the window is too short or too long. The same is true
+    /// of all constructors.
     pub fn new(limit: u32, window: Duration) -> Result<Self, ConfigError> {
-        Self::checked(limit, window, Rule::Window { grains: DEFAULT_GRAINS })
+        Self::checked(limit, window, Rule::Window { slices: DEFAULT_SLICES })
     }
 
-    /// At most `limit` units in every second.
+    /// Allows at most `limit` units in every second.
     pub fn per_second(limit: u32) -> Result<Self, ConfigError> {
         Self::new(limit, Duration::from_secs(1))
     }
 
-    /// At most `limit` units in every minute.
+    /// Allows at most `limit` units in every minute.
     pub fn per_minute(limit: u32) -> Result<Self, ConfigError> {
         Self::new(limit, Duration::from_secs(60))
     }
 
-    /// At most `limit` units in every hour.
+    /// Allows at most `limit` units in every hour.
     pub fn per_hour(limit: u32) -> Result<Self, ConfigError> {
         Self::new(limit, Duration::from_secs(60 * 60))
     }
 
-    /// At most `limit` units in every 24 hours.
+    /// Allows at most `limit` units in every 24 hours.
     pub fn per_day(limit: u32) -> Result<Self, ConfigError> {
         Self::new(limit, DAY)
     }
 
-    /// `units` per `per`, evenly, and up to `burst` at once after a pause
-    /// (GCRA, through the crate `governor`).
+    /// Allows `units` per `per`, evenly spread, and up to `burst` at once after a pause
+    /// (GCRA, by the crate `governor`).
     ///
-    /// It spreads the load; it does not bound a window: a window of length
-    /// `per` can see `burst + units`.
+    /// It spreads the load but does not bound a window: a window of length `per` can see
+    /// `burst + units`.
+    #[cfg(feature = "smooth")]
     pub fn smooth(units: u32, per: Duration, burst: u32) -> Result<Self, ConfigError> {
         let quota = Self::checked(burst, per, Rule::Fixed)?;
         if units == 0 {
@@ -96,20 +103,18 @@ impl Quota {
         let interval = saturating_nanos(per).div_ceil(u64::from(units));
         let refill = Duration::from_nanos(interval.saturating_mul(u64::from(burst)));
         if refill > LONGEST {
-            return Err(ConfigError::new("quota burst", burst, "takes more than 366 days to come back"));
+            return Err(ConfigError::new("quota burst", burst, "must come back within 366 days"));
         }
         Ok(Self { window: refill, rule: Rule::Smooth { interval }, ..quota })
     }
 
-    /// At most `limit` units in each window of the calendar: windows begin at
-    /// multiples of `period` since 1970-01-01T00:00:00Z, so a period of 24
-    /// hours is a UTC day.
+    /// Allows at most `limit` units in each calendar window. Windows begin at multiples
+    /// of `period` since 1970-01-01T00:00:00Z, so a period of 24 hours is a UTC day.
     ///
-    /// A tenant that spends late in one window and early in the next spends up
-    /// to twice the limit in one period. The boundaries are fixed against the
-    /// forward-only clock when the limiter is made; a step of the wall clock
-    /// after that does not move them. A [`Clock`](crate::Clock) that steps back, as
-    /// none should, may begin a window anew that it has left.
+    /// A tenant that spends late in one window and early in the next can spend twice the
+    /// limit in one period. The boundaries are fixed on the forward-only clock when the
+    /// limiter is built. Later changes of the wall clock do not move them. If a custom
+    /// [`Clock`](crate::Clock) steps back, a window that has ended may begin again.
     pub fn fixed(limit: u32, period: Duration) -> Result<Self, ConfigError> {
         Self::checked(limit, period, Rule::Fixed)
     }
@@ -121,57 +126,76 @@ impl Quota {
         if !(SHORTEST..=LONGEST).contains(&window) {
             return Err(ConfigError::new("quota window", format!("{window:?}"), "must be from 1 ms to 366 days"));
         }
-        Ok(Self { name: "default", limit, window, rule, shadow: false })
+        Ok(Self { name: PolicyName::of("default"), limit, window, rule, shadow: false })
     }
 
-    /// Names the quota, as it stands in headers, problem documents and events:
-    /// 1 to 32 letters, digits, `.`, `_` or `-`. The name is `default` otherwise.
+    /// Sets the name that headers, problem documents and events show: 1 to 32 letters,
+    /// digits, `.`, `_` or `-`. Defaults to `default`.
     ///
-    /// Names are kept for the life of the process, so take them from your
-    /// configuration, not from requests.
-    pub fn named(self, name: &str) -> Result<Self, ConfigError> {
+    /// Names are kept for the life of the process. Take them from your configuration,
+    /// never from requests.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is too long or has other characters.
+    pub fn with_name(self, name: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > 32 || !name.bytes().all(allowed) {
             return Err(ConfigError::new("quota name", name, "must be 1 to 32 letters, digits, '.', '_' or '-'"));
         }
-        Ok(Self { name: interned(name), ..self })
+        Ok(Self { name: PolicyName::of(name), ..self })
     }
 
-    /// How finely a sliding window tells times apart: 1 to 1000 parts of the
-    /// window, 240 otherwise. More parts take more memory for a busy tenant
-    /// (16 bytes each) and hold a unit less long beyond its window.
-    pub fn grains(self, grains: u16) -> Result<Self, ConfigError> {
+    /// Sets into how many slices a sliding window is divided, from 1 to 1000. Defaults
+    /// to 240.
+    ///
+    /// Units spent in one slice come back together. More slices need more memory for a
+    /// busy tenant (16 bytes each) and give units back sooner.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the number is out of range, or if the quota has no sliding window.
+    pub fn slices(self, slices: u16) -> Result<Self, ConfigError> {
         match self.rule {
-            Rule::Window { .. } if (1..=1000).contains(&grains) => Ok(Self { rule: Rule::Window { grains }, ..self }),
-            Rule::Window { .. } => Err(ConfigError::new("quota grains", grains, "must be from 1 to 1000")),
-            Rule::Smooth { .. } | Rule::Fixed => {
-                Err(ConfigError::new("quota grains", grains, "only a sliding window has grains"))
-            }
+            Rule::Window { .. } if (1..=1000).contains(&slices) => Ok(Self { rule: Rule::Window { slices }, ..self }),
+            Rule::Window { .. } => Err(ConfigError::new("quota slices", slices, "must be from 1 to 1000")),
+            _ => Err(ConfigError::new("quota slices", slices, "only a sliding window has slices")),
         }
     }
 
-    /// Makes it a shadow: what it would refuse is logged and marked, and
-    /// admitted all the same.
+    /// Turns the quota into a shadow: what it would refuse is logged and marked, but
+    /// admitted.
     pub fn shadow(self) -> Self {
         Self { shadow: true, ..self }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.name.text
     }
 
-    /// The most units at once: the limit, or the burst of a smooth quota.
+    /// Returns the number of the name, if it can be looked up by it.
+    pub(super) fn name_number(&self) -> Option<u16> {
+        Some(self.name.number).filter(|number| usize::from(*number) < NUMBERED.len())
+    }
+
+    /// Returns the name with this number.
+    pub(super) fn name_by_number(number: u16) -> Option<&'static str> {
+        NUMBERED.get(usize::from(number))?.get().copied()
+    }
+
+    /// Returns the maximum number of units at once: the limit, or the burst of a smooth
+    /// quota.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The window: the time in which a spent quota comes back whole.
+    /// Returns the window: the time in which a spent quota comes back completely.
     pub fn window(&self) -> Duration {
         self.window
     }
 
-    /// Whether it is only a shadow.
+    /// Returns whether the quota is a [`shadow`](Self::shadow).
     pub fn is_shadow(&self) -> bool {
         self.shadow
     }
@@ -181,16 +205,32 @@ impl Quota {
     }
 }
 
-/// One copy of each name, so that a decision can carry it without counting references.
-fn interned(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
-        return known;
+/// The name of a quota. Each text is stored once, so that decisions carry it without counting references. The number
+/// replaces it in places that only hold atomics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PolicyName {
+    text: &'static str,
+    number: u16,
+}
+
+/// Names with a number that can be looked up without a lock. Later names have none.
+static NUMBERED: [OnceLock<&'static str>; 256] = [const { OnceLock::new() }; 256];
+
+impl PolicyName {
+    fn of(text: &str) -> Self {
+        static NAMES: Mutex<BTreeMap<&'static str, u16>> = Mutex::new(BTreeMap::new());
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((text, number)) = names.get_key_value(text) {
+            return Self { text, number: *number };
+        }
+        let text: &'static str = Box::leak(text.into());
+        let number = u16::try_from(names.len()).unwrap_or(u16::MAX);
+        names.insert(text, number);
+        if let Some(place) = NUMBERED.get(usize::from(number)) {
+            _ = place.set(text);
+        }
+        Self { text, number }
     }
-    let kept: &'static str = Box::leak(name.into());
-    names.insert(kept);
-    kept
 }
 
 #[cfg(test)]
@@ -198,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_quota_is_refused_by_the_value_it_was_given() {
+    fn a_bad_quota_is_refused_with_the_setting_and_the_value() {
         let refused = |quota: Result<Quota, ConfigError>| {
             let error = quota.unwrap_err();
             (error.setting().to_owned(), error.value().to_owned())
@@ -208,17 +248,30 @@ mod tests {
         assert_eq!(refused(Quota::per_minute(0)), named("quota limit", "0"));
         assert_eq!(refused(Quota::new(1, Duration::ZERO)), named("quota window", "0ns"));
         assert_eq!(refused(Quota::fixed(1, Duration::MAX)).0, "quota window");
-        assert_eq!(refused(Quota::smooth(0, second, 1)), named("quota rate", "0"));
-        assert_eq!(refused(Quota::smooth(1, second, u32::MAX)), named("quota burst", "4294967295"));
-        assert_eq!(refused(Quota::smooth(1, second, 0)), named("quota limit", "0"));
-        assert_eq!(refused(Quota::per_day(1).unwrap().named("a b")), named("quota name", "a b"));
-        assert_eq!(refused(Quota::per_day(1).unwrap().grains(0)), named("quota grains", "0"));
-        assert_eq!(refused(Quota::fixed(1, second).unwrap().grains(10)), named("quota grains", "10"));
+        assert_eq!(refused(Quota::per_day(1).unwrap().with_name("a b")), named("quota name", "a b"));
+        assert_eq!(refused(Quota::per_day(1).unwrap().slices(0)), named("quota slices", "0"));
+        assert_eq!(refused(Quota::fixed(1, second).unwrap().slices(10)), named("quota slices", "10"));
+    }
+
+    #[cfg(feature = "smooth")]
+    #[test]
+    fn a_bad_smooth_quota_is_refused_with_the_setting_and_the_value() {
+        let second = Duration::from_secs(1);
+        for (quota, setting, value) in [
+            (Quota::smooth(0, second, 1), "quota rate", "0"),
+            (Quota::smooth(1, second, u32::MAX), "quota burst", "4294967295"),
+            (Quota::smooth(1, second, 0), "quota limit", "0"),
+        ] {
+            let error = quota.unwrap_err();
+            assert_eq!((error.setting(), error.value()), (setting, value));
+        }
     }
 
     #[test]
-    fn a_name_is_kept_once() {
-        let name = |text: &str| Quota::per_day(1).unwrap().named(text).unwrap().name();
+    fn a_name_is_stored_once() {
+        let name = |text: &str| Quota::per_day(1).unwrap().with_name(text).unwrap().name();
         assert!(std::ptr::eq(name("burst"), name(&String::from("burst"))));
+        let quota = Quota::per_day(1).unwrap().with_name("burst").unwrap();
+        assert_eq!(quota.name_number().and_then(Quota::name_by_number), Some("burst"));
     }
 }

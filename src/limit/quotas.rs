@@ -1,23 +1,26 @@
-//! [`Quotas`]: which plan each tenant has, changed while the service runs.
+//! The plans of all tenants, changed while the service runs.
 
 use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
     },
 };
+
+use dashmap::DashMap;
 
 use super::plan::Plan;
 use crate::tenant::Tenant;
 
 type PlanOf = dyn Fn(&Tenant) -> Option<Plan> + Send + Sync;
 
-/// The plans of all tenants. A clone is the same table, so that an operator's
-/// endpoint can change it; a change applies at the next request, and what a
-/// tenant has spent stays spent.
+/// The plans of all tenants.
 ///
-/// A tenant that is named here keeps a place of its own when the limiter is full.
+/// Clones share one table, so an operator's endpoint can change it. A change applies from
+/// the next request on, and what a tenant has spent stays spent.
+///
+/// A tenant that is named here keeps a budget of its own when the limiter is full.
 ///
 /// ```
 /// use tollgate::{Plan, Quota, Quotas, Tenant};
@@ -33,33 +36,35 @@ pub struct Quotas(Arc<Inner>);
 
 struct Inner {
     default: RwLock<Plan>,
-    named: papaya::HashMap<Tenant, Named, foldhash::fast::RandomState>,
+    named: DashMap<Tenant, NamedPlan, foldhash::fast::RandomState>,
+    named_count: AtomicUsize,
     function: Option<Box<PlanOf>>,
-    /// Held by a change, so that each has an epoch of its own.
+    /// Held during a change, so that each has an epoch of its own.
     changes: Mutex<()>,
-    /// Rises with each change, so that a row knows when to look again.
+    /// Rises with each change, so that a row knows when to look up its plan again.
     epoch: AtomicU32,
 }
 
-struct Named {
+#[derive(Clone)]
+struct NamedPlan {
     plan: Plan,
     /// The first epoch in which the tenant has a plan of its own.
     since: u32,
 }
 
 impl Quotas {
-    /// One plan for all.
+    /// Creates plans that are the same for every tenant.
     pub fn new(default: impl Into<Plan>) -> Self {
         Self::with(default.into(), None)
     }
 
-    /// A function decides: it is asked at each request, for tenants that are not
-    /// [`set`](Self::set); where it gives `None` the default applies.
+    /// Chooses plans with a function. It is called at each request of a tenant that is not
+    /// [`set`](Self::set). If it returns `None`, the default applies.
     ///
-    /// Make each plan once and hand out clones: they are compared by identity
-    /// first. Keep them few: when the limiter is full, each has buckets of its own.
-    /// A tenant that shares a bucket then, and is given another plan, starts anew
-    /// in the bucket of that plan.
+    /// Create each plan once and return clones, because plans are compared by identity
+    /// first. Keep the plans few: when the limiter is full, each has buckets of its own. A
+    /// tenant that shares a bucket and gets another plan starts anew in the bucket of that
+    /// plan.
     pub fn by(default: impl Into<Plan>, function: impl Fn(&Tenant) -> Option<Plan> + Send + Sync + 'static) -> Self {
         Self::with(default.into(), Some(Box::new(function)))
     }
@@ -67,51 +72,57 @@ impl Quotas {
     fn with(default: Plan, function: Option<Box<PlanOf>>) -> Self {
         Self(Arc::new(Inner {
             default: RwLock::new(default),
-            named: papaya::HashMap::default(),
+            named: DashMap::default(),
+            named_count: AtomicUsize::new(0),
             function,
             changes: Mutex::new(()),
             epoch: AtomicU32::new(0),
         }))
     }
 
-    /// Gives a tenant a plan of its own. If it shared a bucket until now, all that
-    /// counts there counts for it, until its window has passed.
+    /// Sets a plan for one tenant. If the tenant shared a bucket until now, all that
+    /// counts there counts for the tenant until its window has passed.
     pub fn set(&self, tenant: Tenant, plan: impl Into<Plan>) {
         let plan = plan.into();
         self.change(|next_epoch| {
-            let named = self.0.named.pin();
-            let since = named.get(&tenant).map_or(next_epoch, |named| named.since);
-            named.insert(tenant, Named { plan, since });
+            let since = self.0.named.get(&tenant).map_or(next_epoch, |named| named.since);
+            if self.0.named.insert(tenant, NamedPlan { plan, since }).is_none() {
+                self.0.named_count.fetch_add(1, SeqCst);
+            }
         });
     }
 
-    /// Takes a tenant's own plan away.
+    /// Removes a tenant's own plan.
     pub fn remove(&self, tenant: &Tenant) {
         self.change(|_| {
-            self.0.named.pin().remove(tenant);
+            if self.0.named.remove(tenant).is_some() {
+                self.0.named_count.fetch_sub(1, SeqCst);
+            }
         });
     }
 
-    /// Changes the plan of all tenants that have none of their own.
+    /// Changes the plan of all tenants without one of their own.
     pub fn set_default(&self, plan: impl Into<Plan>) {
         let plan = plan.into();
         self.change(|_| *self.0.default.write().unwrap_or_else(PoisonError::into_inner) = plan);
     }
 
-    /// The plan of this tenant.
+    /// Returns the plan of a tenant.
     pub fn plan(&self, tenant: &Tenant) -> Plan {
         self.find(tenant).0
     }
 
-    /// The plan of this tenant; and since which epoch it is named, if it is.
+    /// Returns the plan of a tenant, and since which epoch the tenant is named, if it is.
     pub(super) fn find(&self, tenant: &Tenant) -> (Plan, Option<u32>) {
-        if let Some(named) = self.0.named.pin().get(tenant) {
-            return (named.plan.clone(), Some(named.since));
+        // the lock of the table is released before the function runs
+        let named = self.0.named.get(tenant).map(|named| NamedPlan::clone(&named));
+        match named {
+            Some(NamedPlan { plan, since }) => (plan, Some(since)),
+            None => (self.unnamed(tenant), None),
         }
-        (self.unnamed(tenant), None)
     }
 
-    /// The plan that the tenant has where it is not named.
+    /// Returns the plan that a tenant has if it is not named.
     pub(super) fn unnamed(&self, tenant: &Tenant) -> Plan {
         let chosen = self.0.function.as_ref().and_then(|function| function(tenant));
         chosen.unwrap_or_else(|| self.default())
@@ -121,23 +132,17 @@ impl Quotas {
         self.0.default.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn is_named(&self, tenant: &Tenant) -> bool {
-        self.0.named.pin().contains_key(tenant)
-    }
-
-    pub(super) fn named_since(&self, tenant: &Tenant) -> Option<u32> {
-        self.0.named.pin().get(tenant).map(|named| named.since)
-    }
-
     pub(super) fn named_count(&self) -> usize {
-        self.0.named.len()
+        self.0.named_count.load(SeqCst)
     }
 
-    /// Whether a function must be asked at each request.
+    /// Returns whether a function must be called at each request.
+    #[inline]
     pub(super) fn has_function(&self) -> bool {
         self.0.function.is_some()
     }
 
+    #[inline]
     pub(super) fn epoch(&self) -> u32 {
         self.0.epoch.load(SeqCst)
     }

@@ -1,8 +1,8 @@
-//! GCRA, as the crate `governor` decides it, on a state that we keep.
+//! GCRA, as decided by the crate `governor`, on a state that is stored here.
 //!
-//! governor's own stores can neither look without spending nor take a spend
-//! back, and several quotas must be spent all or nothing. So it is handed the
-//! state and the time of one decision, and its verdict is kept or dropped.
+//! governor's own stores can neither look without spending nor refund a spend, and several
+//! quotas must be charged all or nothing. It therefore gets the state and the time of one
+//! decision, and its answer is kept or dropped.
 
 use std::{cell::Cell, num::NonZeroU32, time::Duration};
 
@@ -16,16 +16,17 @@ use governor::{
 
 use crate::util::clock::Moment;
 
-/// The state of one smooth quota: the moment by which all that was spent will have come back.
+/// The state of one smooth quota.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Smooth {
+    /// When all units will have come back.
     whole_at: u64,
-    /// By how much refunds have brought forward what was spent after the units that they gave back: the marks of those
-    /// spends are that much too late.
-    brought_forward: u64,
+    /// By how much refunds have moved up the units that were spent later. The marks of those spends are too late by as
+    /// much.
+    moved_up: u64,
 }
 
-/// The measures of one smooth quota.
+/// The figures of one smooth quota.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     pub(super) interval: u64,
@@ -33,17 +34,18 @@ pub(super) struct Pace {
 }
 
 impl Smooth {
+    /// Returns the units that have not come back yet.
     pub(super) fn used(self, pace: Pace, now: Moment) -> u32 {
         let owed = self.whole_at.saturating_sub(now.as_nanos()).div_ceil(pace.interval);
         u32::try_from(owed).unwrap_or(u32::MAX)
     }
 
-    /// When so many units fit, or the state after spending them now.
-    pub(super) fn plan(self, pace: Pace, now: Moment, units: u32) -> Result<Self, Moment> {
+    /// Returns the state after spending these units now, or when they will fit.
+    pub(super) fn try_spend(self, pace: Pace, now: Moment, units: u32) -> Result<Self, Moment> {
         let (Some(units), Some(burst)) = (NonZeroU32::new(units), NonZeroU32::new(pace.burst)) else {
             return Ok(self);
         };
-        // governor adds without a look; no clock but a broken one comes near
+        // governor adds without checking for overflow, which only a broken clock comes near
         let longest = pace.interval.saturating_mul(u64::from(pace.burst));
         if self.whole_at.max(now.as_nanos()).checked_add(longest).is_none() {
             return Err(Moment::from_nanos(u64::MAX));
@@ -51,8 +53,8 @@ impl Smooth {
         let Some(quota) = governor::Quota::with_period(Duration::from_nanos(pace.interval)) else {
             return Ok(self);
         };
-        let decider: RateLimiter<NotKeyed, One, Hand, NoOpMiddleware<Nanos>> =
-            RateLimiter::new(quota.allow_burst(burst), One(Cell::new(self.whole_at)), Hand(Cell::new(0)));
+        let decider: RateLimiter<NotKeyed, OneState, SetClock, NoOpMiddleware<Nanos>> =
+            RateLimiter::new(quota.allow_burst(burst), OneState(Cell::new(self.whole_at)), SetClock(Cell::new(0)));
         decider.clock().0.set(now.as_nanos());
         match decider.check_n(units) {
             Ok(Ok(())) => Ok(Self { whole_at: decider.into_state_store().0.get(), ..self }),
@@ -61,7 +63,7 @@ impl Smooth {
         }
     }
 
-    /// When one more unit than now fits: not before as many are spent as the burst allows.
+    /// Returns when one more unit than now will be left.
     pub(super) fn next_rise(self, pace: Pace, now: Moment) -> Moment {
         match self.used(pace, now).min(pace.burst) {
             0 => now,
@@ -69,34 +71,35 @@ impl Smooth {
         }
     }
 
-    /// Spends units that were found to fit, and gives the mark of the spend.
+    /// Charges units that were found to fit, and returns the mark of the spend.
     pub(super) fn charge(&mut self, pace: Pace, now: Moment, units: u32) -> Moment {
         let owed = pace.interval.saturating_mul(u64::from(units));
         self.whole_at = self.whole_at.max(now.as_nanos()).saturating_add(owed);
-        Moment::from_nanos(self.whole_at.saturating_add(self.brought_forward))
+        Moment::from_nanos(self.whole_at.saturating_add(self.moved_up))
     }
 
-    /// Takes units back of the spend with this mark: none that have come back by now. After refunds out of order it may
-    /// give back less than it could, never more.
+    /// Refunds units of the spend with this mark, except those that have come back by now. After refunds out of order it
+    /// may refund less than it could, never more.
     pub(super) fn refund(&mut self, pace: Pace, mark: Moment, now: Moment, units: u32) {
-        let own_end = mark.as_nanos().saturating_sub(self.brought_forward);
+        let own_end = mark.as_nanos().saturating_sub(self.moved_up);
         let own_or_older = own_end.saturating_sub(now.as_nanos());
         let back = pace.interval.saturating_mul(u64::from(units)).min(own_or_older);
         if own_end < self.whole_at {
-            self.brought_forward = self.brought_forward.saturating_add(back);
+            self.moved_up = self.moved_up.saturating_add(back);
         }
         self.whole_at = self.whole_at.saturating_sub(back);
     }
 
+    /// Returns when all units will have come back.
     pub(super) fn whole(self) -> Moment {
         Moment::from_nanos(self.whole_at)
     }
 }
 
-/// The store of one state; zero stands for none, as in governor's own.
-struct One(Cell<u64>);
+/// A store of one state. Zero stands for no state, as in governor's own stores.
+struct OneState(Cell<u64>);
 
-impl StateStore for One {
+impl StateStore for OneState {
     type Key = NotKeyed;
 
     fn measure_and_replace<T, F, E>(&self, _: &NotKeyed, decide: F) -> Result<T, E>
@@ -110,11 +113,11 @@ impl StateStore for One {
     }
 }
 
-/// A clock that shows zero while governor takes its starting time, then the moment of the decision.
+/// A clock that is set by hand: to zero while governor reads its starting time, then to the moment of the decision.
 #[derive(Clone)]
-struct Hand(Cell<u64>);
+struct SetClock(Cell<u64>);
 
-impl Clock for Hand {
+impl Clock for SetClock {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
@@ -135,18 +138,18 @@ mod tests {
     }
 
     fn spend(smooth: &mut Smooth, at: u64, units: u32) -> Moment {
-        assert!(smooth.plan(PACE, second(at), units).is_ok());
+        assert!(smooth.try_spend(PACE, second(at), units).is_ok());
         smooth.charge(PACE, second(at), units)
     }
 
     #[test]
-    fn what_governor_would_keep_is_what_is_kept() {
+    fn the_state_is_the_one_that_governor_would_store() {
         let mut smooth = Smooth::default();
         for (at, units) in [(5, 20), (9, 3), (40, 1), (41, 20)] {
-            let planned = smooth.plan(PACE, second(at), units);
-            if let Ok(planned) = planned {
+            let spent = smooth.try_spend(PACE, second(at), units);
+            if let Ok(spent) = spent {
                 smooth.charge(PACE, second(at), units);
-                assert_eq!(planned.whole(), smooth.whole());
+                assert_eq!(spent.whole(), smooth.whole());
             }
         }
     }
@@ -179,9 +182,9 @@ mod tests {
     fn no_state_and_no_clock_overflow() {
         let mut smooth = Smooth::default();
         let end = Moment::from_nanos(u64::MAX - 1);
-        assert!(smooth.plan(PACE, end, 1).is_err());
+        assert!(smooth.try_spend(PACE, end, 1).is_err());
         smooth.charge(PACE, end, u32::MAX);
-        assert!(smooth.plan(PACE, end, 20).is_err());
-        assert!(smooth.plan(PACE, second(1), 1).is_err());
+        assert!(smooth.try_spend(PACE, end, 20).is_err());
+        assert!(smooth.try_spend(PACE, second(1), 1).is_err());
     }
 }

@@ -22,7 +22,7 @@ use crate::{
         head::Head,
         replay::{ReadError, Reader, Replay},
     },
-    reject::{Kind, Rejection, Respond, StatusOnly},
+    reject::{Rejection, RejectionKind, Respond, StatusOnly},
     util::error::ConfigError,
 };
 
@@ -143,7 +143,8 @@ where
             return PkceBodyFuture::calling(self.inner.call(request.map(Replay::untouched)));
         }
         let Some(format) = Format::of(head.headers()) else {
-            let rejection = Rejection::new(Kind::UnsupportedMediaType, "the body must be form-encoded or JSON");
+            let rejection =
+                Rejection::new(RejectionKind::UnsupportedMediaType, "the body must be form-encoded or JSON");
             // release what the ready service has reserved, such as a permit
             self.inner = self.inner.clone();
             return PkceBodyFuture::rejected(rejection.into_response(head, &self.respond));
@@ -266,8 +267,8 @@ where
 
 fn refusal(error: &ReadError) -> Rejection {
     match error {
-        ReadError::TooLarge => Rejection::new(Kind::TooLarge, "the body is too long"),
-        ReadError::Broken => Rejection::new(Kind::InvalidRequest, "the body is incomplete"),
+        ReadError::TooLarge => Rejection::new(RejectionKind::TooLarge, "the body is too long"),
+        ReadError::Broken => Rejection::new(RejectionKind::InvalidRequest, "the body is incomplete"),
     }
 }
 

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use crate::{
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     util::{form::FormError, json::JsonError},
 };
 
@@ -63,7 +63,7 @@ impl std::error::Error for PkceError {}
 
 impl From<PkceError> for Rejection {
     fn from(error: PkceError) -> Self {
-        Self::new(Kind::InvalidRequest, error.detail())
+        Self::new(RejectionKind::InvalidRequest, error.detail())
     }
 }
 

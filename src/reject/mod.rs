@@ -1,5 +1,5 @@
-//! What a refused request gets: a [`Rejection`] says why, a [`Respond`] turns
-//! it into a response of your body type.
+//! Rejected requests: a [`Rejection`] says why, and a [`Respond`] turns it into a response
+//! of your body type.
 
 mod oauth;
 mod rejection;
@@ -7,6 +7,6 @@ mod respond;
 
 pub use self::{
     oauth::OAuthJson,
-    rejection::{Kind, Rejection},
+    rejection::{Rejection, RejectionKind},
     respond::{ProblemJson, Respond, StatusOnly},
 };

@@ -1,43 +1,45 @@
-use std::{fmt, mem, time::Duration};
+use std::{borrow::Cow, fmt, fmt::Write, mem, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::Respond;
 use crate::{
     http::head::Head,
+    tenant::{Standing, Tenant},
     util::{clock::ceil_seconds, number::number},
 };
 
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Why a request was refused.
+/// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum RejectionKind {
     /// The caller is sent elsewhere, such as to a login page: 303.
     Redirect,
-    /// The request is malformed, or can't be told to belong to a tenant: 400.
+    /// The request is malformed, or no tenant could be determined: 400.
     InvalidRequest,
-    /// The caller did not prove who it is: 401. Say with
-    /// [`header`](Rejection::header) what it has to show, in `WWW-Authenticate`:
-    /// HTTP wants that on every 401.
+    /// The caller has not authenticated: 401. HTTP requires a `WWW-Authenticate` header
+    /// on every 401; set it with [`header`](Rejection::header).
     Unauthenticated,
-    /// The caller is known and may not: 403.
+    /// The caller is known and has no access: 403.
     Forbidden,
     /// The body is longer than allowed: 413.
     TooLarge,
-    /// The body has a content type or coding that is not read here: 415.
+    /// The content type or coding of the body is not supported: 415.
     UnsupportedMediaType,
-    /// The budget of the tenant is spent for now: 429.
+    /// The tenant has too little of its budget left for now: 429.
     RateLimited,
-    /// The request costs more than the whole quota, so no retry helps: 429.
+    /// The request costs more than the quota allows, so no retry helps: 429.
     QuotaImpossible,
     /// The decision could not be made: 503.
     Unavailable,
 }
 
-impl Kind {
-    /// A stable name, as it stands in logs and problem documents.
+impl RejectionKind {
+    /// Returns a stable name, as logs and problem documents show it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Redirect => "redirect",
@@ -52,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::Redirect => StatusCode::SEE_OTHER,
@@ -66,150 +68,221 @@ impl Kind {
         }
     }
 
-    /// The gRPC status code, as it stands in the `grpc-status` trailer.
-    pub(super) const fn grpc_code(self) -> &'static str {
+    /// Returns the gRPC status code.
+    const fn grpc_code(self) -> &'static str {
         match self {
             Self::InvalidRequest | Self::UnsupportedMediaType => "3",
             Self::Forbidden => "7",
             Self::TooLarge | Self::RateLimited | Self::QuotaImpossible => "8",
             Self::Unavailable => "14",
-            // a gRPC client follows no redirect
+            // gRPC clients follow no redirects
             Self::Unauthenticated | Self::Redirect => "16",
         }
     }
 }
 
-/// A refusal on its way to becoming a response.
+/// A rejected request on its way to becoming a response.
 ///
-/// Its headers are set by the engine after a [`Respond`] has made the response,
-/// so that a custom one can't forget them.
+/// The engine sets its headers, and the gRPC status for gRPC clients, after a [`Respond`]
+/// has made the response. A custom responder can't forget them.
 #[derive(Clone)]
-pub struct Rejection {
-    kind: Kind,
-    detail: &'static str,
+pub struct Rejection(Box<Reason>);
+
+/// Boxed, because a result that holds either a pass or a rejection is as large as the larger one.
+#[derive(Clone)]
+struct Reason {
+    kind: RejectionKind,
+    detail: Cow<'static, str>,
     violated: Option<&'static str>,
     error: Option<&'static str>,
     retry_after: Option<Duration>,
+    has_pushback: bool,
     grpc: bool,
+    tenant: Option<Tenant>,
+    standing: Option<Standing>,
     headers: HeaderMap,
 }
 
 impl Rejection {
-    /// A refusal of this kind; `detail` is shown to the caller.
-    pub fn new(kind: Kind, detail: &'static str) -> Self {
-        Self { kind, detail, violated: None, error: None, retry_after: None, grpc: false, headers: HeaderMap::new() }
+    /// Creates a rejection. The detail is shown to the caller.
+    pub fn new(kind: RejectionKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Reason {
+            kind,
+            detail: detail.into(),
+            violated: None,
+            error: None,
+            retry_after: None,
+            has_pushback: true,
+            grpc: false,
+            tenant: None,
+            standing: None,
+            headers: HeaderMap::new(),
+        }))
     }
 
-    /// A refusal that sends the caller to `location`.
+    /// Creates a rejection that sends the caller to `location`.
     pub fn redirect(location: HeaderValue) -> Self {
-        Self::new(Kind::Redirect, "go on elsewhere").header(header::LOCATION, location)
+        Self::new(RejectionKind::Redirect, "continue at another address").header(header::LOCATION, location)
     }
 
-    /// Names the policy that refused.
+    /// Names the policy that was violated.
     pub fn violated(mut self, policy: &'static str) -> Self {
-        self.violated = Some(policy);
+        self.0.violated = Some(policy);
         self
     }
 
-    /// Names the error as OAuth does, where its kind alone would name another.
+    /// Sets the tenant that was rejected.
+    pub fn with_tenant(mut self, tenant: Tenant) -> Self {
+        self.0.tenant = Some(tenant);
+        self
+    }
+
+    /// Sets the OAuth error code, if it is not the one of the kind.
     #[cfg(feature = "bearer")]
     pub(crate) fn error(mut self, error: &'static str) -> Self {
-        self.error = Some(error);
+        self.0.error = Some(error);
         self
     }
 
-    /// Says when a retry may succeed, in seconds rounded up and never 0: a retry at the header's value must not come
-    /// early.
+    /// Sets when a retry may succeed. The header has whole seconds, rounded up and never 0,
+    /// so that a retry after it does not come early.
     pub fn retry_in(mut self, wait: Duration) -> Self {
-        self.headers.insert(header::RETRY_AFTER, number(ceil_seconds(wait).max(1)));
-        self.retry_after = Some(wait);
+        self.0.headers.insert(header::RETRY_AFTER, number(ceil_seconds(wait).max(1)));
+        self.0.retry_after = Some(wait);
         self
     }
 
-    /// As [`retry_in`](Self::retry_in), with headers in which the seconds stand already.
-    pub(crate) fn with_headers(mut self, headers: HeaderMap, retry_after: Option<Duration>) -> Self {
-        self.headers = headers;
-        self.retry_after = retry_after;
+    /// Sets the standing of the tenant, and the headers that show it. If `is_silent`, gRPC clients get no header either.
+    pub(crate) fn with_standing(mut self, standing: Standing, headers: HeaderMap, is_silent: bool) -> Self {
+        self.0.retry_after = (standing.reset() != Standing::NEVER).then(|| standing.wait());
+        self.0.has_pushback = !is_silent;
+        self.0.violated = Some(standing.policy());
+        self.0.standing = Some(standing);
+        self.0.headers = headers;
         self
     }
 
-    /// Sets a header of the response, in place of one of the same name.
+    /// Sets a header of the response. It replaces one of the same name.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.0.headers.insert(name, value);
         self
     }
 
-    /// Why.
-    pub fn kind(&self) -> Kind {
-        self.kind
+    /// Returns why the request was rejected.
+    pub fn kind(&self) -> RejectionKind {
+        self.0.kind
     }
 
-    /// The HTTP status, were the caller no gRPC client.
+    /// Returns the HTTP status. gRPC clients get a 200 with a gRPC status instead.
     pub fn status(&self) -> StatusCode {
-        self.kind.status()
+        self.0.kind.status()
     }
 
-    /// The reason in words, fit for the caller.
-    pub fn detail(&self) -> &'static str {
-        self.detail
+    /// Returns the reason as a text for the caller.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
     }
 
-    /// The policy that refused, where one did.
+    /// Returns the detail if it is a fixed text.
+    #[cfg(feature = "login")]
+    pub(crate) fn fixed_detail(&self) -> Option<&'static str> {
+        match self.0.detail {
+            Cow::Borrowed(detail) => Some(detail),
+            Cow::Owned(_) => None,
+        }
+    }
+
+    /// Returns the tenant, if it is known.
+    pub fn tenant(&self) -> Option<&Tenant> {
+        self.0.tenant.as_ref()
+    }
+
+    /// Returns the standing of the tenant, if a quota refused the request.
+    pub fn standing(&self) -> Option<&Standing> {
+        self.0.standing.as_ref()
+    }
+
+    /// Returns the policy that was violated, if there is one.
     pub fn violated_policy(&self) -> Option<&'static str> {
-        self.violated
+        self.0.violated
     }
 
     pub(super) fn error_code(&self) -> Option<&'static str> {
-        self.error
+        self.0.error
     }
 
-    /// When a retry may succeed, where one helps.
+    /// Returns when a retry may succeed, if a retry helps.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
+        self.0.retry_after
     }
 
-    /// The headers that the response will have.
+    /// Returns the headers that the response will have.
     pub fn headers(&self) -> &HeaderMap {
-        &self.headers
+        &self.0.headers
     }
 
-    /// Whether the caller speaks gRPC and so wants trailers, not a body.
+    /// Returns whether the caller speaks gRPC. Respond with an empty body then; the engine
+    /// turns the response into a gRPC status.
     pub fn is_grpc(&self) -> bool {
-        self.grpc
+        self.0.grpc
     }
 
-    /// The finished response to the request with this head.
+    /// Makes the response to the request with this head.
     pub(crate) fn into_response<B>(mut self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
-        self.grpc = head.is_grpc();
-        if self.grpc {
-            self.write_grpc_pushback();
-        }
-        let mut response = respond.respond(&self);
-        let headers = mem::take(&mut self.headers);
+        self.0.grpc = head.is_grpc();
+        let mut response = respond.respond(&self, head);
+        let headers = mem::take(&mut self.0.headers);
         if response.headers().is_empty() {
             *response.headers_mut() = headers;
         } else {
-            // `extend` would append; a rejection's header stands alone
+            // `extend` would append, but a header of a rejection replaces others of its name
             for (name, value) in &headers {
                 response.headers_mut().insert(name, value.clone());
             }
         }
+        if self.0.grpc {
+            self.write_grpc(&mut response);
+        }
         response
     }
 
-    /// How a gRPC client is told when to retry; a negative number tells it not to.
-    fn write_grpc_pushback(&mut self) {
-        let pushback = match self.retry_after {
-            Some(wait) => number(u64::try_from(wait.as_nanos().div_ceil(1_000_000).max(1)).unwrap_or(u64::MAX)),
-            None if self.kind == Kind::QuotaImpossible => HeaderValue::from_static("-1"),
-            None => return,
+    /// Turns a response into a trailers-only gRPC response: the status is among its headers.
+    fn write_grpc<B>(&self, response: &mut Response<B>) {
+        *response.status_mut() = StatusCode::OK;
+        let headers = response.headers_mut();
+        headers.remove(header::CONTENT_LENGTH);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(GRPC_STATUS, HeaderValue::from_static(self.kind().grpc_code()));
+        if let Ok(message) = HeaderValue::try_from(percent_encoded(self.detail())) {
+            headers.insert(GRPC_MESSAGE, message);
+        }
+        // a negative number tells the client not to retry
+        let pushback = match self.retry_after() {
+            _ if !self.0.has_pushback => None,
+            Some(wait) => Some(number(u64::try_from(wait.as_nanos().div_ceil(1_000_000).max(1)).unwrap_or(u64::MAX))),
+            None if self.kind() == RejectionKind::QuotaImpossible => Some(HeaderValue::from_static("-1")),
+            None => None,
         };
-        self.headers.insert(GRPC_RETRY_PUSHBACK_MS, pushback);
+        if let Some(pushback) = pushback {
+            headers.insert(GRPC_RETRY_PUSHBACK_MS, pushback);
+        }
     }
+}
+
+/// Encodes a text for `grpc-message`: all but visible ASCII and spaces is escaped, and so is the percent sign.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' | ..b' ' | 0x7f.. => _ = write!(encoded, "%{byte:02X}"),
+            visible => encoded.push(char::from(visible)),
+        }
+    }
+    encoded
 }
 
 impl fmt::Debug for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejection").field("kind", &self.kind).field("detail", &self.detail).finish_non_exhaustive()
+        f.debug_struct("Rejection").field("kind", &self.0.kind).field("detail", &self.0.detail).finish_non_exhaustive()
     }
 }

@@ -1,23 +1,23 @@
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::{Kind, Rejection};
-
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+use super::{Rejection, RejectionKind};
+use crate::http::head::Head;
 
 /// Turns a [`Rejection`] into a response with the body type of your service.
 ///
-/// A closure is one too:
+/// Closures are responders, too. They see the rejection, with the tenant and its
+/// standing, and the head of the request:
 ///
 /// ```
 /// use http::Response;
-/// use tollgate::{Rejection, Respond};
+/// use tollgate::{Head, Rejection, Respond};
 ///
 /// fn page() -> impl Respond<String> {
-///     |rejection: &Rejection| {
-///         let mut response = Response::new(format!("<h1>{}</h1>", rejection.detail()));
+///     |rejection: &Rejection, head: Head<'_>| {
+///         let text = format!("<h1>{}</h1> You asked for {}.", rejection.detail(), head.uri().path());
+///         let mut response = Response::new(text);
 ///         *response.status_mut() = rejection.status();
 ///         response
 ///     }
@@ -26,51 +26,50 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't make a response with the body `{B}`",
-    note = "`StatusOnly` needs `{B}: Default`, `ProblemJson` and `OAuthJson` need `{B}: From<bytes::Bytes>`; for any other body pass a closure `|rejection: &Rejection| -> Response<{B}>`"
+    note = "`StatusOnly` needs `{B}: Default`, `ProblemJson` and `OAuthJson` need `{B}: From<bytes::Bytes>`; for any other body pass a closure `|rejection: &Rejection, head: Head<'_>| -> Response<{B}>`"
 )]
 pub trait Respond<B>: Clone {
-    /// Makes the response. The rejection's own headers are added afterwards.
-    fn respond(&self, rejection: &Rejection) -> Response<B>;
+    /// Makes the response to the request with this head.
+    ///
+    /// The headers of the rejection are added afterwards. For a gRPC client the engine
+    /// also replaces the status, so return an empty body if
+    /// [`is_grpc`](Rejection::is_grpc) is `true`.
+    fn respond(&self, rejection: &Rejection, head: Head<'_>) -> Response<B>;
 }
 
 impl<F, B> Respond<B> for F
 where
-    F: Fn(&Rejection) -> Response<B> + Clone,
+    F: Fn(&Rejection, Head<'_>) -> Response<B> + Clone,
 {
-    fn respond(&self, rejection: &Rejection) -> Response<B> {
-        self(rejection)
+    fn respond(&self, rejection: &Rejection, head: Head<'_>) -> Response<B> {
+        self(rejection, head)
     }
 }
 
-/// Answers with the status and an empty body; to a gRPC client with trailers.
+/// Responds with the status and an empty body.
 ///
-/// It works with every body that has a default: `Full`, `Empty`, axum's,
-/// tonic's, `BoxBody`.
+/// Works with every body type that implements `Default`, such as `Full`, `Empty` and the
+/// bodies of axum and tonic.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatusOnly;
 
 impl<B: Default> Respond<B> for StatusOnly {
-    fn respond(&self, rejection: &Rejection) -> Response<B> {
-        if rejection.is_grpc() {
-            return grpc(rejection, B::default());
-        }
+    fn respond(&self, rejection: &Rejection, _: Head<'_>) -> Response<B> {
         with_status(rejection.status(), B::default())
     }
 }
 
-/// Answers with a problem document (RFC 9457); to a gRPC client with trailers.
-/// A redirect is no problem and has no body.
+/// Responds with a problem document (RFC 9457). Redirects and responses to gRPC clients
+/// have no body.
 ///
-/// It works with every body that comes from `Bytes`: `Full`, axum's.
+/// Works with every body type that implements `From<Bytes>`, such as `Full` and the body
+/// of axum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemJson;
 
 impl<B: From<Bytes>> Respond<B> for ProblemJson {
-    fn respond(&self, rejection: &Rejection) -> Response<B> {
-        if rejection.is_grpc() {
-            return grpc(rejection, B::from(Bytes::new()));
-        }
-        if rejection.kind() == Kind::Redirect {
+    fn respond(&self, rejection: &Rejection, _: Head<'_>) -> Response<B> {
+        if rejection.is_grpc() || rejection.kind() == RejectionKind::Redirect {
             return with_status(rejection.status(), B::from(Bytes::new()));
         }
         let mut response = with_status(rejection.status(), B::from(problem(rejection)));
@@ -82,11 +81,11 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
 /// The members of RFC 9457, and `violated-policies` of the IETF draft on rate limits.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Problem {
+struct Problem<'a> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
-    detail: &'static str,
+    detail: &'a str,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     violated_policies: Option<[&'static str; 1]>,
@@ -94,7 +93,7 @@ struct Problem {
 
 fn problem(rejection: &Rejection) -> Bytes {
     let (r#type, title) = match rejection.kind() {
-        Kind::RateLimited | Kind::QuotaImpossible => {
+        RejectionKind::RateLimited | RejectionKind::QuotaImpossible => {
             ("https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota exceeded")
         }
         kind => ("about:blank", kind.status().canonical_reason().unwrap_or_default()),
@@ -108,18 +107,6 @@ fn problem(rejection: &Rejection) -> Bytes {
         violated_policies: rejection.violated_policy().map(|policy| [policy]),
     };
     serde_json::to_vec(&problem).unwrap_or_default().into()
-}
-
-/// A trailers-only answer: the status stands in the headers of a response without a body.
-pub(super) fn grpc<B>(rejection: &Rejection, body: B) -> Response<B> {
-    let mut response = with_status(StatusCode::OK, body);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert(GRPC_STATUS, HeaderValue::from_static(rejection.kind().grpc_code()));
-    if let Ok(message) = HeaderValue::from_str(rejection.detail()) {
-        headers.insert(GRPC_MESSAGE, message);
-    }
-    response
 }
 
 pub(super) fn with_status<B>(status: StatusCode, body: B) -> Response<B> {

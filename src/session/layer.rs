@@ -16,7 +16,7 @@ use super::{
 use crate::{
     gate::{Gate, Gated, MaybeReady, Pass},
     http::{cross_site::TrustedOrigins, head::Head},
-    reject::{Kind, Rejection, StatusOnly},
+    reject::{Rejection, RejectionKind, StatusOnly},
     store::BoxFuture,
     tenant::TenantSource,
     util::error::ConfigError,
@@ -94,15 +94,20 @@ impl<R> SessionLayer<R> {
     /// Sets where the layer finds the URI that the browser requested.
     ///
     /// A router that nests services strips the prefix of the path, and the
-    /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the
-    /// URI that the layer sees. In axum:
+    /// [`return_parameter`](Self::return_parameter) needs the whole path. With the feature
+    /// `axum`, the default is the URI before axum's routers have changed it, otherwise the URI that the
+    /// layer sees.
     ///
     /// ```
     /// # use tollgate::{SessionLayer, Sessions, store::Memory};
-    /// use axum::extract::OriginalUri;
+    /// use http::Uri;
+    ///
+    /// // set by a layer of your own
+    /// #[derive(Clone)]
+    /// struct Requested(Uri);
     ///
     /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
-    ///     .original_uri(|extensions| extensions.get::<OriginalUri>().map(|uri| &uri.0));
+    ///     .original_uri(|extensions| extensions.get::<Requested>().map(|requested| &requested.0));
     /// # let _ = layer;
     /// ```
     pub fn original_uri(mut self, find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) -> Self {
@@ -216,7 +221,10 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(self.without_session(head));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
-            return MaybeReady::Ready(Err(Rejection::new(Kind::Forbidden, "the request comes from another site")));
+            return MaybeReady::Ready(Err(Rejection::new(
+                RejectionKind::Forbidden,
+                "the request comes from another site",
+            )));
         }
         let pending = match self.sessions.find(cookies, tenant) {
             MaybeReady::Ready(found) => match self.settle(found, || self.without_session(head)) {
@@ -269,7 +277,7 @@ impl SessionGate {
 fn unavailable<E: fmt::Display>(error: &E) -> Rejection {
     crate::util::trace::warning!("sessions cannot be read: {error}");
     let _ = error;
-    Rejection::new(Kind::Unavailable, "sessions cannot be read at the moment")
+    Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")
 }
 
 impl fmt::Debug for SessionGate {

@@ -6,7 +6,7 @@ use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
 
 use crate::{
     http::{accept, head::Head, return_to},
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     util::{error::ConfigError, form},
 };
 
@@ -94,11 +94,16 @@ impl SignInRequired {
     }
 
     fn unauthenticated(&self) -> Rejection {
-        Rejection::new(Kind::Unauthenticated, "sign in first").header(header::WWW_AUTHENTICATE, self.challenge.clone())
+        Rejection::new(RejectionKind::Unauthenticated, "sign in first")
+            .header(header::WWW_AUTHENTICATE, self.challenge.clone())
     }
 
     fn requested_uri<'a>(&self, head: Head<'a>) -> &'a Uri {
-        self.original_uri.as_ref().and_then(|find| find(head.extensions())).unwrap_or(head.uri())
+        let found = match &self.original_uri {
+            Some(find) => find(head.extensions()),
+            None => before_routing(head.extensions()),
+        };
+        found.unwrap_or(head.uri())
     }
 
     fn location(&self, login: &LoginPage, method: &Method, uri: &Uri) -> HeaderValue {
@@ -109,6 +114,17 @@ impl SignInRequired {
         let location = format!("{}{separator}{parameter}={}", login.url, form::encode(target));
         HeaderValue::from_str(&location).unwrap_or_else(|_| login.location.clone())
     }
+}
+
+/// Returns the URI before an axum router has stripped a prefix from it.
+#[cfg(feature = "axum")]
+fn before_routing(extensions: &Extensions) -> Option<&Uri> {
+    extensions.get::<axum::extract::OriginalUri>().map(|uri| &uri.0)
+}
+
+#[cfg(not(feature = "axum"))]
+fn before_routing(_: &Extensions) -> Option<&Uri> {
+    None
 }
 
 impl fmt::Debug for SignInRequired {

@@ -31,8 +31,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// After a future is dropped, or after [`StoreErrorKind::Unavailable`], it is unknown whether the
 /// write happened.
 ///
-/// [`StoreErrorKind::Full`]: super::StoreErrorKind::Full [`StoreErrorKind::Unavailable`]:
-/// super::StoreErrorKind::Unavailable
+/// [`StoreErrorKind::Full`]: super::StoreErrorKind::Full
+/// [`StoreErrorKind::Unavailable`]: super::StoreErrorKind::Unavailable
 #[diagnostic::on_unimplemented(
     message = "`{Self}` doesn't implement `Store`",
     note = "implement `tollgate::store::Store` for it; the documentation of `tollgate::store` has a complete example"

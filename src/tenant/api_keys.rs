@@ -1,8 +1,8 @@
 use std::{fmt, sync::Arc};
 
+use dashmap::DashMap;
 use foldhash::fast::RandomState;
 use http::HeaderName;
-use papaya::HashMap;
 
 use super::{
     Tenant, TenantError, TenantSource,
@@ -13,17 +13,15 @@ use crate::{
     util::{error::ConfigError, secret::Digest},
 };
 
-/// The tenant that an API key in a header belongs to, by a live table.
+/// Finds the tenant by an API key in a header, in a live table.
 ///
-/// A request without the header names no tenant; one with a key that is not in
-/// the table is refused with a 401, so that a typing error is never served as
-/// anonymous.
+/// A request without the header names no tenant. A key that is not in the table is rejected
+/// with a 401, so that a mistyped key is never served as anonymous.
 ///
-/// The table keeps a SHA-256 digest of each key, never the key, and finds a
-/// tenant by that: how long a look-up takes tells nothing about the keys that
-/// exist. Look-ups never lock. Clones share the table, and a change applies at
-/// the next request. Make keys at random; a digest does not protect a key that
-/// can be guessed.
+/// The table stores a SHA-256 digest of each key, never the key, and looks tenants up by
+/// digest. The duration of a look-up therefore reveals nothing about the keys. Clones share
+/// the table, and a change applies from the next request on. Create keys at random, because
+/// a digest does not protect a key that can be guessed.
 ///
 /// ```
 /// use tollgate::{ApiKeys, Head, TenantSource};
@@ -39,54 +37,65 @@ use crate::{
 #[derive(Clone)]
 pub struct ApiKeys {
     header: HeaderName,
-    tenants: Arc<HashMap<[u8; 32], Tenant, RandomState>>,
+    tenants: Arc<DashMap<[u8; 32], Tenant, RandomState>>,
 }
 
 impl ApiKeys {
-    /// The most bytes that a key may have.
+    /// The maximum length of a key in bytes.
     pub const MAX_LEN: usize = 512;
 
-    /// Keys in the header of this name; none are known yet.
+    /// Creates an empty table for keys in the header `header`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `header` is not a valid header name.
     pub fn new(header: impl AsRef<str>) -> Result<Self, ConfigError> {
         Ok(Self { header: header_name("API key header", header.as_ref())?, tenants: Arc::default() })
     }
 
-    /// Makes a key known, by the name of its tenant. Each key is given once.
+    /// Adds a key of the tenant with this name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key or the name is not valid, or if the table has the key already.
     pub fn key(self, key: impl AsRef<[u8]>, tenant: impl AsRef<str>) -> Result<Self, ConfigError> {
         let name = tenant.as_ref();
         let tenant =
             Tenant::parse(name).map_err(|error| ConfigError::new("tenant of an API key", name, error.detail()))?;
         if self.tenant_of(&key).is_some() {
-            return Err(ConfigError::new("tenant of an API key", name, "the key is given twice"));
+            return Err(ConfigError::new("tenant of an API key", name, "the key appears twice"));
         }
         self.insert(key, tenant)?;
         Ok(self)
     }
 
-    /// Makes a key known, from the next request on, and gives back the tenant
-    /// that it belonged to. A key is 1 to 512 visible ASCII characters.
+    /// Adds or moves a key from the next request on, and returns the tenant that had it. A
+    /// key has 1 to 512 visible ASCII characters.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key is not valid.
     pub fn insert(&self, key: impl AsRef<[u8]>, tenant: Tenant) -> Result<Option<Tenant>, ConfigError> {
         let key = key.as_ref();
         if !is_sized(key) || !key.iter().all(u8::is_ascii_graphic) {
             // the value is a secret
             return Err(ConfigError::new("API key", "(hidden)", "must be 1 to 512 visible ASCII characters"));
         }
-        Ok(self.tenants.pin().insert(digest(key), tenant).cloned())
+        Ok(self.tenants.insert(digest(key), tenant))
     }
 
-    /// Makes a key unknown, from the next request on, and gives back the tenant
-    /// that it belonged to.
+    /// Removes a key from the next request on, and returns the tenant that had it.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Tenant> {
-        self.tenants.pin().remove(&digest(key.as_ref())).cloned()
+        self.tenants.remove(&digest(key.as_ref())).map(|(_, tenant)| tenant)
     }
 
-    /// The tenant that this key belongs to.
+    /// Returns the tenant that has this key.
     pub fn tenant_of(&self, key: impl AsRef<[u8]>) -> Option<Tenant> {
         let key = key.as_ref();
         if !is_sized(key) {
             return None;
         }
-        self.tenants.pin().get(&digest(key)).cloned()
+        self.tenants.get(&digest(key)).map(|tenant| tenant.clone())
     }
 }
 
@@ -104,7 +113,7 @@ impl TenantSource for ApiKeys {
         if !is_sized(key.as_bytes()) {
             return Err(TenantError::invalid("the API key is empty or has more than 512 bytes"));
         }
-        self.tenant_of(key).map(Some).ok_or(TenantError::unknown("the API key is not known"))
+        self.tenant_of(key).map(Some).ok_or(TenantError::unknown("the API key is unknown"))
     }
 }
 
@@ -178,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_given_twice_is_a_config_error_and_stays_as_it_was() {
+    fn a_repeated_key_is_a_config_error_and_the_first_one_stays() {
         let keys = keys();
         assert_eq!(keys.clone().key("demo-acme-key", "globex").unwrap_err().value(), "globex");
         assert_eq!(keys.tenant_of("demo-acme-key").unwrap().as_str(), "acme");

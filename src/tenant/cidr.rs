@@ -4,9 +4,9 @@ use crate::util::error::ConfigError;
 
 /// A range of addresses, such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.1`.
 ///
-/// An IPv4 address is the same however it is written: `::ffff:10.0.0.1` is in
-/// `10.0.0.0/8`, and `::ffff:0:0/96` is the whole of IPv4. No other IPv6 range
-/// has an IPv4 address in it, `::/0` neither.
+/// IPv4 addresses are the same in both notations: `::ffff:10.0.0.1` is in `10.0.0.0/8`, and
+/// `::ffff:0:0/96` is all of IPv4. No other IPv6 range contains an IPv4 address, not even
+/// `::/0`.
 ///
 /// ```
 /// use tollgate::tenant::Cidr;
@@ -18,16 +18,20 @@ use crate::util::error::ConfigError;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cidr {
-    // IPv4-mapped addresses stand here as IPv4
+    // IPv4-mapped addresses are stored as IPv4
     first: IpAddr,
     prefix: u8,
 }
 
-/// The bits of `::ffff:0:0/96` in front of an IPv4 address.
+/// The length of the prefix `::ffff:0:0/96` of an IPv4 address.
 const MAPPED: u8 = 96;
 
 impl Cidr {
-    /// Reads `address/length`, or an address that stands for itself alone.
+    /// Parses `address/length`, or a single address.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text is malformed, or has bits set after the prefix.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::new("address range", text, reason);
         let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
@@ -38,7 +42,7 @@ impl Cidr {
             Some(digits) => number(digits).filter(|prefix| *prefix <= width).ok_or(error("has a bad prefix length"))?,
         };
         if bits(address) & host_bits(width - prefix) != 0 {
-            return Err(error("has bits set behind the prefix"));
+            return Err(error("has bits set after the prefix"));
         }
         let canonical = address.to_canonical();
         Ok(match prefix.checked_sub(MAPPED) {
@@ -47,7 +51,7 @@ impl Cidr {
         })
     }
 
-    /// Whether the address is in the range.
+    /// Returns whether the address is in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let host_bits = host_bits(width(self.first) - self.prefix);
@@ -66,12 +70,12 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// That many ones at the low end.
+/// Returns a number with the `count` lowest bits set.
 fn host_bits(count: u8) -> u128 {
     u128::MAX.checked_shr(u32::from(128 - count)).unwrap_or_default()
 }
 
-/// A decimal number in its one spelling.
+/// Parses a decimal number without a sign or leading zeros.
 fn number(digits: &str) -> Option<u8> {
     let number = digits.parse::<u8>().ok()?;
     (number.to_string() == digits).then_some(number)

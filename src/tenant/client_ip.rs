@@ -4,27 +4,26 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cidr, PeerAddr, Tenant, TenantError, TenantSource, forwarded, x_forwarded_for};
+use super::{Cidr, Tenant, TenantError, TenantName, TenantSource, forwarded, hops};
 use crate::{http::head::Head, util::error::ConfigError};
 
-/// The address that a request comes from, as its tenant.
+/// Uses the address of the client as its tenant.
 ///
-/// It starts at [`PeerAddr`], the other end of the connection, which can't be
-/// forged. Only where that is a proxy that you named does it read the header
-/// that proxies write, from the right: each entry was written by the hop on
-/// its right, so the first address that is not one of your proxies is the
-/// nearest that you can know. What a caller writes stands further left and is
-/// never looked at.
+/// The walk starts at [`PeerAddr`], the other end of the connection, which can't be forged.
+/// Headers are only read if the peer is one of your proxies, and from the right. Each entry
+/// was written by the hop on its right, so the first address that is not one of your
+/// proxies is the nearest one that can be known. Entries of the caller are further left and
+/// are never looked at.
 ///
-/// * An entry without an address (`unknown`, `_hidden`, empty, malformed) ends
-///   the walk: the answer is the last proxy before it.
-/// * If all entries are your proxies, the answer is the leftmost.
+/// * An entry without an address (`unknown`, `_hidden`, empty, malformed) ends the walk at
+///   the last proxy before it.
+/// * If all entries are your proxies, the leftmost one is used.
 /// * The walk ends after 32 entries or 8 KiB.
-/// * A request without [`PeerAddr`] names no tenant; where a framework keeps the
-///   peer elsewhere, [`peer_by`](Self::peer_by) finds it.
+/// * A request without [`PeerAddr`] has no tenant. If a framework stores the peer elsewhere,
+///   use [`peer_by`](Self::peer_by).
 ///
-/// All requests of an IPv4 address are one tenant, and all of an IPv6 network
-/// of 64 bits; see [`ipv6_prefix`](Self::ipv6_prefix).
+/// All requests of an IPv4 address are one tenant, and so are all of an IPv6 network of 64
+/// bits; see [`ipv6_prefix`](Self::ipv6_prefix).
 ///
 /// ```
 /// use tollgate::{ClientIp, Head, PeerAddr};
@@ -55,7 +54,7 @@ enum Header {
 }
 
 impl ClientIp {
-    /// The peer of the connection; no header is read.
+    /// Uses the peer of the connection and reads no header.
     pub fn peer() -> Self {
         Self { peer: None, proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
     }
@@ -66,9 +65,16 @@ impl ClientIp {
         Self::peer().peer_by(|_| None)
     }
 
-    /// The client behind these proxies, given as addresses and ranges, by
-    /// `X-Forwarded-For`. Name your own proxies only: whoever sends from such a
-    /// range can pass for any address.
+    /// Uses the client behind these proxies, given as addresses and ranges, by
+    /// `X-Forwarded-For`.
+    ///
+    /// # Security
+    ///
+    /// Name your own proxies only. A caller from such a range can pass for any address.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a range is malformed or the list is empty.
     pub fn behind<I>(proxies: I) -> Result<Self, ConfigError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -76,21 +82,25 @@ impl ClientIp {
         let proxies: Box<[_]> =
             proxies.into_iter().map(|range| Cidr::parse(range.as_ref())).collect::<Result<_, _>>()?;
         if proxies.is_empty() {
-            return Err(ConfigError::new("trusted proxies", "[]", "must name one; without any use ClientIp::peer"));
+            return Err(ConfigError::new(
+                "trusted proxies",
+                "[]",
+                "must not be empty; without proxies use ClientIp::peer",
+            ));
         }
         Ok(Self { proxies, ..Self::peer() })
     }
 
-    /// Reads `Forwarded` (RFC 7239) in place of `X-Forwarded-For`. It is one or
-    /// the other: the one that your proxies don't write is the caller's. After
-    /// [`peer`](Self::peer) it changes nothing: without proxies no header is read.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is
+    /// read, because callers can write the one that your proxies do not. After
+    /// [`peer`](Self::peer) this changes nothing.
     pub fn forwarded(mut self) -> Self {
         self.header = Header::Forwarded;
         self
     }
 
-    /// Finds the other end of the connection by this function instead of in
-    /// [`PeerAddr`]: where a framework keeps it elsewhere.
+    /// Finds the other end of the connection with a function instead of [`PeerAddr`], for
+    /// frameworks that store it elsewhere.
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -111,9 +121,12 @@ impl ClientIp {
         self
     }
 
-    /// How many leading bits of an IPv6 address tell tenants apart: 32 to 128,
-    /// 64 by default. Providers hand whole networks to one customer, often of
-    /// 56 or 48 bits.
+    /// Sets how many leading bits of an IPv6 address make a tenant, from 32 to 128.
+    /// Defaults to 64. Providers often give a customer a network of 56 or 48 bits.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the number is out of range.
     pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, ConfigError> {
         if !(32..=128).contains(&bits) {
             return Err(ConfigError::new("IPv6 prefix", bits, "must be 32 to 128"));
@@ -122,7 +135,7 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// The address of the client; an IPv4 address is never written as IPv6.
+    /// Returns the address of the client. IPv4 addresses are never written as IPv6.
     pub fn address(&self, head: Head<'_>) -> Option<IpAddr> {
         let peer = match &self.peer {
             Some(peer) => peer(head)?,
@@ -130,7 +143,7 @@ impl ClientIp {
         };
         let peer = peer.ip().to_canonical();
         Some(match self.header {
-            Header::XForwardedFor => self.walk(peer, x_forwarded_for::hops(head.headers())),
+            Header::XForwardedFor => self.walk(peer, hops::x_forwarded_for(head.headers())),
             Header::Forwarded => self.walk(peer, forwarded::hops(head.headers())),
         })
     }
@@ -163,6 +176,35 @@ impl fmt::Debug for ClientIp {
 impl TenantSource for ClientIp {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         Ok(self.address(head).map(|address| Tenant::network(address, self.ipv6_prefix)))
+    }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
+    }
+}
+
+/// The address of the other end of the connection, as an extension of the request. The
+/// loop that accepts connections inserts it:
+///
+/// ```
+/// use tollgate::PeerAddr;
+///
+/// # let peer: std::net::SocketAddr = ([192, 0, 2, 1], 49152).into();
+/// let mut request = http::Request::new("any body");
+/// request.extensions_mut().insert(PeerAddr(peer));
+/// ```
+///
+/// Frameworks that accept connections themselves store the address elsewhere. Use
+/// [`ClientIp::peer_by`] to find it there.
+///
+/// Never fill it from a header. [`ClientIp`] reads headers, and decides by the peer whether
+/// to trust them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerAddr(pub SocketAddr);
+
+impl From<SocketAddr> for PeerAddr {
+    fn from(address: SocketAddr) -> Self {
+        Self(address)
     }
 }
 
@@ -366,7 +408,7 @@ mod tests {
         any_entry().prop_filter("a peer has an address", |entry| entry.address.is_some())
     }
 
-    /// Anything that may stand in a header, often close to what is meant to.
+    /// Any text that a header can have, often close to a valid one.
     fn any_writing() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             prop::collection::vec(prop_oneof![b' '..=126, 128..=255_u8, Just(b'\t')], 0..60),

@@ -1,12 +1,14 @@
-use std::{any::type_name, fmt, marker::PhantomData};
+use std::{any::type_name, fmt};
+
+use http::Extensions;
 
 use super::{Tenant, TenantError, TenantSource};
 use crate::http::head::Head;
 
-/// The tenant that an outer layer put into the extensions of the request,
-/// itself or inside a type of its own.
+/// Uses the tenant that an outer layer has left in the extensions of the request, as a
+/// [`Tenant`] or inside a type of its own.
 ///
-/// It is as good as the layer that put it there.
+/// The tenant is as trustworthy as that layer.
 ///
 /// ```
 /// use tollgate::{Head, Tenant, TenantSource, tenant::ExtensionTenant};
@@ -22,14 +24,14 @@ use crate::http::head::Head;
 /// ```
 pub struct ExtensionTenant<T = Tenant, F = fn(&T) -> Option<Tenant>> {
     tenant: F,
-    extension: PhantomData<fn(&T)>,
+    extension: fn(&Extensions) -> Option<&T>,
 }
 
 impl ExtensionTenant {
-    /// The [`Tenant`] in the extensions.
-    #[expect(clippy::new_without_default, reason = "a source is chosen, never defaulted")]
+    /// Uses the tenant of [`Tenant::from_extensions`].
+    #[expect(clippy::new_without_default, reason = "a source is a choice, not a default")]
     pub fn new() -> Self {
-        Self { tenant: |tenant| Some(tenant.clone()), extension: PhantomData }
+        Self { tenant: |tenant| Some(tenant.clone()), extension: Tenant::from_extensions }
     }
 }
 
@@ -38,9 +40,9 @@ where
     T: Send + Sync + 'static,
     F: Fn(&T) -> Option<Tenant> + Send + Sync + 'static,
 {
-    /// The tenant of an extension of type `T`; `None` where it has none.
+    /// Uses the tenant that a function returns for an extension of type `T`.
     pub fn of(tenant: F) -> Self {
-        Self { tenant, extension: PhantomData }
+        Self { tenant, extension: |extensions| extensions.get() }
     }
 }
 
@@ -50,13 +52,13 @@ where
     F: Fn(&T) -> Option<Tenant> + Send + Sync + 'static,
 {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
-        Ok(head.extensions().get::<T>().and_then(&self.tenant))
+        Ok((self.extension)(head.extensions()).and_then(&self.tenant))
     }
 }
 
 impl<T, F: Clone> Clone for ExtensionTenant<T, F> {
     fn clone(&self) -> Self {
-        Self { tenant: self.tenant.clone(), extension: PhantomData }
+        Self { tenant: self.tenant.clone(), extension: self.extension }
     }
 }
 
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_of_ones_own_names_it_too() {
+    fn a_type_of_the_application_names_it_too() {
         let source = ExtensionTenant::of(|user: &User| user.0.clone());
         let mut request = Request::new(());
         assert_eq!(source.find(Head::of(&request)), Ok(None));

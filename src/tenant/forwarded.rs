@@ -1,17 +1,19 @@
+//! The hops of the header `Forwarded`.
+
 use std::net::IpAddr;
 
 use http::{HeaderMap, header};
 
-use super::{hops::Hops, node};
+use super::hops::{Hops, node_address};
 use crate::util::scan::{is_token, split_before};
 
-/// The hops of `Forwarded` (RFC 7239), the nearest first; `None` for one that names no address.
+/// Returns the hops of `Forwarded` (RFC 7239), the nearest first, with `None` for one without an address.
 pub(super) fn hops(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     Hops::new(headers, &header::FORWARDED, last_comma).map(address)
 }
 
-/// The last comma outside quotes, read from the right: a quote that a caller
-/// opens on the left and never closes swallows nothing that a proxy appends.
+/// Finds the last comma outside quotes, read from the right. A quote that a caller opens on the left and never closes
+/// therefore swallows nothing that a proxy appends.
 fn last_comma(line: &[u8]) -> Option<usize> {
     let mut is_quoted = false;
     let mut before = line;
@@ -19,7 +21,7 @@ fn last_comma(line: &[u8]) -> Option<usize> {
         before = rest;
         match byte {
             b',' if !is_quoted => return Some(before.len()),
-            // inside quotes one more is escaped, or the opening one, which follows an `=`
+            // another quote inside quotes is escaped, or it is the opening one after an `=`
             b'"' => is_quoted = !is_quoted || before.ends_with(b"\\"),
             _ => {}
         }
@@ -27,7 +29,7 @@ fn last_comma(line: &[u8]) -> Option<usize> {
     None
 }
 
-/// The address in the one `for` of an element; none where the element is malformed.
+/// Returns the address in the only `for` of an element, or `None` if the element is malformed.
 fn address(element: &[u8]) -> Option<IpAddr> {
     let mut node = None;
     let mut rest = element.trim_ascii();
@@ -43,10 +45,10 @@ fn address(element: &[u8]) -> Option<IpAddr> {
         }
         rest = next;
     }
-    node::address(node?)
+    node_address(node?)
 }
 
-/// The name and the value of the pair in front, and what follows: nothing, or `;` and more.
+/// Splits off the first pair. Returns its name, its value and what follows: nothing, or `;` and more.
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (name, rest) = split_before(text, b'=');
     let value = rest.get(1..)?;

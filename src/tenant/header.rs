@@ -1,16 +1,17 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Tenant, TenantError, TenantSource};
+use super::{Tenant, TenantError, TenantName, TenantSource};
 use crate::{http::head::Head, util::error::ConfigError};
 
-/// The tenant that a header names.
+/// Reads the tenant from a request header.
 ///
-/// It proves nothing: a caller writes there what it likes, and so spends
-/// whose budget it likes. Use it only where something in front that you trust
-/// sets the header, or removes the caller's.
+/// # Security
 ///
-/// A header that is given twice, or that holds a comma (two of them, joined by
-/// a proxy), names no one tenant and is refused.
+/// Callers control this header, so they can spend any tenant's budget. Use it only behind a
+/// trusted proxy that sets the header and strips the caller's own.
+///
+/// Requests with a repeated header, or with a comma in its value (two headers joined by a
+/// proxy), are rejected as ambiguous.
 ///
 /// ```
 /// use tollgate::{Head, TenantSource, tenant::HeaderTenant};
@@ -26,7 +27,11 @@ pub struct HeaderTenant {
 }
 
 impl HeaderTenant {
-    /// The header of this name.
+    /// Creates a source that reads the tenant from the header `name`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `name` is not a valid header name.
     pub fn new(name: impl AsRef<str>) -> Result<Self, ConfigError> {
         Ok(Self { name: header_name("tenant header", name.as_ref())? })
     }
@@ -37,13 +42,18 @@ impl TenantSource for HeaderTenant {
         let Some(value) = only(head.headers(), &self.name)? else { return Ok(None) };
         Tenant::parse(value).map(Some)
     }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        let Some(value) = only(head.headers(), &self.name)? else { return Ok(None) };
+        TenantName::borrowed(value.as_bytes()).map(TenantName::claimed).map(Some)
+    }
 }
 
-const TWICE: TenantError = TenantError::invalid("the header that names the tenant is given twice");
+const TWICE: TenantError = TenantError::invalid("the tenant header appears more than once");
 
-/// The value of a header that may stand there once at most.
+/// Returns the value of a header that may appear only once.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, TenantError> {
-    // one look is enough where no header at all is given twice
+    // one look is enough if no header at all is repeated
     if headers.len() == headers.keys_len() {
         return Ok(headers.get(name));
     }
@@ -55,7 +65,7 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
 }
 
 pub(super) fn header_name(setting: &'static str, name: &str) -> Result<HeaderName, ConfigError> {
-    HeaderName::from_bytes(name.as_bytes()).map_err(|_| ConfigError::new(setting, name, "is not a name of a header"))
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| ConfigError::new(setting, name, "is not a valid header name"))
 }
 
 #[cfg(test)]
@@ -79,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn two_values_name_nobody() {
+    fn a_repeated_header_is_rejected() {
         for values in [&["acme", "globex"][..], &["acme", "acme"], &["acme,globex"], &["acme, globex"], &["", "acme"]] {
             assert!(!find(values).unwrap_err().is_unknown(), "{values:?}");
         }

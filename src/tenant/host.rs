@@ -2,18 +2,20 @@ use std::{fmt::Write, net::Ipv6Addr};
 
 use http::{HeaderValue, header};
 
-use super::{Tenant, TenantError, TenantSource, buffer::Buffer, header::only};
+use super::{Tenant, TenantError, TenantName, TenantSource, header::only, id::NameBuffer};
 use crate::{
     http::head::Head,
     util::{error::ConfigError, scan::split_before},
 };
 
-/// The tenant that the host names: of the target, else of the `host` header.
+/// Reads the tenant from the host: that of the request target, or else the `host` header.
 ///
-/// The port, the case and the final dot of a fully qualified name don't
-/// matter. It proves nothing by itself: a caller writes there what it likes,
-/// unless something in front lets only your own names through. Where the
-/// target and the header differ, the request is refused.
+/// The port, the case and the final dot of a fully qualified name do not matter. If the
+/// target and the header name different hosts, the request is rejected.
+///
+/// # Security
+///
+/// Callers control the host, unless a proxy lets only your own names through.
 ///
 /// ```
 /// use tollgate::{Head, TenantSource, tenant::HostTenant};
@@ -29,14 +31,17 @@ pub struct HostTenant {
 }
 
 impl HostTenant {
-    /// The whole host, such as `shop.example`; an IPv6 literal in its brackets.
+    /// Uses the whole host, such as `shop.example`. IPv6 literals keep their brackets.
     pub fn whole() -> Self {
         Self { base: None }
     }
 
-    /// The label right in front of a domain: `acme` of `acme.example.com` and
-    /// of `www.acme.example.com`. The domain itself, and any other host, names
-    /// no tenant.
+    /// Uses the label right before a domain: `acme` in `acme.example.com` and in
+    /// `www.acme.example.com`. The domain itself and other hosts name no tenant.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `domain` is not a domain name.
     pub fn subdomain_of(domain: impl AsRef<str>) -> Result<Self, ConfigError> {
         let domain = domain.as_ref();
         match Host::parse(domain.as_bytes()) {
@@ -62,9 +67,13 @@ impl TenantSource for HostTenant {
             Some(base) => host.label_before(base).map(|label| Host::Name(label).tenant()).transpose(),
         }
     }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
+    }
 }
 
-/// A host without its port. A name has no empty label and no final dot.
+/// A host without its port. Names have no empty label and no final dot.
 #[derive(Clone, Copy)]
 enum Host<'a> {
     Name(&'a [u8]),
@@ -113,7 +122,7 @@ impl<'a> Host<'a> {
     }
 
     fn tenant(self) -> Result<Tenant, TenantError> {
-        let mut name = Buffer::new();
+        let mut name = NameBuffer::new();
         let written = match self {
             Self::Ipv6(address) => write!(name, "[{address}]").ok(),
             Self::Name(text) => text.iter().try_for_each(|byte| name.extend(&[byte.to_ascii_lowercase()])),

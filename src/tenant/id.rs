@@ -6,18 +6,16 @@ use std::{
     sync::Arc,
 };
 
-use super::{TenantError, buffer::Buffer};
+use super::{RateLimit, TenantError};
 
-/// Whose budget a request spends: a short, printable name.
+/// A customer, user or address with budgets and data of its own, as a short printable name.
 ///
-/// A tenant exists only when valid: 1 to 128 visible ASCII characters, none of
-/// them `"`, `\`, `,`, `<` or `>`, so that it is safe in a header, a log line and a
-/// JSON document. Names that begin with `ip:` or `~` are this crate's own and
-/// can't be parsed, so no caller can pass for an address or for the anonymous
-/// tenant.
+/// Names have 1 to 128 visible ASCII characters without `"`, `\`, `,`, `<` and `>`, so that
+/// they are safe in headers, log lines and JSON. Names that begin with `ip:` or `~` belong
+/// to this crate and can't be parsed, so no caller can pass for an address or for the
+/// anonymous tenant.
 ///
-/// Up to 38 bytes stand in place, so that a request with a UUID for a tenant
-/// costs no allocation.
+/// Names of up to 38 bytes, such as UUIDs, are stored without an allocation.
 ///
 /// ```
 /// use tollgate::Tenant;
@@ -32,8 +30,8 @@ pub struct Tenant(Repr);
 
 const IN_PLACE: usize = 38;
 
-/// Which bytes a name may have.
-#[expect(clippy::indexing_slicing, reason = "worked out by the compiler")]
+/// The bytes that a name may have.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 static ALLOWED: [bool; 256] = {
     let mut allowed = [false; 256];
     let mut byte = 0;
@@ -52,65 +50,61 @@ enum Repr {
 }
 
 impl Tenant {
-    /// The most bytes that a name may have.
+    /// The maximum length of a name in bytes.
     pub const MAX_LEN: usize = 128;
 
-    /// Reads a name that a caller or an operator gave.
+    /// Parses the name that a caller or an operator gave.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is not valid or is reserved.
     pub fn parse(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
         let name = name.as_ref();
-        if name.starts_with(b"ip:") || name.starts_with(b"~") {
-            return Err(TenantError::invalid("the name of the tenant is reserved"));
+        if Self::is_reserved(name) {
+            return Err(TenantError::RESERVED);
         }
         Self::parse_reserved(name)
     }
 
-    /// As [`parse`](Self::parse), for readers of logs, who may ask for the names that are this crate's own.
+    /// Returns whether a name belongs to this crate, so that no caller can pass for an address.
+    #[inline]
+    pub(super) fn is_reserved(name: &[u8]) -> bool {
+        matches!(name, [b'~', ..] | [b'i', b'p', b':', ..])
+    }
+
+    /// As [`parse`](Self::parse), for readers of logs, who may also ask for reserved names.
     pub(crate) fn parse_reserved(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
         let name = name.as_ref();
         if name.is_empty() || name.len() > Self::MAX_LEN {
-            return Err(TenantError::invalid("the tenant has no name or one of more than 128 bytes"));
+            return Err(TenantError::invalid("the tenant name must have 1 to 128 bytes"));
         }
         if !name.iter().all(|byte| ALLOWED.get(usize::from(*byte)) == Some(&true)) {
-            return Err(TenantError::invalid("the name of the tenant has a character that is not allowed"));
+            return Err(TenantError::invalid("the tenant name has a character that is not allowed"));
         }
         Ok(Self::trusted(name))
     }
 
-    /// Reads a name that was stored: any that a tenant can have, also one that
-    /// can't be parsed because it is this crate's own.
+    /// Reads a stored name, which may be reserved.
     pub(crate) fn restore(name: &str) -> Option<Self> {
         let allowed = |byte: u8| ALLOWED.get(usize::from(byte)) == Some(&true);
         let valid = (1..=Self::MAX_LEN).contains(&name.len()) && name.bytes().all(allowed);
         valid.then(|| Self::trusted(name.as_bytes()))
     }
 
-    /// The tenant that all requests without one share, where that is the policy.
+    /// Returns the tenant that all requests without one can share.
     pub fn anonymous() -> Self {
         Self::trusted(b"~anonymous")
     }
 
-    /// One of the buckets that tenants share when a limiter is full: of those with the default plan, else of those
-    /// whose plan has this fingerprint.
-    pub(crate) fn bucket(number: u64, fingerprint: Option<u64>) -> Self {
-        Self::trusted(
-            match fingerprint {
-                None => format!("~bucket-{number}"),
-                Some(fingerprint) => format!("~bucket-{number}-{fingerprint:016x}"),
-            }
-            .as_bytes(),
-        )
-    }
-
-    /// The tenant that stands for a network address: an IPv4 address (however
-    /// written), or the /64 network of an IPv6 address, for whoever has one has
-    /// the whole of it.
+    /// Returns the tenant of a network address: an IPv4 address, or the /64 network of an
+    /// IPv6 address, because one customer has all of it.
     pub fn address(address: IpAddr) -> Self {
         Self::network(address, 64)
     }
 
     /// As [`address`](Self::address), with IPv6 networks of this prefix length.
     pub(super) fn network(address: IpAddr, ipv6_prefix: u8) -> Self {
-        let mut name = Buffer::new();
+        let mut name = NameBuffer::new();
         let written = match address.to_canonical() {
             IpAddr::V4(address) => write!(name, "ip:{address}"),
             IpAddr::V6(address) => {
@@ -122,7 +116,9 @@ impl Tenant {
         Self::trusted(name.as_bytes())
     }
 
-    fn trusted(name: &[u8]) -> Self {
+    /// Copies a name that is known to be valid.
+    #[inline]
+    pub(crate) fn trusted(name: &[u8]) -> Self {
         let mut bytes = [0; IN_PLACE];
         Self(match bytes.get_mut(..name.len()) {
             Some(place) => {
@@ -133,18 +129,20 @@ impl Tenant {
         })
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
-        // never the default: only ASCII is let in
+        // never the default: names are ASCII
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// The tenant that a layer outside has left, outside axum.
+    /// Returns the tenant that an outer layer has left in the request: an authenticated
+    /// tenant, or else the one that a rate limit has charged. With axum, use it as an
+    /// extractor instead.
     pub fn from_extensions(extensions: &http::Extensions) -> Option<&Self> {
-        extensions.get()
+        extensions.get().or_else(|| extensions.get().map(RateLimit::tenant))
     }
 
-    /// The name, as bytes.
+    /// Returns the name as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::InPlace { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
@@ -152,7 +150,7 @@ impl Tenant {
         }
     }
 
-    /// Bytes that this name holds outside itself.
+    /// Returns the heap bytes of this name.
     pub(crate) fn heap_bytes(&self) -> usize {
         match &self.0 {
             Repr::InPlace { .. } => 0,
@@ -164,7 +162,7 @@ impl Tenant {
 impl PartialEq for Tenant {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            // what lies beyond the end is zero in both: arrays of one size compare fast
+            // the bytes beyond the end are zero in both, and arrays of one size compare fast
             (Repr::InPlace { len, bytes }, Repr::InPlace { len: other_len, bytes: other_bytes }) => {
                 len == other_len && bytes == other_bytes
             }
@@ -218,6 +216,36 @@ impl std::str::FromStr for Tenant {
 
     fn from_str(name: &str) -> Result<Self, TenantError> {
         Self::parse(name)
+    }
+}
+
+/// Space for one name on the stack, so that building it needs no allocation.
+pub(super) struct NameBuffer {
+    len: usize,
+    bytes: [u8; Tenant::MAX_LEN],
+}
+
+impl NameBuffer {
+    pub(super) const fn new() -> Self {
+        Self { len: 0, bytes: [0; Tenant::MAX_LEN] }
+    }
+
+    /// Appends bytes. Returns `None`, and appends nothing, if they do not fit.
+    pub(super) fn extend(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.len.checked_add(bytes.len())?;
+        self.bytes.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(())
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl Write for NameBuffer {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.extend(text.as_bytes()).ok_or(fmt::Error)
     }
 }
 
@@ -306,5 +334,16 @@ mod tests {
                 prop_assert_eq!(tenant.clone(), tenant);
             }
         }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_changes_nothing() {
+        let mut buffer = NameBuffer::new();
+        assert_eq!(buffer.extend(&[b'a'; Tenant::MAX_LEN - 1]), Some(()));
+        assert_eq!(buffer.extend(b"bc"), None);
+        assert_eq!(buffer.extend(b"b"), Some(()));
+        assert_eq!(buffer.extend(b"c"), None);
+        assert_eq!(buffer.as_bytes().len(), Tenant::MAX_LEN);
+        assert!(buffer.as_bytes().ends_with(b"ab"));
     }
 }

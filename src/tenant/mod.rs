@@ -1,17 +1,17 @@
-//! Whose request it is: a [`Tenant`], found in a request by a [`TenantSource`].
+//! Tenants: a [`TenantSource`] identifies the [`Tenant`] of a request.
 //!
-//! | source | the tenant is named by | a caller can choose it |
+//! | source | the tenant is named by | callers can choose it |
 //! |---|---|---|
 //! | [`ApiKeys`] | a secret that the caller knows | no |
 //! | [`ClientIp`] | the address that the request comes from | no |
-//! | [`ExtensionTenant`] | a layer outside, such as a check of tokens | as that layer has it |
-//! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | a text of the request | yes |
+//! | [`ExtensionTenant`] | an outer layer, such as a check of tokens | depends on that layer |
+//! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | a text in the request | yes |
 //!
-//! Where a caller can choose, it can spend another's budget, and with a new
-//! name for each request it gets a new budget each time. Use those only behind
-//! something that you trust to set or check the text.
+//! A caller that can choose the tenant can spend any tenant's budget, and gets a new budget
+//! with each new name. Use those sources only behind a trusted proxy that sets or checks the
+//! text.
 //!
-//! Sources chain; the first that finds a tenant answers:
+//! Sources can be chained. The first one that finds a tenant is used:
 //!
 //! ```
 //! use tollgate::{ApiKeys, ClientIp, Head, PeerAddr, TenantSource};
@@ -28,8 +28,6 @@
 //! ```
 
 mod api_keys;
-mod buffer;
-mod chain;
 mod cidr;
 mod client_ip;
 mod extension;
@@ -38,24 +36,21 @@ mod header;
 mod hops;
 mod host;
 mod id;
-mod node;
 mod path;
-mod peer;
 mod query;
 mod source;
-mod x_forwarded_for;
+mod standing;
 
 pub use self::{
     api_keys::ApiKeys,
-    chain::Or,
     cidr::Cidr,
-    client_ip::ClientIp,
+    client_ip::{ClientIp, PeerAddr},
     extension::ExtensionTenant,
     header::HeaderTenant,
     host::HostTenant,
     id::Tenant,
     path::PathTenant,
-    peer::PeerAddr,
     query::QueryTenant,
-    source::{TenantError, TenantSource},
+    source::{Or, TenantError, TenantName, TenantSource},
+    standing::{RateLimit, Standing},
 };

@@ -1,15 +1,17 @@
-use super::{Tenant, TenantError, TenantSource};
+use super::{Tenant, TenantError, TenantName, TenantSource};
 use crate::{http::head::Head, util::form::decode_path};
 
-/// The tenant that a segment of the path names, percent-decoded.
+/// Reads the tenant from a segment of the path, percent-decoded.
 ///
-/// It proves nothing: a caller asks for the path that it likes. The path is
-/// the one that this layer sees; a router outside may have stripped a prefix.
+/// The path is the one that this layer sees. An outer router may have stripped a prefix.
 ///
-/// A path is refused where something behind may see other segments in it, and so
-/// serve another tenant than the one that pays: one with `.` or `..` for a
-/// segment, with a backslash, or with a slash that is escaped, in any segment.
-/// So no tenant found here has a slash in its name.
+/// A path is rejected if a service behind this layer may see other segments in it, and so
+/// serve a tenant that does not pay: with a segment `.` or `..`, with a backslash, or with an
+/// escaped slash. No tenant found here therefore has a slash in its name.
+///
+/// # Security
+///
+/// Callers control the path, so they can spend any tenant's budget.
 ///
 /// ```
 /// use tollgate::{Head, TenantSource, tenant::PathTenant};
@@ -25,7 +27,7 @@ pub struct PathTenant {
 }
 
 impl PathTenant {
-    /// The segment of this number; the first is 0.
+    /// Creates a source that reads the segment with this index. The first is 0.
     pub fn segment(segment: usize) -> Self {
         Self { segment }
     }
@@ -48,13 +50,17 @@ impl TenantSource for PathTenant {
             Some(name) => Tenant::parse(decode_path(name)?.as_bytes()).map(Some),
         }
     }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
+    }
 }
 
 fn is_dots(segment: &str) -> bool {
     [".", "..", "%2e", ".%2e", "%2e.", "%2e%2e"].iter().any(|dots| segment.eq_ignore_ascii_case(dots))
 }
 
-/// Whether there is what others may take for a slash: browsers and proxies do so with `\`, raw or escaped.
+/// Returns whether the path has a character that browsers or proxies may treat as a slash: `\`, or an escaped slash.
 fn has_hidden_slash(path: &str) -> bool {
     let escaped = |bytes: &[u8]| matches!(bytes, [b'%', b'2', b'f' | b'F'] | [b'%', b'5', b'c' | b'C']);
     path.contains('\\') || path.as_bytes().windows(3).any(escaped)

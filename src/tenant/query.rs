@@ -1,17 +1,19 @@
-use super::{Tenant, TenantError, TenantSource};
+use super::{Tenant, TenantError, TenantName, TenantSource};
 use crate::{
     http::head::Head,
     util::{error::ConfigError, form::Form},
 };
 
-/// The tenant that a parameter of the query names, decoded by the rules of
-/// forms.
+/// Reads the tenant from a query parameter, decoded as in forms.
 ///
-/// It proves nothing: a caller writes there what it likes. A parameter that
-/// is given twice, however it is spelled, is refused, for frameworks disagree
-/// about which one counts. So is a query with a percent sign that begins no
-/// byte, or with bytes that are not UTF-8, in any of its parameters: what one
-/// reader takes for a parameter, another may not.
+/// # Security
+///
+/// Callers control the query, so they can spend any tenant's budget.
+///
+/// Requests with a repeated parameter are rejected, however it is spelled, because
+/// frameworks disagree about which one counts. So are queries with an invalid percent escape
+/// or with bytes that are not UTF-8 in any parameter, because readers disagree about them,
+/// too.
 ///
 /// ```
 /// use tollgate::{Head, TenantSource, tenant::QueryTenant};
@@ -27,7 +29,11 @@ pub struct QueryTenant {
 }
 
 impl QueryTenant {
-    /// The parameter of this name, given as it is meant, not as it is encoded.
+    /// Creates a source that reads the parameter `name`, given decoded.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `name` is empty.
     pub fn new(name: impl Into<Box<str>>) -> Result<Self, ConfigError> {
         let name = name.into();
         if name.is_empty() {
@@ -41,6 +47,10 @@ impl TenantSource for QueryTenant {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         let form = Form::parse(head.uri().query().unwrap_or_default().as_bytes())?;
         form.only(&self.name)?.map(Tenant::parse).transpose()
+    }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
     }
 }
 

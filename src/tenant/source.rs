@@ -2,18 +2,19 @@ use std::{fmt, sync::Arc};
 
 use http::HeaderValue;
 
-use super::{Or, Tenant};
+use super::Tenant;
 use crate::{http::head::Head, util::form::FormError};
 
 /// Finds the tenant of a request.
 ///
-/// A source answers at once. Load data from a database into [`ApiKeys`](super::ApiKeys), or
-/// put an asynchronous layer outside that stores the [`Tenant`] in the extensions for
+/// A source answers at once. If the tenant must be looked up in a database, load the
+/// data into [`ApiKeys`](super::ApiKeys), or use an asynchronous outer layer that
+/// leaves a [`Tenant`] in the extensions for
 /// [`ExtensionTenant`](super::ExtensionTenant).
 ///
-/// Closures are sources too. Return `Ok(None)` if the request names no tenant, so that the
-/// next source of a chain is asked. Use an `Arc` for a source that is chosen at run time (a
-/// `Box` could be a closure, so it does not work):
+/// Closures are sources, too. Return `Ok(None)` if the request names no tenant, so that
+/// the next source of a chain is asked. To choose a source at run time, use an `Arc`
+/// (a `Box` does not work):
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,15 +32,33 @@ use crate::{http::head::Head, util::form::FormError};
     note = "a closure needs its argument annotated: `|head: Head<'_>| -> Result<Option<Tenant>, TenantError>`"
 )]
 pub trait TenantSource: Send + Sync + 'static {
-    /// The tenant of the request with this head; `None` where it names none.
+    /// Returns the tenant of the request, or `None` if the request names none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request names a tenant that can't be used.
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError>;
 
-    /// Asks the next source where this one finds no tenant; see [`Or`].
+    /// Returns the name of the tenant, borrowed from the request if possible.
+    ///
+    /// Rate limits call this method. By default it returns the tenant of
+    /// [`find`](Self::find). Override it to save the copy and the check of the name on
+    /// every request. It must name the same tenant as `find`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `find` fails. Names that are not valid may pass, because they are
+    /// checked before they are used.
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(self.find(head)?.map(TenantName::from))
+    }
+
+    /// Asks `next` if this source finds no tenant; see [`Or`].
     fn or<S: TenantSource>(self, next: S) -> Or<Self, S>
     where
         Self: Sized,
     {
-        Or::new(self, next)
+        Or { first: self, next }
     }
 }
 
@@ -56,6 +75,10 @@ impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         (**self).find(head)
     }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        (**self).find_name(head)
+    }
 }
 
 /// A fixed tenant, the same for every request.
@@ -65,7 +88,120 @@ impl TenantSource for Tenant {
     }
 }
 
-/// Why the tenant that a request names is not usable.
+/// The name of a tenant as a [`TenantSource`] finds it: text of the request, or a
+/// [`Tenant`].
+#[derive(Clone, Debug)]
+pub struct TenantName<'a> {
+    name: Name<'a>,
+    is_claimed: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Name<'a> {
+    /// Text that is not reserved, and not checked any further.
+    Text(&'a [u8]),
+    Checked(Tenant),
+}
+
+impl<'a> TenantName<'a> {
+    /// Borrows text of the request.
+    ///
+    /// The text is only compared with the names of known tenants until it is checked
+    /// as [`Tenant::parse`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is reserved (`ip:…` and `~…`), because a row with such a name
+    /// belongs to no caller.
+    #[inline]
+    pub fn borrowed(text: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, TenantError> {
+        let text = text.as_ref();
+        if Tenant::is_reserved(text) {
+            return Err(TenantError::RESERVED);
+        }
+        Ok(Self { name: Name::Text(text), is_claimed: false })
+    }
+
+    /// Marks a name that proves nothing: the caller chose it, or it is an address.
+    ///
+    /// Such a name can be the key of a limit, but never replaces a tenant that an
+    /// outer layer has proved.
+    #[must_use]
+    #[inline]
+    pub fn claimed(mut self) -> Self {
+        self.is_claimed = true;
+        self
+    }
+
+    /// Returns whether the name is only [`claimed`](Self::claimed).
+    pub fn is_claimed(&self) -> bool {
+        self.is_claimed
+    }
+
+    /// Returns the name as it is written in the request.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.name {
+            Name::Text(text) => text,
+            Name::Checked(tenant) => tenant.as_bytes(),
+        }
+    }
+
+    /// Returns the tenant of this name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is not valid.
+    pub fn to_tenant(&self) -> Result<Tenant, TenantError> {
+        match &self.name {
+            Name::Text(text) => Tenant::parse(text),
+            Name::Checked(tenant) => Ok(tenant.clone()),
+        }
+    }
+
+    /// Returns the tenant of a name that is known to be valid.
+    #[inline]
+    pub(crate) fn to_known_tenant(&self) -> Tenant {
+        match &self.name {
+            Name::Text(text) => Tenant::trusted(text),
+            Name::Checked(tenant) => tenant.clone(),
+        }
+    }
+}
+
+impl From<Tenant> for TenantName<'_> {
+    fn from(tenant: Tenant) -> Self {
+        Self { name: Name::Checked(tenant), is_claimed: false }
+    }
+}
+
+/// Two sources in a row: the second is asked if the first finds no tenant.
+///
+/// An error of the first is final. A request with an unknown API key is refused and does
+/// not pass for one without a key. Created by [`TenantSource::or`].
+#[derive(Clone, Copy, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    next: B,
+}
+
+impl<A: TenantSource, B: TenantSource> TenantSource for Or<A, B> {
+    fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+        match self.first.find(head)? {
+            Some(tenant) => Ok(Some(tenant)),
+            None => self.next.find(head),
+        }
+    }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        match self.first.find_name(head)? {
+            Some(name) => Ok(Some(name)),
+            None => self.next.find_name(head),
+        }
+    }
+}
+
+/// The error of a request that names a tenant that can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantError {
     unknown: bool,
@@ -74,12 +210,14 @@ pub struct TenantError {
 }
 
 impl TenantError {
-    /// The name is malformed: the caller gets a 400 with this detail.
+    pub(super) const RESERVED: Self = Self::invalid("the tenant name is reserved");
+
+    /// Creates the error of a malformed name: the caller gets a 400 with this detail.
     pub const fn invalid(detail: &'static str) -> Self {
         Self { unknown: false, detail, challenge: "" }
     }
 
-    /// The credential that should name the tenant is not known: the caller gets a 401 with this detail.
+    /// Creates the error of an unknown credential: the caller gets a 401 with this detail.
     pub const fn unknown(detail: &'static str) -> Self {
         Self { unknown: true, detail, challenge: "ApiKey" }
     }
@@ -91,14 +229,14 @@ impl TenantError {
         self
     }
 
-    /// Returns whether the request had a credential that is not known.
+    /// Returns whether the request has a credential that is not known.
     pub fn is_unknown(&self) -> bool {
         self.unknown
     }
 
-    /// Returns the `WWW-Authenticate` header of a 401.
+    /// Returns the challenge of a 401.
     pub(crate) fn asks_for(&self) -> Option<HeaderValue> {
-        // every 401 needs a challenge, even if the given one is not usable
+        // every 401 has a challenge, even if the given one is not a valid header
         let given = || match HeaderValue::from_str(self.challenge.trim_ascii()) {
             Ok(given) if !given.is_empty() => given,
             _ => HeaderValue::from_static("ApiKey"),
@@ -106,7 +244,7 @@ impl TenantError {
         self.unknown.then(given)
     }
 
-    /// Returns the reason in words. It repeats nothing of the request, so callers may see it.
+    /// Returns the reason. It is safe to send, because it contains nothing of the request.
     pub fn detail(&self) -> &'static str {
         self.detail
     }
@@ -128,6 +266,8 @@ impl std::error::Error for TenantError {}
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
     #[test]
@@ -139,5 +279,30 @@ mod tests {
         }
         assert_eq!(TenantError::unknown("no").asks_for().unwrap(), "ApiKey");
         assert_eq!(TenantError::invalid("no").challenge("Bearer").asks_for(), None);
+    }
+
+    type Found = Result<Option<Tenant>, TenantError>;
+
+    fn answers(found: Found) -> impl TenantSource {
+        move |_: Head<'_>| -> Found { found.clone() }
+    }
+
+    #[test]
+    fn the_first_that_finds_a_tenant_or_fails_answers() {
+        let acme: Found = Ok(Tenant::parse("acme").ok());
+        let globex: Found = Ok(Tenant::parse("globex").ok());
+        let none: Found = Ok(None);
+        let error: Found = Err(TenantError::unknown("no such key"));
+        for (first, second, third, answer) in [
+            (&acme, &globex, &error, &acme),
+            (&none, &globex, &acme, &globex),
+            (&none, &none, &globex, &globex),
+            (&none, &error, &acme, &error),
+            (&error, &acme, &globex, &error),
+            (&none, &none, &none, &none),
+        ] {
+            let chain = answers(first.clone()).or(answers(second.clone())).or(answers(third.clone()));
+            assert_eq!(&chain.find(Head::of(&Request::new(()))), answer);
+        }
     }
 }

@@ -23,6 +23,7 @@ pub enum ClaimTarget {
 pub struct ClaimsRequest {
     client_id: String,
     scopes: BTreeSet<String>,
+    has_all_scopes: bool,
     names: BTreeSet<(ClaimTarget, String)>,
 }
 
@@ -30,7 +31,12 @@ impl ClaimsRequest {
     /// Creates a request of a client, without scopes and names. The login service does this. Use it to test your own
     /// [`Users`](super::Users).
     pub fn new(client_id: impl Into<String>) -> Self {
-        Self { client_id: client_id.into(), scopes: BTreeSet::new(), names: BTreeSet::new() }
+        Self { client_id: client_id.into(), scopes: BTreeSet::new(), has_all_scopes: false, names: BTreeSet::new() }
+    }
+
+    /// Creates the request of the site itself, for [`Session::claim`](crate::Session::claim): it has every scope.
+    pub(crate) fn of_this_site(client_id: impl Into<String>) -> Self {
+        Self { has_all_scopes: true, ..Self::new(client_id) }
     }
 
     /// Adds granted scopes.
@@ -50,9 +56,10 @@ impl ClaimsRequest {
         &self.client_id
     }
 
-    /// Returns whether this scope was granted.
+    /// Returns whether this scope was granted. Always true for [`Session::claim`](crate::Session::claim), because those
+    /// claims stay on the site.
     pub fn has_scope(&self, scope: &str) -> bool {
-        self.scopes.contains(scope)
+        self.has_all_scopes || self.scopes.contains(scope)
     }
 
     /// Returns the names that the client lists in the parameter `claims` for `target`. Clients can only list names for
@@ -206,6 +213,12 @@ impl Claims {
     /// Returns whether the login service sets this claim itself.
     pub(crate) fn is_reserved(name: &str) -> bool {
         RESERVED.contains(&name)
+    }
+
+    /// Returns the claims that appear anywhere.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let appears = self.0.iter().filter(|(_, claim)| !claim.targets.is_empty());
+        appears.map(|(name, claim)| (name.as_str(), &claim.value))
     }
 
     /// Returns the claims that appear at `target`.

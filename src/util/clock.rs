@@ -1,9 +1,9 @@
-//! Time: a [`Clock`] that every decision asks, so that tests need not sleep.
+//! Time: every decision reads a [`Clock`], so that tests need not sleep.
 //!
-//! Two kinds of time are kept apart by type. A [`Moment`] only moves forward
-//! and is what decisions of limits compare. A [`UnixTime`] is the wall clock; it
-//! is read for headers, logs and cookies, and says how long tokens and what is
-//! stored live: those end early, or late, where it jumps.
+//! Two kinds of time have types of their own. A [`Moment`] only moves forward, and limits
+//! compare moments. A [`UnixTime`] is wall-clock time. Headers, logs and cookies show it, and
+//! the lifetime of tokens and stored records depends on it, so these end early or late if the
+//! wall clock jumps.
 
 use std::{
     fmt,
@@ -12,18 +12,24 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Now, on a clock that only moves forward.
+    /// Returns the moment now, on a clock that only moves forward.
     fn now(&self) -> Moment;
 
-    /// What the wall clock shows at `moment`, which lies near now.
+    /// Returns the wall-clock time at `moment`, which must be close to now.
     fn unix(&self, moment: Moment) -> UnixTime;
+
+    /// Reads both clocks at once.
+    fn read(&self) -> (Moment, UnixTime) {
+        let now = self.now();
+        (now, self.unix(now))
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -34,25 +40,29 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn unix(&self, moment: Moment) -> UnixTime {
         (**self).unix(moment)
     }
+
+    fn read(&self) -> (Moment, UnixTime) {
+        (**self).read()
+    }
 }
 
-/// A point on a clock that only moves forward: nanoseconds since the clock
-/// began. It has a meaning only beside moments of the same clock.
+/// A point on a clock that only moves forward, in nanoseconds since the clock began. Only
+/// moments of the same clock can be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// The moment this many nanoseconds after the clock began.
+    /// Creates a moment from the nanoseconds since the clock began.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock began.
+    /// Returns the nanoseconds since the clock began.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// Returns the time since `earlier`, or zero if that is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -74,38 +84,37 @@ impl Sub<Duration> for Moment {
     }
 }
 
-/// A point in wall-clock time: nanoseconds since 1970-01-01T00:00:00Z.
+/// A point in wall-clock time, in nanoseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(u64);
 
 impl UnixTime {
-    /// The time this many nanoseconds after the Unix epoch.
+    /// Creates a time from the nanoseconds since the Unix epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The time this many seconds after the Unix epoch.
+    /// Creates a time from the seconds since the Unix epoch.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))
     }
 
-    /// Nanoseconds since the Unix epoch.
+    /// Returns the nanoseconds since the Unix epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Whole milliseconds since the Unix epoch.
+    /// Returns the whole milliseconds since the Unix epoch.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Whole seconds since the Unix epoch.
+    /// Returns the whole seconds since the Unix epoch.
     pub const fn as_secs(self) -> u64 {
         self.0 / NANOS_PER_SECOND
     }
 
-    /// Seconds since the Unix epoch, rounded up: the first whole second that
-    /// is not before this time.
+    /// Returns the seconds since the Unix epoch, rounded up.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(NANOS_PER_SECOND)
     }
@@ -119,7 +128,7 @@ impl Add<Duration> for UnixTime {
     }
 }
 
-/// What lies before 1970 counts as 1970, and what lies 584 years after it and more as 584 years after it.
+/// Times before 1970 become 1970, and times 584 years or more after it become 584 years after it.
 impl From<SystemTime> for UnixTime {
     fn from(time: SystemTime) -> Self {
         Self(time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, saturating_nanos))
@@ -132,36 +141,57 @@ impl From<UnixTime> for SystemTime {
     }
 }
 
-/// A duration in nanoseconds; 584 years and more count as 584 years.
+/// Returns a duration in nanoseconds, and at most 584 years.
 pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A duration in whole seconds, rounded up.
+/// Returns a duration in whole seconds, rounded up.
 pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
-/// The machine's clock.
+/// The system clock.
 ///
-/// The wall clock is read anew at most four times a second; in between it is
-/// carried on by the monotonic clock. So a call costs one clock read, and a
-/// step of the wall clock shows within 250 ms.
+/// It reads the processor's time stamp counter, if the processor has an invariant one, and
+/// otherwise the monotonic clock of the operating system. The counter is calibrated when
+/// the first clock of the process is created, which takes up to 200 ms.
+///
+/// Wall-clock time is derived from the same reading and anchored anew every 250 ms, so a
+/// change of the wall clock takes at most that long to show.
 #[derive(Debug)]
 pub struct SystemClock {
-    began: Instant,
-    /// What the wall clock showed when this clock began, by the latest reading.
+    counter: quanta::Clock,
+    /// The counter when this clock was created.
+    began: u64,
+    /// Wall-clock time at that moment, by the latest anchor.
     unix_at_start: AtomicU64,
-    read_again_at: AtomicU64,
+    anchor_again_at: AtomicU64,
 }
 
-const WALL_READING_LASTS: u64 = NANOS_PER_SECOND / 4;
+const ANCHOR_LASTS: u64 = NANOS_PER_SECOND / 4;
 
 impl SystemClock {
-    /// A clock that begins now.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    /// Creates a clock that begins now.
     pub fn new() -> Self {
-        Self { began: Instant::now(), unix_at_start: AtomicU64::new(wall_nanos()), read_again_at: AtomicU64::new(0) }
+        let counter = quanta::Clock::new();
+        let began = counter.raw();
+        Self {
+            counter,
+            began,
+            unix_at_start: AtomicU64::new(wall_nanos()),
+            anchor_again_at: AtomicU64::new(ANCHOR_LASTS),
+        }
+    }
+
+    #[cold]
+    fn anchor(&self) {
+        // `moment` may lie in the future, which is no reason to read the wall clock
+        let now = self.now().0;
+        if now >= self.anchor_again_at.load(Relaxed) {
+            self.anchor_again_at.store(now.saturating_add(ANCHOR_LASTS), Relaxed);
+            self.unix_at_start.store(wall_nanos().saturating_sub(now), Relaxed);
+        }
     }
 }
 
@@ -172,15 +202,15 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
+    #[inline]
     fn now(&self) -> Moment {
-        Moment(saturating_nanos(self.began.elapsed()))
+        Moment(self.counter.delta_as_nanos(self.began, self.counter.raw()))
     }
 
+    #[inline]
     fn unix(&self, moment: Moment) -> UnixTime {
-        if moment.0 >= self.read_again_at.load(Relaxed) {
-            let now = self.now().0;
-            self.read_again_at.store(now.saturating_add(WALL_READING_LASTS), Relaxed);
-            self.unix_at_start.store(wall_nanos().saturating_sub(now), Relaxed);
+        if moment.0 >= self.anchor_again_at.load(Relaxed) {
+            self.anchor();
         }
         UnixTime(self.unix_at_start.load(Relaxed).saturating_add(moment.0))
     }
@@ -202,6 +232,16 @@ mod tests {
         let wall = clock.unix(first);
         assert!(clock.now() >= first);
         assert!(wall.as_nanos().abs_diff(wall_nanos()) < NANOS_PER_SECOND);
+    }
+
+    #[test]
+    fn a_moment_in_the_future_is_no_reason_to_read_the_wall_clock() {
+        let clock = SystemClock::new();
+        let (now, unix_now) = clock.read();
+        let anchor = clock.anchor_again_at.load(Relaxed);
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(clock.unix(now + hour), unix_now + hour);
+        assert_eq!(clock.anchor_again_at.load(Relaxed), anchor);
     }
 
     #[test]

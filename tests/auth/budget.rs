@@ -19,7 +19,8 @@ fn acme() -> Tenant {
 /// A world whose tenants have so many requests a minute.
 async fn world(limit: u32) -> (World, Limiter) {
     let clock = ManualClock::new();
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(limit).unwrap())).clock(clock.clone()).unwrap();
+    let limiter =
+        Limiter::builder(Quotas::new(Quota::per_minute(limit).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     (World::on(Memory::new().into(), clock, |service| service.limiter(own)).await, limiter)
 }
@@ -51,7 +52,7 @@ const REFUSED: &str = "429\ncache-control: no-store\ncontent-security-policy: de
     form-action 'none'; frame-ancestors 'none'\ncontent-type: application/json\ncross-origin-opener-policy: same-origin\n\
     referrer-policy: no-referrer\nretry-after: 60\nx-content-type-options: nosniff\nx-frame-options: DENY\n\
     x-ratelimit: 20\nx-ratelimit-limit: 20\nx-ratelimit-remaining: <remaining>\nx-ratelimit-reset: <reset>\n\n\
-    {\"error\":\"rate_limit_exceeded\",\"error_description\":\"the quota is spent for now\",\"retry_after\":60}";
+    {\"error\":\"rate_limit_exceeded\",\"error_description\":\"rate limit exceeded\",\"retry_after\":60}";
 
 #[tokio::test]
 async fn c112_a_tenant_without_budget_is_refused_everywhere_whatever_the_caller_says() {
@@ -180,7 +181,7 @@ async fn what_names_no_tenant_is_charged_to_the_address() {
 #[tokio::test]
 async fn an_address_spends_its_share_and_the_tenant_keeps_the_rest() {
     let clock = ManualClock::new();
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).unwrap();
+    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| {
         service.limiter(own).per_address(Quota::per_minute(4).unwrap())

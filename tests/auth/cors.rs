@@ -152,7 +152,7 @@ async fn a_preflight_says_what_may_be_called() {
 async fn pages_of_the_client_can_read_why_they_must_wait_and_what_they_sent_wrong() {
     let clock = tollgate::testing::ManualClock::new();
     let quota = tollgate::Quota::per_minute(1).unwrap();
-    let limiter = tollgate::Limiter::memory(tollgate::Quotas::new(quota)).clock(clock.clone()).unwrap();
+    let limiter = tollgate::Limiter::builder(tollgate::Quotas::new(quota)).clock(clock.clone()).build().unwrap();
     let world = World::on(tollgate::store::Memory::new().into(), clock, |service| service.limiter(limiter)).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;

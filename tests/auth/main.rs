@@ -14,6 +14,7 @@ mod ends;
 mod equal;
 mod errors;
 mod faults;
+mod first_party;
 mod flow;
 mod frail;
 mod given;

@@ -139,7 +139,7 @@ async fn nobody_elses_page_can_ask_to_log_out_and_read_the_answer() {
 #[tokio::test]
 async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
     let clock = ManualClock::new();
-    let limiter = Limiter::memory(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).unwrap();
+    let limiter = Limiter::builder(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
     let acme: Tenant = "acme".parse().unwrap();

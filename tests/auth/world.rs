@@ -136,7 +136,8 @@ impl World {
         let (outbox, log) = (Outbox::new(), EventLog::new());
         let users = StoredUsers::with_clock(store.clone(), clock.clone());
         people(&users).await;
-        let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).unwrap();
+        let limiter =
+            Limiter::builder(Quotas::new(Quota::per_minute(1_000_000).unwrap())).clock(clock.clone()).build().unwrap();
         let service = AuthService::builder(issuer, store.clone())
             .clients(clients)
             .users(users.clone())

@@ -1,4 +1,4 @@
-//! Plans that change, and plans in buckets: what was spent stays spent.
+//! Changed plans, and plans in buckets: spent units stay spent.
 
 use std::{
     sync::{
@@ -17,22 +17,22 @@ fn hourly(limit: u32) -> Quota {
 }
 
 fn named(quota: Quota, name: &str) -> Quota {
-    quota.named(name).unwrap()
+    quota.with_name(name).unwrap()
 }
 
-/// A limiter with room for one stranger, who has taken it.
+/// A limiter with room for one tenant that is not named, and that room is taken.
 fn full(quotas: Quotas) -> InMemory {
-    let engine = InMemory::of(Limiter::memory(quotas).max_tenants(1).unwrap(), ManualClock::new());
+    let engine = InMemory::of(Limiter::builder(quotas).max_tenants(1), ManualClock::new());
     assert_eq!(admitted(&engine, "early", 1), 1);
     engine
 }
 
-/// How many of so many requests are admitted; each must be as it was peeked.
+/// Sends requests and returns how many are admitted. Each result must match a peek before it.
 fn admitted(engine: &InMemory, name: &str, requests: usize) -> usize {
     let admits = |_: &usize| {
         let peeked = engine.peek(&tenant(name)).map(|told| told.remaining() > 0);
         let admits = engine.check(&tenant(name), 1).is_admitted();
-        assert!(peeked.is_none_or(|peeked| peeked == admits), "a peek says what the next request finds");
+        assert!(peeked.is_none_or(|peeked| peeked == admits), "a peek predicts the next request");
         admits
     };
     (0..requests).filter(admits).count()

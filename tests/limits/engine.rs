@@ -1,10 +1,10 @@
-//! What the suite asks of an engine.
+//! The interface of an engine under test.
 
 use std::time::Duration;
 
 use tollgate::{
-    Clock, Limiter, Moment, Plan, Quotas, RateLimit, Tenant,
-    limit::{Decision, Spend},
+    Clock, Limiter, Moment, Plan, Quotas, Tenant,
+    limit::{Decision, LimiterBuilder, Spend, Standing},
     testing::ManualClock,
 };
 
@@ -12,7 +12,7 @@ use tollgate::{
 pub(crate) trait Engine {
     fn clock(&self) -> &ManualClock;
     fn check(&self, tenant: &Tenant, units: u32) -> Decision;
-    fn peek(&self, tenant: &Tenant) -> Option<RateLimit>;
+    fn peek(&self, tenant: &Tenant) -> Option<Standing>;
     fn refund(&self, spend: Spend);
     fn reset(&self, tenant: &Tenant);
     fn set_plan(&self, tenant: &Tenant, plan: Plan);
@@ -20,10 +20,10 @@ pub(crate) trait Engine {
     fn set_default_plan(&self, plan: Plan);
 }
 
-/// What an engine guarantees beside the bound, which all do.
+/// The guarantees of an engine beside the bound, which all engines guarantee.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claims {
-    /// No refusal unless what was admitted in the last window and one grain before it leaves no room.
+    /// No refusal unless what was admitted in the last window and one slice before it leaves no room.
     pub(crate) lower_bound: bool,
     /// At `reset` a retry is admitted, a nanosecond before it is refused.
     pub(crate) exact_reset: bool,
@@ -42,17 +42,16 @@ pub(crate) struct InMemory {
 
 impl InMemory {
     pub(crate) fn new(clock: ManualClock, plan: impl Into<Plan>) -> Self {
-        Self::of(Limiter::memory(Quotas::new(plan)), clock)
+        Self::of(Limiter::builder(Quotas::new(plan)), clock)
     }
 
-    pub(crate) fn of(limiter: Limiter, clock: ManualClock) -> Self {
-        Self { limiter: limiter.clock(clock.clone()).unwrap(), clock }
+    pub(crate) fn of(builder: LimiterBuilder, clock: ManualClock) -> Self {
+        Self { limiter: builder.clock(clock.clone()).build().unwrap(), clock }
     }
 
-    /// An engine that has no byte to give: logs of more than two entries get coarser.
+    /// Creates an engine without memory for logs of more than two entries, which get coarser.
     pub(crate) fn without_memory(clock: ManualClock, plan: impl Into<Plan>) -> Self {
-        let Self { limiter, clock } = Self::new(clock, plan);
-        Self { limiter: limiter.max_bytes(1).unwrap(), clock }
+        Self::of(Limiter::builder(Quotas::new(plan)).max_bytes(1), clock)
     }
 }
 
@@ -65,7 +64,7 @@ impl Engine for InMemory {
         self.limiter.check(tenant, units)
     }
 
-    fn peek(&self, tenant: &Tenant) -> Option<RateLimit> {
+    fn peek(&self, tenant: &Tenant) -> Option<Standing> {
         self.limiter.peek(tenant)
     }
 

@@ -43,7 +43,7 @@ proptest! {
                 admitted.push((now, units));
             } else if units <= limit {
                 let ends = (this_window + 1) * period - start;
-                prop_assert_eq!(decision.rate_limit().unwrap().reset().as_nanos(), ends);
+                prop_assert_eq!(decision.standing().unwrap().reset().as_nanos(), ends);
             }
         }
     }

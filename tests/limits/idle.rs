@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*};
-use tollgate::{Plan, testing::ManualClock};
+use tollgate::{Limiter, Plan, Quotas, testing::ManualClock};
 
 use crate::{
     engine::{Engine, InMemory, tenant},
     schedule::{PlanSpec, QuotaSpec, RuleSpec, cases},
 };
 
-/// Enough requests, over enough time, for every tenant to have been looked at.
+/// Sends enough requests, over enough time, for a sweep of every tenant.
 fn sweep_all(engine: &InMemory, clock: &ManualClock) {
     let monitor = tenant("monitor");
     engine.set_plan(&monitor, Plan::unlimited());
@@ -36,7 +36,7 @@ proptest! {
             rule,
             shadow: false,
         };
-        let window = |grains| RuleSpec::Window { grains };
+        let window = |slices| RuleSpec::Window { slices };
         let plans = [
             PlanSpec::Limited(vec![quota(0, 30, 60, window(240))]),
             PlanSpec::Limited(vec![quota(0, 20, 10, window(1000)), quota(2, 90, 600, window(7))]),
@@ -46,10 +46,9 @@ proptest! {
             PlanSpec::Denied,
         ];
         let clock = ManualClock::new();
-        let InMemory { limiter, .. } = InMemory::new(clock.clone(), plans[0].plan());
-        let limiter = limiter.max_tenants(max_tenants).unwrap();
-        let engine = InMemory::of(limiter, clock.clone());
-        let padding = if long_names { "a name that does not stand in place".replace(' ', "-") } else { String::new() };
+        let builder = Limiter::builder(Quotas::new(plans[0].plan())).max_tenants(max_tenants);
+        let engine = InMemory::of(builder, clock.clone());
+        let padding = if long_names { "a name that is not stored inline".replace(' ', "-") } else { String::new() };
         let mut spends = Vec::new();
         for (who, units, millis, choice) in requests {
             clock.advance(Duration::from_millis(millis));
@@ -61,11 +60,7 @@ proptest! {
                 10 => engine.reset(&who),
                 11..20 => spends.pop().into_iter().for_each(|spend| engine.refund(spend)),
                 _ => {
-                    if let tollgate::limit::Decision::Admitted(admission) =
-                        engine.check(&who, units)
-                    {
-                        spends.push(admission.spend);
-                    }
+                    spends.push(engine.check(&who, units).into_spend());
                 }
             }
         }

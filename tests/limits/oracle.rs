@@ -12,16 +12,16 @@ pub(crate) struct Now {
     pub(crate) real: u64,
 }
 
-/// Everything one tenant was admitted.
+/// All units that one tenant was admitted.
 #[derive(Debug)]
 pub(crate) struct Log {
     admitted: Vec<Admitted>,
     /// The latest plan that limits.
     limits: Vec<QuotaSpec>,
     changes: u64,
-    /// The longest grain of any plan so far, with what a long window may add to it by rounding.
+    /// The longest slice of any plan so far, with what a long window may add to it by rounding.
     slack: u64,
-    /// What was spent up to here may count as spent up to here.
+    /// Units spent before this time may count as if they were spent at this time.
     blurred_until: u64,
 }
 
@@ -55,7 +55,7 @@ impl Log {
         self.admitted.len() - 1
     }
 
-    /// What was refunded was never admitted. The engine may still count it if the plan has changed since.
+    /// Removes refunded units. The engine may still count them if the plan has changed since.
     pub(crate) fn refund(&mut self, place: usize) {
         let entry = &mut self.admitted[place];
         entry.must = 0;
@@ -87,9 +87,9 @@ impl Log {
             let names = std::mem::take(&mut entry.names);
             for is in new {
                 let counts =
-                    |was: &QuotaSpec| was.grain().is_some() && names[was.name] && now.real - entry.at.real < was.window;
+                    |was: &QuotaSpec| was.slice().is_some() && names[was.name] && now.real - entry.at.real < was.window;
                 let enforced: Vec<_> = old.iter().filter(|was| !was.shadow).collect();
-                let whole = enforced.iter().filter(|was| was.grain().is_some() && was.window >= is.window);
+                let whole = enforced.iter().filter(|was| was.slice().is_some() && was.window >= is.window);
                 let counted = match old.iter().find(|was| was.name == is.name) {
                     Some(was) => counts(was),
                     None => match whole.max_by_key(|was| was.window) {
@@ -97,10 +97,10 @@ impl Log {
                         None => !enforced.is_empty() && enforced.iter().all(|was| counts(was)),
                     },
                 };
-                entry.names[is.name] = is.grain().is_some() && counted;
+                entry.names[is.name] = is.slice().is_some() && counted;
             }
         }
-        if old.iter().chain(new).any(|quota| quota.grain().is_none()) {
+        if old.iter().chain(new).any(|quota| quota.slice().is_none()) {
             self.blur(latest_clock);
         }
     }
@@ -112,7 +112,7 @@ impl Log {
     }
 
     /// Units that may count: an entry of the engine's log lives for a window after its last unit, and spans less than
-    /// a grain, so a unit counts for less than a window and a grain. `None` where the past is blurred.
+    /// a slice, so a unit counts for less than a window and a slice. `None` where the past is blurred.
     pub(crate) fn may_count(&self, quota: &QuotaSpec, now: Now) -> Option<u64> {
         let lives = quota.window.saturating_add(self.slack);
         if self.blurred_until > 0 && now.clock < self.blurred_until.saturating_add(lives) {
@@ -127,10 +127,10 @@ impl Log {
     }
 
     fn widen_slack(&mut self) {
-        for grain in self.limits.iter().filter_map(QuotaSpec::grain) {
+        for slice in self.limits.iter().filter_map(QuotaSpec::slice) {
             // the length of an entry is kept in 32 bits, rounded up: at most one more of these for each new plan
-            let tick = if grain >> 32 == 0 { 0 } else { grain >> 31 };
-            self.slack = self.slack.max(grain) + tick;
+            let tick = if slice >> 32 == 0 { 0 } else { slice >> 31 };
+            self.slack = self.slack.max(slice) + tick;
         }
     }
 }

@@ -1,7 +1,4 @@
-//! What bends the promise, and how: the rows of the table in the docs, one by one.
-//!
-//! Two of them belong to other engines: the engine in memory forgets with its process, and cannot lose its data
-//! otherwise.
+//! The table of rules in the documentation of `limit`, row by row.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -24,10 +21,8 @@ fn per_minute(limit: u32) -> Quota {
 }
 
 fn spend(engine: &impl Engine, name: &str, units: u32) -> Option<Spend> {
-    match engine.check(&tenant(name), units) {
-        Decision::Admitted(admission) => Some(admission.spend),
-        Decision::Refused(_) => None,
-    }
+    let decision = engine.check(&tenant(name), units);
+    decision.is_admitted().then(|| decision.into_spend())
 }
 
 fn remaining(engine: &impl Engine, name: &str) -> u32 {
@@ -37,8 +32,14 @@ fn remaining(engine: &impl Engine, name: &str) -> u32 {
 /// A limiter on a clock of its own, and its log.
 fn logged(quotas: impl Into<Plan>) -> (InMemory, EventLog) {
     let log = EventLog::new();
-    let limiter = Limiter::memory(Quotas::new(quotas)).events(log.clone()).unwrap();
-    (InMemory::of(limiter, ManualClock::new()), log)
+    (InMemory::of(Limiter::builder(Quotas::new(quotas)).events(log.clone()), ManualClock::new()), log)
+}
+
+/// Sends a request of acme that must be refused.
+fn refused(engine: &impl Engine, units: u32) -> Decision {
+    let decision = engine.check(&tenant("acme"), units);
+    assert!(!decision.is_admitted());
+    decision
 }
 
 fn events(log: &EventLog, kind: EventKind) -> Vec<Event> {
@@ -91,9 +92,9 @@ fn a_quota_lowered_live_admits_nothing_until_there_is_room_under_it() {
         engine.clock().advance(SECOND);
     }
     engine.set_default_plan(per_minute(5).into());
-    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 1) else { panic!("admitted") };
+    let refusal = refused(&engine, 1);
     // 8 are spent: four of them must have come back, the last of which was spent in the third second
-    let reset = refusal.rate_limit.unwrap().reset();
+    let reset = refusal.standing().unwrap().reset();
     assert_eq!(reset.as_nanos(), 63_000_000_000);
     engine.clock().set(reset - nanos(1));
     assert!(spend(&engine, "acme", 1).is_none());
@@ -129,8 +130,8 @@ fn a_refusal_that_has_passed_does_not_come_back_when_the_clock_steps_back() {
     engine.clock().advance(60 * SECOND);
     spend(&engine, "acme", 3).unwrap();
     engine.clock().set(engine.clock().now() - nanos(1));
-    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 1) else { panic!("admitted") };
-    assert_eq!(refusal.rate_limit.unwrap().reset().as_nanos(), 120_000_000_000);
+    let refusal = refused(&engine, 1);
+    assert_eq!(refusal.standing().unwrap().reset().as_nanos(), 120_000_000_000);
 }
 
 #[test]
@@ -171,8 +172,8 @@ fn a_refund_takes_from_the_spends_own_entry_or_an_older_one() {
     at(30);
     engine.refund(first);
     assert!(spend(&engine, "acme", 1).is_some(), "a refund makes room at once");
-    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 1) else { panic!("admitted") };
-    assert_eq!(refusal.rate_limit.unwrap().wait(), 40 * SECOND, "newer entries stay whole");
+    let refusal = refused(&engine, 1);
+    assert_eq!(refusal.standing().unwrap().wait(), 40 * SECOND, "newer entries stay whole");
     at(75);
     assert_eq!(remaining(&engine, "acme"), 1);
     engine.refund(second);
@@ -196,6 +197,29 @@ fn a_refund_of_what_was_voided_gives_nothing() {
         engine.refund(newer);
         assert_eq!(remaining(&engine, "acme"), 10);
     }
+}
+
+/// After refunds out of order, a smooth quota knows that the marks of later spends are too late. A new row does not know
+/// it any more.
+#[cfg(feature = "smooth")]
+#[test]
+fn a_refund_never_reaches_units_spent_after_the_row_was_made_anew() {
+    let (engine, _) = logged(Quota::smooth(10, 3_600 * SECOND, 10).unwrap());
+    let first = spend(&engine, "acme", 5).unwrap();
+    let second = spend(&engine, "acme", 5).unwrap();
+    engine.refund(first);
+    // by now the second spend has come back
+    engine.clock().advance(1_800 * SECOND);
+    assert_eq!(engine.limiter.tenants(), 1);
+    engine.set_plan(&tenant("monitor"), Plan::unlimited());
+    for _ in 0..512 {
+        engine.clock().advance(Duration::from_millis(200));
+        assert!(spend(&engine, "monitor", 1).is_some());
+    }
+    assert_eq!(engine.limiter.tenants(), 0, "the row was swept");
+    spend(&engine, "acme", 10).unwrap();
+    engine.refund(second);
+    assert_eq!(remaining(&engine, "acme"), 0);
 }
 
 #[tokio::test]
@@ -231,7 +255,7 @@ fn a_reset_by_an_operator_voids_the_past_and_is_logged() {
 
 #[tokio::test]
 async fn a_shadow_quota_logs_and_marks_what_it_would_refuse() {
-    let shadow = per_minute(1).named("trial").unwrap().shadow();
+    let shadow = per_minute(1).with_name("trial").unwrap().shadow();
     for (plan, shown) in
         [(Plan::from(shadow), [None, None]), (Plan::new([shadow, per_minute(5)]).unwrap(), [Some("5"), Some("3")])]
     {
@@ -258,9 +282,9 @@ async fn a_shadow_quota_logs_and_marks_what_it_would_refuse() {
 #[test]
 fn at_the_cap_named_tenants_have_room_and_others_share_buckets() {
     const BUCKETS: usize = 4096;
-    let (engine, log) = logged(per_minute(1));
-    let InMemory { limiter, .. } = engine;
-    let engine = InMemory::of(limiter.max_tenants(3).unwrap(), ManualClock::new());
+    let log = EventLog::new();
+    let builder = Limiter::builder(Quotas::new(per_minute(1))).events(log.clone()).max_tenants(3);
+    let engine = InMemory::of(builder, ManualClock::new());
     engine.set_plan(&tenant("named"), per_minute(2).into());
     let early = ["early-1", "early-2"];
     assert!(early.iter().all(|name| spend(&engine, name, 1).is_some()));
@@ -278,16 +302,14 @@ fn at_the_cap_named_tenants_have_room_and_others_share_buckets() {
 
 #[test]
 fn a_tenant_leaves_its_bucket_with_what_is_spent_there() {
-    let (engine, _) = logged(Quota::per_hour(1).unwrap());
-    let InMemory { limiter, .. } = engine;
-    let engine = InMemory::of(limiter.max_tenants(1).unwrap(), ManualClock::new());
+    let builder = Limiter::builder(Quotas::new(Quota::per_hour(1).unwrap())).max_tenants(1);
+    let engine = InMemory::of(builder, ManualClock::new());
     let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
     spend(&engine, "early", 1).unwrap();
     at(1_800);
     spend(&engine, "late", 1).unwrap();
     assert_eq!(engine.limiter.tenants(), 2);
-    // the early one is idle after an hour and is swept, so there is room: the late one has a row of its own, and nobody
-    // can keep its bucket alive for it
+    // the early tenant is idle after an hour and is swept, so the late one gets a row of its own
     for step in 0..300 {
         at(3_600 + 5 * step);
         assert!(spend(&engine, "late", 1).is_none(), "it still counts, wherever");
@@ -300,7 +322,7 @@ fn a_tenant_leaves_its_bucket_with_what_is_spent_there() {
 #[tokio::test]
 async fn a_request_that_costs_more_than_the_quota_is_told_that_no_retry_helps() {
     let (engine, log) =
-        logged(Plan::new([per_minute(5), Quota::per_day(100).unwrap().named("daily").unwrap()]).unwrap());
+        logged(Plan::new([per_minute(5), Quota::per_day(100).unwrap().with_name("daily").unwrap()]).unwrap());
     let (status, headers) = send(&layer(&engine.limiter).cost(|_| 6), 200).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(header(&headers, "x-ratelimit-limit"), Some("5"));
@@ -308,8 +330,7 @@ async fn a_request_that_costs_more_than_the_quota_is_told_that_no_retry_helps() 
     assert_eq!(header(&headers, "x-ratelimit-reset"), None);
     assert_eq!(header(&headers, "retry-after"), None);
     assert_eq!(events(&log, EventKind::QuotaImpossible).len(), 1);
-    let Decision::Refused(refusal) = engine.check(&tenant("acme"), 6) else { panic!("admitted") };
-    assert_eq!(refusal.reason, RefusalReason::Impossible);
+    assert_eq!(refused(&engine, 6).refused(), Some(RefusalReason::Impossible));
     assert_eq!(remaining(&engine, "acme"), 5);
 }
 
@@ -329,8 +350,8 @@ async fn a_request_through_two_layers_of_one_limiter_is_charged_once() {
 
 #[tokio::test]
 async fn with_several_quotas_headers_speak_of_the_one_that_refused_else_of_the_tightest() {
-    let burst = Quota::new(3, 10 * SECOND).unwrap().named("burst").unwrap();
-    let (engine, _) = logged(Plan::new([burst, per_minute(4).named("minute").unwrap()]).unwrap());
+    let burst = Quota::new(3, 10 * SECOND).unwrap().with_name("burst").unwrap();
+    let (engine, _) = logged(Plan::new([burst, per_minute(4).with_name("minute").unwrap()]).unwrap());
     let layer = layer(&engine.limiter);
     let shown = |headers: &HeaderMap| {
         let shown = ["limit", "remaining", "reset"].map(|n| format!("x-ratelimit-{n}"));
@@ -356,7 +377,7 @@ async fn with_several_quotas_headers_speak_of_the_one_that_refused_else_of_the_t
 
 #[test]
 fn of_quotas_with_as_much_left_the_reset_is_the_one_that_helps() {
-    let burst = Quota::new(4, 10 * SECOND).unwrap().named("burst").unwrap();
+    let burst = Quota::new(4, 10 * SECOND).unwrap().with_name("burst").unwrap();
     let (engine, _) = logged(Plan::new([burst, per_minute(4)]).unwrap());
     spend(&engine, "acme", 1).unwrap();
     let told = engine.peek(&tenant("acme")).unwrap();

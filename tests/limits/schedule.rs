@@ -29,7 +29,7 @@ pub(crate) struct Schedule {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// So many requests at once, each of so many units.
+    /// `times` requests at once, each of `units` units.
     Spend {
         tenant: usize,
         times: u32,
@@ -51,7 +51,7 @@ pub(crate) enum Step {
     ClockBack(u64),
     /// The wall clock jumps.
     Wall(u64),
-    /// A spend is taken back.
+    /// A spend is refunded.
     Refund(prop::sample::Index),
     /// Retries at the reset of a refusal, just before it and at it.
     RetryAtReset {
@@ -94,15 +94,15 @@ pub(crate) struct QuotaSpec {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RuleSpec {
-    Window { grains: u16 },
+    Window { slices: u16 },
     Smooth,
     Fixed,
 }
 
 impl QuotaSpec {
-    pub(crate) fn grain(&self) -> Option<u64> {
+    pub(crate) fn slice(&self) -> Option<u64> {
         match self.rule {
-            RuleSpec::Window { grains } => Some((self.window / u64::from(grains)).max(1)),
+            RuleSpec::Window { slices } => Some((self.window / u64::from(slices)).max(1)),
             RuleSpec::Smooth | RuleSpec::Fixed => None,
         }
     }
@@ -110,13 +110,13 @@ impl QuotaSpec {
     fn quota(&self) -> Quota {
         let window = Duration::from_nanos(self.window);
         let quota = match self.rule {
-            RuleSpec::Window { grains } => Quota::new(self.limit, window).and_then(|quota| quota.grains(grains)),
+            RuleSpec::Window { slices } => Quota::new(self.limit, window).and_then(|quota| quota.slices(slices)),
             // a burst that does not come back within a year is no quota
             RuleSpec::Smooth => Quota::smooth(self.limit, window, self.limit)
                 .or_else(|_| Quota::smooth(self.limit, Duration::from_secs(1), self.limit)),
             RuleSpec::Fixed => Quota::fixed(self.limit, window),
         };
-        let quota = quota.unwrap().named(NAMES[self.name]).unwrap();
+        let quota = quota.unwrap().with_name(NAMES[self.name]).unwrap();
         if self.shadow { quota.shadow() } else { quota }
     }
 }
@@ -222,17 +222,17 @@ fn gaps(window: u64) -> impl Strategy<Value = u64> {
 
 /// Other limits and nothing else.
 fn limits(window: u64) -> impl Strategy<Value = PlanSpec> {
-    let rule = RuleSpec::Window { grains: 240 };
+    let rule = RuleSpec::Window { slices: 240 };
     (1..40_u32)
         .prop_map(move |limit| PlanSpec::Limited(vec![QuotaSpec { name: 0, limit, window, rule, shadow: false }]))
 }
 
 fn plans(base: u64, any_kind: bool) -> BoxedStrategy<PlanSpec> {
     let windows = [base, base, base / 10, base / 2, base * 2, base * 10].map(|w| w.clamp(MILLI, LONGEST));
-    let grains = select(vec![240, 240, 1, 2, 7, 1000]);
+    let slices = select(vec![240, 240, 1, 2, 7, 1000]);
     let other = u32::from(any_kind);
     let rule = Rc::new(some_of(vec![
-        (12, grains.prop_map(|grains| RuleSpec::Window { grains }).boxed()),
+        (12, slices.prop_map(|slices| RuleSpec::Window { slices }).boxed()),
         (other, Just(RuleSpec::Smooth).boxed()),
         (other, Just(RuleSpec::Fixed).boxed()),
     ]));
@@ -265,7 +265,8 @@ fn plans(base: u64, any_kind: bool) -> BoxedStrategy<PlanSpec> {
     .boxed()
 }
 
-/// So many schedules, the same in every run; `PROPTEST_CASES` asks for more and `PROPTEST_RNG_SEED` for others.
+/// The number of schedules. They are the same in every run. `PROPTEST_CASES` raises the number, and
+/// `PROPTEST_RNG_SEED` chooses others.
 pub(crate) fn cases(cases: u32) -> Config {
     let asked = Config::default();
     let rng_seed = match asked.rng_seed {

@@ -60,10 +60,10 @@ proptest! {
                 Ok(Ok(())) => prop_assert!(decision.is_admitted()),
                 Ok(Err(until)) => {
                     prop_assert!(!decision.is_admitted());
-                    let reset = decision.rate_limit().unwrap().reset();
+                    let reset = decision.standing().unwrap().reset();
                     prop_assert_eq!(reset.as_nanos(), until.earliest_possible().as_u64());
                 }
-                Err(_) => prop_assert_eq!(decision.rate_limit().unwrap().reset_unix(), None),
+                Err(_) => prop_assert_eq!(decision.standing().unwrap().reset_unix(), None),
             }
         }
     }
@@ -97,12 +97,11 @@ proptest! {
         for (gap, refunds, cost) in requests {
             clock.advance(nanos(gap));
             let before = limiter.peek(&acme).unwrap().remaining();
-            if let tollgate::limit::Decision::Admitted(admission) = limiter.check(&acme, cost)
-                && refunds > 0
-            {
+            let decision = limiter.check(&acme, cost);
+            if decision.is_admitted() && refunds > 0 {
                 clock.advance(nanos(gap));
                 let kept = limiter.peek(&acme).unwrap().remaining();
-                let after = limiter.refund(admission.spend).unwrap().remaining();
+                let after = limiter.refund(decision.into_spend()).unwrap().remaining();
                 prop_assert!((kept..=kept + cost).contains(&after));
                 prop_assert!(gap > 0 || after == before);
             }

@@ -2,8 +2,8 @@
 
 use proptest::sample::Index;
 use tollgate::{
-    Clock, Moment, Plan, RateLimit, Tenant, UnixTime,
-    limit::{Decision, RefusalReason, Spend},
+    Clock, Moment, Plan, Tenant, UnixTime,
+    limit::{RefusalReason, Spend, Standing},
     testing::ManualClock,
 };
 
@@ -143,26 +143,26 @@ impl<E: Engine> Drive<E> {
         let subject = &mut self.tenants[number];
         let before = self.engine.peek(&subject.tenant);
         assert_eq!(before, self.engine.peek(&subject.tenant), "a peek changes nothing");
-        match self.engine.check(&subject.tenant, units) {
-            Decision::Admitted(admission) => {
-                assert_admitted_as_peeked(before, admission.rate_limit, units);
+        let decision = self.engine.check(&subject.tenant, units);
+        match decision.refused() {
+            None => {
+                assert_admitted_as_peeked(before, decision.standing().copied(), units);
                 if let PlanSpec::Limited(quotas) = &subject.plan {
                     let place = subject.log.add(now, units);
                     if units > 0 {
                         assert_bound(quotas, &subject.log, now);
                     }
-                    self.spends.push((number, place, admission.spend));
+                    self.spends.push((number, place, decision.into_spend()));
                 } else {
                     assert_eq!(subject.plan, PlanSpec::Unlimited);
                 }
                 None
             }
-            Decision::Refused(refusal) => {
-                let reason = refusal.reason;
+            Some(reason) => {
                 assert_eq!(reason, reason_to_refuse(&subject.plan, units));
                 let after = self.engine.peek(&subject.tenant);
                 assert_eq!(before, after, "a refused request spends nothing");
-                let Some(told) = refusal.rate_limit else {
+                let Some(told) = decision.standing().copied() else {
                     assert_eq!(reason, RefusalReason::Denied);
                     return None;
                 };
@@ -244,19 +244,19 @@ impl<E: Engine> Drive<E> {
     }
 }
 
-fn assert_admitted_as_peeked(before: Option<RateLimit>, after: Option<RateLimit>, units: u32) {
-    let remaining = |told: Option<RateLimit>| told.map(|told| told.remaining());
+fn assert_admitted_as_peeked(before: Option<Standing>, after: Option<Standing>, units: u32) {
+    let remaining = |told: Option<Standing>| told.map(|told| told.remaining());
     assert_eq!(
         remaining(before).map(|before| before.checked_sub(units)),
         remaining(after).map(Some),
-        "a peek says what the next request finds"
+        "a peek predicts the next request"
     );
 }
 
 /// Never more than the limit in the window that ends now. That this holds at each admission means that it holds in
-/// every window, for the fullest windows end with an admission.
+/// every window, because the fullest windows end with an admission.
 fn assert_bound(quotas: &[QuotaSpec], log: &Log, now: Now) {
-    for quota in quotas.iter().filter(|quota| !quota.shadow && quota.grain().is_some()) {
+    for quota in quotas.iter().filter(|quota| !quota.shadow && quota.slice().is_some()) {
         let counted = log.must_count(quota, now);
         assert!(counted <= u64::from(quota.limit), "{counted} admitted in a window of {quota:?}");
     }
@@ -264,7 +264,7 @@ fn assert_bound(quotas: &[QuotaSpec], log: &Log, now: Now) {
 
 fn assert_no_room(plan: &PlanSpec, log: &Log, now: Now, units: u32) {
     let has_no_room = |quota: &QuotaSpec| {
-        quota.grain().is_none()
+        quota.slice().is_none()
             || log.may_count(quota, now).is_none_or(|counted| counted + u64::from(units) > u64::from(quota.limit))
     };
     assert!(plan.enforced().any(has_no_room), "refused {units} where there was room: {plan:?}");

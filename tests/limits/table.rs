@@ -7,7 +7,7 @@ use crate::engine::{Engine, InMemory, nanos, tenant};
 const MILLI: u64 = 1_000_000;
 const MINUTE: u64 = 60_000 * MILLI;
 
-/// How many units the fullest window saw and how many were refused, of so many at once in even steps.
+/// Spends units in even steps. Returns how many the fullest window saw, and how many were refused.
 fn measured(steps: u64, gap: u64, at_once: u64) -> (usize, u64) {
     let clock = ManualClock::new();
     let limiter = InMemory::new(clock.clone(), Quota::per_minute(600).unwrap());

@@ -1,4 +1,4 @@
-//! Many threads at once. The clock stands still while they spend, or moves far less than a window, so the bound is exact.
+//! Many threads at once. The clock does not move while they spend, or far less than a window, so the bound is exact.
 
 use std::{
     sync::{
@@ -10,9 +10,8 @@ use std::{
 };
 
 use tollgate::{
-    EventLog, Plan, Quota, Tenant,
+    EventLog, Limiter, Plan, Quota, Quotas, Tenant,
     event::{EventKind, Query},
-    limit::Decision,
     testing::ManualClock,
 };
 
@@ -26,7 +25,7 @@ fn tenants(count: usize) -> Vec<Tenant> {
     (0..count).map(|number| tenant(&format!("tenant-{number}"))).collect()
 }
 
-/// Runs `work` on so many threads, and `meanwhile` over and over until they are done.
+/// Runs `work` on several threads, and repeats `meanwhile` until they are done.
 fn hammer(threads: usize, work: impl Fn(usize) + Sync, meanwhile: impl Fn(usize) + Sync) {
     let at_work = AtomicUsize::new(threads);
     thread::scope(|scope| {
@@ -86,8 +85,8 @@ fn quotas_that_change_back_and_forth_and_sweeps_lose_no_spend() {
         let which = &all[round % all.len()];
         match round % 7 {
             0 => engine.set_default_plan(hourly(100).into()),
-            1 => engine.set_plan(which, hourly(70).grains(7).unwrap().into()),
-            2 => engine.set_default_plan(hourly(50).grains(1000).unwrap().into()),
+            1 => engine.set_plan(which, hourly(70).slices(7).unwrap().into()),
+            2 => engine.set_default_plan(hourly(50).slices(1000).unwrap().into()),
             4 => engine.set_plan(which, Plan::denied()),
             3 | 5 => engine.remove_plan(which),
             _ => clock.advance(Duration::from_millis(120)),
@@ -115,10 +114,11 @@ fn refunds_of_many_threads_give_back_each_unit_once() {
     let work = |number: usize| {
         for attempt in 0..1_000 {
             let which = (attempt + number) % all.len();
-            if let Decision::Admitted(admission) = engine.check(&all[which], 1) {
+            let decision = engine.check(&all[which], 1);
+            if decision.is_admitted() {
                 match attempt % 3 {
                     0 => _ = kept[which].fetch_add(1, SeqCst),
-                    _ => engine.refund(admission.spend),
+                    _ => engine.refund(decision.into_spend()),
                 }
             }
         }
@@ -153,9 +153,9 @@ fn each_reset_forgives_one_limit_and_no_more() {
 fn tenants_first_seen_by_many_threads_at_once_take_one_place_each() {
     const THREADS: usize = 4;
     let (clock, log) = (ManualClock::new(), EventLog::new());
-    let InMemory { limiter, .. } = InMemory::new(clock.clone(), Quota::per_minute(3).unwrap());
-    let limiter = limiter.max_tenants(1_000).unwrap().events(log.clone()).unwrap();
-    let engine = InMemory::of(limiter, clock.clone());
+    let quotas = Quotas::new(Quota::per_minute(3).unwrap());
+    let builder = Limiter::builder(quotas).max_tenants(1_000).events(log.clone());
+    let engine = InMemory::of(builder, clock.clone());
     let barrier = Barrier::new(THREADS);
     let work = |_| {
         for tenant in tenants(600) {
@@ -174,7 +174,7 @@ fn tenants_first_seen_by_many_threads_at_once_take_one_place_each() {
         assert!(engine.check(&monitor, 1).is_admitted());
     }
     assert_eq!(engine.limiter.tenants(), 0);
-    // 999 places are left beside the monitor's: no more, no less
+    // exactly 999 places are left beside that of the monitor
     for number in 0..999 {
         _ = engine.check(&tenant(&format!("stranger-{number}")), 1);
     }

@@ -32,17 +32,19 @@ impl<E: Engine> Twins<E> {
 
     fn spend(&mut self, tenant: &Tenant, units: u32) {
         self.sees_all.peek(tenant);
-        let Decision::Admitted(first) = self.sees_all.check(tenant, units) else { return };
-        let Decision::Admitted(second) = self.sees_admitted.check(tenant, units) else {
-            panic!("the twin refused {units}");
+        let first = self.sees_all.check(tenant, units);
+        if !first.is_admitted() {
+            return;
+        }
+        let second = self.sees_admitted.check(tenant, units);
+        assert!(second.is_admitted(), "the twin refused {units}");
+        let answer = |decision: &Decision| -> Answer {
+            let standing = decision.standing()?;
+            let (policy, shadow) = (standing.policy(), decision.would_refuse());
+            Some((policy, standing.limit(), standing.remaining(), standing.reset(), shadow))
         };
-        let answer = |told: Option<tollgate::RateLimit>| -> Answer {
-            let told = told?;
-            let (policy, shadow) = (told.policy(), told.would_refuse());
-            Some((policy, told.limit(), told.remaining(), told.reset(), shadow))
-        };
-        assert_eq!(answer(first.rate_limit), answer(second.rate_limit));
-        self.spends.push((first.spend, second.spend));
+        assert_eq!(answer(&first), answer(&second));
+        self.spends.push((first.into_spend(), second.into_spend()));
         self.admitted_at.push(self.sees_all.clock().now());
     }
 

@@ -103,7 +103,8 @@ impl Setup {
         let client = client.and_then(|client| client.scopes("openid profile email")).expect("it is a client");
         let clients = ClientTable::new([client]).expect("there is one");
         let budget = Quota::per_minute(100_000_000).expect("it is a quota");
-        let limiter = Limiter::memory(Quotas::new(budget)).clock(clock.clone()).expect("it is new");
+        let limiter =
+            Limiter::builder(Quotas::new(budget)).clock(clock.clone()).build().expect("the settings are valid");
         AuthService::builder(ISSUER, store)
             .clients(clients)
             .users(accounts)

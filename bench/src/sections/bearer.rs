@@ -152,7 +152,9 @@ fn checking(runtime: &Runtime, apps: &mut [App]) {
             app.refresh(runtime, "");
             shown.push(HeaderValue::from_str(&format!("Bearer {}", app.access)).expect("it is a header"));
         }
-        for (name, verifier) in [("known", app.service.verifier()), ("not known", app.service.verifier().to_builder().cache(0).build())] {
+        for (name, verifier) in
+            [("known", app.service.verifier()), ("not known", app.service.verifier().to_builder().cache(0).build())]
+        {
             for count in [1, TOKENS] {
                 let inner = service_fn(async |request: Req| {
                     let subject = AccessToken::from_extensions(request.extensions()).map(AccessToken::subject);

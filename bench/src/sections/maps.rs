@@ -1,4 +1,4 @@
-//! Which map holds the tenants: the comparison that chose papaya.
+//! Maps that the rows of the tenants could be stored in.
 
 use std::{
     hint::black_box,

@@ -100,6 +100,6 @@ pub fn busy() {
     }
     let clock = ManualClock::new();
     let quota = Quota::per_minute(600).expect("the limit is not zero");
-    let limiter = Limiter::memory(Quotas::new(quota)).clock(clock.clone()).expect("it is alone");
+    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are good");
     with_limiter(Kind::Tollgate, Budget::Never, Inner::default(), limiter, Fill(clock));
 }

@@ -12,6 +12,7 @@ pub mod server;
 pub mod sessions;
 pub mod stalls;
 pub mod steps;
+pub mod store;
 pub mod threads;
 pub mod tokens;
 

@@ -142,7 +142,7 @@ fn leave() -> Calls {
     }
     let clock = ManualClock::new();
     let quota = Quota::per_minute(9_999).expect("the limit is not zero");
-    let limiter = Limiter::memory(Quotas::new(quota)).clock(clock.clone()).expect("it is alone");
+    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are good");
     with_limiter(Kind::Tollgate, Budget::Never, Inner::default(), limiter, Leave(clock))
 }
 

@@ -143,12 +143,7 @@ async fn newest_completed<'c>(
 
 /// Redirects to the login page with the query of the request.
 fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<Response<Body>, Problem> {
-    let core = &cx.core;
-    let page = match &core.login_url {
-        Some(url) => url.clone(),
-        None => format!("{}/authentication/start", core.issuer.path()),
-    };
-    let location = format!("{page}?{}", asked.query.raw);
+    let location = format!("{}?{}", page::url(cx.core), asked.query.raw);
     answer::redirect(&location).ok_or_else(|| Problem::invalid("the query cannot be forwarded"))
 }
 

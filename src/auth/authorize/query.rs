@@ -116,6 +116,15 @@ impl<'a> Query<'a> {
 
 /// Reads the query and charges the request. An error here is shown, for there is nowhere to send it.
 pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>) -> Result<Asked<'a>, Problem> {
+    asked_for(cx, false).await
+}
+
+/// Reads the query of the login page in the same way. It also serves sign-ins to the site itself.
+pub(crate) async fn asked_by_page<'a>(cx: &mut RequestContext<'a>) -> Result<Asked<'a>, Problem> {
+    asked_for(cx, true).await
+}
+
+async fn asked_for<'a>(cx: &mut RequestContext<'a>, is_page: bool) -> Result<Asked<'a>, Problem> {
     let query = match Query::of(cx) {
         Ok(query) => query,
         Err(problem) => {
@@ -123,7 +132,10 @@ pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>) -> Result<Asked<'a>, 
             return Err(problem);
         }
     };
-    let client = cx.charged_client(query.client_id()).await?;
+    let client = match is_page {
+        true => cx.charged_login_client(query.client_id()).await?,
+        false => cx.charged_client(query.client_id()).await?,
+    };
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return addressed(query, Source::Url, client);
     };

@@ -15,6 +15,13 @@ pub(crate) struct Recipient {
     pub(crate) redirect: RequestedRedirect,
 }
 
+impl Recipient {
+    /// Returns whether the answer goes to a website, and not to whatever runs on the user's own device.
+    pub(crate) fn is_of_a_site(&self) -> bool {
+        self.client.is_first_party() || self.redirect.is_of_a_site()
+    }
+}
+
 /// Determines who gets the answer. Errors here are shown and never sent anywhere.
 pub(crate) fn recipient(parameters: &ClientParameters, client: Option<Arc<Client>>) -> Result<Recipient, RequestError> {
     if parameters.client_id.is_none() {

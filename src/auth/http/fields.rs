@@ -40,6 +40,12 @@ pub(crate) struct Fields {
     pub(crate) email: Option<String>,
     #[serde(default)]
     pub(crate) otp: Option<Typed>,
+    /// Whether the user wants to stay signed in.
+    #[serde(default)]
+    pub(crate) remember: Option<bool>,
+    /// Where a sign-in to the site itself leads to.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) return_to: Option<String>,
     #[serde(default, deserialize_with = "given")]
     acr_values: Option<String>,
     #[serde(default, deserialize_with = "given")]

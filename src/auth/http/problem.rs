@@ -10,7 +10,7 @@ use crate::{
     http::{accept, body::Body},
     login::{LoginError, LoginView},
     policy::Method,
-    reject::{Kind, Rejection},
+    reject::{Rejection, RejectionKind},
     store::StoreError,
     util::{clock::ceil_seconds, number::number},
 };
@@ -410,10 +410,13 @@ impl From<StoreError> for Problem {
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let code = match rejection.kind() {
-            Kind::RateLimited | Kind::QuotaImpossible => Code::RateLimitExceeded,
+            RejectionKind::RateLimited | RejectionKind::QuotaImpossible => Code::RateLimitExceeded,
             _ => Code::AccessDenied,
         };
-        let problem = Self { headers: rejection.headers().clone(), ..Self::new(code, rejection.detail()) };
+        let problem = Self {
+            headers: rejection.headers().clone(),
+            ..Self::new(code, rejection.fixed_detail().unwrap_or("access denied"))
+        };
         match rejection.retry_after() {
             Some(wait) => problem.retry_in(wait),
             None => problem,

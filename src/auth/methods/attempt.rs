@@ -3,7 +3,7 @@
 use crate::{
     auth::{http::problem::Problem, methods::step::LoginStep, state::guard::AttemptKey},
     event::EventKind,
-    limit::{Decision, Spend},
+    limit::Spend,
     login::LoginCall,
     policy::Method,
     session::UserId,
@@ -34,8 +34,8 @@ impl<'a> Attempt<'a> {
         let core = step.cx.core;
         let spend = match step.cx.known_address().map(|address| core.limits.failures.check(&address, 1)) {
             None => None,
-            Some(Decision::Admitted(admission)) => Some(admission.spend),
-            Some(Decision::Refused(refusal)) => return Err(step.locked(method, refusal.wait())),
+            Some(decision) if decision.is_admitted() => Some(decision.into_spend()),
+            Some(decision) => return Err(step.locked(method, decision.wait())),
         };
         let (account, in_login, counted_for_account) = (None, false, false);
         let attempt = Self { step, method, submitted, account, spend, in_login, counted_for_account };

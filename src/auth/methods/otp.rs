@@ -19,7 +19,7 @@ use crate::{
     delivery::{Channel, Message},
     event::EventKind,
     http::body::Body,
-    limit::{Decision, Spend},
+    limit::Spend,
     login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
     policy::Method,
     user::{Contact, EmailAddress, Identifier, PhoneNumber},
@@ -149,10 +149,8 @@ async fn owner(step: &LoginStep<'_>, open: &OpenCode, attempt: &mut Attempt<'_>)
 /// Charges a message to the caller's address, or returns how long to wait.
 fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
     let Some(address) = cx.known_address() else { return Ok(None) };
-    match cx.core.limits.messages.check(&address, 1) {
-        Decision::Admitted(admission) => Ok(Some(admission.spend)),
-        Decision::Refused(refusal) => Err(refusal.wait()),
-    }
+    let decision = cx.core.limits.messages.check(&address, 1);
+    if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.wait()) }
 }
 
 fn contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {

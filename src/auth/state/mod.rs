@@ -9,5 +9,6 @@ pub(crate) mod journal;
 pub(crate) mod key;
 pub(crate) mod logins;
 pub(crate) mod pushed;
+pub(crate) mod session_claims;
 #[cfg(feature = "tokens")]
 pub(crate) mod token_endpoints;

@@ -7,12 +7,11 @@ use serde::Serialize;
 
 use crate::{
     auth::{
-        authorize::{expected_user::ExpectedUser, query, signed_in::SignedIn},
+        authorize::{expected_user::ExpectedUser, query, request::Recipient, signed_in::SignedIn},
         context::RequestContext,
-        http::{answer, problem::Problem},
+        http::{answer, problem::Problem, route::FINISH_SIGN_IN},
         pages::page,
     },
-    client::RequestedRedirect,
     http::{accept, body::Body},
     login::Wanted,
     policy::Method,
@@ -36,6 +35,13 @@ struct Description<'a> {
     /// Whether that user must confirm.
     #[serde(skip_serializing_if = "Option::is_none")]
     confirmation_required: Option<bool>,
+    /// The path to open after `complete` when the user signs in to the site itself. Otherwise it is `/authorize` with the
+    /// query of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continue_to: Option<String>,
+    /// Whether users can choose to stay signed in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remember_available: Option<bool>,
     /// The parameters of a pushed request, which are in no URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters: Option<BTreeMap<&'a str, &'a str>>,
@@ -49,11 +55,12 @@ struct Redirect<'a> {
 }
 
 impl<'a> Redirect<'a> {
-    fn of(redirect: &'a RequestedRedirect) -> Self {
-        let (scheme, rest) = redirect.as_str().split_once(':').unwrap_or_default();
+    fn of(to: &'a Recipient) -> Self {
+        let (scheme, rest) = to.redirect.as_str().split_once(':').unwrap_or_default();
         let host = rest.strip_prefix("//").unwrap_or_default();
         let host = host.split(['/', '?']).next().unwrap_or_default();
         match scheme {
+            _ if to.client.is_first_party() => Self { kind: "site", host },
             "https" => Self { kind: "site", host },
             "http" => Self { kind: "loopback", host },
             _ => Self { kind: "app", host: scheme },
@@ -62,17 +69,19 @@ impl<'a> Redirect<'a> {
 }
 
 pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match query::asked(cx).await {
+    let asked = match query::asked_by_page(cx).await {
         Ok(asked) => asked,
         Err(problem) => return page::shown(cx, problem),
     };
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
+        // the built-in client has no answers, so there is nowhere to send the error
+        Err(wrong) if asked.to.client.is_first_party() => return page::shown(cx, wrong.into()),
         Err(wrong) => return asked.error(cx, wrong),
     };
     let client = &asked.to.client;
     if accept::favourite(&cx.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
-        return Ok(by_accept(page::login()));
+        return Ok(by_accept(page::login(&cx.core.pages)));
     }
     let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
     let signed_in = match cx.reader {
@@ -89,6 +98,7 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
             Some(it).filter(|it| expected.is_ok_and(|expected| expected.is(it.session.user())))
         }
     };
+    let is_first_party = client.is_first_party();
     let description = Description {
         client_id: client.id(),
         client_name: client.display_name(),
@@ -96,9 +106,11 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
         required_steps: plan.steps(),
         scopes: checked.binding.scope.iter().collect(),
         claims: requested_claims(&checked.oidc.wanted),
-        redirect: Redirect::of(&asked.to.redirect),
+        redirect: Redirect::of(&asked.to),
         signed_in: signed_in.as_ref().map(SignedIn::display_name),
-        confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.redirect.is_of_a_site()),
+        confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.is_of_a_site()),
+        continue_to: is_first_party.then(|| format!("{}{FINISH_SIGN_IN}", cx.core.issuer.path())),
+        remember_available: cx.core.remember.map(|_| true),
         parameters: asked.unseen(),
     };
     Ok(by_accept(answer::json(StatusCode::OK, &description)))

@@ -21,7 +21,6 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    limit::Decision,
     login::{CarriedProofs, Keyed, Login, Subject},
     policy::{LoginPlan, Method},
     store::StoreError,
@@ -40,12 +39,15 @@ struct Started {
 
 pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = cx.calling_client(parameters.client_id.as_deref()).await?;
+    let client = cx.calling_login_client(parameters.client_id.as_deref()).await?;
 
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;
     let mut oidc = OidcParameters::read(|name| fields.wish(name))?;
-    oidc.wanted.remember = fields.remember.unwrap_or_default();
+    oidc.wanted.remember = fields.remember == Some(true) && cx.core.remember.is_some();
+    if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {
+        oidc.wanted.return_to = site.return_to(fields.return_to.as_deref())?;
+    }
     if cx.core.challenges.is_redeemed(&binding).await? {
         return Err(Problem::invalid(query::REDEEMED));
     }
@@ -105,7 +107,7 @@ async fn carried(
     plan: &LoginPlan,
 ) -> Result<Option<CarriedProofs>, StoreError> {
     // users confirm on our own pages, not on those of another origin
-    if cx.reader.is_some() && (oidc.asks_user || !to.redirect.is_of_a_site()) {
+    if cx.reader.is_some() && (oidc.asks_user || !to.is_of_a_site()) {
         return Ok(None);
     }
     let Some(signed_in) = SignedIn::find(cx, &to.client, oidc).await? else { return Ok(None) };
@@ -134,10 +136,8 @@ fn throttle(
     let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
     // never an error: base64url is a valid tenant name
     let Ok(name) = Tenant::parse(Handle::of(&name).to_string()) else { return Ok(()) };
-    match core.limits.starts.check(&name, 1) {
-        Decision::Admitted(_) => Ok(()),
-        Decision::Refused(refusal) => Err(too_many().retry_in(refusal.wait())),
-    }
+    let decision = core.limits.starts.check(&name, 1);
+    if decision.is_admitted() { Ok(()) } else { Err(too_many().retry_in(decision.wait())) }
 }
 
 /// Returns the cookies to remove so that there is room for one more login: first those without a login, then the oldest.

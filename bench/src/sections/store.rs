@@ -1,9 +1,4 @@
-//! What the stores cost: `cargo bench --bench store --features store-disk`.
-//!
-//! Figures of one run are comparable with each other, not with another machine.
-#![expect(clippy::print_stdout, reason = "it prints a table")]
-#![expect(clippy::disallowed_methods, reason = "it measures time")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a store that fails has no figures")]
+//! The cost of the stores. Compare figures of one run only, never those of two machines.
 
 use std::{
     env, fs,
@@ -29,7 +24,8 @@ const LASTS: Duration = Duration::from_secs(2);
 /// Longer than the row of most sessions.
 const VALUE: [u8; 200] = [b'v'; 200];
 
-fn main() {
+/// Prints the table.
+pub fn run() {
     let directory = env::temp_dir().join(format!("tollgate-bench-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
 

@@ -1,26 +1,32 @@
-//! What a limiter tells others: events, and counters behind the feature `metrics`.
+//! The reports of a limiter: events, and counters with the feature `metrics`.
 
 use std::sync::Arc;
 
-use super::decision::{Facts, RefusalReason};
+use super::decision::RefusalReason;
 use crate::{
     event::{Event, EventKind, EventLog, Mode},
-    tenant::Tenant,
+    tenant::{Standing, Tenant},
     util::clock::{Clock, Moment},
 };
 
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct Report {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) log: Option<EventLog>,
 }
 
-impl Journal {
+impl Report {
     pub(super) fn admitted(&self, units: u32) {
         count!("tollgate_units_admitted_total", units);
     }
 
-    pub(super) fn refused(&self, tenant: &Tenant, reason: RefusalReason, facts: Option<&Facts>, now: Moment) {
+    pub(super) fn refused(
+        &self,
+        tenant: impl FnOnce() -> Option<Tenant>,
+        reason: RefusalReason,
+        standing: Option<&Standing>,
+        now: Moment,
+    ) {
         count!("tollgate_requests_refused_total", 1_u32);
         let Some(log) = &self.log else { return };
         let kind = match reason {
@@ -28,16 +34,17 @@ impl Journal {
             RefusalReason::Impossible => EventKind::QuotaImpossible,
             RefusalReason::Denied => EventKind::TenantDenied,
         };
-        let event = Event::new(kind, self.clock.unix(now)).tenant(tenant.clone());
-        log.tally(&with_facts(event, facts));
+        let mut event = Event::new(kind, self.clock.unix(now));
+        event.tenant = tenant();
+        log.tally(&with_standing(event, standing));
     }
 
-    pub(super) fn would_refuse(&self, tenant: &Tenant, facts: Facts, now: Moment) {
+    pub(super) fn would_refuse(&self, tenant: impl FnOnce() -> Option<Tenant>, standing: &Standing, now: Moment) {
         count!("tollgate_requests_shadow_refused_total", 1_u32);
         let Some(log) = &self.log else { return };
-        let mut event = Event::new(EventKind::RateLimited, self.clock.unix(now)).tenant(tenant.clone());
-        event.mode = Mode::Shadow;
-        log.tally(&with_facts(event, Some(&facts)));
+        let mut event = Event::new(EventKind::RateLimited, self.clock.unix(now));
+        (event.tenant, event.mode) = (tenant(), Mode::Shadow);
+        log.tally(&with_standing(event, Some(standing)));
     }
 
     pub(super) fn reset(&self, tenant: &Tenant, now: Moment) {
@@ -62,12 +69,12 @@ impl Journal {
     }
 }
 
-fn with_facts(mut event: Event, facts: Option<&Facts>) -> Event {
-    if let Some(facts) = facts {
-        event.policy = Some(facts.policy);
-        event.limit = facts.limit;
-        event.remaining = facts.remaining;
-        event.reset = facts.reset_unix();
+fn with_standing(mut event: Event, standing: Option<&Standing>) -> Event {
+    if let Some(standing) = standing {
+        event.policy = Some(standing.policy());
+        event.limit = standing.limit();
+        event.remaining = standing.remaining();
+        event.reset = standing.reset_unix();
     }
     event
 }

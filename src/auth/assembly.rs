@@ -1,0 +1,238 @@
+//! From the settings of a builder to the service.
+
+use std::{
+    sync::{Arc, Once},
+    time::Duration,
+};
+
+use http::HeaderValue;
+use tokio::sync::OnceCell;
+
+#[cfg(feature = "tokens")]
+use crate::{
+    auth::state::token_endpoints::{TokenEndpoints, TokenSettings},
+    client::AnyClients,
+    store::AnyStore,
+    tokens::Tokens,
+    util::clock::Clock,
+};
+use crate::{
+    auth::{
+        builder::AuthServiceBuilder,
+        core::{self, Core, HashKey, Limits},
+        first_party::site::FirstParty,
+        http::{cookies::LoginCookies, route::SIGN_IN},
+        service::AuthService,
+        state::{
+            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal,
+            logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
+        },
+    },
+    event::EventKind,
+    http::{head::Head, issuer::Issuer},
+    limit::{Limiter, Quota, Quotas, RateLimitGate},
+    policy::MethodSet,
+    session::{SessionLayer, Sessions},
+    tenant::{Tenant, TenantError},
+    user::AnyUsers,
+    util::error::ConfigError,
+};
+
+/// Failed attempts of one address in a minute. Many people can share an address.
+const FAILURES_PER_ADDRESS: u32 = 60;
+/// Messages that one address may ask for in a minute: as many as logins fit into the default budget.
+const MESSAGES_PER_ADDRESS: u32 = 120;
+/// Logins that may begin with one identifier in a minute. Bounds storage, not people.
+const STARTS_PER_IDENTIFIER: u32 = 600;
+/// Requests of one tenant in a minute, as the interface promises.
+const REQUESTS_PER_TENANT: u32 = 600;
+/// Identifiers and addresses are invented by anyone. Beyond this many they share buckets.
+const MOST_STRANGERS: usize = 100_000;
+/// Bounds of "remember me".
+const LONGEST_REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
+const SHORTEST_REMEMBERED: Duration = Duration::from_secs(3600);
+
+impl AuthServiceBuilder {
+    /// Assembles the service.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a required setting is missing, if a setting is wrong, or if the policies or a listed client
+    /// demand a login that the enabled methods cannot provide.
+    pub fn build(self) -> Result<AuthService, ConfigError> {
+        let issuer = Issuer::parse(&self.issuer)?;
+        #[cfg(feature = "tokens")]
+        crate::bearer::check_name("issuer", issuer.as_str())?;
+        let missing = |setting, reason| ConfigError::new(setting, "", reason);
+        let users = self.users.clone().ok_or(missing("users", "must be set"))?;
+        let client_ip = self.client_ip.clone().ok_or(missing(
+            "client_ip",
+            "must be set: a rule that finds the client's address, or ClientIp::unknown()",
+        ))?;
+        if self.insecure_loopback && !issuer.is_loopback() {
+            let reason = "is only for issuers on a loopback address";
+            return Err(ConfigError::new("insecure_loopback", issuer.as_str(), reason));
+        }
+        self.pages.check()?;
+        self.login_limits.validate()?;
+        if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
+            let lifetime = format!("{:?}", self.remember.unwrap_or_default());
+            return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
+        }
+        self.check_policies()?;
+
+        let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
+        let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
+        let undelivered = journal.clone();
+        let queue = self.queue.clone().with_clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
+            undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
+        });
+        let sessions = self.sessions()?;
+        let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
+        let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
+        let limits = self.limits()?;
+        #[cfg(feature = "tokens")]
+        let tokens =
+            token_endpoints(&self.clients, &issuer, &store, &clock, (self.tokens, self.introspectors, self.nonces))?;
+        Ok(AuthService(Arc::new(Core {
+            realm: HeaderValue::from_static(r#"Session realm="login""#),
+            logins: Logins::new(store.clone(), Arc::clone(&clock)),
+            codes: Codes::new(store.clone(), Arc::clone(&clock)),
+            accounts: Accounts::new(users.clone(), sessions.generations().clone()),
+            challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
+            pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
+            guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
+            login_limits: self.login_limits,
+            remember: self.remember,
+            key: HashKey { given: self.key, loaded: OnceCell::new() },
+            cookies: LoginCookies { loopback: self.insecure_loopback },
+            clients: self.clients,
+            policies: self.policies,
+            passwords: self.passwords,
+            without_passwords: self.without_passwords,
+            pages: self.pages,
+            issuer,
+            store,
+            clock,
+            users,
+            queue,
+            sessions,
+            session_layer,
+            first_party,
+            client_ip,
+            journal,
+            limits,
+            #[cfg(feature = "tokens")]
+            tokens,
+        })))
+    }
+
+    /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
+    /// finished with the enabled methods.
+    fn check_policies(&self) -> Result<(), ConfigError> {
+        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords);
+        self.policies.check(enabled)?;
+        for client in self.clients.listed() {
+            self.policies
+                .check_demands(client.tenant(), client.demands(), enabled)
+                .map_err(|why| ConfigError::new("client", client.id(), why))?;
+        }
+        Ok(())
+    }
+
+    fn sessions(&self) -> Result<Sessions, ConfigError> {
+        let mut sessions = Sessions::builder(self.store.clone()).clock(Arc::clone(&self.clock));
+        if let Some(lifetime) = self.session_lifetime {
+            sessions = sessions.absolute(lifetime);
+        }
+        if let Some(idle) = self.session_idle {
+            sessions = sessions.idle(idle);
+        }
+        if let Some(name) = &self.session_cookie {
+            sessions = sessions.cookie_name(name);
+        }
+        if self.insecure_loopback {
+            sessions = sessions.insecure_loopback();
+        }
+        if let Some(log) = &self.log {
+            sessions = sessions.events(log.clone());
+        }
+        sessions.build()
+    }
+
+    fn limits(&self) -> Result<Limits, ConfigError> {
+        let builder = |quota| Limiter::builder(Quotas::new(quota)).clock(Arc::clone(&self.clock));
+        let logged = |quota| {
+            let builder = builder(quota);
+            match &self.log {
+                Some(log) => builder.events(log.clone()).build(),
+                None => builder.build(),
+            }
+        };
+        let strangers = |quota| builder(quota).max_tenants(MOST_STRANGERS).build();
+        let tenants = match &self.limiter {
+            Some(limiter) => limiter.clone(),
+            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?,
+        };
+        let per_address = match &self.per_address {
+            Some(quota) => Some(RateLimitGate::new(no_tenant, logged(quota.clone())?)),
+            None => None,
+        };
+        Ok(Limits {
+            tenants: RateLimitGate::new(no_tenant, tenants),
+            per_address,
+            failures: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,
+            messages: match &self.messages_per_address {
+                Some(quota) => builder(quota.clone()).build()?,
+                None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
+            },
+            starts: strangers(Quota::per_minute(STARTS_PER_IDENTIFIER)?)?,
+            no_address: Once::new(),
+        })
+    }
+}
+
+#[cfg(feature = "tokens")]
+fn token_endpoints(
+    clients: &AnyClients,
+    issuer: &Issuer,
+    store: &AnyStore,
+    clock: &Arc<dyn Clock>,
+    (tokens, introspectors, nonces): (Option<Tokens>, Vec<crate::util::secret::Digest>, Option<crate::dpop::Nonces>),
+) -> Result<Option<TokenEndpoints>, ConfigError> {
+    let Some(tokens) = tokens else {
+        if !introspectors.is_empty() || nonces.is_some() {
+            return Err(ConfigError::new("tokens", "", "must be set for introspectors and DPoP nonces"));
+        }
+        return Ok(None);
+    };
+    let settings = TokenSettings { tokens, introspectors, nonces };
+    let endpoints = settings.build(issuer, store.clone(), Arc::clone(clock))?;
+    for client in clients.listed() {
+        endpoints.check(&client)?;
+    }
+    Ok(Some(endpoints))
+}
+
+/// Returns the layer that [`AuthService::session_layer`] gives out.
+fn session_layer(
+    sessions: &Sessions,
+    users: &AnyUsers,
+    first_party: Option<&FirstParty>,
+    issuer: &Issuer,
+) -> Result<SessionLayer, ConfigError> {
+    let layer = SessionLayer::new(sessions.clone())
+        .claims(Arc::new(SessionClaims::new(users.clone())))
+        .trusted_origin(issuer.origin())?;
+    match first_party {
+        None => Ok(layer),
+        Some(site) => {
+            layer.tenant(site.source()).login_url(&format!("{}{SIGN_IN}", issuer.path()))?.return_parameter("return_to")
+        }
+    }
+}
+
+/// The login service determines the tenant itself, from the client and the login.
+fn no_tenant(_: Head<'_>) -> Result<Option<Tenant>, TenantError> {
+    Ok(None)
+}

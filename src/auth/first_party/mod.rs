@@ -1,0 +1,5 @@
+//! Sign-in and sign-out of the site itself, without codes and tokens.
+
+pub(crate) mod site;
+pub(crate) mod sign_in;
+pub(crate) mod sign_out;

@@ -1,0 +1,53 @@
+//! `POST /sign-out`: a user signs out of the site itself.
+
+use bytes::Bytes;
+use http::Response;
+
+use super::sign_in::of_this_site;
+use crate::{
+    auth::{
+        context::{RequestContext, foreign_origin},
+        http::{answer, fields, problem::Problem},
+        pages::page,
+    },
+    event::EventKind,
+    http::body::Body,
+    util::form::Form,
+};
+
+/// Ends the session of this browser at the request's tenant, with the tokens issued from it, and removes its cookie. Only
+/// pages of this site may ask for it.
+pub(crate) async fn sign_out<B>(cx: &mut RequestContext<'_>, body: B) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let body = fields::form(cx.parts, body).await;
+    match end(cx, body).await {
+        Ok(response) => Ok(response),
+        Err(problem) => page::shown(cx, problem),
+    }
+}
+
+async fn end(cx: &mut RequestContext<'_>, body: Result<Bytes, Problem>) -> Result<Response<Body>, Problem> {
+    let (site, client) = of_this_site(cx)?;
+    if !cx.is_of_own_page() {
+        cx.core.journal.tally(EventKind::ForeignOrigin, Some(client.tenant()), None);
+        return Err(foreign_origin());
+    }
+    let body = body?;
+    let form = Form::parse(&body).map_err(|error| Problem::invalid(error.detail()))?;
+    if form.has_duplicates() {
+        return Err(Problem::invalid("a field appears more than once"));
+    }
+    let return_to = site.return_to(form.value("return_to"))?;
+    let location = return_to.as_deref().unwrap_or("/");
+    let mut response = answer::see_other(location).ok_or(Problem::invalid("the location cannot be sent"))?;
+    let (sessions, tenant) = (&cx.core.sessions, client.tenant());
+    for session in sessions.held(&cx.parts.headers).await? {
+        if session.tenant() == tenant {
+            sessions.revoke_sid(&session.sid()).await?;
+        }
+    }
+    sessions.removal(tenant).append_to(response.headers_mut());
+    Ok(response)
+}

@@ -1,0 +1,282 @@
+//! The refusal board: recent refusals, readable without a lock.
+//!
+//! A tenant that has spent its quota is refused over and over. The board lets such a refusal be repeated without a lock,
+//! so that a flood costs little and does not slow down with more threads.
+//!
+//! Invariants:
+//!
+//! - A slot is written and cleared only while the row of its tenant is locked. A refusal that a reset, a refund or an
+//!   admission has made wrong is therefore gone before the lock is released.
+//! - A reader believes a slot only if everything in it matches: 128 bits of keyed hash, the units, the epoch of the
+//!   quotas, the plan where a function chooses plans, and the time. A change of any plan raises the epoch.
+//! - A slot that still holds is not taken over by another tenant, which is then decided under its lock as usual.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+
+use super::quota::Quota;
+use crate::{
+    tenant::Standing,
+    util::clock::{Moment, UnixTime},
+};
+
+/// The number of slots, of one cache line each.
+const SLOTS: usize = 512;
+
+pub(super) struct Board(Box<[Slot]>);
+
+/// One refusal. The version is odd while the slot is being written, and rises with each change.
+#[derive(Default)]
+#[repr(align(64))]
+struct Slot {
+    version: AtomicU64,
+    hash: AtomicU64,
+    second_hash: AtomicU64,
+    holds_until: AtomicU64,
+    reset: AtomicU64,
+    /// Units and remaining units.
+    units: AtomicU64,
+    /// Limit and number of the policy name.
+    policy: AtomicU64,
+    /// Plan id and epoch.
+    plan: AtomicU64,
+}
+
+/// A tenant, by two hashes with keys of their own. The second is only computed if the first matches.
+#[derive(Clone, Copy)]
+pub(super) struct TenantHash<F> {
+    pub(super) first: u64,
+    pub(super) second: F,
+}
+
+/// The terms of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) units: u32,
+    pub(super) epoch: u32,
+    /// The plan, if a function chooses it. Otherwise the epoch says enough.
+    pub(super) plan: Option<u32>,
+}
+
+impl Board {
+    pub(super) fn new() -> Self {
+        Self((0..SLOTS).map(|_| Slot::default()).collect())
+    }
+
+    /// Returns the refusal of this tenant that still holds, if it is on the board.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        tenant: TenantHash<impl FnOnce() -> u64>,
+        terms: Terms,
+        time: (Moment, UnixTime),
+    ) -> Option<Standing> {
+        let slot = self.slot(tenant.first)?;
+        if slot.hash.load(Relaxed) != tenant.first || time.0.as_nanos() >= slot.holds_until.load(Relaxed) {
+            return None;
+        }
+        let (posted, posted_terms, second_hash) = slot.read(time)?;
+        let is_same_plan = terms.plan.is_none_or(|plan| Some(plan) == posted_terms.plan);
+        let matches = posted_terms.units == terms.units && posted_terms.epoch == terms.epoch && is_same_plan;
+        (matches && (tenant.second)() == second_hash).then_some(posted)
+    }
+
+    /// Returns whether a refusal of this tenant can be posted: no other tenant has its slot.
+    #[inline]
+    pub(super) fn has_room(&self, first_hash: u64, epoch: u32, now: Moment) -> bool {
+        self.slot(first_hash).is_some_and(|slot| {
+            slot.hash.load(Relaxed) == first_hash
+                || slot.holds_until.load(Relaxed) <= now.as_nanos()
+                || slot.epoch() != epoch
+        })
+    }
+
+    /// Posts a refusal that holds until `holds_until` unless it is cleared. Returns whether there was room for it.
+    /// Call it while the row of the tenant is locked.
+    pub(super) fn post(
+        &self,
+        tenant: TenantHash<u64>,
+        terms: Terms,
+        standing: &Standing,
+        quota: &Quota,
+        (now, holds_until): (Moment, Moment),
+    ) -> bool {
+        let (Some(slot), Some(policy)) = (self.slot(tenant.first), quota.name_number()) else { return false };
+        if !self.has_room(tenant.first, terms.epoch, now) {
+            return false;
+        }
+        slot.write(|| {
+            slot.hash.store(tenant.first, Relaxed);
+            slot.second_hash.store(tenant.second, Relaxed);
+            slot.holds_until.store(holds_until.as_nanos(), Relaxed);
+            slot.reset.store(standing.reset().as_nanos(), Relaxed);
+            slot.units.store(pair(terms.units, standing.remaining()), Relaxed);
+            slot.policy.store(pair(standing.limit(), policy.into()), Relaxed);
+            slot.plan.store(pair(terms.plan.unwrap_or_default(), terms.epoch), Relaxed);
+        })
+    }
+
+    /// Clears the refusal of this tenant. Call it while the row of the tenant is locked.
+    pub(super) fn clear(&self, first_hash: u64) {
+        if let Some(slot) = self.slot(first_hash) {
+            // If another tenant is writing the slot right now, it overwrites what is to be cleared.
+            while slot.hash.load(Relaxed) == first_hash
+                && slot.holds_until.load(Relaxed) != 0
+                && !slot.write(|| slot.holds_until.store(0, Relaxed))
+            {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    #[inline]
+    fn slot(&self, hash: u64) -> Option<&Slot> {
+        self.0.get((hash >> 43) as usize % SLOTS)
+    }
+}
+
+impl Slot {
+    /// Reads all of the slot, or nothing if it changes meanwhile.
+    fn read(&self, time: (Moment, UnixTime)) -> Option<(Standing, Terms, u64)> {
+        let before = self.version.load(Acquire);
+        if before % 2 == 1 {
+            return None;
+        }
+        let (units, remaining) = halves(self.units.load(Relaxed));
+        let (limit, policy) = halves(self.policy.load(Relaxed));
+        let (plan, epoch) = halves(self.plan.load(Relaxed));
+        let (reset, second_hash) = (self.reset.load(Relaxed), self.second_hash.load(Relaxed));
+        let holds_until = self.holds_until.load(Relaxed);
+        fence(Acquire);
+        if self.version.load(Relaxed) != before || time.0.as_nanos() >= holds_until {
+            return None;
+        }
+        let name = Quota::name_by_number(u16::try_from(policy).ok()?)?;
+        let standing = Standing::new(name, limit, remaining, Moment::from_nanos(reset), time);
+        Some((standing, Terms { units, epoch, plan: Some(plan) }, second_hash))
+    }
+
+    /// Writes the slot, unless another thread is writing it. Returns whether it did.
+    fn write(&self, store: impl FnOnce()) -> bool {
+        let version = self.version.load(Relaxed);
+        if version % 2 == 1 || self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err() {
+            return false;
+        }
+        fence(Release);
+        store();
+        self.version.store(version + 2, Release);
+        true
+    }
+
+    fn epoch(&self) -> u32 {
+        halves(self.plan.load(Relaxed)).1
+    }
+}
+
+fn pair(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicBool, thread};
+
+    use super::*;
+
+    fn at(nanos: u64) -> (Moment, UnixTime) {
+        (Moment::from_nanos(nanos), UnixTime::from_nanos(nanos))
+    }
+
+    fn quota() -> Quota {
+        Quota::per_minute(9).unwrap()
+    }
+
+    fn terms() -> Terms {
+        Terms { units: 3, epoch: 7, plan: Some(5) }
+    }
+
+    fn post(board: &Board, (first, second): (u64, u64), now: u64, until: u64) -> bool {
+        let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(until + 1), at(now));
+        let period = (Moment::from_nanos(now), Moment::from_nanos(until));
+        board.post(TenantHash { first, second }, terms(), &standing, &quota(), period)
+    }
+
+    fn find(board: &Board, (first, second): (u64, u64), terms: Terms, now: u64) -> Option<Standing> {
+        board.find(TenantHash { first, second: || second }, terms, at(now))
+    }
+
+    #[test]
+    fn a_refusal_is_repeated_only_if_everything_matches() {
+        let board = Board::new();
+        assert!(post(&board, (1, 2), 10, 20));
+        let posted = find(&board, (1, 2), terms(), 19).unwrap();
+        assert_eq!((posted.policy(), posted.limit(), posted.remaining()), ("default", 9, 2));
+        assert_eq!((posted.reset(), posted.wait().as_nanos()), (Moment::from_nanos(21), 2));
+        assert!(find(&board, (1, 2), Terms { plan: None, ..terms() }, 19).is_some(), "the epoch says enough");
+        assert_eq!(find(&board, (1, 2), terms(), 20), None, "it has passed");
+        assert_eq!(find(&board, (1, 3), terms(), 19), None, "half a hash is not the tenant");
+        assert_eq!(find(&board, (2, 2), terms(), 19), None);
+        for other in [Terms { units: 2, ..terms() }, Terms { epoch: 8, ..terms() }, Terms { plan: Some(6), ..terms() }]
+        {
+            assert_eq!(find(&board, (1, 2), other, 19), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_cleared_refusal_is_gone_and_others_stay() {
+        let board = Board::new();
+        let other = 1 << 43;
+        assert!(post(&board, (0, 2), 10, 20) && post(&board, (other, 2), 10, 20));
+        board.clear(0);
+        assert_eq!(find(&board, (0, 2), terms(), 15), None);
+        assert!(find(&board, (other, 2), terms(), 15).is_some());
+    }
+
+    #[test]
+    fn a_slot_that_holds_is_not_taken_over_until_it_has_passed() {
+        let board = Board::new();
+        assert!(post(&board, (1, 2), 10, 20));
+        assert!(!post(&board, (3, 4), 19, 30), "it has the same slot");
+        assert!(find(&board, (1, 2), terms(), 19).is_some());
+        assert!(post(&board, (3, 4), 20, 30));
+        assert_eq!(find(&board, (1, 2), terms(), 15), None);
+        board.clear(1);
+        assert!(find(&board, (3, 4), terms(), 25).is_some(), "it is not the one to clear");
+    }
+
+    /// Each writer posts figures that belong together; a reader never sees a mixture.
+    #[test]
+    fn no_reader_sees_half_of_two_refusals() {
+        let (board, is_done) = (Board::new(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for writer in 1..3_u64 {
+                let (board, is_done) = (&board, &is_done);
+                scope.spawn(move || {
+                    for _ in 0..20_000 {
+                        let standing =
+                            Standing::new("default", writer as u32, writer as u32, Moment::from_nanos(writer), at(0));
+                        let period = (Moment::from_nanos(0), Moment::from_nanos(100));
+                        board.post(TenantHash { first: writer, second: writer }, terms(), &standing, &quota(), period);
+                        board.clear(writer);
+                    }
+                    is_done.store(true, Relaxed);
+                });
+            }
+            while !is_done.load(Relaxed) {
+                for tenant in 1..3_u64 {
+                    if let Some(seen) = find(&board, (tenant, tenant), terms(), 1) {
+                        let seen = (u64::from(seen.limit()), u64::from(seen.remaining()), seen.reset().as_nanos());
+                        assert_eq!(seen, (tenant, tenant, tenant));
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,214 @@
+use std::{cmp::Reverse, time::Duration};
+
+use http::Extensions;
+
+use super::Tenant;
+use crate::util::clock::{Moment, UnixTime};
+
+/// The standing of a tenant in one quota at one moment.
+///
+/// The limiter returns it, and headers, events, handlers and responders show it. If several quotas apply, it
+/// describes the one that refused, or the one with the least left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    policy: &'static str,
+    limit: u32,
+    remaining: u32,
+    reset: Moment,
+    now: Moment,
+    unix_now: UnixTime,
+}
+
+impl Standing {
+    /// The reset of a request that can never fit.
+    pub(crate) const NEVER: Moment = Moment::from_nanos(u64::MAX);
+
+    /// The standing of a tenant without an enforced quota.
+    pub(crate) const UNLIMITED: Self = Self {
+        policy: "unlimited",
+        limit: u32::MAX,
+        remaining: u32::MAX,
+        reset: Moment::from_nanos(0),
+        now: Moment::from_nanos(0),
+        unix_now: UnixTime::from_nanos(0),
+    };
+
+    #[inline]
+    pub(crate) fn new(
+        policy: &'static str,
+        limit: u32,
+        remaining: u32,
+        reset: Moment,
+        time: (Moment, UnixTime),
+    ) -> Self {
+        let (now, unix_now) = time;
+        Self { policy, limit, remaining, reset, now, unix_now }
+    }
+
+    /// Replaces the reset.
+    #[inline]
+    pub(crate) fn with_reset(self, reset: Moment) -> Self {
+        Self { reset, ..self }
+    }
+
+    /// Returns the name of the quota, or `unlimited` if no enforced quota applies.
+    pub fn policy(&self) -> &'static str {
+        self.policy
+    }
+
+    /// Returns the limit of the quota, or `u32::MAX` if no enforced quota applies.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns the units that are left, or `u32::MAX` if no enforced quota applies.
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// Returns the moment at which units come back.
+    ///
+    /// For a refused request this is the moment at which a retry is admitted, if the
+    /// tenant spends nothing meanwhile. Otherwise it is the moment at which
+    /// [`remaining`](Self::remaining) rises.
+    pub fn reset(&self) -> Moment {
+        self.reset
+    }
+
+    /// Returns [`reset`](Self::reset) in wall-clock time, or `None` if no retry helps.
+    #[inline]
+    pub fn reset_unix(&self) -> Option<UnixTime> {
+        let wait = self.reset.as_nanos().saturating_sub(self.now.as_nanos());
+        let reset = UnixTime::from_nanos(self.unix_now.as_nanos().saturating_add(wait));
+        (self.reset != Self::NEVER).then_some(reset)
+    }
+
+    /// Returns the time from the decision until [`reset`](Self::reset).
+    #[inline]
+    pub fn wait(&self) -> Duration {
+        self.reset.since(self.now)
+    }
+
+    /// Compares two quotas by how little they leave. With as much left, the tighter one is the one whose units come
+    /// back later, because `remaining` rises only when both do. A quota that is whole is never the tighter one.
+    pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
+        let order = |it: &Self| (it.remaining, it.remaining < it.limit, Reverse(it.reset));
+        order(self) < order(other)
+    }
+}
+
+/// The value that [`RateLimitLayer`](crate::RateLimitLayer) leaves in the extensions of a
+/// request.
+///
+/// It holds the tenant that was charged and its [`Standing`]. If a request passes
+/// several layers, it shows the standing with the least left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    tenant: Tenant,
+    is_claimed: bool,
+    standing: Standing,
+    would_refuse: Option<&'static str>,
+    charges: Charges,
+}
+
+/// The limiters that have charged a request, each with the units, so that the second layer of one limiter charges only
+/// what the first one did not. The four latest are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Charges {
+    marks: [u64; 4],
+    units: [u32; 4],
+}
+
+impl Charges {
+    fn units(&self, mark: u64) -> Option<u32> {
+        self.marks.iter().zip(self.units).find(|(charged, _)| **charged == mark).map(|(_, units)| units)
+    }
+
+    fn add(&mut self, mark: u64, units: u32) {
+        for (charged, so_far) in self.marks.iter().zip(&mut self.units) {
+            if *charged == mark {
+                *so_far = so_far.saturating_add(units);
+                return;
+            }
+        }
+        self.marks.rotate_right(1);
+        self.units.rotate_right(1);
+        (self.marks[0], self.units[0]) = (mark, units);
+    }
+}
+
+impl RateLimit {
+    pub(crate) fn new(tenant: Tenant, is_claimed: bool, standing: Standing) -> Self {
+        Self { tenant, is_claimed, standing, would_refuse: None, charges: Charges::default() }
+    }
+
+    /// Returns the value that the layers in front of this service have left in the request.
+    /// With axum, use it as an extractor instead.
+    pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+
+    /// Returns the tenant that was charged.
+    ///
+    /// This is the key of a limit. A caller may have chosen it, for example through a
+    /// header; see [`TenantSource`](super::TenantSource).
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Returns the standing of the tenant.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Returns the name of the quota; see [`Standing::policy`].
+    pub fn policy(&self) -> &'static str {
+        self.standing.policy
+    }
+
+    /// Returns the limit of the quota; see [`Standing::limit`].
+    pub fn limit(&self) -> u32 {
+        self.standing.limit
+    }
+
+    /// Returns the units that are left; see [`Standing::remaining`].
+    pub fn remaining(&self) -> u32 {
+        self.standing.remaining
+    }
+
+    /// Returns when units come back in wall-clock time; see [`Standing::reset_unix`].
+    pub fn reset_unix(&self) -> Option<UnixTime> {
+        self.standing.reset_unix()
+    }
+
+    /// Returns how long until units come back; see [`Standing::wait`].
+    pub fn wait(&self) -> Duration {
+        self.standing.wait()
+    }
+
+    /// Returns the name of a shadow quota that would have refused this request.
+    pub fn would_refuse(&self) -> Option<&'static str> {
+        self.would_refuse
+    }
+
+    /// Returns the units that the limiter with this mark has charged, or `None` if it has not seen the request.
+    pub(crate) fn charged(&self, mark: u64) -> Option<u32> {
+        self.charges.units(mark)
+    }
+
+    pub(crate) fn add_charge(&mut self, mark: u64, units: u32, would_refuse: Option<&'static str>) {
+        self.charges.add(mark, units);
+        self.would_refuse = would_refuse.or(self.would_refuse);
+    }
+
+    /// Adds the finding of an inner layer. A tenant that the caller merely claims never replaces one that an outer
+    /// layer has proved.
+    pub(crate) fn narrow(&mut self, tenant: Tenant, is_claimed: bool, standing: Standing) {
+        if self.is_claimed || !is_claimed {
+            (self.tenant, self.is_claimed) = (tenant, is_claimed);
+        }
+        if self.standing.remaining >= standing.remaining {
+            self.standing = standing;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Repeated refusals, which take no lock: each ends as soon as it is wrong.
+
+use std::{
+    sync::Arc,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use tollgate::{Limiter, Plan, Quota, Quotas, testing::ManualClock};
+
+use crate::engine::{Engine, InMemory, nanos, tenant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn hourly(limit: u32) -> Quota {
+    Quota::per_hour(limit).unwrap()
+}
+
+/// An engine where acme has spent its 9 units and was refused one and four units, several times each.
+fn refusing() -> InMemory {
+    let engine = InMemory::new(ManualClock::new(), hourly(9));
+    assert!(engine.check(&tenant("acme"), 9).is_admitted());
+    refuse(&engine);
+    engine
+}
+
+fn refuse(engine: &InMemory) {
+    for units in [1, 1, 4, 4, 1, 4] {
+        let decision = engine.check(&tenant("acme"), units);
+        assert!(!decision.is_admitted());
+        assert_eq!(decision.standing().map(|standing| standing.remaining()), Some(0));
+        assert_eq!(decision.wait(), Duration::from_secs(3_600));
+    }
+}
+
+#[test]
+fn a_reset_ends_a_refusal_at_once() {
+    for units in [1, 4] {
+        let engine = refusing();
+        engine.reset(&tenant("acme"));
+        assert!(engine.check(&tenant("acme"), units).is_admitted());
+    }
+}
+
+#[test]
+fn a_refund_ends_a_refusal_at_once() {
+    for units in [1, 4] {
+        let engine = InMemory::new(ManualClock::new(), hourly(9));
+        let spends: Vec<_> = (0..9).map(|_| engine.check(&tenant("acme"), 1).into_spend()).collect();
+        refuse(&engine);
+        for spend in spends.into_iter().take(units as usize) {
+            assert!(!engine.check(&tenant("acme"), units).is_admitted());
+            engine.refund(spend);
+        }
+        assert!(engine.check(&tenant("acme"), units).is_admitted());
+    }
+}
+
+#[test]
+fn a_changed_plan_ends_a_refusal_at_once() {
+    let raised = || Plan::from(hourly(13));
+    let changes: [&dyn Fn(&InMemory); 4] = [
+        &|engine| engine.set_plan(&tenant("acme"), raised()),
+        &|engine| engine.set_default_plan(raised()),
+        &|engine| engine.set_default_plan(Plan::unlimited()),
+        &|engine| {
+            engine.set_plan(&tenant("acme"), Plan::denied());
+            assert!(engine.check(&tenant("acme"), 4).standing().is_none(), "it is denied, not limited");
+            engine.set_plan(&tenant("acme"), raised());
+        },
+    ];
+    for change in changes {
+        for units in [1, 4] {
+            let engine = refusing();
+            change(&engine);
+            assert!(engine.check(&tenant("acme"), units).is_admitted());
+        }
+    }
+}
+
+#[test]
+fn a_function_that_chooses_another_plan_ends_a_refusal_at_once() {
+    let limit = Arc::new(AtomicU32::new(9));
+    let chosen = Arc::clone(&limit);
+    let plans = [9, 13].map(|limit| (limit, Plan::from(hourly(limit))));
+    let choose = move |_: &_| {
+        let limit = chosen.load(SeqCst);
+        plans.iter().find(|(of, _)| *of == limit).map(|(_, plan)| plan.clone())
+    };
+    let engine = InMemory::of(Limiter::builder(Quotas::by(hourly(1), choose)), ManualClock::new());
+    assert!(engine.check(&tenant("acme"), 9).is_admitted());
+    refuse(&engine);
+    limit.store(13, SeqCst);
+    assert!(engine.check(&tenant("acme"), 4).is_admitted());
+    assert!(!engine.check(&tenant("acme"), 1).is_admitted());
+    limit.store(9, SeqCst);
+    assert_eq!(engine.check(&tenant("acme"), 1).standing().map(|standing| standing.limit()), Some(9));
+}
+
+/// A sweep forgets the refusals of a tenant, even if the clock steps back afterwards.
+#[test]
+fn a_refusal_leaves_with_the_row() {
+    let engine = refusing();
+    engine.clock().advance(3_600 * SECOND);
+    engine.set_plan(&tenant("monitor"), Plan::unlimited());
+    for _ in 0..512 {
+        engine.clock().advance(Duration::from_millis(200));
+        assert!(engine.check(&tenant("monitor"), 1).is_admitted());
+    }
+    assert_eq!(engine.limiter.tenants(), 0);
+    engine.clock().set(tollgate::Moment::default() + 10 * SECOND);
+    assert!(engine.check(&tenant("acme"), 1).is_admitted());
+}
+
+/// While units come back, a repeated refusal shows how many are left.
+#[test]
+fn a_refusal_of_many_units_says_what_is_left_by_now() {
+    let engine = InMemory::new(ManualClock::new(), Quota::per_minute(10).unwrap());
+    let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
+    let refused = || {
+        let decision = engine.check(&tenant("acme"), 8);
+        let standing = *decision.standing().unwrap();
+        (decision.is_admitted(), standing.remaining(), standing.reset().as_nanos() / SECOND.as_nanos() as u64)
+    };
+    assert!(engine.check(&tenant("acme"), 5).is_admitted());
+    at(30);
+    assert!(engine.check(&tenant("acme"), 5).is_admitted());
+    for (now, left) in [(31, 0), (32, 0), (59, 0), (60, 5), (61, 5), (89, 5)] {
+        at(now);
+        assert_eq!(refused(), (false, left, 90), "after {now} seconds");
+    }
+    // fewer units fit, and then still fewer are left
+    assert!(engine.check(&tenant("acme"), 2).is_admitted());
+    assert_eq!(refused(), (false, 3, 90));
+    at(90);
+    assert_eq!(refused(), (true, 0, 149));
+}
+
+/// Far more tenants than the board has slots: none is refused for another, or with another's figures.
+#[test]
+fn tenants_that_share_a_slot_do_not_disturb_each_other() {
+    let engine = InMemory::new(ManualClock::new(), hourly(1));
+    let names: Vec<_> = (0..3_000).map(|number| tenant(&format!("tenant-{number}"))).collect();
+    for (name, limit) in names.iter().zip(1..) {
+        engine.set_plan(name, hourly(limit).into());
+    }
+    for (name, limit) in names.iter().zip(1..) {
+        assert!(engine.check(name, limit).is_admitted());
+    }
+    for _ in 0..2 {
+        for (name, limit) in names.iter().zip(1..) {
+            let decision = engine.check(name, 1);
+            let standing = decision.standing().unwrap();
+            assert_eq!((decision.is_admitted(), standing.limit(), standing.remaining()), (false, limit, 0));
+            engine.clock().advance(nanos(1));
+        }
+    }
+    for name in names.iter().step_by(2) {
+        engine.reset(name);
+    }
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(engine.check(name, 1).is_admitted(), number % 2 == 0);
+    }
+}
+
+/// One thread posts refusals all the time. The other makes room for itself and must never be refused then.
+#[test]
+fn a_refusal_that_another_thread_posts_is_gone_when_it_is_wrong() {
+    let engine = InMemory::new(ManualClock::new(), hourly(10));
+    let (acme, is_done) = (tenant("acme"), AtomicBool::new(false));
+    // with this unit spent, the other thread's ten never fit
+    assert!(engine.check(&acme, 1).is_admitted());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(SeqCst) {
+                assert!(!engine.check(&acme, 10).is_admitted());
+                _ = engine.check(&tenant("other"), 7);
+            }
+        });
+        for round in 0..3_000 {
+            let spend = engine.check(&acme, 9);
+            assert!(spend.is_admitted(), "round {round}");
+            assert!(!engine.check(&acme, 9).is_admitted());
+            engine.refund(spend.into_spend());
+        }
+        is_done.store(true, SeqCst);
+    });
+}
