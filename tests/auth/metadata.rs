@@ -132,6 +132,7 @@ async fn c101_without_tokens_nothing_of_them_is_there() {
     let service = AuthService::builder(ISSUER, Memory::new())
         .clients(clients())
         .users(world.users.clone())
+        .email(world.outbox.clone())
         .client_ip(ClientIp::peer())
         .build()
         .unwrap();
@@ -170,12 +171,12 @@ async fn settings_of_tokens_are_checked_with_the_service() {
     let world = World::new().await;
     let service = || {
         let service = AuthService::builder(ISSUER, Memory::new()).clients(clients()).users(world.users.clone());
-        service.client_ip(ClientIp::peer())
+        service.client_ip(ClientIp::peer()).email(world.outbox.clone())
     };
     let bad = Tokens::new().access_lifetime(std::time::Duration::ZERO);
     assert_eq!(service().tokens(bad).build().unwrap_err().setting(), "access token lifetime");
-    assert!(service().dpop_nonces(&tollgate::Secret::generate()).build().is_err());
-    assert!(service().introspector(&tollgate::Secret::generate()).build().is_err());
+    assert_eq!(service().dpop_nonces(&tollgate::Secret::generate()).build().unwrap_err().setting(), "tokens");
+    assert_eq!(service().introspector(&tollgate::Secret::generate()).build().unwrap_err().setting(), "tokens");
 }
 
 #[tokio::test]

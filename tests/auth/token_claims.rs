@@ -43,11 +43,9 @@ impl Users for WithRoles {
         if request.has_scope("roles") {
             claims.insert("roles", ["editor", account.id().as_str()]).unwrap();
         }
-        for target in [ClaimTarget::IdToken, ClaimTarget::UserInfo] {
-            if request.names(target).any(|name| name == "department") {
-                claims.insert_for([target], "department", "engines").unwrap();
-            }
-        }
+        let asked = |target: &ClaimTarget| request.names(*target).any(|name| name == "department");
+        let targets = [ClaimTarget::IdToken, ClaimTarget::UserInfo].into_iter().filter(asked);
+        claims.insert_for(targets.collect::<Vec<_>>(), "department", "engines").unwrap();
         claims.insert_for([ClaimTarget::UserInfo], "picture", "https://example.com/ada.png").unwrap();
         claims.insert_for([ClaimTarget::AccessToken], "client", request.client_id()).unwrap();
         Ok(claims)

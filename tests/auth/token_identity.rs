@@ -85,6 +85,7 @@ async fn c120_hashing_the_same_password_again_ends_nothing() {
         .clients(clients())
         .users(world.users.clone())
         .client_ip(ClientIp::peer())
+        .email(world.outbox.clone())
         .clock(world.clock.clone())
         .tokens(Tokens::new())
         .build()

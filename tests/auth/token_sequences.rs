@@ -144,14 +144,13 @@ struct Play {
     now: u64,
     /// How many calls were made: each goes to the other service.
     calls: usize,
-    user_ended_at: Option<u64>,
 }
 
 impl Play {
     async fn new() -> Self {
         let nodes = two_nodes(Memory::new()).await;
         let verifiers = [nodes[0].service.verifier(), nodes[1].service.verifier()];
-        Self { nodes, verifiers, families: Vec::new(), now: 0, calls: 0, user_ended_at: None }
+        Self { nodes, verifiers, families: Vec::new(), now: 0, calls: 0 }
     }
 
     fn at(&self, family: usize) -> Option<usize> {
@@ -173,7 +172,6 @@ impl Play {
             Action::EndUser => {
                 let user = UserId::parse("u-ada").unwrap();
                 self.nodes[0].service.end_user(&"acme".parse().unwrap(), &user).await.unwrap();
-                self.user_ended_at = Some(self.now);
                 for family in &mut self.families {
                     family.user_ended = true;
                 }
@@ -203,10 +201,6 @@ impl Play {
     }
 
     async fn sign_in(&mut self, offline: bool) {
-        // what begins in the same second has ended too
-        if self.user_ended_at == Some(self.now) {
-            return;
-        }
         if self.families.len() == MOST_FAMILIES {
             self.families.remove(0);
         }
@@ -266,8 +260,11 @@ impl Play {
         let Some(place) = family.refresh.len().checked_sub(1 + age) else { return Ok(()) };
         let (token, used) = family.refresh[place].clone();
         let answer = browser.refresh(CLIENTS[usize::from(other_client)], &token).await;
+        // a used token revokes its family, whichever client presents it
+        let is_leak = age > 1 || age == 1 && used.is_some_and(|used| now >= used + 10);
         if !family.is_live(now) || other_client {
             prop_assert!(is_no_grant(&answer), "{:?}", answer);
+            family.revoked |= family.is_live(now) && is_leak;
             return Ok(());
         }
         match (age, used) {
@@ -328,7 +325,11 @@ impl Play {
                 [0, 1, 4].into_iter().filter_map(|age| family.access.len().checked_sub(1 + age)).collect();
             for place in places {
                 let access = &family.access[place];
-                let refresh = &family.refresh[place.min(family.refresh.len() - 1)];
+                // asking about a leaked token would revoke the family
+                let last = family.refresh.len() - 1;
+                let at = place.min(last);
+                let is_leak = family.refresh[at].1.is_some_and(|used| at + 1 < last || now >= used + 10);
+                let refresh = &family.refresh[if is_leak { last } else { at }];
                 let given = Given { refresh: Some(refresh.0.clone()), ..access.given.clone() };
                 let good = good_at(&mut browser, verifier, "web", &given).await;
                 let mut expected = BTreeSet::new();

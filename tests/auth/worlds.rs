@@ -37,7 +37,6 @@ pub(crate) async fn put_keys(store: &AnyStore) {
             let memory = AnyStore::from(Memory::new());
             let users = StoredUsers::new(memory.clone());
             let service = AuthService::builder(ISSUER, memory.clone())
-                .clients(clients())
                 .users(users)
                 .client_ip(ClientIp::peer())
                 .email(Outbox::new())
