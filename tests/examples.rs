@@ -1040,19 +1040,35 @@ async fn own_tenant_source_upgrades_a_customer_without_forgiving() {
 // ---- logins
 
 #[tokio::test]
-async fn login_axum_shares_its_sessions_and_its_budget() {
+async fn login_axum_protects_a_page_with_a_password() {
     let example = Example::start("login_axum", &["127.0.0.1:0"]).await;
     let origin = format!("http://{}", example.address);
-    let callback = format!("{origin}/callback");
-    let client = Registered { id: "web", redirect_uri: &callback };
-    let mut browser = Browser::new(&origin, "/auth");
+    let mut browser = Browser::new(&origin, "");
     assert_eq!(browser.open("/account").await.status, 401);
-    browser.log_in(&client, "ada", "correct horse battery staple").await;
-    assert_eq!(browser.open("/account").await.text, "u-1 of acme\n");
-    assert_eq!(browser.open("/callback").await.text, "logged in\n");
-    // six calls of the login, and this one
-    let hello = browser.send("GET", "/api/hello", &[("x-api-key", "demo-acme-key")], "").await;
-    assert_eq!(hello.header("x-ratelimit-remaining"), "593");
+    let navigates = [("sec-fetch-mode", "navigate")];
+    let sent = browser.send("GET", "/account", &navigates, "").await;
+    assert_eq!((sent.status, sent.header("location")), (303, "/sign-in?return_to=%2Faccount"));
+    let page = browser.open(sent.header("location")).await.header("location").to_owned();
+    let (path, query) = page.split_once('?').unwrap();
+    assert_eq!(path, "/authentication/start");
+    let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
+    let mut fields = members!({ "identifier": "ada", "username": "ada", "password": "correct horse battery staple" });
+    fields["method"] = "password".into();
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        fields[name] = decoded(value).into();
+    }
+    for call in ["start", "authenticate", "complete"] {
+        let json = [("content-type", "application/json")];
+        let answer = browser.send("POST", &format!("/authentication/{call}"), &json, &fields.to_string()).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        fields["session_id"] = answer.json()["session_id"].clone();
+    }
+    let finished = browser.open("/sign-in/finish").await;
+    assert_eq!((finished.status, finished.header("location")), (303, "/account"));
+    assert!(browser.open("/account").await.text.starts_with("<h1>Hello u-1</h1>"));
+    let form = [("content-type", "application/x-www-form-urlencoded"), ("origin", &*origin)];
+    assert_eq!(browser.send("POST", "/sign-out", &form, "").await.status, 303);
+    assert_eq!(browser.open("/account").await.status, 401);
 }
 
 #[tokio::test]
