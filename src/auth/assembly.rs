@@ -73,9 +73,7 @@ impl AuthServiceBuilder {
             let reason = "is only for issuers on a loopback address";
             return Err(ConfigError::new("insecure_loopback", issuer.as_str(), reason));
         }
-        if let Some(url) = &self.login_url {
-            check_login_url(url)?;
-        }
+        self.pages.check()?;
         self.login_limits.validate()?;
         if self.remember.is_some_and(|lifetime| lifetime > LONGEST_REMEMBERED || lifetime < SHORTEST_REMEMBERED) {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
@@ -112,7 +110,7 @@ impl AuthServiceBuilder {
             policies: self.policies,
             passwords: self.passwords,
             without_passwords: self.without_passwords,
-            login_url: self.login_url,
+            pages: self.pages,
             issuer,
             store,
             clock,
@@ -234,16 +232,4 @@ fn session_layer(
 /// The login service determines the tenant itself, from the client and the login.
 fn no_tenant(_: Head<'_>) -> Result<Option<Tenant>, TenantError> {
     Ok(None)
-}
-
-fn check_login_url(url: &str) -> Result<(), ConfigError> {
-    let error = |reason| ConfigError::new("login url", url, reason);
-    let local = url.starts_with('/') && !matches!(url.as_bytes().get(1), Some(b'/' | b'\\'));
-    if !local && !url.starts_with("https://") {
-        return Err(error("must be a path of this site or start with https://"));
-    }
-    if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['#', '\\', '?']) {
-        return Err(error("must be visible ASCII without a query or a fragment"));
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::service::AuthService,
+    auth::{pages::custom::Pages, service::AuthService},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -48,7 +48,7 @@ pub struct AuthServiceBuilder {
     pub(super) log: Option<EventLog>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) key: Option<Keyed>,
-    pub(super) login_url: Option<String>,
+    pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
     #[cfg(feature = "tokens")]
@@ -93,7 +93,7 @@ impl AuthServiceBuilder {
             log: None,
             clock: Arc::new(SystemClock::new()),
             key: None,
-            login_url: None,
+            pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
             #[cfg(feature = "tokens")]
@@ -242,10 +242,9 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Sends browsers to your own login page instead of the built-in one. The page gets the query of the request. Takes a
-    /// path of this site or an `https` URL.
-    pub fn login_url(mut self, url: &str) -> Self {
-        self.login_url = Some(url.to_owned());
+    /// Replaces the built-in pages by your own.
+    pub fn pages(mut self, pages: Pages) -> Self {
+        self.pages = pages;
         self
     }
 

@@ -15,6 +15,7 @@ use crate::{
     auth::{
         first_party::site::FirstParty,
         http::cookies::LoginCookies,
+        pages::custom::Pages,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
             logins::Logins, pushed::PushedRequests,
@@ -54,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) first_party: Option<FirstParty>,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
-    pub(crate) login_url: Option<String>,
+    pub(crate) pages: Pages,
 
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,

@@ -236,9 +236,8 @@ async fn c123_the_built_in_client_has_no_codes_and_no_tokens_even_if_somebody_re
         }
         // the login is still there for the one place where it counts
         assert_eq!(browser.get("/sign-in/finish").await.header("location"), "/");
-        let events = world.log.read(&tollgate::event::Query::default());
-        let issued = events.events.iter().any(|event| event.kind == tollgate::event::EventKind::CodeIssued);
-        assert!(!issued);
+        let codes = tollgate::event::Query::new().kind(tollgate::event::EventKind::CodeIssued);
+        assert!(world.log.read(&codes).events.is_empty());
     }
 }
 
@@ -353,7 +352,7 @@ async fn sign_in_at(app: &Router, browser: &mut Browser, name: &str, who: &str) 
         let answer = ask(app, browser, name, post(&format!("/authentication/{call}")), &fields.to_string()).await;
         assert_eq!(answer.status, 200, "{answer:?}");
     }
-    // a login of one tenant is none of another
+    // the login does not count at another tenant
     let other = if name == "acme" { "globex" } else { "acme" };
     let elsewhere = ask(app, browser, other, Request::get("/sign-in/finish"), "").await;
     assert_eq!(elsewhere.header("location"), "/sign-in");
@@ -426,7 +425,7 @@ async fn a_protected_page_sends_a_person_to_the_sign_in_and_back_also_below_a_ne
         assert_eq!(sent.status, 303, "{sent:?}");
         assert!(sent.header("location").starts_with("/sign-in?"), "{sent:?}");
         assert_eq!(sent.redirected("return_to").as_deref(), Some(path));
-        // a program is told
+        // a program gets an error
         let refused = ask(&app, &mut browser, "", Request::get(path), "").await;
         assert_eq!((refused.status.as_u16(), refused.header("location")), (401, ""));
     }
@@ -544,4 +543,36 @@ fn a_source_is_given_as_a_tenant_a_closure_or_an_arc() {
     let source: Arc<dyn TenantSource> = Arc::new(tenant("acme"));
     let builder = || tollgate::AuthService::builder("https://auth.example", Memory::new());
     let _ = (builder().first_party(source), builder().first_party(by_header), builder().first_party(tenant("acme")));
+}
+
+#[tokio::test]
+async fn own_pages_replace_the_built_in_ones() {
+    let pages = tollgate::auth::Pages::new()
+        .login_html("<h1>Mine</h1>")
+        .error_html("<p>{advice}</p>{detail}|{code}")
+        .sign_out_question_html("<form method=post action=logout>{fields}<button name=confirmed></form>")
+        .signed_out_html("<p>Bye. {next}</p>");
+    let world = World::with(Memory::new(), |service| service.first_party(tenant("acme")).pages(pages.clone())).await;
+    let mut browser = world.browser();
+    let open = |path: &str| Request::get(path).header("accept", "text/html");
+    let login = format!("/authentication/start?{}", crate::world::query("web"));
+    let shown = browser.send(open(&login), "").await;
+    assert_eq!(shown.text, "<h1>Mine</h1>");
+    let strict = shown.header("content-security-policy").to_owned();
+    assert!(strict.contains("default-src 'none'") && strict.contains("script-src 'self'"), "{strict}");
+    let wrong = browser.send(open("/sign-in?return_to=//evil.example"), "").await;
+    assert!(wrong.text.ends_with("</p>return_to is not a path of this site|invalid_request"), "{wrong:?}");
+    sign_in(&mut browser, "/").await;
+    let question = browser.send(open("/logout?client_id=web"), "").await;
+    assert!(question.text.contains(r#"<input type="hidden" name="client_id" value="web">"#), "{question:?}");
+    let form = crate::world::posted("/logout").header("sec-fetch-site", "same-origin");
+    assert_eq!(browser.send(form, "client_id=web&confirmed=yes").await.text, "<p>Bye. You can close this page.</p>");
+
+    let moved = |service: AuthServiceBuilder| service.pages(pages.clone().login_url("https://login.example/start"));
+    let world = World::with(Memory::new(), moved).await;
+    let sent = world.browser().send(open(&format!("/authorize?{}", crate::world::query("web"))), "").await;
+    assert!(sent.header("location").starts_with("https://login.example/start?"), "{sent:?}");
+    let wider = |service: AuthServiceBuilder| service.pages(pages.content_security_policy("img-src 'self'"));
+    let world = World::with(Memory::new(), wider).await;
+    assert_eq!(world.browser().send(open(&login), "").await.header("content-security-policy"), "img-src 'self'");
 }

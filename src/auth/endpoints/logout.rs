@@ -92,20 +92,23 @@ where
     };
     let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
     if !is_confirmed && !shown.iter().all(is_hinted) {
-        return Ok(logout_pages::ask(&[
-            ("client_id", client_id.as_deref()),
-            ("post_logout_redirect_uri", asked.after.as_deref()),
-            ("state", asked.state.as_deref()),
-        ]));
+        return Ok(logout_pages::ask(
+            &cx.core.pages,
+            &[
+                ("client_id", client_id.as_deref()),
+                ("post_logout_redirect_uri", asked.after.as_deref()),
+                ("state", asked.state.as_deref()),
+            ],
+        ));
     }
     for session in &shown {
         end(cx, &session.sid()).await?;
     }
     let mut response = match after {
         // the page's policy lets its form lead nowhere else, so the user follows a link
-        Some(location) if asked.confirmed => logout_pages::done(Some(&location)),
+        Some(location) if asked.confirmed => logout_pages::done(&cx.core.pages, Some(&location)),
         Some(location) => answer::redirect(&location).ok_or_else(|| Problem::invalid("state cannot be sent back"))?,
-        None => logout_pages::done(None),
+        None => logout_pages::done(&cx.core.pages, None),
     };
     for session in &shown {
         sessions.removal(session.tenant()).append_to(response.headers_mut());

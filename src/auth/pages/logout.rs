@@ -1,41 +1,50 @@
-//! What a person sees of a sign-out.
+//! The pages of `/logout`.
 
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::{auth::http::answer, http::body::Body};
+use crate::{
+    auth::{http::answer, pages::custom::Pages},
+    http::body::Body,
+};
 
-/// Asks whether to log out. The form goes to where the page is, with what stood in the request.
-pub(crate) fn ask(fields: &[(&str, Option<&str>)]) -> Response<Body> {
+/// Returns the page that asks whether to log out. Its form repeats these parameters of the request.
+pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)]) -> Response<Body> {
     let field = |(name, value): &(&str, Option<&str>)| {
         Some(format!(r#"<input type="hidden" name="{name}" value="{}">"#, escape((*value)?)))
     };
     let fields: Vec<_> = fields.iter().filter_map(field).collect();
-    let mut response = html(include_str!("logout.html").replace("{fields}", &fields.join("\n    ")));
+    let mut response = html(
+        pages
+            .sign_out_question
+            .as_deref()
+            .unwrap_or(include_str!("logout.html"))
+            .replace("{fields}", &fields.join("\n    ")),
+    );
     response.headers_mut().insert(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(
             "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
         ),
     );
-    // with `no-referrer` a browser says that the form comes from `null`, and some say nothing else of where it comes from
+    // with `no-referrer`, browsers send `Origin: null` with the form, and some send no other sign of where it comes from
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 
-/// Says that it is done, and where to go on.
-pub(crate) fn done(location: Option<&str>) -> Response<Body> {
+/// Returns the page that confirms the sign-out, with a link to this location.
+pub(crate) fn done(pages: &Pages, location: Option<&str>) -> Response<Body> {
     let next = match location {
         Some(location) => format!(r#"<a href="{}">Go back to the application</a>"#, escape(location)),
         None => "You can close this page.".to_owned(),
     };
-    html(include_str!("logged_out.html").replace("{next}", &next))
+    html(pages.signed_out.as_deref().unwrap_or(include_str!("logged_out.html")).replace("{next}", &next))
 }
 
 fn html(text: String) -> Response<Body> {
     answer::whole(StatusCode::OK, "text/html; charset=utf-8", text)
 }
 
-/// As text between tags and in quotes.
+/// Escapes a text between tags or in quotes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

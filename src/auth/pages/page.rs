@@ -1,6 +1,6 @@
 //! The login page, error pages, and their assets.
 
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
     auth::{
@@ -11,6 +11,7 @@ use crate::{
             problem::Problem,
             route::{FINISH_SIGN_IN, Route},
         },
+        pages::custom::{LoginPage, Pages},
     },
     http::{accept, body::Body},
 };
@@ -19,15 +20,20 @@ pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
 
 /// Returns the URL of the login page, without a query.
 pub(crate) fn url(core: &Core) -> String {
-    match &core.login_url {
-        Some(url) => url.clone(),
-        None => format!("{}/authentication/start", core.issuer.path()),
+    match &core.pages.login {
+        LoginPage::Url(url) => url.clone(),
+        LoginPage::BuiltIn | LoginPage::Html(_) => format!("{}/authentication/start", core.issuer.path()),
     }
 }
 
 /// Returns the login page.
-pub(crate) fn login() -> Response<Body> {
-    html(StatusCode::OK, include_str!("page.html"))
+pub(crate) fn login(pages: &Pages) -> Response<Body> {
+    let LoginPage::Html(text) = &pages.login else { return html(StatusCode::OK, include_str!("page.html")) };
+    let mut response = html(StatusCode::OK, text.clone());
+    if let Some(policy) = pages.login_policy.as_deref().and_then(|policy| HeaderValue::from_str(policy).ok()) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
 }
 
 /// Shows an error that is sent nowhere: as a page to a browser, as JSON to a program.
@@ -38,10 +44,11 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     problem.log();
     let status = problem.code.status();
     let advice = match status {
+        StatusCode::FORBIDDEN => "Sign-in is currently unavailable. Please contact your administrator.",
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             "Please wait a moment, then reload this page."
         }
-        _ => "The link that led here does not work. Please go back to the application and start again.",
+        _ => "This link does not work. Please go back to the application and try again.",
     };
     // relative, because the service can be mounted below any path
     let style = match cx.parts.uri.path() {
@@ -49,7 +56,8 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
         path if path.ends_with(FINISH_SIGN_IN) => "../authentication/page.css",
         _ => "authentication/page.css",
     };
-    let text = include_str!("error.html")
+    let text = cx.core.pages.error.as_deref().unwrap_or(include_str!("error.html"));
+    let text = text
         .replace("{style}", style)
         .replace("{advice}", advice)
         .replace("{code}", problem.code.as_str())

@@ -81,7 +81,7 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
     };
     let client = &asked.to.client;
     if accept::favourite(&cx.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
-        return Ok(by_accept(page::login()));
+        return Ok(by_accept(page::login(&cx.core.pages)));
     }
     let plan = checked.plan.as_ref().ok_or_else(Problem::unmet)?;
     let signed_in = match cx.reader {
