@@ -19,7 +19,7 @@ use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Policy};
 
 use chromium::Chromium;
-use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge};
+use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge, encode};
 
 /// The page served under this path, and a browser that has not opened it yet.
 struct Page {
@@ -136,8 +136,8 @@ impl Page {
 async fn two_steps_by_the_keyboard_end_with_a_code() {
     let Some(mut page) = Page::under("", "two-steps").await else { return };
     page.begin("mfa").await;
-    assert_eq!(page.ask("document.title").await, "Log in to Acme <b>Expenses</b>");
-    assert_eq!(page.ask("document.querySelector('h1').textContent").await, "Log in to Acme <b>Expenses</b>");
+    assert_eq!(page.ask("document.title").await, "Sign in to Acme <b>Expenses</b>");
+    assert_eq!(page.ask("document.querySelector('h1').textContent").await, "Sign in to Acme <b>Expenses</b>");
     assert_eq!(page.ask("document.getElementById('step').textContent").await, "Step 1 of 2");
     page.browser.press("Enter").await;
 
@@ -166,7 +166,7 @@ async fn two_steps_by_the_keyboard_end_with_a_code() {
     assert!(kept.contains(ADA) && !kept.contains(ADA_PASSWORD) && !kept.contains(&code), "{kept}");
     let wrong = if code == "000000" { "000001" } else { "000000" };
     page.enter(wrong).await;
-    page.says("The code is wrong or too old.").await;
+    page.says("The code is wrong or has expired.").await;
     page.enter(&format!("{} {}", &code[..3], &code[3..])).await;
 
     let back = page.back().await;
@@ -205,7 +205,26 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
     let offered = "Array.from(document.querySelectorAll('#ways button'), (button) => button.value)";
     assert_eq!(page.ask(offered).await, json!(["sms", "email"]));
 
-    // or as somebody else
+    // the session ends between the page and the button
+    let link = page.link("shop");
+    page.browser.open(&link).await;
+    page.until(&asks).await;
+    page.world.sessions.revoke_user(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap();
+    page.browser.press("Enter").await;
+    page.focus("identifier").await;
+    page.says("Your session has ended. Please sign in again.").await;
+}
+
+#[tokio::test]
+async fn a_signed_in_user_can_go_on_as_somebody_else() {
+    let Some(mut page) = Page::under("", "another").await else { return };
+    page.begin("web").await;
+    page.browser.press("Enter").await;
+    page.focus("secret").await;
+    page.enter(ADA_PASSWORD).await;
+    page.back().await;
+    page.until("location.pathname === '/callback'").await;
+    let asks = format!("document.activeElement.textContent === 'Continue as {ADA} to Acme <b>Expenses</b>' && idle()");
     let link = page.link("shop");
     page.browser.open(&format!("{link}&login_hint=grace")).await;
     page.until(&asks).await;
@@ -224,10 +243,18 @@ async fn who_has_to_agree_reads_to_what_before_they_say_who_they_are() {
     let site = here.replace(&format!("{}/callback", page.origin), "https://app.example/callback");
     let consent = |link: &str| format!("{link}&prompt=select_account%20consent");
     let (program, app) = ("Acme <b>Expenses</b> (a program on this device)", "Acme <b>Expenses</b> (app.example)");
-    for (link, asks) in [(&here, program), (&consent(&here), program), (&site, ""), (&consent(&site), app)] {
+    let claims = encode(r#"{"userinfo":{"roles":null,"email":null}}"#);
+    let named = format!("{}&claims={claims}", consent(&site));
+    for (link, asks, what) in [
+        (&here, program, "openid"),
+        (&consent(&here), program, "openid"),
+        (&site, "", ""),
+        (&consent(&site), app, "openid"),
+        (&named, app, "openid, email, roles"),
+    ] {
         page.browser.open(link).await;
         page.focus("identifier").await;
-        let asks = if asks.is_empty() { String::new() } else { format!("{asks} asks for: openid.") };
+        let asks = if asks.is_empty() { String::new() } else { format!("{asks} asks for: {what}.") };
         assert_eq!(page.ask("document.getElementById('asks').innerText").await, asks, "{link}");
     }
 }
@@ -241,7 +268,7 @@ async fn under_a_path_a_login_that_has_ended_is_begun_again() {
     page.focus("secret").await;
     page.world.advance(31 * 60);
     page.enter(ADA_PASSWORD).await;
-    page.says("This login has ended, for it took too long.").await;
+    page.says("Your sign-in timed out. Please start again.").await;
     page.browser.press("Enter").await;
     page.focus("identifier").await;
     assert_eq!(page.ask("document.activeElement.value").await, ADA);
@@ -251,7 +278,7 @@ async fn under_a_path_a_login_that_has_ended_is_begun_again() {
     // the same, found out by a reload
     page.world.advance(31 * 60);
     page.browser.reload().await;
-    page.says("This login has ended, for it took too long.").await;
+    page.says("Your sign-in timed out. Please start again.").await;
     page.browser.press("Enter").await;
     page.focus("identifier").await;
     page.browser.press("Enter").await;
@@ -274,7 +301,7 @@ async fn who_has_to_wait_is_told_for_how_long_and_can_t_hammer() {
         page.says("The name or the password is wrong.").await;
     }
     page.enter("wrong").await;
-    page.says("That was tried too often. You can try again in 30 s.").await;
+    page.says("There were too many attempts. You can try again in 30 s.").await;
     let button = "document.querySelector('#password button')";
     let held = page.ask(&format!("{button}.textContent + {button}.disabled")).await;
     let held = held.as_str().unwrap();
@@ -319,15 +346,15 @@ async fn another_code_is_sent_when_it_is_time() {
         for tried in 1..=5 {
             page.enter(&first).await;
             match tried {
-                1 => page.says("The code is wrong or too old.").await,
+                1 => page.says("The code is wrong or has expired.").await,
                 _ => {
-                    let told = format!("You tried {tried} times; soon a new code is needed.");
-                    page.says(&format!("The code is wrong or too old. {told}")).await;
+                    let told = format!("You have tried {tried} times. After five tries you need a new code.");
+                    page.says(&format!("The code is wrong or has expired. {told}")).await;
                 }
             }
         }
         page.enter(&second).await;
-        page.says("That code can’t be used any more. Have a new one sent.").await;
+        page.says("This code can no longer be used. Request a new one.").await;
         page.advance(30).await;
         page.until("!document.querySelector('#address button').disabled").await;
         page.browser.press("Enter").await;
@@ -349,7 +376,7 @@ async fn an_error_looks_like_the_rest_and_reflects_nothing() {
         page.browser.open(&link).await;
         page.until("document.readyState === 'complete' && location.search.startsWith('?client_id=%3Cscript')").await;
         let shown = page.ask("document.documentElement.outerHTML").await.to_string();
-        assert!(shown.contains("This login can’t go on") && shown.contains("invalid_client"), "{shown}");
+        assert!(shown.contains("Sign-in cannot continue") && shown.contains("invalid_client"), "{shown}");
         assert!(!shown.contains("alert") && !shown.contains("reflected"), "{shown}");
         assert_eq!(page.ask("getComputedStyle(document.querySelector('main')).borderTopWidth").await, "4px", "{path}");
         page.browser.open("about:blank").await;

@@ -53,7 +53,7 @@ async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
         return redirect(return_to.as_deref().unwrap_or("/"));
     }
     let redirect_uri = client.redirect_uris().first().map(|uri| uri.as_str()).unwrap_or_default();
-    // nobody ever shows the verifier, because there is no code
+    // there is no code, so the verifier is never used
     let challenge = CodeChallenge::of(&CodeVerifier::generate());
     let parameters = [
         ("client_id", client.id()),

@@ -17,7 +17,7 @@ pub(crate) struct FirstParty {
     source: Arc<dyn TenantSource>,
     /// The redirect URI of the built-in client.
     finish: String,
-    /// The paths to which nobody returns, because they would lead back here or sign the user out.
+    /// Paths that `return_to` must not name, because they lead back here or sign the user out.
     own_paths: Vec<String>,
 }
 

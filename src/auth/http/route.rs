@@ -1,8 +1,8 @@
-//! Which path is what, and which methods it takes.
+//! The paths that are served, and their methods.
 
 use http::Method;
 
-/// What a request is for.
+/// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Route {
     Authorize,
@@ -24,7 +24,7 @@ pub(crate) enum Route {
     Token(TokenRoute),
 }
 
-/// What is served where there are tokens.
+/// The endpoints of a service that issues tokens.
 #[cfg(feature = "tokens")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TokenRoute {
@@ -37,7 +37,7 @@ pub(crate) enum TokenRoute {
     Logout,
 }
 
-/// A path that is served, and what it is for by each method.
+/// A path, and its endpoint for each method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub(crate) path: &'static str,
@@ -104,7 +104,7 @@ impl Path {
         Self { path, get: Some(route), post: Some(route) }
     }
 
-    /// Whether the path exists only where tokens are issued.
+    /// Returns whether the path is served only if tokens are issued.
     pub(crate) const fn needs_tokens(&self) -> bool {
         #[cfg(feature = "tokens")]
         return matches!((self.get, self.post), (Some(Route::Token(_)), _) | (_, Some(Route::Token(_))));
@@ -112,12 +112,12 @@ impl Path {
         false
     }
 
-    /// Whether the path exists only where users sign in to the site itself.
+    /// Returns whether the path is served only if users sign in to the site itself.
     pub(crate) const fn needs_first_party(&self) -> bool {
         matches!((self.get, self.post), (Some(Route::SignIn | Route::FinishSignIn), _) | (_, Some(Route::SignOut)))
     }
 
-    /// The path that a request names, with or without that of the issuer, which a router may have taken off.
+    /// Finds the path of a request. A router may have stripped the path of the issuer.
     pub(crate) fn of(path: &str, base: &str) -> Option<&'static Self> {
         let known = |path: &str| PATHS.iter().find(|known| known.path == path);
         #[cfg(feature = "tokens")]
@@ -127,7 +127,7 @@ impl Path {
         known(path).or_else(|| known(path.strip_prefix(base)?))
     }
 
-    /// What a request by this method is for. HEAD asks what GET would.
+    /// Returns the endpoint for this method. HEAD uses that of GET.
     pub(crate) fn route(&self, method: &Method) -> Option<Route> {
         match *method {
             Method::GET | Method::HEAD => self.get,
@@ -136,7 +136,7 @@ impl Path {
         }
     }
 
-    /// The methods that the path takes, as `Allow` lists them.
+    /// Returns the methods of the path, as `Allow` lists them.
     pub(crate) const fn allow(&self) -> &'static str {
         match (self.get, self.post) {
             (Some(_), Some(_)) => "GET, HEAD, POST, OPTIONS",
@@ -145,14 +145,14 @@ impl Path {
         }
     }
 
-    /// Whether scripts of other origins may call it, where a client allows them.
+    /// Returns whether scripts of other origins may call it, if a client allows them.
     pub(crate) fn is_for_scripts(&self) -> bool {
         [self.get, self.post].into_iter().flatten().any(Route::is_for_scripts)
     }
 }
 
 impl Route {
-    /// What a page calls, as opposed to what a person opens.
+    /// Returns whether scripts call this endpoint. Others are opened by a person.
     pub(crate) const fn is_for_scripts(self) -> bool {
         #[cfg(feature = "tokens")]
         if let Self::Token(route) = self {

@@ -1,12 +1,15 @@
-// A login, from the identifier to the way back. It knows where it lies, what its query says, and what the server answers.
-// What it has to find again after a reload is in the storage of this tab, and nothing of it is secret.
+// The login page: from the user's name to the way back. It reads its own URL and the answers of the server. What a reload
+// must not lose is in the sessionStorage of this tab. None of it is secret.
 const here = new URL(".", import.meta.url);
 let asked = new URLSearchParams(location.search);
-// What says more of the login than who it is for.
-const wishes = () => Object.fromEntries(["acr_values", "prompt", "max_age", "claims"].map((name) => [name, asked.get(name)]));
+// Parameters of the request that only the start of a login takes.
+const wishes = () => ({
+  ...Object.fromEntries(["acr_values", "prompt", "max_age", "claims", "return_to"].map((name) => [name, asked.get(name)])),
+  remember: at("remember").checked,
+});
 const KEY = `login ${here.pathname}`;
 
-// What a login is bound to: every call repeats it.
+// The parameters that every call of a login repeats.
 const bound = {};
 function bind(parameters) {
   asked = new URLSearchParams(parameters);
@@ -17,38 +20,38 @@ function bind(parameters) {
 
 const PHONE = { factor: "phone", begin: address, field: "phone_number", type: "tel", autocomplete: "tel",
   ask: "Phone number", note: "In international format, such as +15555550100." };
-// Each step takes another factor. What has no `begin` can't be done by this page yet, and is not offered.
+// Each step needs another factor. Methods without `begin` are not offered, because this page does not support them yet.
 const METHODS = {
   password: { factor: "knowledge", label: "Password", begin: password },
   sms: { ...PHONE, label: "Code by text message" },
   whatsapp: { ...PHONE, label: "Code by WhatsApp" },
   email: { factor: "mailbox", label: "Code by e-mail", begin: address, field: "email", type: "email",
-    autocomplete: "email", ask: "E-mail address", note: "The one that belongs to your account." },
+    autocomplete: "email", ask: "E-mail address", note: "The address of your account." },
   passkey: { factor: "key", label: "Passkey" },
-  sso: { factor: "federated", label: "Another account of yours" },
+  sso: { factor: "federated", label: "Another account" },
 };
 
-// What is not told apart here is a wrong request, which the link has led to.
-const LINK = "The link that led here does not work. Go back to the application and start again from there.";
+// Every other error means that the link was wrong.
+const LINK = "This link does not work. Go back to the application and try again.";
 const WORDS = {
   invalid_credentials: "The name or the password is wrong.",
-  invalid_otp: "The code is wrong or too old.",
+  invalid_otp: "The code is wrong or has expired.",
   invalid_assertion: "The passkey was not accepted.",
-  no_pending_challenge: "That code can’t be used any more. Have a new one sent.",
-  method_not_allowed: "That way can’t be used for this step. Choose another.",
-  unsupported_method: "That way can’t be used here. Choose another.",
-  session_expired: "This login has ended, for it took too long.",
-  session_failed: "This login has ended, for too many tries failed.",
-  invalid_session: "This browser knows nothing of this login any more.",
-  login_required: "You have to log in first.",
-  access_denied: "Nobody can log in here at the moment. The operator of the application has to set it right.",
-  origin_not_allowed: "Your browser does not let this page log you in. Open it in a window of its own.",
-  slow_down: "That was a little fast.",
-  too_many_attempts: "That was tried too often.",
-  rate_limit_exceeded: "Too many people are asking right now.",
-  temporarily_unavailable: "That can’t be done right now. Try again in a moment.",
-  internal: "Something went wrong in this page. Load it again.",
-  unreachable: "The server can’t be reached. Check your connection and try again.",
+  no_pending_challenge: "This code can no longer be used. Request a new one.",
+  method_not_allowed: "This method cannot be used for this step. Try another method.",
+  unsupported_method: "This method is not available. Try another method.",
+  session_expired: "Your sign-in timed out. Please start again.",
+  session_failed: "There were too many failed attempts. Please start again.",
+  invalid_session: "Your sign-in could not be continued in this browser. Please start again.",
+  login_required: "Please sign in first.",
+  access_denied: "Sign-in is currently unavailable. Please contact your administrator.",
+  origin_not_allowed: "Your browser blocked the sign-in. Open this page in its own window.",
+  slow_down: "That was too fast.",
+  too_many_attempts: "There were too many attempts.",
+  rate_limit_exceeded: "The service is busy right now.",
+  temporarily_unavailable: "Sign-in is temporarily unavailable. Please try again.",
+  internal: "Something went wrong on this page. Please reload it.",
+  unreachable: "The server cannot be reached. Check your connection and try again.",
 };
 const ENDED = ["session_expired", "session_failed", "invalid_session", "login_required"];
 
@@ -57,14 +60,15 @@ const forms = [...document.forms];
 let client = "the application";
 let signedIn = "";
 let login = load();
-let method = null; // the one at work
-let retry = null; // what the button of `again` does
+let onward = `../authorize${location.search}`; // where a completed login goes on
+let method = null; // the current one
+let retry = null; // the action of the button in `again`
 let busy = false;
-let detours = 0; // what was done unasked since somebody asked for something
+let detours = 0; // calls that followed from the last action of the user
 
 // ---- what survives a reload
 
-// `until`: when something may be tried again, by its name
+// `until` maps an action to the time at which it may be tried again.
 function fresh() {
   return { query: location.search, before: 0, id: null, identifier: "", methods: [], required: 0, proved: [], refused: [], code: null, until: {} };
 }
@@ -81,7 +85,7 @@ function load() {
 function keep() {
   try {
     sessionStorage.setItem(KEY, JSON.stringify(login));
-  } catch { /* then a reload starts again */ }
+  } catch { /* a reload starts again */ }
 }
 
 function forget(identifier = "") {
@@ -103,7 +107,7 @@ async function call(path, body) {
       redirect: "error", cache: "no-store", signal: AbortSignal.timeout(30_000),
     });
     answer = await response.json();
-  } catch { /* no answer, or not one of ours */ }
+  } catch { /* no answer, or not from our server */ }
   if (response?.ok && answer) return answer;
   const code = answer?.error ?? { 429: "rate_limit_exceeded", 503: "temporarily_unavailable" }[response?.status];
   throw { code: code ?? "unreachable", wait: Number(answer?.retry_after ?? response?.headers.get("retry-after")) || 0 };
@@ -111,9 +115,9 @@ async function call(path, body) {
 
 const step = (path, more) => call(path, { ...bound, session_id: login.id, ...more });
 
-// ---- what is shown
+// ---- messages and forms
 
-// `until` names what is waited for: with that, the words are over.
+// The message disappears when the wait named by `until` is over.
 function say(words, until = "") {
   at("message").textContent = words;
   at("message").dataset.until = until;
@@ -125,7 +129,7 @@ function show(name, focus) {
   at("restart").hidden = !isStep;
   const more = open().length > 1;
   at("other").hidden = name === "choose" || !(isStep && more || name === "code");
-  at("other").textContent = more ? "Choose another way" : "Use another address";
+  at("other").textContent = more ? "Try another method" : "Use another address";
   const done = login.before + login.proved.length;
   at("step").textContent = isStep && login.required > 1 ? `Step ${done + 1} of ${login.required}` : "";
   at("progress").hidden = !isStep || login.required < 2;
@@ -142,7 +146,7 @@ function span(seconds) {
   return seconds < 5400 ? `${Math.ceil(seconds / 60)} min` : `${Math.ceil(seconds / 3600)} h`;
 }
 
-// A button waits until the time of this name; it says for how long, and asks nobody.
+// Disables a button until the wait of this name is over. The button shows the remaining time.
 const ticking = new Map();
 function hold(button, name) {
   const text = (button.dataset.text ??= button.textContent);
@@ -166,13 +170,13 @@ function wait(name, seconds) {
 
 // ---- the screens
 
-function who() {
-  say("");
+function who(words = "") {
+  say(words);
   at("identifier").value = login.identifier;
   show("who", at("identifier"));
 }
 
-// Nothing but one way on.
+// Shows a message and one button.
 function stuck(words, label, action) {
   say(words);
   retry = action;
@@ -183,21 +187,21 @@ function stuck(words, label, action) {
   show("again", button);
 }
 
-// Who gets the answer, and what they ask for.
-function purpose({ client_name: to, redirect, scopes }) {
+// Names the client and what it asks for.
+function purpose({ client_name: to, redirect, scopes, claims = [] }) {
   const place = { site: redirect.host, loopback: "a program on this device", app: "an app on this device" }[redirect.kind];
-  return `${to} (${place}) asks for: ${scopes.join(", ")}.`;
+  return `${to} (${place}) asks for: ${[...scopes, ...claims].join(", ")}.`;
 }
 
-// Somebody is signed in already, whose steps count here.
+// The user is already signed in.
 function going(told) {
   say("");
   const { signed_in: name, client_name: to } = told;
   signedIn = name;
-  at("whither").textContent = purpose(told);
+  at("whither").textContent = told.continue_to ? "" : purpose(told);
   const button = submitOf("going");
   delete button.dataset.text;
-  button.textContent = `Continue as ${name} to ${to}`;
+  button.textContent = `Continue as ${name}${told.continue_to ? "" : ` to ${to}`}`;
   show("going", button);
 }
 
@@ -210,7 +214,7 @@ function open() {
 function choose(words = "") {
   const names = open();
   method = null;
-  if (names.length === 0) return stuck("No way to log in is left that this page can offer.", "Start again", restart);
+  if (names.length === 0) return stuck("No other sign-in method is available.", "Start again", restart);
   if (names.length === 1) return METHODS[names[0]].begin(names[0], words);
   say(words);
   at("ways").replaceChildren(...names.map((name) => {
@@ -253,7 +257,7 @@ function code() {
   const { to, digits } = login.code;
   method = login.code.method;
   say("");
-  at("sent").textContent = `If ${to} belongs to your account, a code of ${digits} digits is on its way there.`;
+  at("sent").textContent = `If ${to} belongs to your account, we have sent a code of ${digits} digits to it.`;
   at("otp").value = "";
   hold(submitOf("code"), "otp");
   hold(at("resend"), method);
@@ -293,14 +297,13 @@ async function proved(answer) {
 
 async function finish() {
   show(null);
-  at("step").textContent = `Taking you back to ${client} …`;
+  at("step").textContent = client ? `Taking you back to ${client} …` : "Signing you in …";
   await step("complete");
-  // what was kept is done with: whoever comes back here starts anew
   forget();
-  location.replace(new URL(`../authorize${location.search}`, here));
+  location.replace(new URL(onward, here));
 }
 
-// Where a login stands that was begun before the page was loaded.
+// Continues a login that was started before the page was loaded.
 async function resume() {
   const answer = await call(`status?session_id=${encodeURIComponent(login.id)}`);
   if (answer.status === "expired" || answer.status === "failed") throw { code: `session_${answer.status}`, wait: 0 };
@@ -313,12 +316,15 @@ async function resume() {
 async function begin() {
   show(null);
   const told = await call(`start${location.search}`);
-  // what was pushed stands in no URL
+  // the parameters of a pushed request are in no URL
   bind(told.parameters ?? location.search);
-  client = told.client_name;
-  at("client").textContent = `to ${client}`;
-  document.title = `Log in to ${client}`;
-  // who has to agree reads to what, before they say who they are
+  // a sign-in to the site itself has no client and asks for no consent
+  onward = told.continue_to ?? onward;
+  client = told.continue_to ? "" : told.client_name;
+  at("client").textContent = client && `to ${client}`;
+  document.title = client ? `Sign in to ${client}` : "Sign in";
+  at("stay").hidden = !told.remember_available;
+  // users read what they agree to before they say who they are
   const agrees = told.redirect.kind !== "site" || asked.get("prompt")?.split(" ").includes("consent");
   at("asks").textContent = agrees ? purpose(told) : "";
   if (login.id) return resume;
@@ -328,11 +334,11 @@ async function begin() {
   who();
 }
 
-// ---- what goes wrong
+// ---- errors
 
 const submitOf = (name) => at(name).querySelector("button:not([type])");
 
-// `place` is the form that was sent, or null; `again` does the same once more.
+// `place` is the form that was sent, or null. `again` repeats the action.
 function failed({ code: name, wait: seconds }, place, again) {
   let words = WORDS[name] ?? `${LINK} (${name})`;
   if (seconds > 1) words += ` You can try again in ${span(seconds)}.`;
@@ -359,18 +365,18 @@ function failed({ code: name, wait: seconds }, place, again) {
     hold(place === "resend" ? at("resend") : submitOf(place), what);
   }
   if (name === "invalid_request") {
-    if (place === "who") say("That can’t be the name of an account.");
-    if (place === "address") say(`That can’t be read. ${METHODS[method].note}`);
+    if (place === "who") say("This is not a valid user name, e-mail address or phone number.");
+    if (place === "address") say(`This address is not valid. ${METHODS[method].note}`);
   }
   if (name === "invalid_otp" && login.code) {
     login.code.tries += 1;
     keep();
-    if (login.code.tries > 1) say(`${words} You tried ${login.code.tries} times; soon a new code is needed.`);
+    if (login.code.tries > 1) say(`${words} You have tried ${login.code.tries} times. After five tries you need a new code.`);
   }
   ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp") })[place]?.focus();
 }
 
-// One thing at a time; what is asked for meanwhile is not done. An action may give the one that follows it.
+// Runs one action at a time and ignores others meanwhile. An action can return the next one.
 async function run(place, action) {
   if (busy) return;
   busy = true;
@@ -395,7 +401,12 @@ const SUBMIT = {
     const { identifier } = login;
     return began(await call("start", { ...bound, ...wishes(), identifier }), identifier);
   },
-  going: async () => began(await call("start", { ...bound, ...wishes() }), signedIn),
+  async going() {
+    const answer = await call("start", { ...bound, ...wishes() });
+    // no step of the session was carried over
+    if (answer.next_step === 1) return () => who("Your session has ended. Please sign in again.");
+    return began(answer, signedIn);
+  },
   async password() {
     const typed = at("secret").value;
     at("secret").value = "";
