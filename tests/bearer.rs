@@ -178,7 +178,7 @@ async fn a_token_identifies_the_caller_and_hides_secrets() {
     });
     // a custom responder can return anything
     let layer = BearerLayer::new(issuer.verifier())
-        .respond_with(|_: &tollgate::Rejection| -> Response<AccessToken> { panic!("refused") });
+        .respond_with(|_: &tollgate::Rejection, _: tollgate::Head<'_>| -> Response<AccessToken> { panic!("refused") });
     let token = layer.layer(checked).oneshot(bearer(&text)).await.unwrap().into_body();
     assert_eq!((token.subject(), token.client_id(), token.issuer()), ("ada", "web", "https://auth.example"));
     assert_eq!(token.tenant().unwrap().as_str(), "acme");
