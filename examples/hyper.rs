@@ -78,6 +78,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn hello(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let tenant = request.extensions().get::<Tenant>().map(Tenant::to_string).unwrap_or_default();
+    let tenant = Tenant::from_extensions(request.extensions()).map(Tenant::to_string).unwrap_or_default();
     Ok(Response::new(Full::from(format!("hello {tenant}\n"))))
 }

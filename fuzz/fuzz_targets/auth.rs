@@ -3,19 +3,27 @@
 //! `Accept`, and the body. `{id}` is replaced by the id of a live login, whose cookie is sent
 //! along. Nothing may panic, cause a 5xx, or return a code.
 
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
 
 use http::{Request, header};
 use http_body_util::BodyExt;
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::Runtime;
 use tollgate::{
-    AuthService, Client, ClientTable, Limiter, Passwords, Quota, Quotas, StoredUsers, body::Body, delivery::Outbox,
+    AuthService, Client, ClientIp, ClientTable, Limiter, Passwords, PeerAddr, Quota, Quotas, StoredUsers,
+    body::Body,
+    delivery::Outbox,
     store::{AnyStore, Memory},
 };
 use tower_service::Service;
 
 const PARAMETERS: &str = r#""client_id":"web","redirect_uri":"https://app.example/cb","response_type":"code","scope":"openid","code_challenge":"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM","code_challenge_method":"S256""#;
+
+/// The address that every request comes from.
+const PEER: PeerAddr = PeerAddr(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1234));
 
 struct World {
     runtime: Runtime,
@@ -30,16 +38,21 @@ impl World {
         let store = AnyStore::from(Memory::new());
         let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
         let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
-        let mut service = AuthService::new("https://auth.example", store.clone(), clients, StoredUsers::new(store))
-            .unwrap()
+        let mut service = AuthService::builder("https://auth.example", store.clone())
+            .clients(clients)
+            .users(StoredUsers::new(store))
+            .client_ip(ClientIp::peer())
             .sms(Outbox::new())
             .email(Outbox::new())
             .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
-            .passwords(Passwords::insecure_fast());
+            .passwords(Passwords::insecure_fast())
+            .build()
+            .unwrap();
         let body = format!(r#"{{"identifier":"ada",{PARAMETERS}}}"#);
         let request = Request::post("/authentication/start").header("content-type", "application/json");
         let (cookie, text) = runtime.block_on(async {
-            let response = service.call(request.body(Body::from(body)).unwrap()).await.unwrap();
+            let request = request.extension(PEER).body(Body::from(body)).unwrap();
+            let response = service.call(request).await.unwrap();
             let cookie = response.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
             (cookie, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
         });
@@ -56,7 +69,8 @@ fuzz_target!(|text: &str| {
     WORLD.with_borrow_mut(|world| {
         let text = text.replace("{id}", &world.id).replace("{parameters}", PARAMETERS);
         let mut lines = text.splitn(4, '\n');
-        let (method, target) = lines.next().unwrap_or_default().split_once(' ').unwrap_or(("POST", "/authentication/start"));
+        let (method, target) =
+            lines.next().unwrap_or_default().split_once(' ').unwrap_or(("POST", "/authentication/start"));
         let cookies = format!("{}; {}", world.cookie, lines.next().unwrap_or_default());
         let request = Request::builder()
             .method(method)
@@ -64,6 +78,7 @@ fuzz_target!(|text: &str| {
             .header(header::COOKIE, cookies)
             .header(header::ACCEPT, lines.next().unwrap_or_default())
             .header(header::CONTENT_TYPE, "application/json")
+            .extension(PEER)
             .body(Body::from(lines.next().unwrap_or_default().to_owned()));
         let Ok(request) = request else { return };
         let World { runtime, service, .. } = world;

@@ -5,7 +5,10 @@
 //! panic or cause a 5xx, every error must be JSON with a known code, and tokens are issued only for
 //! a code or a refresh token.
 
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    net::{Ipv4Addr, SocketAddr},
+};
 
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
@@ -13,8 +16,8 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tollgate::{
-    AuthService, Client, ClientTable, CodeChallenge, CodeVerifier, Identifier, Limiter, Password, Passwords, Quota, Quotas,
-    StoredUsers, Tokens, UserId,
+    AuthService, Client, ClientIp, ClientTable, CodeChallenge, CodeVerifier, Identifier, Limiter, Password, Passwords,
+    PeerAddr, Quota, Quotas, StoredUsers, Tokens, UserId,
     body::Body,
     store::{AnyStore, Memory},
     testing::DpopKey,
@@ -43,11 +46,7 @@ const ERRORS: [&str; 16] = [
     "temporarily_unavailable",
 ];
 const ENDPOINTS: [(&str, &str, &[&str]); 9] = [
-    (
-        "POST",
-        "/token",
-        &["client_id=web", "grant_type=authorization_code", "code={code}", "code_verifier={verifier}"],
-    ),
+    ("POST", "/token", &["client_id=web", "grant_type=authorization_code", "code={code}", "code_verifier={verifier}"]),
     ("POST", "/token", &["client_id=web", "grant_type=refresh_token", "refresh_token={refresh}"]),
     ("POST", "/revoke", &["client_id=web", "token={refresh}"]),
     ("POST", "/introspect", &["client_id=web", "token={access}"]),
@@ -85,12 +84,15 @@ impl World {
             let ada = NewUser::new(UserId::parse("u-ada").unwrap(), Identifier::parse("ada").unwrap());
             users.create(&"acme".parse().unwrap(), ada.password(hash)).await.unwrap();
         });
-        let service = AuthService::new(ISSUER, store.clone(), ClientTable::new([client]).unwrap(), users)
-            .unwrap()
-            .tokens(Tokens::new(ISSUER, store).unwrap())
-            .unwrap()
+        let service = AuthService::builder(ISSUER, store)
+            .clients(ClientTable::new([client]).unwrap())
+            .users(users)
+            .client_ip(ClientIp::peer())
+            .tokens(Tokens::new())
             .passwords(passwords)
-            .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())));
+            .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+            .build()
+            .unwrap();
         let key = DpopKey::generate();
         let none = String::new;
         let (verifier, code, access, refresh, id) = (none(), none(), none(), none(), none());
@@ -98,7 +100,9 @@ impl World {
     }
 
     /// Sends a request. Returns the status, the cookie or location, and the body.
-    fn send(&mut self, request: Request<Body>) -> (u16, String, String) {
+    fn send(&mut self, mut request: Request<Body>) -> (u16, String, String) {
+        let peer = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1234);
+        request.extensions_mut().insert(PeerAddr(peer));
         let Self { runtime, service, .. } = self;
         runtime.block_on(async {
             let response = service.call(request).await.unwrap();

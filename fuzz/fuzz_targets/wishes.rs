@@ -4,14 +4,17 @@
 //! is signed in, so the response leads to the login or is a known error, and `claims` that are not
 //! a JSON object are rejected.
 
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    net::{Ipv4Addr, SocketAddr},
+};
 
 use http::Request;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tollgate::{
-    AuthService, Client, ClientTable, Limiter, Quota, Quotas, StoredUsers, Tokens,
+    AuthService, Client, ClientIp, ClientTable, Limiter, PeerAddr, Quota, Quotas, StoredUsers, Tokens,
     body::Body,
     store::{AnyStore, Memory},
 };
@@ -26,11 +29,14 @@ fn service() -> AuthService {
     let store = AnyStore::from(Memory::new());
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
     let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
-    AuthService::new(ISSUER, store.clone(), clients, StoredUsers::new(store.clone()))
-        .unwrap()
-        .tokens(Tokens::new(ISSUER, store).unwrap())
-        .unwrap()
+    AuthService::builder(ISSUER, store.clone())
+        .clients(clients)
+        .users(StoredUsers::new(store))
+        .client_ip(ClientIp::peer())
+        .tokens(Tokens::new())
         .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+        .build()
+        .unwrap()
 }
 
 fn encoded(text: &str) -> String {
@@ -47,7 +53,11 @@ fuzz_target!(|text: &str| {
     for (name, value) in WISHES.iter().zip(text.split('\n')) {
         target += &format!("&{name}={}", encoded(value));
     }
-    let Ok(request) = Request::get(target).header("sec-fetch-mode", "navigate").body(Body::empty()) else { return };
+    let peer = PeerAddr(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1234));
+    let Ok(request) = Request::get(target).header("sec-fetch-mode", "navigate").extension(peer).body(Body::empty())
+    else {
+        return;
+    };
     WORLD.with_borrow_mut(|(runtime, service)| {
         let response = runtime.block_on(service.call(request)).unwrap();
         let status = response.status().as_u16();

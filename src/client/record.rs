@@ -84,7 +84,7 @@ impl Client {
             single_sign_on: true,
             pushed_requests: false,
             #[cfg(feature = "tokens")]
-            tokens: super::tokens::TokenSettings::default(),
+            tokens: TokenSettings::default(),
         }
     }
 

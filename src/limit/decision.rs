@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{overflow::BucketId, plan::Plan};
+use super::plan::Plan;
 use crate::{
     tenant::{Standing, Tenant},
     util::clock::Moment,
@@ -108,6 +108,14 @@ pub(super) struct Charge {
     pub(super) past: Past,
     pub(super) units: u32,
     pub(super) marks: Marks,
+}
+
+/// Identifies a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BucketId {
+    pub(super) number: u16,
+    /// A hash of the quotas of the plan. `None` for the default plan.
+    pub(super) plan: Option<u64>,
 }
 
 /// The row that was charged.

@@ -25,7 +25,7 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::{
-    decision::{Decision, Marks},
+    decision::{BucketId, Decision, Marks},
     meter::Context,
     plan::Plan,
     row::{Place, Row},
@@ -36,14 +36,6 @@ const BUCKETS: u64 = 4096;
 
 /// The number of locks that they share.
 const STRIPES: usize = 64;
-
-/// Identifies a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BucketId {
-    number: u16,
-    /// A hash of the quotas of the plan. `None` for the default plan.
-    plan: Option<u64>,
-}
 
 type Rows = HashMap<BucketId, Row, RandomState>;
 

@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Returns whether the user asked to stay signed in.
-    #[cfg(any(feature = "login", test))]
+    #[cfg(test)]
     pub(crate) fn is_remembered(&self) -> bool {
         self.inner.row.remembered
     }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{
     cookies::CookieFormat,
     generations::Generations,
-    rows::{EndedSessions, SESSIONS, SessionLifetimes, SessionList, SessionRow},
+    rows::{SESSIONS, SessionLifetimes, SessionList, SessionRow},
     session::Session,
 };
 use crate::{
@@ -58,7 +58,6 @@ struct SessionsInner {
     clock: Arc<dyn Clock>,
     rows: Table<SessionRow>,
     lists: Table<SessionList>,
-    ended: EndedSessions,
     generations: Generations,
     lifetimes: SessionLifetimes,
     cookies: CookieFormat,
@@ -108,21 +107,15 @@ impl Sessions {
         self.0.cookies.is_loopback()
     }
 
-    /// Returns the lifetime of sessions that are not remembered.
-    #[cfg(feature = "login")]
-    pub(crate) fn absolute(&self) -> Duration {
-        self.0.lifetimes.absolute
-    }
-
     /// Returns the generations of users.
     pub(crate) fn generations(&self) -> &Generations {
         &self.0.generations
     }
 
-    /// Returns which sessions were ended.
-    #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only tokens ask whether their session has ended"))]
-    pub(crate) fn ended(&self) -> &EndedSessions {
-        &self.0.ended
+    /// Returns which sessions were ended, as the token side reads it.
+    #[cfg(test)]
+    pub(super) fn ended(&self) -> super::rows::EndedSessions {
+        super::rows::EndedSessions::new(self.0.store.clone(), self.0.clock.clone())
     }
 
     pub(super) fn cookies(&self) -> &CookieFormat {
@@ -264,7 +257,6 @@ impl SessionsBuilder {
         Sessions(Arc::new(SessionsInner {
             rows: Table::new(store.clone(), SESSIONS, Arc::clone(&clock)),
             lists: Table::new(store.clone(), "session_users", Arc::clone(&clock)),
-            ended: EndedSessions::new(store.clone(), Arc::clone(&clock)),
             generations: Generations::new(store.clone(), Arc::clone(&clock)),
             store,
             clock,

@@ -13,24 +13,6 @@ pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D
     text.parse().map_err(|_| D::Error::custom("invalid text"))
 }
 
-/// A list of values, each written as text.
-#[cfg(feature = "login")]
-pub(crate) mod list {
-    use std::{fmt::Display, str::FromStr};
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(ToString::to_string))
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer)?;
-        let values = texts.iter().map(|text| text.parse().map_err(|_| D::Error::custom("invalid text")));
-        values.collect()
-    }
-}
-
 /// An optional value that is written as text.
 #[cfg(feature = "login")]
 pub(crate) mod option {

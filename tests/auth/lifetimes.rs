@@ -123,7 +123,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What was proved, in which version.
+/// A proof, with the version of the password or mailbox.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Proved {
     Password(u32),
@@ -553,7 +553,7 @@ impl Play {
         let ends = family.origin.session;
         let answer = self.browsers[browser].send(request, "").await;
         self.sessions[ends].ended = true;
-        // nobody reads that they are logged out while another session of theirs lives in this browser
+        // the page claims no logout while another session lives in this browser
         let is_another = self.live(browser, place).is_some();
         prop_assert_eq!(is_done(&answer), !is_another, "{:?}", answer);
         if !is_another {

@@ -3,7 +3,7 @@
 use crate::{
     given::{Given, all_are, claims},
     sites::{name, tenant, user, world},
-    world::{ADA, ADA_PASSWORD, GRACE_PASSWORD, World},
+    world::{ADA, ADA_PASSWORD, GRACE, GRACE_PASSWORD, World},
 };
 
 const NEW: &str = "ada.king@example.com";
@@ -93,7 +93,7 @@ async fn c116_logins_under_way_go_on_after_a_new_address() {
 }
 
 #[tokio::test]
-async fn c116_the_old_name_proves_nothing_in_a_login_that_began_with_it() {
+async fn c116_a_login_stays_bound_to_its_user_if_somebody_else_gets_the_name_that_it_began_with() {
     let world = world().await;
     let mut browser = world.browser();
     let login = browser.begin("acme-web", &[("identifier", ADA)]).await;
@@ -101,9 +101,18 @@ async fn c116_the_old_name_proves_nothing_in_a_login_that_began_with_it() {
     world.rename(&acme, "u-ada", ADA, NEW).await;
     // somebody else takes the name over
     world.users.add_identifier(&acme, &user("u-grace"), &name(ADA)).await.unwrap();
-    for password in [ADA_PASSWORD, GRACE_PASSWORD] {
-        let answer = browser.prove_password(&login, ADA, password).await;
-        assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_credentials"));
+    for (name, password) in [(ADA, GRACE_PASSWORD), (GRACE, ADA_PASSWORD), (GRACE, GRACE_PASSWORD)] {
+        let answer = browser.prove_password(&login, name, password).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_credentials"), "{name}");
     }
-    assert_eq!(browser.prove_password(&login, NEW, ADA_PASSWORD).await.status, 200);
+    let [mut by_old, mut by_new] = [(); 2].map(|()| browser.clone());
+    drop(browser);
+    let mut other = world.browser();
+    let fresh = other.begin("acme-web", &[("identifier", ADA)]).await;
+    assert_eq!(other.prove_password(&fresh, ADA, ADA_PASSWORD).await.status, 401, "a new login is for grace");
+    assert_eq!(by_old.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(by_new.prove_password(&login, NEW, ADA_PASSWORD).await.error(), "no_step_remaining");
+    let code = by_old.finish(&login).await.unwrap();
+    let given = Given::of(&by_old.redeem("acme-web", &code).await);
+    assert_eq!(claims(given.id())["sub"], "u-ada");
 }

@@ -58,9 +58,6 @@ pub(crate) struct Fields {
     dpop_jkt: Option<String>,
     #[serde(default, deserialize_with = "object_or_text")]
     claims: Option<String>,
-    /// The user chose to stay signed in.
-    #[serde(default)]
-    pub(crate) remember: Option<bool>,
     #[serde(default, deserialize_with = "given")]
     client_id: Option<String>,
     #[serde(default, deserialize_with = "given")]

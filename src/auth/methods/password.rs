@@ -96,7 +96,6 @@ async fn check(
 
 /// Replaces a weak hash and returns the version of the password after that, or `None` if the password was changed since it
 /// was checked. Other failures are harmless: the next login tries again.
-#[expect(clippy::option_option, reason = "the outer one is the outcome, and accounts need not have versions")]
 async fn upgrade(
     step: &LoginStep<'_>,
     account: &Account,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub use self::error::UserError;
 use self::{
-    index::{AccountKey, FOREVER, Index, Unique},
+    index::{AccountKey, Claimed, FOREVER, Index, Unique},
     row::{Name, Row},
 };
 use crate::{
@@ -85,7 +85,7 @@ impl StoredUsers {
         }
         // and claimed again: until now, another tenant could take the id over
         let Some(id) = self.index.claim(account, Unique::Id).await? else {
-            self.delete(account, row.instance).await?;
+            self.delete(account, row.instance, &[]).await?;
             return Err(UserError::Exists);
         };
         let mut claimed = vec![id];
@@ -93,8 +93,7 @@ impl StoredUsers {
             match self.index.claim(account, Unique::Name(*name)).await? {
                 Some(name) => claimed.push(name),
                 None => {
-                    self.delete(account, row.instance).await?;
-                    self.index.release(account, &claimed).await;
+                    self.delete(account, row.instance, &claimed).await?;
                     return Err(UserError::Taken);
                 }
             }
@@ -102,13 +101,19 @@ impl StoredUsers {
         Ok(user)
     }
 
-    /// Deletes this account, and not another one that has its id by now.
-    async fn delete(&self, account: AccountKey<'_>, instance: u64) -> Result<(), StoreError> {
+    /// Deletes this account, and not another one that has its id by now, and releases what it had.
+    ///
+    /// `claimed` must have been read while the account existed. If it is gone already, another account may have claimed
+    /// the same again in the meantime, so nothing is released.
+    async fn delete(&self, account: AccountKey<'_>, instance: u64, claimed: &[Claimed]) -> Result<(), StoreError> {
         let end = |row: Option<&Row>, now| match row {
-            Some(row) if row.instance == instance => Change::Put(row.clone(), now, ()),
-            _ => Change::Keep(()),
+            Some(row) if row.instance == instance => Change::Put(row.clone(), now, true),
+            _ => Change::Keep(false),
         };
-        self.index.rows.update(Some(account.tenant), account.user.as_str().as_bytes(), end).await
+        if self.index.rows.update(Some(account.tenant), account.user.as_str().as_bytes(), end).await? {
+            self.index.release(account, claimed).await;
+        }
+        Ok(())
     }
 
     /// Sets the displayed names of the user, each 1 to 320 bytes: the OpenID Connect claims `name` and
@@ -277,9 +282,7 @@ impl StoredUsers {
         for unique in row.names.iter().copied().map(Unique::Name).chain([Unique::Id]) {
             held.extend(self.index.held(account, unique).await?);
         }
-        self.delete(account, row.instance).await?;
-        self.index.release(account, &held).await;
-        Ok(())
+        Ok(self.delete(account, row.instance, &held).await?)
     }
 
     async fn change(

@@ -316,3 +316,26 @@ fn one_of_many_tenants_gets_the_same_id() {
         assert!(refused.into_iter().all(|error| matches!(error, UserError::Exists)));
     }
 }
+
+#[test]
+fn a_removal_that_comes_late_releases_nothing_of_a_new_account() {
+    // one removal reads the account, another one removes it, and it is created again before the first one continues
+    for steps in 1..12 {
+        let memory = Arc::new(Memory::new());
+        let slow = StoredUsers::new(Slow(Arc::clone(&memory)));
+        let plain = StoredUsers::new(Plain(memory));
+        block_on(plain.create(&acme(), new_user(1, &[1]))).unwrap();
+        let mut late = start_id_call(&slow, (false, 1, IdCall::Remove));
+        let mut context = Context::from_waker(Waker::noop());
+        let done = (0..steps).any(|_| late.as_mut().poll(&mut context).is_ready());
+        if done {
+            break;
+        }
+        let _ = block_on(plain.remove(&acme(), &user(1)));
+        block_on(plain.create(&acme(), new_user(1, &[1]))).unwrap();
+        while late.as_mut().poll(&mut context).is_pending() {}
+        let exists = block_on(plain.by_id(&acme(), &user(1))).unwrap().is_some();
+        assert_eq!(find(&plain, 1).is_some(), exists, "{steps}");
+        assert_eq!(block_on(plain.create(&globex(), new_user(1, &[1]))).is_err(), exists, "{steps}");
+    }
+}
