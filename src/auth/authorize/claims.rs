@@ -144,7 +144,9 @@ mod tests {
 
     #[test]
     fn c025_an_essential_acr_is_a_demand_and_a_voluntary_one_is_none() {
-        let acr = |how: &str| parse(&format!(r#"{{"id_token":{{"acr":{how}}}}}"#)).map(|it| (it.acr.join(" "), it.is_acr_essential));
+        let acr = |how: &str| {
+            parse(&format!(r#"{{"id_token":{{"acr":{how}}}}}"#)).map(|it| (it.acr.join(" "), it.is_acr_essential))
+        };
         for (how, levels, is_essential) in [
             (r#"{"essential":true,"value":"a"}"#, "a", true),
             (r#"{"essential":true,"values":["a","b"]}"#, "a b", true),
