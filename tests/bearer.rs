@@ -177,7 +177,8 @@ async fn a_token_identifies_the_caller_and_hides_secrets() {
         async move { Ok::<_, Infallible>(Response::new(token)) }
     });
     // a custom responder can return anything
-    let layer = BearerLayer::new(issuer.verifier()).respond_with(|_: &tollgate::Rejection| panic!("refused"));
+    let layer = BearerLayer::new(issuer.verifier())
+        .respond_with(|_: &tollgate::Rejection, _: tollgate::Head<'_>| -> Response<AccessToken> { panic!("refused") });
     let token = layer.layer(checked).oneshot(bearer(&text)).await.unwrap().into_body();
     assert_eq!((token.subject(), token.client_id(), token.issuer()), ("ada", "web", "https://auth.example"));
     assert_eq!(token.tenant().unwrap().as_str(), "acme");

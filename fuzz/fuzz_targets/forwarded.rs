@@ -9,8 +9,7 @@ use http::{HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
 use tollgate::{ClientIp, Head, PeerAddr};
 
-static BEHIND: LazyLock<ClientIp> =
-    LazyLock::new(|| ClientIp::behind(["10.0.0.0/8", "fd00::/8"]).unwrap());
+static BEHIND: LazyLock<ClientIp> = LazyLock::new(|| ClientIp::behind(["10.0.0.0/8", "fd00::/8"]).unwrap());
 
 const PEER: [u8; 4] = [10, 0, 0, 1];
 const CLIENT: [u8; 4] = [198, 51, 100, 7];
@@ -36,11 +35,7 @@ fuzz_target!(|written: &[u8]| {
     }
 });
 
-fn address(
-    source: &ClientIp,
-    header: &'static str,
-    lines: impl Iterator<Item = Vec<u8>>,
-) -> Option<IpAddr> {
+fn address(source: &ClientIp, header: &'static str, lines: impl Iterator<Item = Vec<u8>>) -> Option<IpAddr> {
     let mut request = Request::new(());
     request.extensions_mut().insert(PeerAddr((PEER, 49152).into()));
     for line in lines {

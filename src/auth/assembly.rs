@@ -175,7 +175,7 @@ impl AuthServiceBuilder {
             None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?,
         };
         let per_address = match &self.per_address {
-            Some(quota) => Some(RateLimitGate::new(no_tenant, logged(quota.clone())?)),
+            Some(quota) => Some(RateLimitGate::new(no_tenant, logged(*quota)?)),
             None => None,
         };
         Ok(Limits {
@@ -183,7 +183,7 @@ impl AuthServiceBuilder {
             per_address,
             failures: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,
             messages: match &self.messages_per_address {
-                Some(quota) => builder(quota.clone()).build()?,
+                Some(quota) => builder(*quota).build()?,
                 None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
             },
             starts: strangers(Quota::per_minute(STARTS_PER_IDENTIFIER)?)?,

@@ -249,7 +249,7 @@ impl Extra {
     /// Settles the charge, which may change the standing, and returns the policies for the headers.
     #[cold]
     fn finish(
-        self: Box<Self>,
+        self,
         style: HeaderStyle,
         standing: &mut Option<Standing>,
         status: StatusCode,

@@ -112,6 +112,12 @@ impl Sessions {
         &self.0.generations
     }
 
+    /// Returns which sessions were ended, as the token side reads it.
+    #[cfg(test)]
+    pub(super) fn ended(&self) -> super::rows::EndedSessions {
+        super::rows::EndedSessions::new(self.0.store.clone(), self.0.clock.clone())
+    }
+
     pub(super) fn cookies(&self) -> &CookieFormat {
         &self.0.cookies
     }

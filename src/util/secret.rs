@@ -99,7 +99,7 @@ impl fmt::Debug for Digest {
 }
 
 /// For serde's `with`: stores a digest as base64url.
-#[cfg(feature = "tokens")]
+#[cfg(feature = "login")]
 pub(crate) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -584,10 +584,10 @@ impl Play {
             prop_assert_eq!(listed, own.map(|session| session.sid.clone()).collect::<BTreeSet<_>>());
         }
         for (browser, places) in self.signed_in.iter().enumerate() {
-            for place in 0..places.len() {
-                let seen = self.world.seen(Some(&tenant(TENANTS[place])), &self.browsers[browser]).await;
+            for (place, name) in TENANTS.iter().enumerate().take(places.len()) {
+                let seen = self.world.seen(Some(&tenant(name)), &self.browsers[browser]).await;
                 let own = self.live(browser, place).map(|at| self.sessions[at].sid.clone());
-                prop_assert_eq!(seen, own, "browser {} at {}", browser, TENANTS[place]);
+                prop_assert_eq!(seen, own, "browser {} at {}", browser, name);
             }
         }
         let verifier = self.world.service.verifier();

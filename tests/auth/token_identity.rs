@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate::{
-    AuthService, Client, ClientIp, Identifier, Password, Passwords, Secret, Tenant, Tokens, UnixTime, UserId,
+    AuthService, Client, ClientIp, Clock, Identifier, Password, Passwords, Secret, SystemClock, Tenant, Tokens, UserId,
     event::{EventKind, Query},
     store::{AnyStore, Memory},
     testing::{DpopKey, ManualClock},
@@ -192,8 +192,8 @@ async fn one_session_has_at_most_twenty_families_of_a_client() {
 async fn a_process_without_logins_verifies_with_the_store_alone() {
     let store = AnyStore::from(Memory::new());
     let clock = ManualClock::new();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    clock.set_wall(UnixTime::from_secs(now.as_secs()));
+    let real = SystemClock::new();
+    clock.set_wall(real.unix(real.now()));
     let world = World::on(store.clone(), clock, |service| service).await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "openid").await;

@@ -29,7 +29,7 @@ fn refuse(engine: &InMemory) {
     for units in [1, 1, 4, 4, 1, 4] {
         let decision = engine.check(&tenant("acme"), units);
         assert!(!decision.is_admitted());
-        assert_eq!(decision.standing().map(|standing| standing.remaining()), Some(0));
+        assert_eq!(decision.standing().map(tollgate::tenant::Standing::remaining), Some(0));
         assert_eq!(decision.wait(), Duration::from_secs(3_600));
     }
 }
@@ -95,7 +95,7 @@ fn a_function_that_chooses_another_plan_ends_a_refusal_at_once() {
     assert!(engine.check(&tenant("acme"), 4).is_admitted());
     assert!(!engine.check(&tenant("acme"), 1).is_admitted());
     limit.store(9, SeqCst);
-    assert_eq!(engine.check(&tenant("acme"), 1).standing().map(|standing| standing.limit()), Some(9));
+    assert_eq!(engine.check(&tenant("acme"), 1).standing().map(tollgate::tenant::Standing::limit), Some(9));
 }
 
 /// A sweep forgets the refusals of a tenant, even if the clock steps back afterwards.

@@ -127,13 +127,16 @@ mod tests {
     }
 
     #[test]
-    fn known_names_are_collected_and_others_passed_over() {
+    fn names_are_collected_unless_they_are_reserved_malformed_or_too_many() {
         let text = r#"{"id_token":{"email":null,"auth_time":{"essential":true},"x":null,"name":{"value":"Ada"}},
             "userinfo":{"phone_number":{"values":["+1"]},"https://example.com/y":{"z":[1]}},"other":7}"#;
         let claims = parse(text).unwrap();
-        assert_eq!(claims.id_token, ["name", "email"]);
-        assert_eq!(claims.userinfo, ["phone_number"]);
+        assert_eq!(claims.id_token, ["name", "email", "x"]);
+        assert_eq!(claims.userinfo, ["phone_number", "https://example.com/y"]);
         assert_eq!((claims.acr.len(), claims.subjects.len()), (0, 0));
+        let many: Vec<_> = (100..200).map(|n| format!(r#""c{n}":null"#)).collect();
+        let claims = parse(&format!(r#"{{"userinfo":{{"sub":null,"a b":null,{}}}}}"#, many.join(","))).unwrap();
+        assert_eq!((claims.userinfo.len(), &*claims.userinfo[0]), (MOST_CUSTOM, "c100"));
         for empty in ["{}", r#"{"id_token":null}"#, r#"{"userinfo":{}}"#] {
             assert_eq!(parse(empty), Ok(ClaimsParameter::default()), "{empty}");
         }
@@ -141,11 +144,17 @@ mod tests {
 
     #[test]
     fn c025_an_essential_acr_is_a_demand_and_a_voluntary_one_is_none() {
-        let acr = |how: &str| parse(&format!(r#"{{"id_token":{{"acr":{how}}}}}"#)).map(|claims| claims.acr);
-        assert_eq!(acr(r#"{"essential":true,"value":"a"}"#).unwrap(), ["a"]);
-        assert_eq!(acr(r#"{"essential":true,"values":["a","b"]}"#).unwrap(), ["a", "b"]);
-        for open in ["null", r#"{"essential":true}"#, r#"{"values":["a"]}"#, r#"{"essential":false,"value":"a"}"#] {
-            assert_eq!(acr(open), Ok(Vec::new()), "{open}");
+        let acr = |how: &str| {
+            parse(&format!(r#"{{"id_token":{{"acr":{how}}}}}"#)).map(|it| (it.acr.join(" "), it.is_acr_essential))
+        };
+        for (how, levels, is_essential) in [
+            (r#"{"essential":true,"value":"a"}"#, "a", true),
+            (r#"{"essential":true,"values":["a","b"]}"#, "a b", true),
+            ("null", "", false),
+            (r#"{"values":["a"]}"#, "a", false),
+            (r#"{"essential":false,"value":"a"}"#, "a", false),
+        ] {
+            assert_eq!(acr(how), Ok((levels.to_owned(), is_essential)), "{how}");
         }
         for bad in ["1", "[]", r#""a""#, r#"{"essential":1}"#, r#"{"essential":true,"value":1}"#, r#"{"values":1}"#] {
             assert_eq!(acr(bad), Err(MALFORMED), "{bad}");

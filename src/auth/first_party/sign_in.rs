@@ -52,7 +52,7 @@ async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     if is_signed_in(cx, &client).await? {
         return redirect(return_to.as_deref().unwrap_or("/"));
     }
-    let redirect_uri = client.redirect_uris().first().map(|uri| uri.as_str()).unwrap_or_default();
+    let redirect_uri = client.redirect_uris().first().map_or("", |uri| uri.as_str());
     // there is no code, so the verifier is never used
     let challenge = CodeChallenge::of(&CodeVerifier::generate());
     let parameters = [
