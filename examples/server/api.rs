@@ -2,12 +2,18 @@
 
 use std::error::Error;
 
-use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
+use axum::{
+    Json, Router,
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
+    response::Redirect,
+    routing::get,
+};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, BearerLayer, EventLog, EventService, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimit,
-    RateLimitLayer, SessionLayer, Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator,
-    store::AnyStore,
+    AccessToken, BearerLayer, EventLog, EventService, Head, HeaderStyle, Limiter, ProblemJson, Quota, Quotas,
+    RateLimit, RateLimitLayer, Rejection, Respond, SessionLayer, Tenant, TenantSource, bearer::AccessTokenTenant,
+    event::TenantsAndOperator, store::AnyStore,
 };
 
 use crate::{
@@ -17,6 +23,15 @@ use crate::{
     outbox::Outbox,
     pages,
 };
+
+/// The response to an address that was refused too often: the only header of its budget is when to come back.
+fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
+    let mut response: Response<Body> = ProblemJson.respond(rejection, head);
+    if let Some(wait) = rejection.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+    }
+    response
+}
 
 pub(crate) async fn router(
     origin: &str,
@@ -52,7 +67,7 @@ pub(crate) async fn router(
         // what answers and handlers tell is the budget of the tenant
         .headers(HeaderStyle::none())
         .without_extensions()
-        .respond_with(ProblemJson);
+        .respond_with(refusal);
 
     // the layer that is added last is asked first: the address, the token, then whose budget is spent
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());
