@@ -33,12 +33,9 @@ fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
     response
 }
 
-pub(crate) async fn router(
-    origin: &str,
-    facts: Facts,
-    store: &AnyStore,
-    log: &EventLog,
-) -> Result<Router, Box<dyn Error>> {
+type Built = Result<Router, Box<dyn Error>>;
+
+pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &EventLog) -> Built {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
