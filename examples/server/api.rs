@@ -27,8 +27,8 @@ use crate::{
 /// The response to an address that was refused too often: the only header of its budget is when to come back.
 fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
     let mut response: Response<Body> = ProblemJson.respond(rejection, head);
-    if let Some(wait) = rejection.retry_after() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+    if let Some(standing) = rejection.standing() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.wait().as_secs() + 1));
     }
     response
 }
