@@ -556,7 +556,7 @@ async fn a_nested_route_sends_the_person_back_to_the_whole_path() {
     };
     assert_eq!(location(layer()).await, "/login?return_to=%2Fapp%2Fpage%3Fa%3Db");
     // a setting says where the whole path is
-    let other = layer().original_uri(|extensions| extensions.get::<Uri>());
+    let other = layer().original_uri(http::Extensions::get::<Uri>);
     assert_eq!(location(other).await, "/login?return_to=%2Fpage%3Fa%3Db");
 }
 
