@@ -21,7 +21,7 @@ use crate::{
 
 /// The settings of tokens: their lifetimes, their algorithm and how their keys are kept.
 ///
-/// Give them to [`AuthService::tokens`](crate::AuthService::tokens). A setting that can't work is reported when the
+/// Give them to [`AuthServiceBuilder::tokens`](crate::AuthServiceBuilder::tokens). A setting that can't work is reported when the
 /// service is built. The [module docs](super) show the whole flow.
 #[derive(Clone)]
 #[must_use]
