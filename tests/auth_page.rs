@@ -185,10 +185,10 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
     page.until("location.pathname === '/callback'").await;
 
     // the callback is on this machine, so they are asked
-    let asks = format!("document.activeElement.textContent === 'Continue as {ADA} to Acme <b>Expenses</b>' && idle()");
+    let asks = "document.activeElement.textContent === 'Continue as ada to Acme <b>Expenses</b>' && idle()";
     let link = page.link("shop");
     page.browser.open(&link).await;
-    page.until(&asks).await;
+    page.until(asks).await;
     let whither = "Acme <b>Expenses</b> (a program on this device) asks for: openid.";
     assert_eq!(page.ask("document.getElementById('whither').textContent").await, whither);
     page.browser.press("Enter").await;
@@ -197,7 +197,7 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
 
     let link = page.link("bank");
     page.browser.open(&link).await;
-    page.until(&asks).await;
+    page.until(asks).await;
     page.browser.press("Enter").await;
     page.until("text('step') === 'Step 2 of 2' && idle()").await;
     let offered = "Array.from(document.querySelectorAll('#ways button'), (button) => button.value)";
@@ -206,7 +206,7 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
     // the session ends between the page and the button
     let link = page.link("shop");
     page.browser.open(&link).await;
-    page.until(&asks).await;
+    page.until(asks).await;
     page.world.sessions.revoke_user(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap();
     page.browser.press("Enter").await;
     page.focus("identifier").await;
@@ -222,10 +222,10 @@ async fn a_signed_in_user_can_go_on_as_somebody_else() {
     page.enter(ADA_PASSWORD).await;
     page.back().await;
     page.until("location.pathname === '/callback'").await;
-    let asks = format!("document.activeElement.textContent === 'Continue as {ADA} to Acme <b>Expenses</b>' && idle()");
+    let asks = "document.activeElement.textContent === 'Continue as ada to Acme <b>Expenses</b>' && idle()";
     let link = page.link("shop");
     page.browser.open(&format!("{link}&login_hint=grace")).await;
-    page.until(&asks).await;
+    page.until(asks).await;
     page.browser.click("#another").await;
     page.focus("identifier").await;
     assert_eq!(page.ask("document.getElementById('identifier').value").await, "grace");

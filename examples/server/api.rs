@@ -2,12 +2,18 @@
 
 use std::error::Error;
 
-use axum::{Json, Router, http::StatusCode, response::Redirect, routing::get};
+use axum::{
+    Json, Router,
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
+    response::Redirect,
+    routing::get,
+};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, BearerLayer, EventLog, EventService, HeaderStyle, Limiter, ProblemJson, Quota, Quotas, RateLimit,
-    RateLimitLayer, SessionLayer, Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator,
-    store::AnyStore,
+    AccessToken, BearerLayer, EventLog, EventService, Head, HeaderStyle, Limiter, ProblemJson, Quota, Quotas,
+    RateLimit, RateLimitLayer, Rejection, Respond, SessionLayer, Tenant, TenantSource, bearer::AccessTokenTenant,
+    event::TenantsAndOperator, store::AnyStore,
 };
 
 use crate::{
@@ -18,12 +24,18 @@ use crate::{
     pages,
 };
 
-pub(crate) async fn router(
-    origin: &str,
-    facts: Facts,
-    store: &AnyStore,
-    log: &EventLog,
-) -> Result<Router, Box<dyn Error>> {
+/// The response to an address that was refused too often: the only header of its budget is when to come back.
+fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
+    let mut response: Response<Body> = ProblemJson.respond(rejection, head);
+    if let Some(standing) = rejection.standing() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.wait().as_secs() + 1));
+    }
+    response
+}
+
+type Built = Result<Router, Box<dyn Error>>;
+
+pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &EventLog) -> Built {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
@@ -52,7 +64,7 @@ pub(crate) async fn router(
         // what answers and handlers tell is the budget of the tenant
         .headers(HeaderStyle::none())
         .without_extensions()
-        .respond_with(ProblemJson);
+        .respond_with(refusal);
 
     // the layer that is added last is asked first: the address, the token, then whose budget is spent
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());

@@ -119,6 +119,7 @@ pub use self::{
     token::AccessToken,
     verifier::{Verifier, VerifierBuilder},
 };
+#[cfg(any(feature = "tokens", feature = "test-util", test))]
 pub(crate) use self::{
     keys::{KeySource, Revocation, Unavailable},
     token_claims::AccessTokenClaims,

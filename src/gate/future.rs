@@ -9,7 +9,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::{Gate, Pass};
+use super::decision::{Gate, Pass};
 use crate::{http::head::Head, reject::Respond};
 
 pin_project! {

@@ -2,7 +2,7 @@ use std::{any::type_name, fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{Gate, Gated};
+use super::{decision::Gate, service::Gated};
 use crate::reject::StatusOnly;
 
 /// Puts a [`Gate`] in front of a service.

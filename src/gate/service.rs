@@ -8,7 +8,10 @@ use std::{
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::{Gate, MaybeReady, Pass, ResponseFuture};
+use super::{
+    decision::{Gate, MaybeReady, Pass},
+    future::ResponseFuture,
+};
 use crate::{http::head::Head, reject::Respond};
 
 /// A service behind a [`Gate`].

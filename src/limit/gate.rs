@@ -93,6 +93,7 @@ impl RateLimitGate {
     }
 
     /// Charges a request to this tenant.
+    #[cfg(feature = "login")]
     pub(crate) fn charge(&self, tenant: Tenant, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
         self.charge_name(&TenantName::from(tenant), head)
     }

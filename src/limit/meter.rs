@@ -73,6 +73,7 @@ impl Meter {
     }
 
     /// Returns the units that count now.
+    #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas ask what time it is"))]
     pub(super) fn used(&self, gauge: Gauge, now: Moment) -> u32 {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(_)) => log.used(),
@@ -84,6 +85,7 @@ impl Meter {
     }
 
     /// Returns when these units, at most the limit, will fit, or `None` if they fit now.
+    #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas ask what time it is"))]
     #[inline]
     pub(super) fn full_until(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> Option<Moment> {
         match (self, gauge) {
@@ -127,6 +129,7 @@ impl Meter {
     }
 
     /// Refunds units that were charged under this mark, as far as they still count.
+    #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas ask what time it is"))]
     pub(super) fn refund(&mut self, gauge: Gauge, now: Moment, mark: Moment, units: u32) {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(lengths)) => log.refund(lengths, mark, units),

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use crate::util::{clock::saturating_nanos, error::ConfigError};
+#[cfg(feature = "smooth")]
+use crate::util::clock::saturating_nanos;
+use crate::util::error::ConfigError;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);

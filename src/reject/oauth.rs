@@ -2,7 +2,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use serde::Serialize;
 
-use super::{Rejection, RejectionKind, Respond, respond::with_status};
+use super::{
+    rejection::{Rejection, RejectionKind},
+    respond::{Respond, with_status},
+};
 use crate::http::head::Head;
 
 /// Responds as OAuth endpoints do: an uncacheable document

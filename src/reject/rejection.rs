@@ -2,7 +2,6 @@ use std::{borrow::Cow, fmt, fmt::Write, mem, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use super::Respond;
 use crate::{
     http::head::Head,
     tenant::{Standing, Tenant},
@@ -83,7 +82,7 @@ impl RejectionKind {
 
 /// A rejected request on its way to becoming a response.
 ///
-/// The engine sets its headers, and the gRPC status for gRPC clients, after a [`Respond`]
+/// The engine sets its headers, and the gRPC status for gRPC clients, after a [`Respond`](super::Respond)
 /// has made the response. A custom responder can't forget them.
 #[derive(Clone)]
 pub struct Rejection(Box<Reason>);
@@ -227,10 +226,10 @@ impl Rejection {
         self.0.grpc
     }
 
-    /// Makes the response to the request with this head.
-    pub(crate) fn into_response<B>(mut self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
+    /// Makes a response, and adds the headers and the gRPC status.
+    pub(super) fn finish<B>(mut self, head: Head<'_>, respond: impl FnOnce(&Self) -> Response<B>) -> Response<B> {
         self.0.grpc = head.is_grpc();
-        let mut response = respond.respond(&self, head);
+        let mut response = respond(&self);
         let headers = mem::take(&mut self.0.headers);
         if response.headers().is_empty() {
             *response.headers_mut() = headers;

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use super::{Rejection, RejectionKind};
+use super::rejection::{Rejection, RejectionKind};
 use crate::http::head::Head;
 
 /// Turns a [`Rejection`] into a response with the body type of your service.
@@ -35,6 +35,13 @@ pub trait Respond<B>: Clone {
     /// also replaces the status, so return an empty body if
     /// [`is_grpc`](Rejection::is_grpc) is `true`.
     fn respond(&self, rejection: &Rejection, head: Head<'_>) -> Response<B>;
+}
+
+impl Rejection {
+    /// Makes the response to the request with this head.
+    pub(crate) fn into_response<B>(self, head: Head<'_>, respond: &impl Respond<B>) -> Response<B> {
+        self.finish(head, |rejection| respond.respond(rejection, head))
+    }
 }
 
 impl<F, B> Respond<B> for F

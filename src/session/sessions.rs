@@ -90,7 +90,7 @@ impl Sessions {
     }
 
     /// Returns the cookies that remove the session cookies of a request: of all tenants, or of this one only.
-    #[cfg(feature = "login")]
+    #[cfg(feature = "tokens")]
     pub(crate) fn presented_removals(&self, headers: &http::HeaderMap, tenant: Option<&Tenant>) -> Vec<SetCookie> {
         self.0.cookies.presented_removals(headers, tenant)
     }

@@ -5,8 +5,10 @@ use foldhash::fast::RandomState;
 use http::HeaderName;
 
 use super::{
-    Tenant, TenantError, TenantSource,
+    error::TenantError,
     header::{header_name, only},
+    id::Tenant,
+    source::TenantSource,
 };
 use crate::{
     http::head::Head,

@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cidr, Tenant, TenantError, TenantName, TenantSource, forwarded, hops};
+use super::{cidr::Cidr, error::TenantError, forwarded, hops, id::Tenant, source::TenantName, source::TenantSource};
 use crate::{http::head::Head, util::error::ConfigError};
 
 /// Uses the address of the client as its tenant.

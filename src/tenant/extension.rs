@@ -2,7 +2,7 @@ use std::{any::type_name, fmt};
 
 use http::Extensions;
 
-use super::{Tenant, TenantError, TenantSource};
+use super::{error::TenantError, id::Tenant, source::TenantSource};
 use crate::http::head::Head;
 
 /// Uses the tenant that an outer layer has left in the extensions of the request, as a

@@ -1,6 +1,6 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Tenant, TenantError, TenantName, TenantSource};
+use super::{error::TenantError, id::Tenant, source::TenantName, source::TenantSource};
 use crate::{http::head::Head, util::error::ConfigError};
 
 /// Reads the tenant from a request header.

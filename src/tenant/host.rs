@@ -2,7 +2,7 @@ use std::{fmt::Write, net::Ipv6Addr};
 
 use http::{HeaderValue, header};
 
-use super::{Tenant, TenantError, TenantName, TenantSource, header::only, id::NameBuffer};
+use super::{error::TenantError, header::only, id::NameBuffer, id::Tenant, source::TenantName, source::TenantSource};
 use crate::{
     http::head::Head,
     util::{error::ConfigError, scan::split_before},

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{RateLimit, TenantError};
+use super::error::TenantError;
 
 /// A customer, user or address with budgets and data of its own, as a short printable name.
 ///
@@ -133,13 +133,6 @@ impl Tenant {
     pub fn as_str(&self) -> &str {
         // never the default: names are ASCII
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
-    }
-
-    /// Returns the tenant that an outer layer has left in the request: an authenticated
-    /// tenant, or else the one that a rate limit has charged. With axum, use it as an
-    /// extractor instead.
-    pub fn from_extensions(extensions: &http::Extensions) -> Option<&Self> {
-        extensions.get().or_else(|| extensions.get().map(RateLimit::tenant))
     }
 
     /// Returns the name as bytes.

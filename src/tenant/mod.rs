@@ -30,6 +30,7 @@
 mod api_keys;
 mod cidr;
 mod client_ip;
+mod error;
 mod extension;
 mod forwarded;
 mod header;
@@ -45,12 +46,13 @@ pub use self::{
     api_keys::ApiKeys,
     cidr::Cidr,
     client_ip::{ClientIp, PeerAddr},
+    error::TenantError,
     extension::ExtensionTenant,
     header::HeaderTenant,
     host::HostTenant,
     id::Tenant,
     path::PathTenant,
     query::QueryTenant,
-    source::{Or, TenantError, TenantName, TenantSource},
+    source::{Or, TenantName, TenantSource},
     standing::{RateLimit, Standing},
 };

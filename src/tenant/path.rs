@@ -1,4 +1,4 @@
-use super::{Tenant, TenantError, TenantName, TenantSource};
+use super::{error::TenantError, id::Tenant, source::TenantName, source::TenantSource};
 use crate::{http::head::Head, util::form::decode_path};
 
 /// Reads the tenant from a segment of the path, percent-decoded.

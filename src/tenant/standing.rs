@@ -2,7 +2,7 @@ use std::{cmp::Reverse, time::Duration};
 
 use http::Extensions;
 
-use super::Tenant;
+use super::id::Tenant;
 use crate::util::clock::{Moment, UnixTime};
 
 /// The standing of a tenant in one quota at one moment.
@@ -134,6 +134,15 @@ impl Charges {
         self.marks.rotate_right(1);
         self.units.rotate_right(1);
         (self.marks[0], self.units[0]) = (mark, units);
+    }
+}
+
+impl Tenant {
+    /// Returns the tenant that an outer layer has left in the request: an authenticated
+    /// tenant, or else the one that a rate limit has charged. With axum, use it as an
+    /// extractor instead.
+    pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
+        extensions.get().or_else(|| extensions.get().map(RateLimit::tenant))
     }
 }
 

@@ -1,6 +1,7 @@
-//! The ways to prove a login step. Each method implements [`LoginMethod`] in a file with its name.
+//! The ways to prove a login step. Each method implements [`LoginMethod`](method::LoginMethod) in a file with its name.
 
 mod attempt;
+mod method;
 mod otp;
 mod password;
 mod step;
@@ -8,7 +9,7 @@ mod step;
 use http::Response;
 
 pub(crate) use self::step::LoginStep;
-use self::{otp::OtpMethod, password::PasswordMethod};
+use self::{method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
 use crate::{
     auth::http::problem::Problem,
     delivery::Channel,
@@ -16,19 +17,6 @@ use crate::{
     login::{Challenge, LoginCall, LoginError},
     policy::Method,
 };
-
-/// One way to prove a login step.
-///
-/// `Core::enabled` decides whether a service offers it, and `state::proofs` what its proofs are marked with.
-trait LoginMethod {
-    /// Handles `authenticate`: checks the secret in the request, or opens a challenge.
-    async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem>;
-
-    /// Checks the answer to the open challenge. Methods that need no challenge refuse it.
-    async fn verify(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-        Err(step.problem(Problem::denied(LoginError::NoPendingChallenge)))
-    }
-}
 
 /// Handles a step by this method.
 pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {

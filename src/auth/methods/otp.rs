@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{LoginMethod, LoginStep, attempt::Attempt};
+use super::{attempt::Attempt, method::LoginMethod, step::LoginStep};
 use crate::{
     auth::{
         context::RequestContext,

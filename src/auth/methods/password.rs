@@ -4,7 +4,7 @@ use std::mem::take;
 
 use http::Response;
 
-use super::{LoginMethod, LoginStep, attempt::Attempt};
+use super::{attempt::Attempt, method::LoginMethod, step::LoginStep};
 use crate::{
     auth::{
         http::{fields::Typed, problem::Problem},

@@ -3,11 +3,12 @@
 //! A row is only read and changed under the lock of its shard. No user code runs and no other row is touched under that
 //! lock. Plans are looked up before it is taken.
 
+mod sweep;
+
 use std::{
     cell::Cell,
     hash::{BuildHasher, RandomState as StdRandomState},
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
-    time::Duration,
 };
 
 use dashmap::{DashMap, SharedValue};
@@ -23,25 +24,13 @@ use super::{
     row::{Place, Row},
     window::ByteBudget,
 };
-use crate::{
-    tenant::{Standing, Tenant, TenantError, TenantName},
-    util::clock::saturating_nanos,
-};
+use crate::tenant::{Standing, Tenant, TenantError, TenantName};
 
 /// The number of maps, of [`SHARDS_OF_A_MAP`] shards each: so growing or sweeping one is a short stop.
 const MAPS: usize = 512;
 
 /// The fewest that a map can have.
 const SHARDS_OF_A_MAP: usize = 2;
-
-/// How long a sweep takes to visit every map.
-const SWEEP_ROUND: Duration = Duration::from_secs(30);
-
-/// After a lull, a request sweeps at most this many maps …
-const MOST_MAPS_A_SWEEP: u64 = 15;
-
-/// … and stops early after looking at this many rows.
-const ENOUGH_ROWS_A_SWEEP: usize = 256;
 
 pub(super) struct Engine {
     pub(super) quotas: Quotas,
@@ -495,56 +484,6 @@ impl Engine {
 
     fn next_generation(&self) -> u32 {
         self.generations.fetch_add(1, Relaxed)
-    }
-
-    /// Removes idle rows of the next maps, if it is time: as many maps as are due, or until a few hundred rows were looked
-    /// at. Requests thus give memory back a little at a time. Returns whether the last bucket is gone.
-    #[inline]
-    pub(super) fn sweep(&self, context: Context<'_>) -> bool {
-        let (now, due) = (context.now.as_nanos(), self.sweep_at.load(Relaxed));
-        now >= due && self.sweep_due(now, due, context)
-    }
-
-    #[cold]
-    fn sweep_due(&self, now: u64, due: u64, context: Context<'_>) -> bool {
-        let interval = saturating_nanos(SWEEP_ROUND) / MAPS as u64;
-        if self.sweep_at.compare_exchange(due, now.saturating_add(interval), Relaxed, Relaxed).is_err() {
-            return false;
-        }
-        let (mut rows_seen, mut ended) = (0, false);
-        for _ in 0..=((now - due) / interval).min(MOST_MAPS_A_SWEEP) {
-            if rows_seen >= ENOUGH_ROWS_A_SWEEP {
-                break;
-            }
-            let turn = self.sweep_next.fetch_add(1, Relaxed);
-            rows_seen += self.maps.get(turn % MAPS).map_or(0, |rows| self.sweep_map(rows, context));
-            ended |= self.overflow.sweep(turn, context);
-        }
-        ended
-    }
-
-    /// Removes the idle rows of one map, and returns how many rows there were.
-    fn sweep_map(&self, rows: &Rows, context: Context<'_>) -> usize {
-        // A named tenant's next row would count what others have spent in its bucket since.
-        let keeps_named = self.overflow.began().is_some();
-        let mut rows_seen = 0;
-        rows.retain(|tenant, row| {
-            rows_seen += 1;
-            let place = row.place();
-            if keeps_named && place == Place::Named || !row.is_idle(context.now) {
-                return true;
-            }
-            if row.is_on_board() {
-                self.board.clear(self.hasher.hash_one(tenant.as_bytes()));
-            }
-            row.release(context);
-            self.bytes.give_back(row_bytes(tenant, row));
-            if place == Place::Stranger {
-                self.one_stranger_less();
-            }
-            false
-        });
-        rows_seen
     }
 }
 
