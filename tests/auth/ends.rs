@@ -1,4 +1,4 @@
-//! What ends sessions, logins, codes and tokens, and what leaves them alone.
+//! Everything that ends sessions, logins, codes and tokens, and everything that must not.
 
 use std::time::Duration;
 
