@@ -56,19 +56,19 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         .exempt_preflight();
     let by_token = RateLimitLayer::new(AccessTokenTenant, limiter.clone()).respond_with(ProblemJson);
 
-    // who was refused sixty times in a minute, for whatever key or token, is not asked for another
+    // after sixty bad keys or tokens in a minute, an address is refused before they are checked
     let refusals =
         Limiter::builder(Quotas::new(Quota::per_minute(60)?.with_name("refusals")?)).events(log.clone()).build()?;
     let by_address = RateLimitLayer::new(client_ip.peer_by(auth::peer), refusals)
         .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
-        // what answers and handlers tell is the budget of the tenant
+        // headers and handlers show the budget of the tenant, not this one
         .headers(HeaderStyle::none())
         .without_extensions()
         .respond_with(refusal);
 
     // the layer that is added last is asked first: the address, the token, then whose budget is spent
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());
-    // paths that nobody serves stand behind the limits, too: `nest` would leave out `/api/`
+    // unknown paths are limited, too: `nest` would leave out `/api/`
     let hello = Router::new().route("/hello", get(hello)).fallback(not_found);
     let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address);
 

@@ -7,7 +7,7 @@ use tollgate::{AuthService, EventLog, Head, Limiter, StoredUsers, store::AnyStor
 
 use crate::{facts::Facts, outbox::Outbox, tokens};
 
-/// What the login service has in common with the others.
+/// The parts that the login service shares with the rest of the server.
 pub(crate) struct Shared<'s> {
     pub(crate) issuer: &'s str,
     pub(crate) store: &'s AnyStore,

@@ -17,10 +17,10 @@ pub(crate) const ACME_KEY: &str = "demo-acme-key";
 const GLOBEX: &str = "globex";
 pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 
-/// What a request can ask for in `acr_values`, at any client.
+/// A level that any client can request in `acr_values`.
 pub(crate) const TWO_STEPS: &str = "two-steps";
 pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
-/// What the clients may ask for, and where they get their answers.
+/// The scopes of the clients.
 pub(crate) const SCOPES: &str = "openid profile email";
 pub(crate) const CALLBACK: &str = "/demo/callback";
 pub(crate) const NATIVE_CALLBACK: &str = "/callback";
@@ -52,7 +52,7 @@ pub(crate) const PEOPLE: [Known; 2] = [
     },
 ];
 
-/// All of it, for a server at this origin.
+/// Returns the demo settings for a server at this origin.
 pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     let per_minute = |limit| Quota::per_minute(limit)?.with_name("per-minute");
     let quotas = Quotas::new(per_minute(600)?);

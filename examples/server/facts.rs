@@ -1,4 +1,4 @@
-//! Whom the server serves: the demo's own (`demo.rs`), or what a file says (`file.rs`).
+//! The tenants, clients and users of the server: those of the demo (`demo.rs`) or of a file (`file.rs`).
 
 use std::error::Error;
 
@@ -15,7 +15,7 @@ pub(crate) struct Facts {
     pub(crate) issuer: Option<String>,
     /// How the addresses of callers are known.
     pub(crate) client_ip: ClientIp,
-    /// Whose API key is whose.
+    /// The API keys of the tenants.
     pub(crate) keys: ApiKeys,
     pub(crate) operator_key: Option<String>,
     /// How many requests each tenant may send.

@@ -1,4 +1,4 @@
-//! What `--config FILE` says: who is there in place of the demo's tenants, clients and users.
+//! Reads the file of `--config`, which replaces the demo's tenants, clients and users.
 
 use std::{collections::HashSet, error::Error, fs, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     tokens,
 };
 
-/// `config.toml` beside this file shows all of it.
+/// See `config.toml` in this folder for every key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

@@ -28,7 +28,7 @@ pub(crate) struct TokenSettings {
     seal: Option<Secret>,
     /// Makes the nonces that proofs of keys (DPoP) have to hold.
     dpop_nonces: Option<Secret>,
-    /// Whoever shows one of these may ask about any token.
+    /// The secrets that allow a caller to introspect any token.
     introspectors: Vec<Secret>,
 }
 

@@ -91,7 +91,7 @@ impl<'a> RequestContext<'a> {
         Ok(())
     }
 
-    /// Charges a request for something that is the same for everyone: to the address, or to nobody if that is unknown.
+    /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged.
     pub(crate) fn charge_asset(&mut self) -> Result<(), Problem> {
         if let Some(address) = self.known_address() {
             self.pass = Some(self.core.limits.tenants.charge(address, self.head())?);

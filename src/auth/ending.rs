@@ -23,7 +23,7 @@ impl AuthService {
     /// access tokens, at every client. Returns how many sessions there were.
     ///
     /// Call this when an account is closed or may be in the wrong hands. It takes effect at once on every node that
-    /// shares the store, whatever their clocks say. The user can log in again at once; disable the account first if that
+    /// shares the store, even if their clocks differ. The user can log in again at once; disable the account first if that
     /// must not happen. [Remote verifiers](crate::bearer) accept access tokens until they expire.
     pub async fn end_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
         self.0.sessions.end_user(tenant, user).await

@@ -1,4 +1,4 @@
-//! What applications and operators do with the signing keys and the tokens of a service.
+//! Signing keys and verifiers, for applications and operators.
 
 use std::sync::Arc;
 
@@ -11,7 +11,10 @@ use crate::{
 
 impl AuthService {
     /// Returns a verifier for the access tokens of this service, for a [`BearerLayer`](crate::BearerLayer) in this
-    /// process. Revoked tokens are refused at once. If the service issues no tokens, the verifier refuses all.
+    /// process. Revoked tokens are refused at once.
+    ///
+    /// If this service issues no tokens, the verifier has the default settings. It accepts tokens of another service that
+    /// has the same issuer and store.
     #[expect(clippy::expect_used, reason = "the builder has checked the issuer, and the settings are the defaults")]
     pub fn verifier(&self) -> Verifier {
         match self.token_service() {
@@ -23,8 +26,8 @@ impl AuthService {
         }
     }
 
-    /// Reads the signing keys, or creates them. The first request would do that otherwise; call this at start, so that a
-    /// wrong seal or a failing store shows at once.
+    /// Reads the signing keys, or creates them. Without this call, the first request does so. Call it at startup to notice
+    /// a wrong seal or a failing store early.
     pub async fn prepare(&self) -> Result<(), StoreError> {
         match self.token_service() {
             Some(service) => service.prepare().await,

@@ -13,7 +13,7 @@ use crate::{http::head::Head, reject::Rejection};
     note = "implement `tollgate::Gate` for it; the documentation of `tollgate::gate` shows an example"
 )]
 pub trait Gate: Send + Sync + 'static {
-    /// What an admitted request carries.
+    /// The value that an admitted request carries.
     type Pass: Pass;
     /// The decision, if it takes time. Use `std::future::Ready` if it never does.
     type Future: Future<Output = Result<Self::Pass, Rejection>>;
@@ -22,7 +22,7 @@ pub trait Gate: Send + Sync + 'static {
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future>;
 }
 
-/// What an admitted request carries from the decision to the response.
+/// The value that an admitted request carries from the decision to the response.
 ///
 /// If the inner service fails or the caller disconnects, the pass is dropped without a
 /// call of [`finish`](Pass::finish).

@@ -135,7 +135,7 @@ mod races;
 #[cfg(feature = "axum")]
 pub(crate) use self::session::SessionExtension;
 #[cfg(feature = "login")]
-#[allow(unused_imports, reason = "what the login service uses of sessions")]
+#[allow(unused_imports, reason = "some of these are only used with the feature `tokens`")]
 pub(crate) use self::{
     claims::{ClaimsResult, ClaimsSource},
     generations::{GenerationCheck, Generations},

@@ -44,7 +44,7 @@ struct Shared {
 pub(super) struct Copy {
     ring: Ring,
     signers: Vec<Arc<Signer>>,
-    /// The same allocation as before while nothing in it changes, so that cached verifications stay valid.
+    /// Keeps its allocation until a key changes, so that cached verifications stay valid.
     pub(super) set: Arc<KeySet>,
     /// When the ring must be read again.
     stale: Moment,

@@ -40,8 +40,8 @@ use crate::{
 
 /// How far the clocks of verifiers may be behind.
 const SKEW: Duration = Duration::from_secs(60);
-/// How long an access token can be accepted at most. Revocations are kept this long whatever the setting is, because
-/// older tokens may have been issued with a longer one.
+/// The longest time that an access token can be accepted. Revocations are kept this long, because an older token may
+/// have been issued with a longer lifetime than the current setting.
 const LAST_ACCESS: Duration = Lifetimes::LONGEST_ACCESS.saturating_add(SKEW).saturating_add(SKEW);
 
 /// How long tokens live.

@@ -147,8 +147,8 @@ fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<Response<Body>
     answer::redirect(&location).ok_or_else(|| Problem::invalid("the query cannot be forwarded"))
 }
 
-/// Returns whether a user opens a page. Browsers say so; without that header, a client that accepts HTML or anything is
-/// taken for a browser.
+/// Returns whether a browser opens a page. Browsers send `Sec-Fetch-Mode`. Without it, a client that accepts HTML or any
+/// type counts as a browser.
 fn is_navigation(cx: &RequestContext<'_>) -> bool {
     let headers = &cx.parts.headers;
     match headers.get(SEC_FETCH_MODE) {

@@ -20,7 +20,7 @@ const LONGEST_NONCE: usize = 512;
 /// The maximum length of `id_token_hint`.
 const LONGEST_HINT: usize = 8192;
 
-/// What a request asks of the login and of the tokens, beyond the six client parameters.
+/// The optional OpenID Connect parameters of an authorization request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OidcParameters {
     /// `prompt=none`: the user must not see a page.

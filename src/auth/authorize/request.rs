@@ -16,7 +16,7 @@ pub(crate) struct Recipient {
 }
 
 impl Recipient {
-    /// Returns whether the answer goes to a website, and not to whatever runs on the user's own device.
+    /// Returns whether the response goes to a website and not to an app on the user's device.
     pub(crate) fn is_of_a_site(&self) -> bool {
         self.client.is_first_party() || self.redirect.is_of_a_site()
     }

@@ -1,4 +1,4 @@
-//! What the login service stores.
+//! The state of logins and of the token endpoints, on top of the store.
 
 pub(crate) mod guard;
 pub(crate) mod proofs;

@@ -1,4 +1,4 @@
-//! What is set for the token endpoints, and what they run on.
+//! The settings and the state of the token endpoints.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl TokenSettings {
     }
 }
 
-/// What the token endpoints run on.
+/// The state of the token endpoints.
 pub(crate) struct TokenEndpoints {
     pub(crate) service: TokenService,
     introspectors: Vec<Digest>,

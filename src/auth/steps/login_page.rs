@@ -17,7 +17,7 @@ use crate::{
     policy::Method,
 };
 
-/// What a login page shows of a request.
+/// The JSON that describes a request to a login page.
 #[derive(Serialize)]
 struct Description<'a> {
     client_id: &'a str,
@@ -124,7 +124,7 @@ fn requested_claims(wanted: &Wanted) -> Vec<&str> {
     names
 }
 
-/// The same URL has a page and its data.
+/// Marks a response of a URL that serves both a page and JSON.
 fn by_accept(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     response

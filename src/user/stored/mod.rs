@@ -243,8 +243,8 @@ impl StoredUsers {
 
     /// Disables the account: its user can no longer sign in or use a refresh token.
     ///
-    /// Sessions continue, and access tokens until they expire: [`Sessions::revoke_user`](crate::Sessions::revoke_user)
-    /// ends the sessions, and `Tokens::revoke_user` (feature `tokens`) the tokens.
+    /// Sessions continue, and so do access tokens until they expire. To end both, call
+    /// [`AuthService::end_user`](crate::AuthService::end_user) afterwards.
     ///
     /// # Errors
     ///
