@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (stream, peer) = listener.accept().await?;
         let auth = auth.clone();
         let route = service_fn(move |mut request: Request<Incoming>| {
-            // whoever fails too often is told by this address; only this loop knows it
+            // failures are counted per address, which only this loop knows
             request.extensions_mut().insert(PeerAddr(peer));
             let auth = auth.clone();
             async move {
@@ -79,7 +79,7 @@ async fn auth(origin: &str) -> Result<AuthService, Box<dyn Error>> {
         .build()?)
 }
 
-/// Shows codes to whoever started the server.
+/// Prints codes.
 struct Printed;
 
 impl OtpSender for Printed {

@@ -1,5 +1,5 @@
-//! A login service beside a gRPC service, on one port: browsers log in at `/auth`, an application gets tokens there, and
-//! only calls with an access token come through to the health service.
+//! A login service and a gRPC service on one port. Browsers log in at `/auth`, where an application gets tokens. The health
+//! service answers only calls with an access token.
 //!
 //!     cargo run --example login_tonic 127.0.0.1:50051
 //!
@@ -56,7 +56,7 @@ async fn auth(issuer: &str, store: AnyStore) -> Result<AuthService, Box<dyn Erro
         .build()?)
 }
 
-/// Where axum keeps the other end of the connection: whoever is wrong too often is told by it.
+/// Returns the client's address, which axum keeps in an extension. Failures are counted per address.
 fn peer(head: Head<'_>) -> Option<SocketAddr> {
     head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

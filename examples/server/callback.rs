@@ -1,4 +1,4 @@
-//! Where a login ends: its `state` is checked here, and the page trades the code for tokens.
+//! The redirect URI of the demo: it checks the `state`, and its page exchanges the code for tokens.
 
 use std::collections::BTreeMap;
 
@@ -36,14 +36,14 @@ pub(crate) async fn callback(
         format!("<h1>Not logged in</h1>\n<p>{}: {}", escape(of("error")), escape(of("error_description")))
     };
     let mut response = page(&format!("{body}\n<p><a href=\"/demo/\">Back to the demo</a>"));
-    // a state is good for one answer
+    // each state is accepted once
     if let Ok(removal) = SetCookie::removal(&name).and_then(SetCookie::insecure_plain_http) {
         removal.append_to(response.headers_mut());
     }
     response
 }
 
-/// What `page.js` fills in.
+/// The page that `page.js` completes.
 fn logged_in(origin: &str, path: &str, kept: &Kept<'_>, code: &str) -> String {
     format!(
         r#"<h1>Logged in</h1>

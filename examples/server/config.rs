@@ -1,4 +1,4 @@
-//! What the command line says.
+//! Reads the command line.
 
 use std::{
     ffi::OsString,
@@ -76,7 +76,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     }))
 }
 
-/// The keys of the demo are known to everybody, so nobody else may reach it.
+/// The keys of the demo are public, so it listens on loopback addresses only.
 fn loopback(value: OsString) -> Result<SocketAddr, String> {
     let value = text(value)?;
     let address = address(&value)?;

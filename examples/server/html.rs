@@ -1,4 +1,4 @@
-//! The frame of the demo's pages, and what belongs to it.
+//! The layout of the demo's pages, and helpers for them.
 
 use axum::{
     http::header,
@@ -13,7 +13,7 @@ const FRAME: &str = r#"<!doctype html>
 <link rel="stylesheet" href="/demo/page.css">
 "#;
 
-/// A page that is kept out of caches and frames, and runs no scripts but ours.
+/// Creates a page that is kept out of caches and frames, and runs only scripts of this server.
 pub(crate) fn page(body: &str) -> Response {
     let policy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
                   base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -39,7 +39,7 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     (headers, text)
 }
 
-/// Text as it can stand in a page, whoever wrote it.
+/// Escapes text for a page.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,11 +2,12 @@
 //!
 //!     cargo run --example server
 //!
-//! It prints where to click and what to try with curl; `--help` lists its flags. Copy what you need: `config.rs` reads
-//! the flags, `demo.rs` has tenants, keys and users, `file.rs` reads others in their place, `api.rs` the routes,
-//! `auth.rs` the login service, `tokens.rs` what signs, `outbox.rs` takes its one-time codes, `pages.rs`, `callback.rs`
-//! and `page.js` are an application that sends people to it and gets their tokens, `account.rs` is what a browser sees
-//! that is signed in, `serve.rs` starts and ends the server.
+//! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
+//!
+//! - `config.rs` reads the flags, `demo.rs` has the tenants, keys and users, `file.rs` reads your own from a file.
+//! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
+//! - `pages.rs`, `callback.rs` and `page.js` are an application that sends users to the login and gets tokens.
+//! - `account.rs` has the pages of signed-in users. `serve.rs` starts and stops the server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
 

@@ -15,7 +15,7 @@ use tollgate::{
 
 const MOST: usize = 100;
 
-/// The newest codes; clones are one.
+/// The newest codes. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     messages: Arc<Mutex<VecDeque<Value>>>,
@@ -27,7 +27,7 @@ impl Outbox {
         Self { messages: Arc::default(), clock: Arc::new(SystemClock::new()) }
     }
 
-    /// As JSON, newest last.
+    /// Returns the codes as JSON, newest last.
     pub(crate) fn list(&self) -> Value {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -36,7 +36,7 @@ impl Outbox {
 impl OtpSender for Outbox {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         let (channel, to, code) = (message.channel().as_str(), message.to(), message.code());
-        // whoever started the server may have closed its output
+        // stdout can be closed
         let _ = writeln!(io::stdout(), "{channel} to {to}: {code}");
         let at = self.clock.unix(self.clock.now()).as_millis();
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);

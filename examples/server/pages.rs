@@ -21,7 +21,7 @@ use crate::{
     outbox::Outbox,
 };
 
-/// What is remembered of a login.
+/// The state that the application keeps of a login.
 pub(crate) struct Kept<'c> {
     pub(crate) state: &'c str,
     pub(crate) verifier: &'c str,
@@ -41,7 +41,7 @@ impl<'c> Kept<'c> {
     }
 }
 
-/// The cookie of a login: one for each, so that two tabs don't collide.
+/// The name of the cookie of a login. Each login has its own, so that two tabs don't interfere.
 pub(crate) fn cookie_name(state: &str) -> String {
     format!("demo_login_{}", state.get(..8).unwrap_or_default())
 }
@@ -60,7 +60,7 @@ pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
         .route("/demo/outbox", get(async move || Json::<Value>(outbox.list())))
 }
 
-/// Its links name the host, so that the cookies of all steps are of one host.
+/// The start page. Its links contain the host, so that all cookies belong to one host.
 fn page_of_logins(origin: &str) -> String {
     format!(
         r#"<h1>tollgate demo</h1>
@@ -80,10 +80,10 @@ now asks for two steps
     )
 }
 
-/// What else can be asked of a login, to try it out: `/demo/login/demo-web?prompt=login`.
+/// Optional parameters to try, such as `/demo/login/demo-web?prompt=login`.
 const WISHES: [&str; 4] = ["acr_values", "prompt", "max_age", "login_hint"];
 
-/// Sends the browser to log in.
+/// Redirects the browser to the login.
 async fn login(
     State(origin): State<String>,
     Path(client): Path<String>,

@@ -1,4 +1,4 @@
-//! The start of the server, and its end.
+//! Starts and stops the server.
 
 use std::{
     future::IntoFuture,
@@ -11,10 +11,10 @@ use std::{
 use axum::Router;
 use tokio::{net::TcpListener, sync::oneshot, time::sleep};
 
-/// How long requests that are under way may take after the signal to stop.
+/// How long open requests may take after the signal to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Takes the port, or says why not.
+/// Listens on the port, or explains why that is not possible.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
@@ -24,10 +24,10 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// Serves until Ctrl-C or SIGTERM, then lets requests that are under way end.
+/// Serves until Ctrl-C or SIGTERM, and then waits for open requests.
 pub(crate) async fn until_stopped(listener: TcpListener, app: Router) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
-    // so that the peer of each connection is known
+    // the login service needs the address of each client
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, app).with_graceful_shutdown(async {
         let _ = stopped.await;
@@ -38,7 +38,7 @@ pub(crate) async fn until_stopped(listener: TcpListener, app: Router) -> io::Res
         () = signal() => println!("Stopping. Once more to cut off what is under way."),
     }
     let _ = stop.send(());
-    // live streams never end by themselves
+    // live streams never end on their own
     tokio::select! {
         result = server => result,
         () = sleep(GRACE) => Ok(()),

@@ -1,8 +1,8 @@
-//! What is said at the start.
+//! The text that the server prints at the start.
 
 use crate::demo::{ACME_KEY, CALLBACK, GLOBEX_KEY, KEY_HEADER, OPERATOR_KEY, PEOPLE};
 
-/// Where to click, and what to try.
+/// Links to open, and commands to try.
 pub(crate) fn welcome(origin: &str) -> String {
     let [ada, grace] = &PEOPLE;
     format!(
@@ -31,7 +31,8 @@ Log in by hand, in a shell with openssl: from a verifier of your own to the toke
     )
 }
 
-/// All that a client and its user do for a token. A challenge is good for one login, so each begins with another.
+/// A shell script that does everything a client and its user do to get a token. A challenge can be used for one login
+/// only, so the script creates a new one each time.
 fn dance(origin: &str) -> String {
     let (ada, password) = (PEOPLE[0].name, PEOPLE[0].password);
     format!(

@@ -147,7 +147,7 @@
 //! let well_known = "/.well-known/oauth-authorization-server/auth";
 //! let app: Router = Router::new().nest_service("/auth", auth.clone()).route_service(well_known, auth.clone());
 //!
-//! // the issuer is https://auth.example.com, and the service answers whatever has no other route
+//! // the issuer is https://auth.example.com, and the service answers all requests without another route
 //! let app: Router = Router::new().fallback_service(auth);
 //! # app
 //! # }

@@ -1,4 +1,4 @@
-//! What stands in the query of `/authorize`, and in that of the login page.
+//! Reads the parameters of an authorization request: from the URL, from the body of `/par`, or pushed.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -30,7 +30,7 @@ use crate::{
 /// The longest `state` that is sent back.
 pub(crate) const LONGEST_STATE: usize = 4096;
 
-/// The parameters that a page has to know: what its calls repeat, and what it goes by.
+/// The parameters that a login page needs: its calls repeat them, or it depends on them.
 const OF_A_PAGE: [&str; 12] = [
     "client_id",
     "redirect_uri",
@@ -46,26 +46,26 @@ const OF_A_PAGE: [&str; 12] = [
     "ui_locales",
 ];
 
-/// What is said of a code challenge that had its code.
+/// The error of a code challenge that was already redeemed.
 pub(crate) const REDEEMED: &str = "code_challenge was used before";
 
 /// The parameters of a request.
 pub(crate) struct Query<'a> {
-    /// What leads to it again.
+    /// The query of a URL that repeats the request.
     pub(crate) raw: Cow<'a, str>,
     form: Form<'a>,
 }
 
-/// How a request came.
+/// How a request arrived.
 pub(crate) enum Source {
     Url,
-    /// It is being pushed.
+    /// In the body of `/par`.
     Body,
-    /// It was pushed, and has this secret.
+    /// It was pushed before and is found by this secret.
     Pushed(Secret),
 }
 
-/// A request that can be answered at its redirect URI.
+/// A request whose errors can be sent to its redirect URI.
 pub(crate) struct Asked<'a> {
     pub(crate) query: Query<'a>,
     pub(crate) source: Source,
@@ -104,7 +104,7 @@ impl<'a> Query<'a> {
         self.form.pairs()
     }
 
-    /// The client that it names, once.
+    /// Returns the client id, if it is given exactly once.
     pub(crate) fn client_id(&self) -> Option<&str> {
         self.value("client_id").filter(|_| !self.is_twice("client_id"))
     }
@@ -114,7 +114,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Reads the query and charges the request. An error here is shown, for there is nowhere to send it.
+/// Reads the query and charges the request. Errors are shown to the user, because no redirect URI is known to be valid.
 pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>) -> Result<Asked<'a>, Problem> {
     asked_for(cx, false).await
 }
@@ -153,7 +153,7 @@ async fn asked_for<'a>(cx: &mut RequestContext<'a>, is_page: bool) -> Result<Ask
     addressed(query, Source::Pushed(secret), Some(client))
 }
 
-/// The same for a request that is being pushed.
+/// Reads a request in the body of `/par` in the same way.
 pub(crate) async fn pushing<'b>(
     cx: &mut RequestContext<'_>,
     query: Result<Query<'b>, Problem>,
@@ -181,17 +181,18 @@ fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> R
     Ok(Asked { query, source, to, parameters })
 }
 
-/// A request that is in order.
+/// A valid request.
 pub(crate) struct Checked {
-    /// What the login is to be for.
+    /// The parameters that the login is bound to.
     pub(crate) binding: Binding,
     pub(crate) oidc: OidcParameters,
-    /// What this request demands, which may be more than what a login began with; `None` if nothing meets it.
+    /// The steps that this request needs, which can be more than those of a login that began earlier. `None` if no
+    /// login here can meet its demands.
     pub(crate) plan: Option<LoginPlan>,
 }
 
 impl Asked<'_> {
-    /// The whole request; what is wrong with it is told at the redirect URI.
+    /// Checks the rest of the request. The errors are sent to the redirect URI.
     pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, RequestError> {
         let wrong = |code, detail| Err(RequestError::new(code, detail));
         if self.query.form.has_duplicates() {
@@ -222,7 +223,7 @@ impl Asked<'_> {
         Ok(Checked { binding, oidc, plan })
     }
 
-    /// The secret of a request that was pushed.
+    /// Returns the secret of a pushed request.
     pub(crate) fn pushed(&self) -> Option<&Secret> {
         match &self.source {
             Source::Pushed(secret) => Some(secret),
@@ -230,8 +231,8 @@ impl Asked<'_> {
         }
     }
 
-    /// What stands in no URL, as far as a page shows it or calls with it. All else is between the client and us: whoever
-    /// has the URL can ask for this.
+    /// Returns the parameters that a login page needs and that are not in its URL, because the request was pushed.
+    /// Anybody with the URL can read them, so the other parameters are left out.
     pub(crate) fn unseen(&self) -> Option<BTreeMap<&str, &str>> {
         self.pushed()?;
         Some(self.query.pairs().filter(|(name, _)| OF_A_PAGE.contains(name)).collect())
@@ -241,7 +242,7 @@ impl Asked<'_> {
         self.query.value("state").filter(|_| !self.query.is_twice("state"))
     }
 
-    /// Sends the browser back to the client with these parameters, its own `state`, and our name.
+    /// Redirects the browser to the client with these parameters, its `state` and the issuer.
     pub(crate) fn back(&self, cx: &RequestContext<'_>, parameters: &[(&str, &str)]) -> Result<Response<Body>, Problem> {
         let state = self.state().filter(|state| state.len() <= LONGEST_STATE).map(|state| ("state", state));
         let issuer = ("iss", cx.core.issuer.as_str());

@@ -1,4 +1,4 @@
-//! What is answered, and the headers that each answer has.
+//! Builds responses with the headers that all of them have.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::{http::body::Body, login::LoginView};
 
 pub(crate) const JSON: &str = "application/json";
 
-/// How a login stands, as every answer about it says.
+/// The state of a login, which every response about it contains.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Counters {
     session_id: String,
@@ -30,39 +30,39 @@ impl From<LoginView> for Counters {
     }
 }
 
-/// A JSON document.
+/// Creates a response with a JSON document.
 pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response<Body> {
-    // never the default: what is written here has only text, numbers and lists in it
+    // never the default: these documents contain only text, numbers and lists
     let text = serde_json::to_vec(document).unwrap_or_default();
     whole(status, JSON, text)
 }
 
-/// A body of this type.
+/// Creates a response with a body of this type.
 pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = empty(status, body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// Lets pages of every origin read an answer that is the same for everybody.
+/// Lets pages of every origin read a public response.
 pub(crate) fn for_every_origin(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response
 }
 
-/// No body, and the methods that a path takes.
+/// Creates a response without a body that lists the methods of a path.
 pub(crate) fn allow(status: StatusCode, methods: &'static str) -> Response<Body> {
     let mut response = empty(status, Body::empty());
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
     response
 }
 
-/// Sends a browser on. What can't stand in a header was refused before.
+/// Creates a redirect. Returns `None` if the location is not a valid header, which is checked earlier.
 pub(crate) fn redirect(location: &str) -> Option<Response<Body>> {
     to(StatusCode::FOUND, location)
 }
 
-/// The same after a `POST`, of which nothing goes with it.
+/// Creates a redirect after a `POST`. The browser does not send the body again.
 pub(crate) fn see_other(location: &str) -> Option<Response<Body>> {
     to(StatusCode::SEE_OTHER, location)
 }
@@ -83,13 +83,13 @@ fn empty(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
 const BARE: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What keeps an answer out of caches, frames and guesses.
+/// Adds the headers that keep a response out of caches and frames, and that fix its type.
 pub(crate) fn secure(headers: &mut HeaderMap) {
     let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"text/html"));
     let policy = if is_page { PAGE } else { BARE };
-    // what may be kept says so itself
+    // responses that may be cached have set this already
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    // and so does a page that sends a form
+    // pages with a form have set this already
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
     headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
     for (name, value) in [

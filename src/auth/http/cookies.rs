@@ -1,4 +1,4 @@
-//! The cookies of logins: one for each, named after the login, so that tabs don't collide.
+//! Login cookies. Each login has a cookie with a name of its own, so that two tabs don't interfere.
 
 use http::HeaderMap;
 
@@ -11,17 +11,17 @@ use crate::{
     },
 };
 
-/// The most logins that one browser has at once.
+/// The largest number of logins that one browser can have at once.
 pub(crate) const MOST_LOGINS: usize = 4;
-/// The most login cookies of a request that are looked at.
+/// The largest number of login cookies that are read from a request.
 const MOST_COOKIES: usize = 16;
-/// So much of the id of a login stands in the name of its cookie.
+/// The number of characters of a login id in the name of its cookie.
 const NAMED_BY: usize = 8;
 
 /// How login cookies are named and sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoginCookies {
-    /// Without TLS, for development on a loopback address: without the prefix that browsers hold to its rules.
+    /// Leaves out `Secure` and the `__Host-` prefix, for development on a loopback address without TLS.
     pub(crate) loopback: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Carried<'a> {
 }
 
 impl LoginCookies {
-    /// The cookie that brings this secret.
+    /// Creates the cookie with this secret.
     #[expect(clippy::expect_used, reason = "names and secrets are made of base64url")]
     pub(crate) fn set(self, secret: &Secret) -> SetCookie {
         let name = self.name(&Handle::of(&secret.digest()).to_string());
@@ -40,7 +40,7 @@ impl LoginCookies {
         self.sent(cookie).expect("it has no prefix")
     }
 
-    /// Takes a cookie away; `None` where no such cookie could have been set.
+    /// Creates a cookie that removes the one with this name. Returns `None` if no such cookie can exist.
     pub(crate) fn removal(self, name: &str) -> Option<SetCookie> {
         self.sent(SetCookie::removal(name).ok()?).ok()
     }
@@ -57,24 +57,25 @@ impl LoginCookies {
         format!("{}{}", self.prefix(), id.get(..NAMED_BY).unwrap_or(id))
     }
 
-    /// The cookie of the name of a login.
+    /// Returns the name of the cookie of this login.
     pub(crate) fn name_of(self, id: &LoginId) -> String {
         self.name(&id.to_string())
     }
 
-    /// What proves that this login was begun in this browser, if it carries that. A secret says itself whose it is.
+    /// Returns the digest of the secret of this login, if the request has its cookie. The login id is derived from the
+    /// secret.
     pub(crate) fn secret_of(self, headers: &HeaderMap, id: &LoginId) -> Option<Digest> {
         let name = self.name_of(id);
         let secrets = cookie::read(headers, &name).take(MOST_COOKIES).filter_map(Secret::parse);
         secrets.map(|secret| secret.digest()).find(|digest| Handle::of(digest) == *id)
     }
 
-    /// All login cookies, in the order in which they were sent.
+    /// Returns all login cookies in the order of the request.
     pub(crate) fn carried(self, headers: &HeaderMap) -> Vec<Carried<'_>> {
         let own = cookie::pairs(headers).filter(|(name, _)| name.starts_with(self.prefix())).take(MOST_COOKIES);
         let mut found: Vec<Carried<'_>> = Vec::new();
         for (name, value) in own {
-            // what could not be ours still counts as a login that was there once
+            // an invalid value counts as a login that has ended
             let digest = Secret::parse(value).map_or_else(|| Digest::of(value), |secret| secret.digest());
             if !found.iter().any(|known| known.name == name && known.digest.matches(&digest)) {
                 found.push(Carried { name, digest });

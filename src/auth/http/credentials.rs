@@ -4,8 +4,7 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::auth::http::problem::{Code, Problem};
 
-/// Tells whoever shows a secret of a client, or anything else to prove which one it is, that it counts for nothing
-/// (RFC 6749 §5.2, RFC 9126 §2).
+/// Refuses requests with client credentials of any kind, because clients are public (RFC 6749 §5.2, RFC 9126 §2).
 pub(crate) fn refuse<'f>(headers: &HeaderMap, value: impl Fn(&str) -> Option<&'f str>) -> Result<(), Problem> {
     let shown = ["client_secret", "client_assertion", "client_assertion_type"].iter().any(|name| value(name).is_some());
     if shown || headers.contains_key(header::AUTHORIZATION) {

@@ -1,4 +1,4 @@
-//! What stands in the body of a call.
+//! Reads the bodies of calls.
 
 use std::{future::poll_fn, pin::pin, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::{
     util::json::{self, JsonError},
 };
 
-/// The longest body that is read.
+/// The length of the longest body that is read.
 const MOST_BYTES: usize = 64 * 1024;
-/// How long a body of 64 KiB may take.
+/// The time within which a body must arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// The members of a body. One left out, `null` and empty are the same; names that are not known are passed over.
+/// The members of a body. A missing, a `null` and an empty member mean the same. Unknown members are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Fields {
     #[serde(default, deserialize_with = "given")]
@@ -43,7 +43,7 @@ pub(crate) struct Fields {
     /// Whether the user wants to stay signed in.
     #[serde(default)]
     pub(crate) remember: Option<bool>,
-    /// Where a sign-in to the site itself leads to.
+    /// The path to return to after a sign-in to the site itself.
     #[serde(default, deserialize_with = "given")]
     pub(crate) return_to: Option<String>,
     #[serde(default, deserialize_with = "given")]
@@ -72,7 +72,7 @@ pub(crate) struct Fields {
     code_challenge_method: Option<String>,
 }
 
-/// A secret that somebody typed; wiped when it is dropped.
+/// A secret that a user typed. It is wiped when it is dropped.
 pub(crate) struct Typed(pub(crate) Zeroizing<String>);
 
 impl std::fmt::Debug for Typed {
@@ -91,7 +91,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
     Option::<String>::deserialize(deserializer).map(|text| text.filter(|text| !text.is_empty()))
 }
 
-/// In JSON a number is one; in a query it was a text.
+/// Accepts a number or, as in a query, its text.
 fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -106,7 +106,7 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     Ok(either.filter(|text| !text.is_empty()))
 }
 
-/// In JSON an object is one; in a query it was a text.
+/// Accepts an object or, as in a query, its text.
 fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),
@@ -123,7 +123,7 @@ impl Fields {
         Self::read(whole(body).await?)
     }
 
-    /// Reads the whole of a body, and wipes it: it may have a password in it.
+    /// Parses a body and wipes it afterwards, because it can contain a password.
     fn read(body: Bytes) -> Result<Self, Problem> {
         let fields = json::from_object(&body).map_err(|error| {
             Problem::invalid(match error {
@@ -137,7 +137,7 @@ impl Fields {
         fields
     }
 
-    /// What the call wishes of the login that it begins.
+    /// Returns an optional OpenID Connect parameter.
     pub(crate) fn wish(&self, name: &str) -> Option<&str> {
         let wish = match name {
             "acr_values" => &self.acr_values,
@@ -151,7 +151,7 @@ impl Fields {
         wish.as_deref()
     }
 
-    /// The parameters of the client.
+    /// Takes the parameters of the client.
     pub(crate) fn client(&mut self) -> ClientParameters {
         ClientParameters {
             client_id: self.client_id.take(),
@@ -164,7 +164,7 @@ impl Fields {
     }
 }
 
-/// The body of a request that is a form. Nothing is read from the query: it ends in logs.
+/// Reads the body of a form. The query is ignored, because queries end up in logs.
 pub(crate) async fn form<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: B) -> Result<Bytes, Problem> {
     const FORM: &str = "application/x-www-form-urlencoded";
     check_type(&parts.headers, FORM, "the body must be application/x-www-form-urlencoded, not compressed")?;
@@ -174,7 +174,7 @@ pub(crate) async fn form<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: 
     whole(body).await
 }
 
-/// Whether the body is what is read, as it is. JSON is nothing that a form on a page of another site can send.
+/// Checks the media type, and that the body is not compressed. A form on a page of another site cannot send JSON.
 fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Result<(), Problem> {
     let only = |name| {
         let mut values = headers.get_all(name).iter();
@@ -189,13 +189,13 @@ fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Res
     Ok(())
 }
 
-/// The whole body, up to a bound and in time: one that drips would hold its connection for ever.
+/// Reads a whole body within a limit of size and time. A slow body would otherwise hold its connection forever.
 async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
     let whole = match Handle::try_current() {
         Ok(_) => timeout(BODY_TIME, whole).await.unwrap_or(Err(ReadError::Broken)),
-        // without a runtime there is no timer, and no socket that could drip
+        // without a runtime there is neither a timer nor a socket that could be slow
         Err(_) => whole.await,
     };
     whole.map(|whole| whole.data).map_err(|error| unreadable(&error))

@@ -28,7 +28,7 @@ use crate::{
 /// use std::time::Duration;
 /// use tollgate::{BearerLayer, Verifier, bearer::RemoteKeys};
 ///
-/// // whoever is content with the defaults
+/// // with the defaults
 /// let verifier = Verifier::remote("https://auth.acme.example", "https://api.acme.example")?;
 ///
 /// // or an issuer with a private certificate, whose outage is borne for an hour
