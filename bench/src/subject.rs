@@ -146,6 +146,7 @@ pub trait Subject: Send {
 /// The subject, with every tenant known to it and as poor as the budget says.
 pub fn subject(kind: Kind, budget: Budget, tenants: u64, inner: Inner) -> Box<dyn Subject> {
     struct Drive {
+        kind: Kind,
         tenants: u64,
         want: StatusCode,
     }
@@ -153,15 +154,15 @@ pub fn subject(kind: Kind, budget: Budget, tenants: u64, inner: Inner) -> Box<dy
         type Output = Box<dyn Subject>;
 
         fn visit<S: Limited>(self, service: S, limiter: Option<Limiter>) -> Box<dyn Subject> {
-            let Self { tenants, want } = self;
-            Box::new(Driven { service, limiter, tenants, want, random: Random(1) })
+            let Self { kind, tenants, want } = self;
+            Box::new(Driven { kind, service, limiter, tenants, want, random: Random(1) })
         }
     }
     let want = match (kind, budget) {
         (Kind::Inner, _) | (_, Budget::Never) => StatusCode::OK,
         _ => StatusCode::TOO_MANY_REQUESTS,
     };
-    let mut subject = with_service(kind, budget, inner, Drive { tenants, want });
+    let mut subject = with_service(kind, budget, inner, Drive { kind, tenants, want });
     if kind != Kind::Inner {
         subject.touch(0, tenants);
     }
@@ -173,6 +174,7 @@ pub fn subject(kind: Kind, budget: Budget, tenants: u64, inner: Inner) -> Box<dy
 }
 
 struct Driven<S> {
+    kind: Kind,
     service: S,
     limiter: Option<Limiter>,
     tenants: u64,
@@ -202,15 +204,16 @@ impl<S: Limited> Subject for Driven<S> {
             }
             took += began.elapsed();
             // a thread that loses its core between reading the clock and deciding may be refused by governor
-            assert!(as_wanted >= lot - lot / 500, "{as_wanted} of {lot} are {}", self.want);
+            assert!(as_wanted >= lot - lot / 500, "{}: {as_wanted} of {lot} are {}", self.kind.name(), self.want);
             left -= lot;
         }
         took
     }
 
     fn fork(&self, seed: u64) -> Box<dyn Subject> {
-        let Self { service, limiter, tenants, want, .. } = self;
+        let Self { kind, service, limiter, tenants, want, .. } = self;
         Box::new(Self {
+            kind: *kind,
             service: service.clone(),
             limiter: limiter.clone(),
             tenants: *tenants,
