@@ -203,8 +203,9 @@ impl<S: Limited> Subject for Driven<S> {
                 as_wanted += u64::from(call(&mut self.service, &tenant) == self.want);
             }
             took += began.elapsed();
-            // a thread that loses its core between reading the clock and deciding may be refused by governor
-            assert!(as_wanted >= lot - lot / 500, "{}: {as_wanted} of {lot} are {}", self.kind.name(), self.want);
+            // GCRA rivals may refuse a thread that loses its core between reading the clock and deciding
+            let missing = if self.limiter.is_some() { 0 } else { lot / 100 };
+            assert!(as_wanted >= lot - missing, "{}: {as_wanted} of {lot} are {}", self.kind.name(), self.want);
             left -= lot;
         }
         took
