@@ -3,7 +3,7 @@
 //! Run it with `cargo run --example bcrypt_users`. It signs a user in as the login service does. In your application,
 //! pass the accounts to `AuthServiceBuilder::users` instead.
 
-#![expect(clippy::print_stdout, reason = "it shows how each attempt ends")]
+#![expect(clippy::print_stdout, reason = "prints the outcome of each attempt")]
 
 use std::{
     error::Error,

@@ -1,10 +1,10 @@
-//! Three layers in their order, and what each sees: a limit outside, then the session, then PKCE.
+//! Three layers and their order: a rate limit outside, then sessions, then PKCE.
 //!
 //!     cargo run --example layers
 //!
 //! It prints what to try.
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens and what to try")]
+#![expect(clippy::print_stdout, reason = "prints where it listens and what to try")]
 
 use std::{convert::Infallible, error::Error, net::SocketAddr};
 
@@ -30,14 +30,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // for plain HTTP on loopback; without it the cookie is `__Host-session_…` and Secure
     let sessions = Sessions::builder(Memory::new()).insecure_loopback().build()?;
 
-    // One limit for all: 30 a minute for each address. It sees every request and no session, so what floods is refused
-    // before a store is asked.
+    // The first limit allows 30 requests a minute per address. It runs before the session is read, so floods are refused
+    // without a call to the store.
     let by_address = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::per_minute(30)?)));
-    // It sees what is within that limit, and knows the user.
+    // Sees only requests within that limit, and finds their user.
     let session = SessionLayer::new(sessions.clone()).required().login_url("/login")?.return_parameter("return_to")?;
-    // A second limit, for what only the session tells: 5 a minute for each tenant.
+    // The second limit needs the session: 5 requests a minute per tenant.
     let by_tenant = RateLimitLayer::new(SessionTenant, Limiter::memory(Quotas::new(Quota::per_minute(5)?)));
-    // It sees only requests that could be served at all.
+    // Sees only requests that passed all layers before.
     let pkce = PkceLayer::new("/authorize")?;
 
     let app = ServiceBuilder::new()
@@ -80,7 +80,7 @@ async fn app(request: Request<Incoming>) -> Result<Answer, Infallible> {
     )))
 }
 
-/// Signs everyone in as Ada; yours asks for more.
+/// Signs everyone in as Ada. A real login asks for a password.
 async fn login(sessions: Sessions) -> Result<Answer, Infallible> {
     let created = match (Tenant::parse("acme"), UserId::parse("ada")) {
         (Ok(tenant), Ok(user)) => sessions.create(NewSession::new(tenant, user)).await.ok(),

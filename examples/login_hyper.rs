@@ -6,7 +6,7 @@
 //!
 //! Codes are printed; a real server sends them through `delivery::Smtp` or `delivery::Webhook`.
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens, and the codes")]
+#![expect(clippy::print_stdout, reason = "prints its address and the codes")]
 
 use std::{convert::Infallible, error::Error};
 
@@ -27,7 +27,7 @@ use tollgate::{
 };
 use tower::{ServiceExt, service_fn};
 
-/// The path below which the login is.
+/// The base path of the login service.
 const BASE: &str = "/auth";
 
 #[tokio::main]
@@ -42,12 +42,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (stream, peer) = listener.accept().await?;
         let auth = auth.clone();
         let route = service_fn(move |mut request: Request<Incoming>| {
-            // failures are counted per address, which only this loop knows
+            // failures are counted per address, and only this loop knows the address
             request.extensions_mut().insert(PeerAddr(peer));
             let auth = auth.clone();
             async move {
                 match request.uri().path().strip_prefix(BASE) {
-                    // the service knows its base path by its issuer
+                    // the service knows its base path from its issuer
                     Some(below) if below.starts_with('/') => auth.oneshot(request).await,
                     _ => Ok::<_, Infallible>(elsewhere(request.uri().path())),
                 }
@@ -71,15 +71,15 @@ async fn auth(origin: &str) -> Result<AuthService, Box<dyn Error>> {
         .client_ip(ClientIp::peer())
         .email(Printed)
         .without_passwords()
-        // of the 600 requests a minute of a tenant, one address may spend 60 here
+        // one address may spend 60 of the tenant's 600 requests a minute on the login service
         .per_address(Quota::per_minute(60)?)
         .messages_per_address(Quota::per_minute(10)?)
-        // plain http, on loopback: leave it out where there is TLS
+        // for plain HTTP on a loopback address; leave it out behind TLS
         .insecure_loopback()
         .build()?)
 }
 
-/// Prints codes.
+/// Prints codes instead of sending them.
 struct Printed;
 
 impl OtpSender for Printed {
@@ -89,7 +89,7 @@ impl OtpSender for Printed {
     }
 }
 
-/// What else the server has; the code of a login arrives here.
+/// Serves all other paths, such as the redirect URI.
 fn elsewhere(path: &str) -> Response<Body> {
     let found = path == "/callback";
     let mut response = Response::new(Body::from(if found { "logged in\n" } else { "nothing is here\n" }));

@@ -7,7 +7,7 @@
 //!     grpc_health_probe -addr 127.0.0.1:50051                    # Unauthenticated
 //!     grpc_health_probe -addr 127.0.0.1:50051 -rpc-header "authorization: Bearer $TOKEN"
 
-#![expect(clippy::print_stdout, reason = "it tells where it listens")]
+#![expect(clippy::print_stdout, reason = "prints its address")]
 
 use std::{error::Error, net::SocketAddr};
 
@@ -51,7 +51,7 @@ async fn auth(issuer: &str, store: AnyStore) -> Result<AuthService, Box<dyn Erro
         .users(users)
         .tokens(Tokens::new())
         .client_ip(ClientIp::peer().peer_by(peer))
-        // plain http, on loopback: leave it out where there is TLS
+        // for plain HTTP on a loopback address; leave it out behind TLS
         .insecure_loopback()
         .build()?)
 }

@@ -21,7 +21,7 @@ use tollgate::{Gate, GateLayer, Head, MaybeReady, Pass, ProblemJson, Rejection, 
 
 struct ReadOnly;
 
-/// The kind of an admitted request, for the handler and the response.
+/// The kind of an admitted request. The handler and the response use it.
 #[derive(Clone, Copy, Debug)]
 enum Access {
     Read,

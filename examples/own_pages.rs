@@ -4,7 +4,7 @@
 //!
 //! It prints the URL to open, and the name and password of its one user.
 
-#![expect(clippy::print_stdout, reason = "it tells what to open")]
+#![expect(clippy::print_stdout, reason = "prints what to open")]
 
 use std::{error::Error, net::SocketAddr};
 

@@ -853,13 +853,13 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         ("client", "require_dpop", "dpop", "clients: unknown field `dpop`"),
         ("redirect", "com.example.app:/callback", "http://app.example/", "clients[1] \"app\": http://app.example/"),
         ("policy", "[\"password\"]", "[\"sms\"]", "sms"),
-        ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: there is none of the name \"acme\""),
+        ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: no tenant has the name \"acme\""),
         ("seal", "AAECAwQF", "AAECAw", "tokens: seal: must be 32 bytes in base64url"),
         ("algorithm", "EdDSA", "none", "tokens: algorithm: unknown algorithm: use ES256, EdDSA or RS256"),
         ("e-mail", "email = \"ada@example.com\"", "email = \"ada\"", "users: \"u-1\": an e-mail address must be"),
         ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
         ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),
-        ("nobody before it", "# issuer", "issuer", "proxies: an https issuer has a proxy before it"),
+        ("nobody before it", "# issuer", "issuer", "proxies: an https issuer needs a proxy in front"),
         ("proxies", "# proxies = [\"10.0.0.0/8\"]", "proxies = [\"10.0.0.0/80\"]", "10.0.0.0/80"),
     ] {
         assert!(good.contains(from), "{from}");
@@ -925,10 +925,10 @@ async fn the_server_says_what_is_wrong_with_its_arguments() {
         (&["--listen", "somewhere"], 2, "--listen somewhere: must be an address and a port"),
         (&["--listen"], 2, "--listen needs a value"),
         (&["--listen="], 2, "--listen needs a value"),
-        (&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], 2, "--listen is given twice"),
-        (&["--frobnicate"], 2, "--frobnicate: there is no such flag"),
+        (&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], 2, "--listen appears more than once"),
+        (&["--frobnicate"], 2, "--frobnicate: unknown flag"),
         (&["--config", "/nowhere/at/all.toml"], 1, "--config /nowhere/at/all.toml: "),
-        (&["--redis", "redis://127.0.0.1"], 2, "--redis: there is no such flag"),
+        (&["--redis", "redis://127.0.0.1"], 2, "--redis: unknown flag"),
         (&["--event-log", "/nowhere/at/all/log.jsonl"], 1, "its directory does not exist"),
     ] {
         let output = run("server", arguments).await;

@@ -141,7 +141,7 @@ async fn methods_and_paths_follow_http_semantics() {
     for base in ["/auth", ""] {
         let lost = wire.ask(&format!("GET {base}/nothing HTTP/1.1")).await;
         assert_eq!((status(&lost), header(&lost, "content-type")), (404, Some("application/json")));
-        assert_eq!(body(&lost), r#"{"error":"not_found","error_description":"nothing is here"}"#);
+        assert_eq!(body(&lost), r#"{"error":"not_found","error_description":"there is no such endpoint"}"#);
         for (method, path, allow) in [
             ("GET", "/authentication/complete", "POST, OPTIONS"),
             ("DELETE", "/authentication/start", "GET, HEAD, POST, OPTIONS"),

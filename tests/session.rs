@@ -211,7 +211,7 @@ impl Site {
 const UNAUTHENTICATED: &str = concat!(
     "HTTP/1.1 401 Unauthorized\r\ncache-control: no-store\r\ncontent-type: application/problem+json\r\n",
     "www-authenticate: Session realm=\"app\"\r\n\r\n",
-    r#"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"sign in first","kind":"unauthenticated"}"#
+    r#"{"type":"about:blank","title":"Unauthorized","status":401,"detail":"please sign in first","kind":"unauthenticated"}"#
 );
 
 #[tokio::test]
@@ -448,7 +448,7 @@ async fn c113_in_tonic_a_session_comes_through_and_all_else_is_unauthenticated()
 
     let refused = async |metadata: &[(&'static str, &str)]| {
         let status = call(metadata).await.unwrap_err();
-        assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "sign in first"));
+        assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "please sign in first"));
         assert_eq!(status.metadata().get("www-authenticate").unwrap(), "Session realm=\"app\"");
     };
     refused(&[]).await;

@@ -1,4 +1,4 @@
-//! Pages for signed-in users. The layer in front lets no other request through.
+//! Pages for signed-in users. The layer in front of them refuses everyone else.
 
 use axum::{
     Router,

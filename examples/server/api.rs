@@ -1,4 +1,4 @@
-//! The routes, and which layer stands before which.
+//! The routes, and the order of their layers.
 
 use std::error::Error;
 
@@ -24,7 +24,7 @@ use crate::{
     pages,
 };
 
-/// The response to an address that was refused too often: the only header of its budget is when to come back.
+/// The response to an address that was refused too often. It has `Retry-After`, but no other header about the budget.
 fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
     let mut response: Response<Body> = ProblemJson.respond(rejection, head);
     if let Some(standing) = rejection.standing() {
@@ -39,7 +39,7 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
-    // one budget for each tenant, over the API and its logins
+    // each tenant has one budget, which the API and its logins share
     let limiter = Limiter::builder(facts.quotas.clone()).events(log.clone()).build()?;
     let (settings, client_ip, operator_key) =
         (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());
@@ -48,7 +48,7 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
     let outbox = Outbox::new();
     let auth = auth::service(&shared, facts, &outbox).await?;
 
-    // the tenant comes from the access token, or from the API key if there is none
+    // the tenant comes from the access token, or else from the API key
     let verifier = settings.verifier(&auth, &format!("{site}/api"), store)?;
     let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
@@ -66,13 +66,13 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         .without_extensions()
         .respond_with(refusal);
 
-    // the layer that is added last is asked first: the address, the token, then whose budget is spent
+    // the layer added last runs first: the address, the token, then the budget of the tenant
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());
     // unknown paths are limited, too: `nest` would leave out `/api/`
     let hello = Router::new().route("/hello", get(hello)).fallback(not_found);
     let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address);
 
-    // a tenant reads its own events with its key, an operator all
+    // a tenant reads its own events with its API key, an operator reads all
     let access = TenantsAndOperator::new(keys);
     let access = match &operator_key {
         Some(key) => access.operator_key(key)?,
@@ -90,7 +90,7 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         .route_service("/events/{*rest}", events.clone())
         .route_service("/events/", events)
         .route("/healthz", get(async || "ok\n"))
-        // `/authorize`, `/token`, `/.well-known/…` and the others; what is unknown it answers with 404
+        // `/authorize`, `/token`, `/.well-known/…` and so on; unknown paths get a 404
         .fallback_service(auth.clone());
     if !is_demo {
         return Ok(app);

@@ -1,4 +1,4 @@
-//! The login service, and who may log in through which client.
+//! Assembles the login service.
 
 use std::{error::Error, net::SocketAddr};
 
@@ -26,13 +26,13 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .clients(facts.clients)
         .users(users)
         .policies(facts.policies)
-        // one budget with the API
+        // shares its budget with the API
         .limiter(limiter.clone())
         .client_ip(facts.client_ip.peer_by(peer))
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
     if facts.prints_codes {
-        // yours are `delivery::Smtp`, `delivery::Webhook` or a sender of your own
+        // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
     }
     if is_plain(issuer) {
@@ -43,17 +43,17 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     Ok(auth)
 }
 
-/// Without TLS there are no `Secure` cookies.
+/// Returns whether the issuer has no TLS, so that its cookies can't be `Secure`.
 pub(crate) fn is_plain(issuer: &str) -> bool {
     issuer.starts_with("http://")
 }
 
-/// The scheme and host of the issuer, which may have a path.
+/// Returns the scheme and host of the issuer, without its path.
 pub(crate) fn site(issuer: &str) -> &str {
     issuer.match_indices('/').nth(2).map_or(issuer, |(end, _)| issuer.split_at(end).0)
 }
 
-/// axum keeps the other end of a connection here.
+/// Returns the client's address, which axum keeps in an extension.
 pub(crate) fn peer(head: Head<'_>) -> Option<SocketAddr> {
     head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

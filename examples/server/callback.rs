@@ -25,11 +25,11 @@ pub(crate) async fn callback(
     let name = cookie_name(of("state"));
     let mut kept = cookie::read(&headers, &name).filter_map(Kept::read);
     let Some(kept) = kept.find(|kept| kept.state == of("state")) else {
-        let body = "<h1>Not from here</h1>\n<p>This login was not begun in this browser: its state is another.";
+        let body = "<h1>Not logged in</h1>\n<p>This login was not started in this browser: its state does not match.";
         return (StatusCode::BAD_REQUEST, page(body)).into_response();
     };
     let body = if of("iss") != origin {
-        "<h1>Not logged in</h1>\n<p>The answer is of another issuer.".to_owned()
+        "<h1>Not logged in</h1>\n<p>The response came from another issuer.".to_owned()
     } else if let Some(code) = answer.get("code") {
         logged_in(&origin, uri.path(), &kept, code)
     } else {
@@ -47,7 +47,7 @@ pub(crate) async fn callback(
 fn logged_in(origin: &str, path: &str, kept: &Kept<'_>, code: &str) -> String {
     format!(
         r#"<h1>Logged in</h1>
-<p>by code <code id="code">{code}</code>. The login has also begun a session here: see your <a href="/account">account</a>.
+<p>with the code <code id="code">{code}</code>. The login also started a session on this site: see your <a href="/account">account</a>.
 <p><button id="me">Call /api/me</button><button id="userinfo">Ask /userinfo</button><button id="refresh">Refresh</button
 ><button id="revoke">Revoke</button>
 <form id="sign-out" method="post" action="/logout">

@@ -11,20 +11,20 @@ A service behind tollgate, with demo tenants and users.
 
 Usage: cargo run --example server -- [FLAGS]
 
-  --listen ADDR      where to listen; 127.0.0.1:8080 by default. Only a loopback
-                     address will do, 127.0.0.1 or [::1], for the keys and
-                     passwords of the demo are public, unless --config names
-                     other ones and an issuer with https.
-  --config FILE      has tenants, keys, clients and users from this TOML file,
-                     and nothing of the demo; examples/server/config.toml
-                     shows all that can stand there
-  --data DIR         keeps logins, sessions, users and the keys of tokens in
-                     this directory, so that they survive a restart; in memory
-                     by default
+  --listen ADDR      the address to listen on; 127.0.0.1:8080 by default. Must
+                     be a loopback address (127.0.0.1 or [::1]), because the
+                     demo's keys and passwords are public, unless --config
+                     has your own and an issuer with https
+  --config FILE      reads tenants, keys, clients and users from this TOML
+                     file instead of the demo's;
+                     examples/server/config.toml shows every setting
+  --data DIR         keeps logins, sessions, users and signing keys in this
+                     directory, so that they survive a restart; keeps them in
+                     memory by default
   --event-log FILE   also writes the event log to this file, as JSON lines
-  --help             shows this
+  --help             shows this text
 
-There is no --redis yet, for several servers with one store.
+Several servers can't share a store yet: there is no --redis.
 ";
 
 #[derive(Debug)]
@@ -57,11 +57,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             "--config" => &mut file,
             "--data" => &mut data,
             "--event-log" => &mut event_log,
-            _ => return Err(format!("{argument}: there is no such flag.")),
+            _ => return Err(format!("{argument}: unknown flag.")),
         };
         let value = value.or_else(|| arguments.next()).filter(|value| !value.is_empty());
         if slot.replace(value.ok_or_else(|| format!("{flag} needs a value."))?).is_some() {
-            return Err(format!("{flag} is given twice."));
+            return Err(format!("{flag} appears twice."));
         }
     }
     Ok(Command::Serve(Config {
@@ -84,7 +84,7 @@ fn loopback(value: OsString) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     Err(format!(
-        "--listen {value}: the keys of the demo are public, so it listens only on a loopback address, 127.0.0.1 or [::1]."
+        "--listen {value}: the keys of the demo are public, so it listens only on a loopback address: 127.0.0.1 or [::1]."
     ))
 }
 
@@ -100,5 +100,5 @@ fn address(value: &str) -> Result<SocketAddr, String> {
 }
 
 fn text(value: OsString) -> Result<String, String> {
-    value.into_string().map_err(|value| format!("{}: is not UTF-8.", value.display()))
+    value.into_string().map_err(|value| format!("{}: not valid UTF-8.", value.display()))
 }

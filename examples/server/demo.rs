@@ -1,4 +1,4 @@
-//! The facts of the demo. They are public: real keys are made at random and kept out of the source.
+//! The tenants, clients and users of the demo. Their keys are public. Real keys are random and kept out of the source.
 
 use std::error::Error;
 
@@ -17,7 +17,7 @@ pub(crate) const ACME_KEY: &str = "demo-acme-key";
 const GLOBEX: &str = "globex";
 pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 
-/// A level that any client can request in `acr_values`.
+/// An authentication level that any client can request in `acr_values`.
 pub(crate) const TWO_STEPS: &str = "two-steps";
 pub(crate) const CLIENTS: [&str; 3] = ["demo-web", "demo-mfa", "demo-native"];
 /// The scopes of the clients.
@@ -73,8 +73,8 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     })
 }
 
-/// `demo-web` needs one step, `demo-mfa` two; who is signed in to one goes on to the other with what is missing.
-/// `demo-native` is an app that listens on any port, and each of its requests has a login of its own.
+/// `demo-web` needs one step, `demo-mfa` two. A user who is signed in to one only needs the missing steps for the other.
+/// `demo-native` is an app that listens on any port, and each of its requests needs a new login.
 fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
     let client = |id: &str, origin: &str, callback: &str| {
         Client::new(id, acme.clone())?

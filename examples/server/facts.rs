@@ -11,22 +11,22 @@ use tollgate::{
 use crate::tokens::TokenSettings;
 
 pub(crate) struct Facts {
-    /// Under which URL people reach it, where it is not the address that it listens on.
+    /// The public URL, if it differs from the address that the server listens on.
     pub(crate) issuer: Option<String>,
-    /// How the addresses of callers are known.
+    /// Finds the addresses of callers.
     pub(crate) client_ip: ClientIp,
     /// The API keys of the tenants.
     pub(crate) keys: ApiKeys,
     pub(crate) operator_key: Option<String>,
-    /// How many requests each tenant may send.
+    /// The number of requests that each tenant may send.
     pub(crate) quotas: Quotas,
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,
     pub(crate) tokens: std::sync::Arc<TokenSettings>,
-    /// Whether one-time codes are sent at all, on stdout.
+    /// Enables one-time codes, which are printed to stdout.
     pub(crate) prints_codes: bool,
-    /// Whether there are the pages of the demo, and its one-time codes for all to read.
+    /// Serves the demo's pages and shows its one-time codes to everyone.
     pub(crate) is_demo: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Proof {
 }
 
 impl Person {
-    /// Makes the account, unless it is there already, as `--data` keeps it.
+    /// Creates the account, unless `--data` has kept it from an earlier run.
     pub(crate) async fn add_to(self, users: &StoredUsers) -> Result<(), Box<dyn Error>> {
         let id = UserId::parse(&self.id)?;
         if users.by_id(&self.tenant, &id).await?.is_some() {

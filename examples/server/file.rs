@@ -12,7 +12,7 @@ use crate::{
     tokens,
 };
 
-/// See `config.toml` in this folder for every key.
+/// The contents of the file. `config.toml` in this folder lists every key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -55,7 +55,7 @@ struct WrittenUser {
 
 pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     let file: File = toml::from_str(&fs::read_to_string(path)?)?;
-    // what names no tenant of these has a budget, too
+    // requests of unknown tenants have a budget too
     let (mut keys, quotas) = (ApiKeys::new(KEY_HEADER)?, Quotas::new(Quota::per_minute(600)?));
     let mut known = HashSet::new();
     for WrittenTenant { name, per_minute, api_keys } in file.tenants {
@@ -71,11 +71,11 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     let people: Vec<Person> = file.users.into_iter().map(WrittenUser::read).collect::<Result<_, _>>()?;
     let of_clients = clients.iter().map(|client| client.tenant());
     if let Some(tenant) = of_clients.chain(people.iter().map(|one| &one.tenant)).find(|one| !known.contains(one)) {
-        return Err(format!("tenants: there is none of the name {:?}", tenant.as_str()).into());
+        return Err(format!("tenants: no tenant has the name {:?}", tenant.as_str()).into());
     }
-    // all callers would have its address, and one of them could spend the budget of all
+    // all callers would have the proxy's address, so one of them could spend the budget of all
     if file.proxies.is_empty() && file.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://")) {
-        return Err("proxies: an https issuer has a proxy before it: name its address, such as \"127.0.0.1\"".into());
+        return Err("proxies: an https issuer needs a proxy in front: add its address, such as \"127.0.0.1\"".into());
     }
     Ok(Facts {
         issuer: file.issuer,
@@ -92,7 +92,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     })
 }
 
-/// Without a place in the JSON that was made of it here.
+/// Formats an error without the value, whose position in the generated JSON means nothing to the user.
 fn said(error: &ConfigError) -> String {
     match error.value().starts_with("line ") {
         true => format!("{}: {}", error.setting(), error.reason()),

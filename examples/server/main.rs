@@ -4,12 +4,12 @@
 //!
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
-//! - `config.rs` reads the flags, `demo.rs` has the tenants, keys and users, `file.rs` reads your own from a file.
+//! - `config.rs` reads the flags, `demo.rs` has the demo's tenants, keys and users, `file.rs` reads yours from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
-//! - `pages.rs`, `callback.rs` and `page.js` are an application that sends users to the login and gets tokens.
+//! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users. `serve.rs` starts and stops the server.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints messages for the person who runs it")]
 
 mod config;
 mod tokens;
@@ -88,7 +88,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     print!("{welcome}");
     serve::until_stopped(listener, app).await?;
     if config.event_log.is_some() && !log.flush() {
-        eprintln!("the event log could not be written to its end");
+        eprintln!("some events could not be written to the log");
     }
     Ok(())
 }

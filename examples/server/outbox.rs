@@ -1,5 +1,5 @@
-//! One-time codes as the demo sends them: on stdout, and for all to read at `/demo/outbox`. Yours goes through
-//! `delivery::Smtp`, `delivery::Webhook` or a sender of your own.
+//! The demo's one-time codes. It prints them to stdout and shows them to everyone at `/demo/outbox`. A real server sends
+//! them with `delivery::Smtp`, `delivery::Webhook` or its own sender.
 
 use std::{
     collections::VecDeque,

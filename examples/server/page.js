@@ -1,8 +1,8 @@
-// Trades the code for tokens, shows what they say, and calls with them. They are in the memory of this page alone: a reload
-// forgets them, and no other page of this origin finds them in a storage.
+// Exchanges the code for tokens, shows their claims, and calls the API with them. Tokens exist only in the memory of this
+// page: a reload drops them, and no other page of this origin can find them in a storage.
 "use strict";
 
-// what the login was begun with, and the code that it gave
+// the parameters of the login, and its code
 const login = document.getElementById("login").dataset;
 let tokens = {};
 
@@ -11,7 +11,7 @@ function show(place, value) {
   document.getElementById(place).textContent = text;
 }
 
-// What a token says. An application shows it; whether it is true, those check who are called with it.
+// Returns the claims of a token. This page only shows them. The APIs that get the token verify it.
 function claims(token) {
   const bytes = atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"));
   return JSON.parse(new TextDecoder().decode(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0))));
@@ -33,7 +33,7 @@ function withToken(path) {
 
 function take(answer) {
   if (answer.status === 200) {
-    // a refresh token is good once: the new one takes its place
+    // a refresh token works once, so the new one replaces it
     tokens = { ...tokens, ...answer.body };
     show("token", tokens.access_token);
     show("access", claims(tokens.access_token));
@@ -43,7 +43,7 @@ function take(answer) {
   return answer;
 }
 
-// The first tokens must be of the login that this browser began: so says the nonce.
+// The nonce proves that the tokens belong to the login that this browser started.
 async function exchange() {
   const answer = await post("/token", {
     grant_type: "authorization_code",
@@ -52,7 +52,7 @@ async function exchange() {
     code_verifier: login.verifier,
   });
   if (answer.status === 200 && claims(answer.body.id_token).nonce !== login.nonce) {
-    return { status: "not shown", body: "the id_token is of another login" };
+    return { status: "not shown", body: "the id_token belongs to another login" };
   }
   return take(answer);
 }
@@ -84,11 +84,11 @@ for (const [name, action] of Object.entries(actions)) {
   document.getElementById(name).addEventListener("click", () => act(action));
 }
 
-// by a form, for the id_token is nothing for logs and histories
+// a form keeps the id_token out of logs and the history
 document.getElementById("sign-out").addEventListener("submit", (event) => {
   event.target.elements.id_token_hint.value = tokens.id_token ?? "";
 });
 
-// the code is spent: it need not stand in the history
+// the code has been used, so remove it from the history
 history.replaceState(null, "", location.pathname);
 act(exchange).then((answer) => answer.status === 200 && act(actions.userinfo));

@@ -1,5 +1,5 @@
-//! An application that sends people to log in, as a client of yours would: it makes a verifier, a `state` and a `nonce`
-//! for each login, and keeps them in a cookie until `callback.rs` needs them.
+//! An application that sends its users to the login, as your own client would. For each login it creates a verifier, a
+//! `state` and a `nonce`, and keeps them in a cookie until `callback.rs` needs them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
     outbox::Outbox,
 };
 
-/// The state that the application keeps of a login.
+/// A login in progress, as the application remembers it.
 pub(crate) struct Kept<'c> {
     pub(crate) state: &'c str,
     pub(crate) verifier: &'c str,
@@ -68,20 +68,20 @@ fn page_of_logins(origin: &str) -> String {
 or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com, +15555550101).
 <ul>
 <li><a href="{origin}/demo/login/demo-web">Log in</a>: one step, by password or a one-time code
-<li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: whoever is signed in by one step is asked
-for the second alone
-<li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client again, whose request
-now asks for two steps
-<li><a href="{origin}/demo/login/demo-native">Log in as a native app does</a>, at a redirect URI without a port
+<li><a href="{origin}/demo/login/demo-mfa">Log in with two steps</a>: if you already signed in with one step, you are
+asked only for the second
+<li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client again, but
+its request asks for two steps
+<li><a href="{origin}/demo/login/demo-native">Log in like a native app</a>, with a redirect URI on any port
 </ul>
-<p>Afterwards you see the tokens that the application got, and what they open.
+<p>Afterwards the application shows its tokens and calls APIs with them.
 <p><a href="{origin}/demo/outbox">One-time codes</a> · <a href="{origin}/account">Account</a> ·
 <a href="{origin}/events/">Event log</a> · <a href="{origin}/.well-known/openid-configuration">Configuration</a>"#
     )
 }
 
 /// Optional parameters to try, such as `/demo/login/demo-web?prompt=login`.
-const WISHES: [&str; 4] = ["acr_values", "prompt", "max_age", "login_hint"];
+const OPTIONAL_PARAMETERS: [&str; 4] = ["acr_values", "prompt", "max_age", "login_hint"];
 
 /// Redirects the browser to the login.
 async fn login(
@@ -111,7 +111,7 @@ async fn login(
         ("code_challenge", challenge.as_str()),
         ("code_challenge_method", "S256"),
     ];
-    let wishes = WISHES.iter().filter_map(|name| Some((*name, more.get(*name)?.as_str())));
+    let wishes = OPTIONAL_PARAMETERS.iter().filter_map(|name| Some((*name, more.get(*name)?.as_str())));
     let pair = |(name, value): (&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
     let query: Vec<_> = own.into_iter().chain(wishes).map(pair).collect();
     let mut headers = HeaderMap::new();

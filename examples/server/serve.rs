@@ -35,7 +35,7 @@ pub(crate) async fn until_stopped(listener: TcpListener, app: Router) -> io::Res
     let mut server = pin!(server.into_future());
     tokio::select! {
         result = &mut server => return result,
-        () = signal() => println!("Stopping. Once more to cut off what is under way."),
+        () = signal() => println!("Stopping. Press Ctrl-C again to close open connections."),
     }
     let _ = stop.send(());
     // live streams never end on their own

@@ -1,4 +1,4 @@
-//! How tokens are signed, and what is asked of those who come with one.
+//! How tokens are signed, and the requirements for callers that present one.
 
 use std::error::Error;
 
@@ -9,7 +9,7 @@ use tollgate::{
     store::{AnyStore, StoreErrorKind},
 };
 
-/// As the file has it, below `[tokens]`.
+/// The section `[tokens]` of the file.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Written {
@@ -22,11 +22,11 @@ pub(crate) struct Written {
 /// The demo uses the defaults.
 #[derive(Default)]
 pub(crate) struct TokenSettings {
-    /// Signs them; otherwise ES256.
+    /// Signs tokens. Defaults to ES256.
     algorithm: Option<Algorithm>,
-    /// Seals the keys that sign.
+    /// Encrypts the signing keys.
     seal: Option<Secret>,
-    /// Makes the nonces that proofs of keys (DPoP) have to hold.
+    /// Derives the nonces that DPoP proofs must contain.
     dpop_nonces: Option<Secret>,
     /// The secrets that allow a caller to introspect any token.
     introspectors: Vec<Secret>,
@@ -60,7 +60,7 @@ impl TokenSettings {
         self.dpop_nonces.iter().fold(auth, AuthServiceBuilder::dpop_nonces)
     }
 
-    /// Creates the verifier of an API that is reached under this URL, which DPoP proofs name.
+    /// Creates the verifier of the API at this URL. DPoP proofs contain the URL.
     pub(crate) fn verifier(&self, auth: &AuthService, url: &str, store: &AnyStore) -> Result<Verifier, ConfigError> {
         let verifier = auth.verifier().to_builder().dpop(url)?.dpop_store(store.clone());
         Ok(self.dpop_nonces.iter().fold(verifier, VerifierBuilder::dpop_nonces).build())

@@ -10,30 +10,30 @@ pub(crate) fn welcome(origin: &str) -> String {
 Listening on {origin}. Ctrl-C ends it.
 
 Click:  {origin}/demo/         log in as {ada} (password: {adas}) or {grace} ({graces})
-        {origin}/demo/outbox   the one-time codes; they are printed here, too
-        {origin}/account       who is signed in
-        {origin}/events/       the event log, live: of globex with header {KEY_HEADER}, key {GLOBEX_KEY};
-        {space}                of all with header x-operator-key, key {OPERATOR_KEY}
+        {origin}/demo/outbox   the one-time codes, which are also printed here
+        {origin}/account       shows the signed-in user
+        {origin}/events/       the live event log: of globex with the header {KEY_HEADER} and the key {GLOBEX_KEY},
+        {space}                of all tenants with the header x-operator-key and the key {OPERATOR_KEY}
 
 Try:
   curl -i -H '{KEY_HEADER}: {ACME_KEY}' {origin}/api/hello
   for i in $(seq 61); do curl -s -o /dev/null -w '%{{http_code}} ' -H '{KEY_HEADER}: {GLOBEX_KEY}' {origin}/api/hello; done
   curl -s {origin}/.well-known/openid-configuration
 
-Log in by hand, in a shell with openssl: from a verifier of your own to the tokens and what they open, each time anew.
-{dance}",
+Log in from a shell (needs openssl). The script creates a verifier, gets tokens and calls APIs with them:
+{script}",
         ada = ada.name,
         adas = ada.password,
         grace = grace.name,
         graces = grace.password,
         space = " ".repeat(origin.len()),
-        dance = dance(origin),
+        script = script(origin),
     )
 }
 
-/// A shell script that does everything a client and its user do to get a token. A challenge can be used for one login
-/// only, so the script creates a new one each time.
-fn dance(origin: &str) -> String {
+/// Returns a shell script that gets a token by playing a client and its user. Each challenge works for one login only, so
+/// the script creates a new one each time.
+fn script(origin: &str) -> String {
     let (ada, password) = (PEOPLE[0].name, PEOPLE[0].password);
     format!(
         r#"  AT={origin}; BACK=$AT{CALLBACK}; JAR=$(mktemp); VERIFIER=$(openssl rand -hex 32)

@@ -173,7 +173,7 @@ impl<'a> RequestContext<'a> {
         if session_id.is_none() {
             return Err(Problem::invalid("session_id is missing"));
         }
-        found.ok_or_else(|| Problem::new(Code::InvalidSession, "this browser has no such login"))
+        found.ok_or_else(|| Problem::new(Code::InvalidSession, "this browser has no login with this session_id"))
     }
 
     async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, Login)>, StoreError> {
@@ -244,7 +244,7 @@ impl<'a> RequestContext<'a> {
             Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
             Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
             Err(DpopError::UseNonce(nonce)) => {
-                let problem = Problem::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
+                let problem = Problem::new(Code::UseDpopNonce, "the proof must contain the nonce of this response");
                 Err(match HeaderValue::try_from(nonce) {
                     Ok(nonce) => problem.header(dpop::NONCE, nonce),
                     Err(_) => problem,

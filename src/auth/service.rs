@@ -116,9 +116,9 @@ where
     let Some(route) = route else {
         cx.charge(None)?;
         return match path {
-            None => Err(Problem::new(Code::NotFound, "nothing is here")),
+            None => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
             Some(path) if *method == Method::OPTIONS => cx.options(path).await,
-            Some(path) => Err(Problem::new(Code::MethodNotAllowedHere, "this method is not served here")
+            Some(path) => Err(Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
                 .header(http::header::ALLOW, HeaderValue::from_static(path.allow()))),
         };
     };

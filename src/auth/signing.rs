@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl AuthService {
-    /// Returns a verifier for the access tokens of this service, for a [`BearerLayer`](crate::BearerLayer) in this
+    /// Returns a verifier of this service's access tokens, to use in a [`BearerLayer`](crate::BearerLayer) of this
     /// process. Revoked tokens are refused at once.
     ///
     /// If this service issues no tokens, the verifier has the default settings. It accepts tokens of another service that

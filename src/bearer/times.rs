@@ -192,7 +192,7 @@ fn new_keys_are_fetched_when_named_and_old_ones_forgotten() {
     let old = source.issuer.token(|claims| claims);
     assert!(verify(&verifier, &old).is_ok());
     source.issuer.rotate();
-    // nobody has used the new key yet
+    // the new key is not in use yet
     assert!(verify(&verifier, &old).is_ok());
     assert_eq!(source.asked.newer.load(SeqCst), 0);
     let new = source.issuer.token(|claims| claims);

@@ -44,8 +44,8 @@ pub(crate) struct DpopProof {
 pub(crate) enum DpopError {
     /// `invalid_dpop_proof`, with a description.
     Invalid(&'static str),
-    /// `use_dpop_nonce`: the proof has no valid nonce. Contains the current one, for the
-    /// `DPoP-Nonce` header.
+    /// `use_dpop_nonce`: the proof has no valid nonce. Contains the current nonce, which the
+    /// response sends in `DPoP-Nonce`.
     UseNonce(String),
     /// It is currently impossible to tell whether the proof was used before.
     Unavailable,

@@ -1,4 +1,4 @@
-//! The meter of one tenant and one quota, for each rule.
+//! The meters of one tenant and one quota. Each rule has its own.
 
 #[cfg(feature = "smooth")]
 use super::smooth::{Pace, Smooth};

@@ -63,7 +63,7 @@ impl Plan {
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = quotas.iter().find(|quota| !names.insert(quota.name())) {
-            return Err(ConfigError::new("quota name", twice.name(), "names two quotas of one plan"));
+            return Err(ConfigError::new("quota name", twice.name(), "is the name of two quotas in one plan"));
         }
         Ok(Self::of(&quotas))
     }

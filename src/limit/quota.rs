@@ -105,7 +105,7 @@ impl Quota {
         let interval = saturating_nanos(per).div_ceil(u64::from(units));
         let refill = Duration::from_nanos(interval.saturating_mul(u64::from(burst)));
         if refill > LONGEST {
-            return Err(ConfigError::new("quota burst", burst, "must come back within 366 days"));
+            return Err(ConfigError::new("quota burst", burst, "must refill within 366 days"));
         }
         Ok(Self { window: refill, rule: Rule::Smooth { interval }, ..quota })
     }

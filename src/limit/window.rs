@@ -318,7 +318,7 @@ impl ByteBudget {
             .is_ok()
     }
 
-    /// Takes bytes without checking the budget, for memory that is bounded otherwise.
+    /// Takes bytes without checking the budget. Use it only for memory that another limit bounds.
     pub(super) fn force(&self, bytes: usize) {
         self.used.fetch_add(bytes, Relaxed);
     }

@@ -99,7 +99,7 @@ impl LoginLimits {
         Self { resend_interval: interval, ..self }
     }
 
-    /// Sets the number of failures in a row without a wait, for each name and method.
+    /// Sets how many failures in a row each name and method may have before the next attempt must wait.
     pub fn free_failures(self, failures: u32) -> Self {
         Self { free_failures: failures, ..self }
     }

@@ -60,11 +60,11 @@ impl PasswordHash {
             None => Version::V0x10,
             Some(version) => {
                 next = field()?;
-                let unknown = PasswordHashError("this version of argon2 is not known");
+                let unknown = PasswordHashError("this version of argon2 is not supported");
                 number(version).and_then(|version| Version::try_from(version).ok()).ok_or(unknown)?
             }
         };
-        let cost = cost(next).ok_or(PasswordHashError("the parameters of the hash are not what argon2 has"))?;
+        let cost = cost(next).ok_or(PasswordHashError("the parameters of the hash are not valid argon2 parameters"))?;
         if !cost.is_usable() {
             return Err(PasswordHashError("the parameters of the hash are out of bounds"));
         }

@@ -73,7 +73,7 @@ mod tests {
         #[test]
         fn the_work_spent_and_the_rest_add_up(whole in costs(), spent in costs()) {
             let both = spent.work() + whole.rest(spent).map_or(0, Cost::work);
-            // the minimum that argon2 supports, for each iteration
+            // argon2's own minimum
             let least = 9 * u64::from(whole.iterations);
             prop_assert!(both >= spent.work().max(whole.work().saturating_sub(least)));
             prop_assert!(both <= spent.work().max(whole.work()));

@@ -20,7 +20,7 @@ pub struct PkceLayer<R = StatusOnly> {
 }
 
 impl PkceLayer {
-    /// Creates a layer that protects one path, such as `/authorize`, for all methods.
+    /// Creates a layer that protects all methods of one path, such as `/authorize`.
     ///
     /// The path is compared with the path that the layer sees, which may lack a prefix that a
     /// router has stripped. Trailing slashes and percent-encoding are ignored in the comparison,

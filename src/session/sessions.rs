@@ -83,8 +83,8 @@ impl Sessions {
         }
     }
 
-    /// Creates a cookie that removes the session cookie of this tenant, for the response to a
-    /// sign-out. It does not end the session: see [`revoke`](Self::revoke).
+    /// Creates a cookie that removes the session cookie of this tenant. Send it in the response to
+    /// a sign-out. It does not end the session: see [`revoke`](Self::revoke).
     pub fn removal(&self, tenant: &Tenant) -> SetCookie {
         self.0.cookies.removal(tenant)
     }

@@ -94,7 +94,7 @@ impl SignInRequired {
     }
 
     fn unauthenticated(&self) -> Rejection {
-        Rejection::new(RejectionKind::Unauthenticated, "sign in first")
+        Rejection::new(RejectionKind::Unauthenticated, "please sign in first")
             .header(header::WWW_AUTHENTICATE, self.challenge.clone())
     }
 

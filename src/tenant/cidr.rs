@@ -39,7 +39,9 @@ impl Cidr {
         let width = width(address);
         let prefix = match prefix {
             None => width,
-            Some(digits) => number(digits).filter(|prefix| *prefix <= width).ok_or(error("has a bad prefix length"))?,
+            Some(digits) => {
+                number(digits).filter(|prefix| *prefix <= width).ok_or(error("has an invalid prefix length"))?
+            }
         };
         if bits(address) & host_bits(width - prefix) != 0 {
             return Err(error("has bits set after the prefix"));

@@ -11,9 +11,9 @@ use crate::{http::head::Head, util::error::ConfigError};
 ///
 /// The walk starts at [`PeerAddr`], the other end of the connection, which can't be forged.
 /// Headers are only read if the peer is one of your proxies, and from the right. Each entry
-/// was written by the hop on its right, so the first address that is not one of your
-/// proxies is the nearest one that can be known. Entries of the caller are further left and
-/// are never looked at.
+/// was written by the hop on its right, so the first address that does not belong to a proxy
+/// is the closest to the client that can be trusted. Entries written by the caller are further
+/// left and are never read.
 ///
 /// * An entry without an address (`unknown`, `_hidden`, empty, malformed) ends the walk at
 ///   the last proxy before it.

@@ -72,7 +72,7 @@ struct State {
 }
 
 impl TestIssuer {
-    /// Creates an issuer, for a service with the name `audience`.
+    /// Creates an issuer whose tokens are for the service `audience`.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! The claims of the tokens that are issued here.
+//! The claims of issued tokens.
 
 use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
@@ -17,7 +17,7 @@ use crate::{
 /// The type of an id_token, in its header.
 pub(super) const ID_TOKEN: &str = "JWT";
 
-/// The private claim of an access token with the generation of its user. It is left out for generation 0.
+/// The private claim of an access token that holds its user's generation. It is omitted for generation 0.
 const GENERATION: &str = "gen";
 
 /// An id_token (OpenID Connect Core §2).
@@ -47,7 +47,7 @@ pub(crate) struct IdClaims {
     pub(crate) more: Map<String, Value>,
 }
 
-/// When a token is valid, in Unix seconds.
+/// The validity period of a token, in Unix seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) from: u64,
@@ -59,8 +59,8 @@ pub(super) fn jti(family: &Handle, own: &Handle) -> String {
     format!("{family}.{own}")
 }
 
-/// Derives the own part of a `jti` from that of the exchange and the scope: tokens with different content must have
-/// different ids (RFC 7519 §4.1.7).
+/// Derives a token's own part of its `jti` from that of the exchange and from the scope, because tokens with different
+/// content must have different ids (RFC 7519 §4.1.7).
 pub(super) fn jti_for_scope(exchange: &Handle, scope: &Scopes) -> Handle {
     Handle::of(&Digest::of([exchange.as_bytes(), scope.to_string().as_bytes()].concat()))
 }
@@ -82,7 +82,7 @@ pub(super) struct AccessToken<'a> {
     pub(super) scope: &'a str,
     pub(super) jti: String,
     pub(super) span: Span,
-    /// Claims about the user. None has the name of another claim: `user::Claims` refuses those.
+    /// Claims about the user. They can't replace other claims, because `user::Claims` refuses reserved names.
     pub(super) more: Map<String, Value>,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>
         auth_time: who.auth_time().map(UnixTime::as_secs),
         acr: who.acr.as_deref().map(str::to_owned),
         amr: grant::amr(who),
-        // verifiers look it up, so a token that outlives its session has none
+        // verifiers look up the session, so a token that outlives its session doesn't name it
         sid: (!grant.outlives_session()).then(|| grant.session.to_string()),
         cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
         more,
@@ -120,7 +120,7 @@ pub(super) struct IdToken<'a> {
     pub(super) access_token: &'a str,
     pub(super) algorithm: Algorithm,
     pub(super) span: Span,
-    /// Claims about the user. None has the name of another claim: `user::Claims` refuses those.
+    /// Claims about the user. They can't replace other claims, because `user::Claims` refuses reserved names.
     pub(super) more: Map<String, Value>,
 }
 
@@ -160,7 +160,7 @@ mod tests {
     };
 
     #[test]
-    fn no_claim_about_a_user_can_have_the_name_of_a_claim_of_ours() {
+    fn claims_about_a_user_cannot_have_the_name_of_a_protocol_claim() {
         let who = Authentication {
             tenant: "acme".parse().unwrap(),
             user: UserId::parse("u-ada").unwrap(),

@@ -1,4 +1,4 @@
-//! [`Family`]: all tokens that came from one code. Pure: it has no clock and no store.
+//! [`Family`]: all tokens issued from one authorization code. Pure: it has no clock and no store.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::{grant::Grant, refresh_token::RefreshToken};
 use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
 
-/// A second redemption of a code within this time is taken for a repeated request, not for a stolen code.
+/// Redeeming a code again within this time counts as a repeated request, not as a stolen code.
 const REPEATED: Duration = Duration::from_secs(2);
 
-/// All tokens that came from one code. The row is deleted when the family is revoked.
+/// All tokens issued from one authorization code. The row is deleted when the family is revoked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Family {
     pub(crate) grant: Grant,
-    /// The refresh token that can be used, if the client gets any.
+    /// The refresh token that can be used, if the client gets refresh tokens at all.
     current: Option<Current>,
     used: Option<Used>,
     /// When the code was redeemed, in Unix nanoseconds.
@@ -29,7 +29,7 @@ struct Current {
     digest: Digest,
 }
 
-/// The refresh token that was used last, and what it gave.
+/// The refresh token that was used last, and how its successor was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Used {
     #[serde(with = "crate::util::secret::text")]
@@ -43,7 +43,7 @@ struct Used {
 
 /// The outcome of presenting a refresh token.
 pub(super) enum Refreshed {
-    /// The token is good for this successor, and for access tokens as of `at` that are named after `jti`.
+    /// The token is valid. It yields this successor, and access tokens issued at `at` with ids derived from `jti`.
     Next { token: RefreshToken, jti: Handle, at: UnixTime },
     /// The token is unknown.
     Unknown,
@@ -51,7 +51,7 @@ pub(super) enum Refreshed {
     Reused,
 }
 
-/// Returns the id of the family that a code begins. It reveals nothing of the code.
+/// Returns the id of the family that a code begins. It reveals nothing about the code.
 pub(crate) fn family_of_code(code: &Digest) -> Handle {
     Handle::of(&Digest::of([b"tollgate family of a code:", &code.as_bytes()[..]].concat()))
 }
@@ -76,8 +76,8 @@ impl Family {
         self.current.as_ref().is_some_and(|current| token.digest().matches(&current.digest))
     }
 
-    /// Uses a refresh token. `fresh` is the salt and the `jti` of the successor if this is the first use. `is_ours` tells
-    /// whether the token was made here, whatever its digest. Returns the changed family, if it changes.
+    /// Uses a refresh token. `(salt, jti)` are those of the successor if this is the first use. `is_ours` is set if the token
+    /// was made here, even if its digest is unknown. Returns the changed family, if it changes.
     pub(super) fn refresh(
         &self,
         token: &RefreshToken,
@@ -161,7 +161,7 @@ mod tests {
     proptest! {
         /// Presents tokens of any age at any time, and compares with a plain list of those that were issued and used.
         #[test]
-        fn c095_c096_a_used_token_gives_its_successor_again_for_ten_seconds_and_then_ends_the_family(
+        fn c095_c096_a_used_token_returns_its_successor_again_for_ten_seconds_and_then_revokes_the_family(
             uses in vec((0..15_u64, any::<prop::sample::Index>(), prop::bool::weighted(0.8)), 1..30),
         ) {
             let mut now = UnixTime::from_secs(1000);

@@ -12,7 +12,7 @@ const MOST: usize = 100;
 /// that browser.
 const MOST_OF_A_SESSION: usize = 20;
 
-/// The living families of a user at a client, oldest first.
+/// The active families of a user at a client, oldest first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct FamilyList(Vec<ListedFamily>);
 
@@ -22,19 +22,19 @@ pub(super) struct ListedFamily {
     pub(super) id: Handle,
     #[serde(with = "crate::util::text")]
     pub(super) session: Handle,
-    /// In Unix nanoseconds.
+    /// When the family ends, in Unix nanoseconds.
     pub(super) ends: u64,
 }
 
 impl FamilyList {
-    /// Returns the key of the row: names of users and clients could make any other key too long.
+    /// Returns the key of the row. It is a digest, because names of users and clients could make a plain key too long.
     pub(super) fn id(grant: &Grant) -> Vec<u8> {
         let (user, client) = (Digest::of(grant.who.user.as_str()), Digest::of(grant.client_id()));
         [&user.as_bytes()[..], client.as_bytes()].concat()
     }
 
-    /// Adds a family, unless it is listed already. Returns the family that had to make room, if there was one: the oldest of the same session if that
-    /// has its maximum, otherwise the oldest.
+    /// Adds a family, unless it is listed already. Also returns the family that had to make room, if any: the oldest of
+    /// the same session if the session is at its maximum, or else the oldest of all.
     pub(super) fn with(mut self, new: ListedFamily, now: UnixTime) -> (Self, Option<ListedFamily>) {
         self.0.retain(|listed| now.as_nanos() < listed.ends);
         // requests that redeem the same code at once list the same family
@@ -79,7 +79,7 @@ mod tests {
     }
 
     proptest! {
-        /// Families begin and end in any order, compared with a plain list of those that live and their sessions.
+        /// Begins and ends families in any order, and compares with a plain list of active families and their sessions.
         #[test]
         fn a_list_stays_within_both_maxima_and_the_oldest_of_a_full_session_goes_before_the_oldest_of_all(
             steps in vec((any::<prop::sample::Index>(), 0..10_u8, prop::sample::select(vec![1_u8, 1, 2, 2, 3, 4, 5, 6, 7])), 1..250),

@@ -1,4 +1,4 @@
-//! [`Keys`]: the key ring in the store, and the copy of it that this process signs and verifies with.
+//! [`Keys`]: the key ring in the store, and this process's copy that signs and verifies.
 
 use std::{
     fmt,
@@ -79,8 +79,8 @@ impl Keys {
         self.known().filter(|copy| self.0.clock.now() < copy.stale)
     }
 
-    /// Returns the keys. Creates them if there are none, and reads them again from time to time. If the store fails, the
-    /// copy is used.
+    /// Returns the keys. Creates keys if the store has no ring yet, and reads the ring again from time to time. If the store
+    /// fails, the copy is used.
     pub(super) async fn current(&self) -> Result<Arc<Copy>, StoreError> {
         match self.fresh() {
             Some(copy) => Ok(copy),
@@ -97,14 +97,14 @@ impl Keys {
         }
     }
 
-    /// Creates a new key for each algorithm that has none waiting. It is published at once, and signs when everybody has had
-    /// the time to fetch it.
+    /// Creates a new key for each algorithm without a waiting key. It is published at once, and signs after all verifiers
+    /// have had the time to fetch it.
     pub(super) async fn rotate(&self) -> Result<(), StoreError> {
         let _reading = self.0.reading.lock().await;
         self.read(true).await.map(|_| ())
     }
 
-    /// Replaces all keys with new ones. The old ones need not be readable.
+    /// Replaces all keys with new ones, even if the old ones can't be read.
     pub(super) async fn withdraw(&self) -> Result<(), StoreError> {
         let shared = &*self.0;
         let _reading = shared.reading.lock().await;
@@ -144,7 +144,9 @@ impl Keys {
         match (self.read(false).await, old) {
             (Ok(copy), _) => Ok(copy),
             (Err(error), Some(old)) => {
-                crate::util::trace::warning!("signing keys cannot be read, the last known ones are used: {error}");
+                crate::util::trace::warning!(
+                    "signing keys could not be read, so the last known keys are used: {error}"
+                );
                 let later = self.0.clock.now() + PATIENCE;
                 let (ring, signers, set) = (old.ring.clone(), old.signers.clone(), Arc::clone(&old.set));
                 Ok(self.keep(Copy { ring, signers, set, stale: later, settled: later }))
@@ -153,7 +155,8 @@ impl Keys {
         }
     }
 
-    /// Reads the ring, and adds the keys that are due. If `rotates` is set, adds new keys wherever that is allowed.
+    /// Reads the ring, and adds the keys that are due. If `rotates` is set, also adds a key for each algorithm that may
+    /// have another one.
     async fn read(&self, rotates: bool) -> Result<Arc<Copy>, StoreError> {
         let shared = &*self.0;
         let (wanted, schedule) = (&shared.wanted, shared.schedule);
@@ -226,7 +229,7 @@ impl Keys {
             Signer::read(row.algorithm, &pkcs8).map(Arc::new)
         };
         ring.keys.iter().map(signer).collect::<Option<_>>().ok_or_else(|| {
-            let text = "a signing key cannot be read: it is sealed with another secret, or no secret is set here";
+            let text = "a signing key cannot be read: it is sealed with another secret, or this node has no secret";
             StoreError::new(StoreErrorKind::Corrupt, text)
         })
     }

@@ -124,7 +124,7 @@ async fn c102_nodes_that_make_keys_at_once_agree_on_one_ring() {
     for _ in 0..20 {
         let (store, clock) = (Shared::default(), ManualClock::new());
         let nodes: Vec<_> = (0..8).map(|_| plain(&store, &clock)).collect();
-        // the first keys, then those that are due; one node alone creates each
+        // the first keys, then those that are due; exactly one node creates each key
         for (waits, count) in [(Duration::ZERO, 2), (SCHEDULE.period - HOUR, 4)] {
             clock.advance(waits);
             let calls: Vec<_> = nodes
@@ -187,7 +187,7 @@ async fn c102_keys_that_are_withdrawn_are_gone_at_once_and_within_a_minute_elsew
     let copy = other.current().await.unwrap();
     assert_eq!(kids(&copy), new);
     assert!(new.contains(&signs(&copy, Es256, &clock)));
-    // an operator who has lost the secret starts anew
+    // an operator who has lost the secret starts over
     let sealed = node(&store, &clock, Seal::new(&Secret::generate()), &WANTED);
     sealed.withdraw().await.unwrap();
     let lost = node(&store, &clock, Seal::new(&Secret::generate()), &WANTED);
@@ -316,7 +316,7 @@ async fn when_the_store_fails_at_first_so_do_the_keys_until_it_is_back() {
     assert_eq!(kids(&keys.current().await.unwrap()).len(), 2);
 }
 
-/// A node with a wrong secret, or none, gets an error, and the others go on.
+/// A node with a wrong or missing secret gets an error, and the others go on.
 #[tokio::test]
 async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
     let (secret, wrong) = (Secret::generate(), Secret::generate());
@@ -401,7 +401,7 @@ async fn a_node_whose_clock_is_behind_signs_with_a_published_key_and_changes_not
     let late = plain(&store, &behind);
     let copy = late.current().await.unwrap();
     assert_eq!((signs(&copy, Es256, &behind), kids(&copy).len()), (first.clone(), 2));
-    // the same after a rotation, when the old key is gone
+    // a rotation that dropped the old key changes nothing
     keys.rotate().await.unwrap();
     clock.advance(HOUR + DAY);
     let second = signs(&keys.current().await.unwrap(), Es256, &clock);

@@ -91,35 +91,35 @@
 //!
 //! | | default | setting |
 //! |---|---|---|
-//! | code | one minute, one exchange | |
+//! | code | one minute; works once | |
 //! | access token, id_token | 10 minutes | [`access_lifetime`](Tokens::access_lifetime) |
 //! | refresh tokens with `offline_access` | 30 days from the login | [`refresh_lifetime`](Tokens::refresh_lifetime) |
 //! | refresh tokens without it | 24 hours from the code, unless the user signs out before | [`session_refresh_lifetime`](Tokens::session_refresh_lifetime) |
 //! | signing key | signs for 90 days | [`rotate_every`](Tokens::rotate_every), [`AuthService::rotate_keys`](crate::AuthService::rotate_keys) |
 //!
-//! Using refresh tokens does not extend their lifetime. When it ends, the user logs in again, and access tokens end no
-//! later. Access tokens are short-lived because remote services do not learn about revocations. Verifiers that share the
-//! store refuse a revoked token at once.
+//! Using refresh tokens does not extend their lifetime. When it ends, the user has to log in again. Access tokens never
+//! outlive it. Access tokens are short-lived because remote services do not learn about revocations. Verifiers that share
+//! the store refuse a revoked token at once.
 //!
 //! # Refresh tokens
 //!
-//! Each refresh token works once and returns the next one. All tokens that came from one code are a *family*. If a used
+//! Each refresh token works once and returns the next one. All tokens issued from one code form a *family*. If a used
 //! token is presented again, two parties have it, so the whole family is revoked, access tokens included, and the event
 //! log records `token_reused`. For ten seconds after its use ([`refresh_grace`](Tokens::refresh_grace)), a token returns
 //! the same successor again, so that a lost answer or two tabs end nothing. The store keeps only digests, so a copy of it
 //! yields no token.
 //!
-//! A user has at most 100 families at a client, and at most 20 of them in one session. One more revokes the oldest of the
-//! same session if that has 20, otherwise the oldest.
+//! A user has at most 100 families at a client, and at most 20 of them in one session. Beyond that, a new family revokes
+//! the oldest one: of the same session if that has 20, or else of the user.
 //!
-//! A client can ask for less `scope` than was granted, never for more. The account is read by its id at each exchange, so
+//! A client can ask for less `scope` than was granted, but never for more. The account is read by its id at each exchange, so
 //! a new name or address changes nothing. A disabled account gets no tokens.
 //!
 //! # Claims
 //!
 //! [`Users::claims`](crate::Users::claims) adds claims about the user, such as roles, to tokens and `/userinfo`. A client
 //! asks for them by scope, or by name in the parameter `claims`. APIs read them with
-//! [`AccessToken::claim`](crate::AccessToken::claim). They are as old as the token.
+//! [`AccessToken::claim`](crate::AccessToken::claim). They do not change during the lifetime of a token.
 //!
 //! # Revocation
 //!
@@ -127,9 +127,9 @@
 //! - At `/logout`, the session ends with everything issued from it, except families with `offline_access`.
 //!   [`AuthService::end_session`](crate::AuthService::end_session) does the same.
 //! - [`AuthService::end_user`](crate::AuthService::end_user) ends every session and every token of a user.
-//! - Redeeming a code a second time revokes what it gave the first time.
-//! - When a user changes the password or a contact, what it proved stops counting. A family without any counting proof is
-//!   revoked when its account is read next: at `/token`, `/userinfo` or `/introspect`.
+//! - Redeeming a code a second time revokes the tokens of the first time.
+//! - When a user changes the password or a contact, proofs made with the old one stop counting. A family with no proof
+//!   left is revoked the next time its account is read: at `/token`, `/userinfo` or `/introspect`.
 //!
 //! # Keys
 //!
@@ -141,19 +141,19 @@
 //!
 //! # Native and browser apps
 //!
-//! Clients have no secret, because an app on a phone or in a page can't keep one. They are protected by the place that
-//! their answers go to, and by what they prove.
+//! Clients have no secret, because an app on a phone or in a page can't keep one. They are protected by their registered
+//! redirect URIs, by PKCE, and optionally by DPoP.
 //!
-//! **An app on a phone or a desktop** (RFC 8252) opens the system's browser, never a view of its own. It gets its answer
-//! at one of these:
+//! **An app on a phone or a desktop** (RFC 8252) opens the system's browser, never an embedded view. Its redirect URI is
+//! one of these:
 //!
 //! - an `https` link that the system reserves for the app. Prefer it if you can;
 //! - `http://127.0.0.1/callback` or `http://[::1]/callback`, on any port, where the app listens during the login;
 //! - `com.example.app:/callback`, a scheme named after a domain that you own. Another app may claim it too and get the
-//!   code, but it has no verifier, because every client must use PKCE.
+//!   code, but can't redeem it, because every client must use PKCE.
 //!
-//! Ask for `offline_access`, otherwise refresh tokens live for a day and end when the user signs out in the browser. Keep
-//! refresh tokens in the system's key store. With a key of the app there as well,
+//! Ask for `offline_access`. Without it, refresh tokens live for a day and end when the user signs out in the browser. Keep
+//! refresh tokens in the system's key store. If the app also keeps a DPoP key there,
 //! [`require_dpop`](crate::Client::require_dpop) makes stolen tokens useless.
 //!
 //! ```
@@ -173,9 +173,8 @@
 //! `offline_access`, so that the refresh tokens end when the user signs out.
 //!
 //! A page can also have a DPoP key that no script can export: create it with WebCrypto and `extractable: false`, and keep it
-//! in IndexedDB. A script that gets in can use the key while the page is open, and has nothing afterwards. Register the
-//! origin of the page, otherwise its calls to `/token` are refused. The page may then read `DPoP-Nonce` and
-//! `WWW-Authenticate` of the answers; the CORS layer of your own API must expose them. All answers carry
+//! in IndexedDB. An injected script can use the key while the page is open, but can't keep it. Register the origin of the
+//! page, or its calls to `/token` are refused. The page may then read `DPoP-Nonce` and `WWW-Authenticate` in the responses; the CORS layer of your own API must expose them too. All responses carry
 //! `cross-origin-opener-policy: same-origin`, so a login in a popup loses its opener: use redirects.
 //!
 //! ```
@@ -191,7 +190,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **A page with a server of its own** on the issuer's host needs no token in the browser. The login begins a session in an
+//! **A page with its own server** on the issuer's host needs no token in the browser. The login begins a session in an
 //! `HttpOnly` cookie that no script can read, and a [`SessionLayer`](crate::SessionLayer) lets its calls through. If you
 //! have the choice, prefer this. `/account` of the bundled server shows it.
 

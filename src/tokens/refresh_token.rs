@@ -1,4 +1,4 @@
-//! [`RefreshToken`]: what a client exchanges for the next tokens.
+//! [`RefreshToken`]: the token that a client exchanges for the next tokens.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use hmac::{Hmac, KeyInit, Mac};
@@ -49,8 +49,8 @@ impl RefreshToken {
         Digest::of(&self.secret[..])
     }
 
-    /// Returns the text that the client gets. Its mark proves later that the token was made here, even when the store has
-    /// forgotten the digest, so that a made-up token can't end a family.
+    /// Returns the text that is sent to the client. Its mark proves later that this service made the token, even after the
+    /// store has dropped the digest, so that a made-up token can't revoke a family.
     pub(super) fn write(&self, keyed: &Keyed) -> String {
         let mark = self.mark(keyed);
         let secret = Zeroizing::new(
@@ -59,7 +59,7 @@ impl RefreshToken {
         BASE64URL.encode(&secret[..])
     }
 
-    /// Reads a token, and tells whether it was made here. Returns `None` if the text is not a refresh token.
+    /// Parses a token. Also returns whether this service made it. Returns `None` if the text is not a refresh token.
     pub(super) fn parse(text: &str, keyed: &Keyed) -> Option<(Self, bool)> {
         if text.len() != LEN.div_ceil(3) * 4 - 1 {
             return None;
@@ -79,7 +79,7 @@ impl RefreshToken {
 
     fn mark(&self, keyed: &Keyed) -> [u8; MARK] {
         let parts = [&self.family.as_bytes()[..], &self.generation.to_be_bytes(), &self.secret[..]];
-        // never the default, because a digest has 32 bytes
+        // the default is never used, because a digest has 32 bytes
         keyed.hash("refresh token", parts).as_bytes().first_chunk().copied().unwrap_or_default()
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_back_and_its_mark_tells_where_it_was_made() {
+    fn a_written_token_can_be_parsed_and_its_mark_shows_which_service_made_it() {
         let keyed = Keyed::new(&Secret::generate());
         let first = RefreshToken::first(Handle::from_bytes([7; 16]));
         let text = first.write(&keyed);

@@ -1,4 +1,4 @@
-//! [`Revocations`]: what ends tokens before their time.
+//! [`Revocations`]: revoked families, sessions and users.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,8 +17,8 @@ use crate::{
 
 type Answer = MaybeReady<BoxFuture<'static, Result<bool, StoreError>>>;
 
-/// Everything that ends tokens before their time: a revoked family, an ended session, and a user whose generation was
-/// raised.
+/// Everything that invalidates tokens before they expire: revoked families, ended sessions, and users whose generation
+/// was raised.
 #[derive(Clone, Debug)]
 pub(super) struct Revocations {
     families: Table<()>,
@@ -35,7 +35,7 @@ impl Revocations {
         }
     }
 
-    /// Refuses the access tokens of a family. `lives` is how long any of them can still be valid.
+    /// Marks a family as revoked, so that its access tokens are refused. `lives` is how long any of them could still be valid.
     pub(super) async fn revoke_family(&self, family: &Handle, lives: Duration) -> Result<(), StoreError> {
         let put = |_: Option<&()>, now| Change::Put((), now + lives, ());
         self.families.update(None, family.as_bytes(), put).await

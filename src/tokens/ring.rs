@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{jose::Algorithm, util::clock::UnixTime};
 
-/// A rotation on request adds no key if an algorithm has this many.
+/// A rotation on request adds no key to an algorithm that has this many.
 const MOST_ROTATED: usize = 8;
 
 /// When keys come and go.
@@ -47,14 +47,14 @@ impl Row {
 }
 
 impl Ring {
-    /// Returns the key that signs by this algorithm: the youngest whose time has come. If the clock of this node is behind,
-    /// there may be none, and the oldest one signs.
+    /// Returns the key that signs by this algorithm: the youngest one whose time has come. If this node's clock is behind
+    /// and no key's time has come, the oldest key signs.
     pub(super) fn signs(&self, algorithm: Algorithm, now: UnixTime) -> Option<&Row> {
         let own = || self.keys.iter().filter(|row| row.algorithm == algorithm);
         own().filter(|row| row.began(now)).max_by_key(|row| row.from).or_else(|| own().min_by_key(|row| row.from))
     }
 
-    /// Returns the algorithms that need a new key, because they have none or the period of theirs is nearly over.
+    /// Returns the algorithms that need a new key, because they have no key or its period is nearly over.
     pub(super) fn due(&self, wanted: &[Algorithm], schedule: Schedule, now: UnixTime) -> Vec<Algorithm> {
         let is_due = |algorithm: &Algorithm| {
             let newest = self.keys.iter().filter(|row| row.algorithm == *algorithm).map(|row| row.from).max();
@@ -63,8 +63,8 @@ impl Ring {
         wanted.iter().copied().filter(is_due).collect()
     }
 
-    /// Returns whether a rotation on request may add a key. Not if one waits to sign already, and not if many are published,
-    /// because the published list and the row in the store must stay small.
+    /// Returns whether a rotation on request may add a key. It may not if a key is already waiting to sign, or if many are
+    /// published: the published list and the row in the store must stay small.
     pub(super) fn can_rotate(&self, algorithm: Algorithm, now: UnixTime) -> bool {
         let own = || self.keys.iter().filter(|row| row.algorithm == algorithm);
         own().all(|row| row.began(now)) && own().count() < MOST_ROTATED

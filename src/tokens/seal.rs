@@ -50,8 +50,8 @@ impl Seal {
         Some(Stored { nonce: Some(text(nonce.as_ref())), key: Zeroizing::new(text(&bytes)) })
     }
 
-    /// Opens a key. Returns `None` if it is sealed with another secret, or if there is no secret here. Reads plain keys in
-    /// any case.
+    /// Opens a key. Returns `None` if it is sealed with another secret, or if there is no secret here. Plain keys can always
+    /// be read.
     pub(super) fn open(&self, name: &str, stored: &Stored) -> Option<Zeroizing<Vec<u8>>> {
         let mut bytes = Zeroizing::new(BASE64URL.decode(stored.key.as_bytes()).ok()?);
         let Some(nonce) = &stored.nonce else { return Some(bytes) };

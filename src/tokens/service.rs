@@ -40,17 +40,17 @@ use crate::{
 
 /// How far the clocks of verifiers may be behind.
 const SKEW: Duration = Duration::from_secs(60);
-/// The longest time that an access token can be accepted. Revocations are kept this long, because an older token may
-/// have been issued with a longer lifetime than the current setting.
+/// The longest time that any access token can be accepted. Revocations are kept this long, because an older token may
+/// have been issued with a longer lifetime than the current setting allows.
 const LAST_ACCESS: Duration = Lifetimes::LONGEST_ACCESS.saturating_add(SKEW).saturating_add(SKEW);
 
 /// How long tokens live.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetimes {
     pub(super) access: Duration,
-    /// Of refresh tokens that outlive their session.
+    /// The lifetime of refresh tokens that outlive their session.
     pub(super) refresh: Duration,
-    /// Of refresh tokens that end with their session.
+    /// The lifetime of refresh tokens that end with their session.
     pub(super) session_refresh: Duration,
     /// How long a used refresh token returns its successor again.
     pub(super) grace: Duration,
@@ -88,7 +88,7 @@ struct Inner {
     revocations: Revocations,
 }
 
-/// The tokens that a client gets.
+/// The tokens issued to a client.
 pub(crate) struct Issued {
     pub(crate) access_token: String,
     /// In seconds.
@@ -98,7 +98,7 @@ pub(crate) struct Issued {
     pub(crate) scope: String,
 }
 
-/// Which tokens a client gets for a grant.
+/// Describes the tokens to issue for a grant.
 pub(crate) struct TokenRequest<'a> {
     /// The part of the grant's authentication that still counts.
     pub(crate) who: &'a Authentication,
@@ -107,14 +107,14 @@ pub(crate) struct TokenRequest<'a> {
     /// `None` for the whole scope of the grant.
     pub(crate) scope: Option<&'a Scopes>,
     pub(crate) nonce: Option<&'a str>,
-    /// Claims of the account, for the id_token.
+    /// The account's claims that go into the id_token.
     pub(crate) account_claims: Map<String, Value>,
-    /// Claims of the users, wherever they appear.
+    /// Claims from the application's `Users`, with the tokens that contain them.
     pub(crate) extra_claims: user::Claims,
     pub(crate) keyed: &'a Keyed,
 }
 
-/// Why a refresh token gives nothing.
+/// Why a refresh token could not be exchanged.
 #[derive(Debug)]
 pub(crate) enum RefreshError {
     Store(StoreError),
@@ -139,7 +139,7 @@ pub(crate) struct NewFamily {
     family: Family,
 }
 
-/// A refresh token that was read, and its family.
+/// A parsed refresh token and its family.
 pub(crate) struct Presented {
     token: RefreshToken,
     is_ours: bool,
@@ -160,12 +160,12 @@ impl Presented {
         self.family.ends()
     }
 
-    /// Returns whether it can be used for the first time.
+    /// Returns whether it is the family's current token, so this is its first use.
     pub(crate) fn is_current(&self) -> bool {
         self.family.is_current(&self.token)
     }
 
-    /// Returns whether it was ever issued here.
+    /// Returns whether it was ever issued by this service.
     pub(crate) fn is_known(&self) -> bool {
         self.is_ours || self.is_current()
     }
@@ -233,7 +233,7 @@ impl TokenService {
 
     // ---- codes
 
-    /// Makes the family that a code begins. The client gets refresh tokens if `refreshes` is set.
+    /// Creates the family that a code begins. The client gets refresh tokens if `refreshes` is set.
     pub(crate) fn new_family(&self, code: &Digest, grant: Grant, refreshes: bool) -> NewFamily {
         let (id, now, lifetimes) = (family_of_code(code), self.now(), &self.0.lifetimes);
         let lives = match refreshes {
@@ -276,7 +276,7 @@ impl TokenService {
             return Ok(false);
         }
         // the family may have been revoked already: evicted before it was stored, or stored and revoked by a request
-        // that redeemed the same code. The mark of that outlives every code.
+        // that redeemed the same code. The revocation mark outlives every code.
         if self.0.revocations.has_revoked_family(&id).await? {
             self.0.families.remove(None, id.as_bytes()).await?;
             return Ok(false);
@@ -363,9 +363,10 @@ impl TokenService {
         self.0.families.update(None, id, again).await
     }
 
-    // ---- the end of tokens
+    // ---- revocation
 
-    /// Revokes all tokens that came from one code. Runs to completion, so that disconnecting keeps no half of them.
+    /// Revokes all tokens issued from one code. Runs to completion, so that a caller who disconnects can't leave some of
+    /// them valid.
     pub(crate) async fn revoke_family(&self, id: &Handle) -> Result<(), StoreError> {
         let (service, id) = (self.clone(), *id);
         RunToCompletion::new(async move { service.end_family(&id).await }).await
@@ -425,7 +426,7 @@ impl TokenService {
         Ok(self.0.families.get(None, id.as_bytes()).wait().await?.map(|stored| stored.value))
     }
 
-    /// Signs tokens as of `at`. None outlives the family, because `/revoke` could not end it.
+    /// Signs tokens as of `at`. No token outlives the family, because `/revoke` could not end it.
     async fn sign(
         &self,
         family: &Family,
@@ -435,7 +436,7 @@ impl TokenService {
     ) -> Result<Issued, StoreError> {
         let (inner, grant) = (&*self.0, &family.grant);
         let keys = inner.keys.current().await?;
-        let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no key that signs by this algorithm");
+        let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no signing key for this algorithm");
         let span = Span { from: at.as_secs(), until: (at + inner.lifetimes.access).min(family.ends()).as_secs() };
         let signer = keys.signer(inner.algorithm, self.now()).ok_or_else(broken)?;
         let granted = request.scope.unwrap_or(grant.scope());

@@ -21,8 +21,8 @@ use crate::{
 
 /// The settings of tokens: their lifetimes, their algorithm and how their keys are kept.
 ///
-/// Give them to [`AuthServiceBuilder::tokens`](crate::AuthServiceBuilder::tokens). A setting that can't work is reported when the
-/// service is built. The [module docs](super) show the whole flow.
+/// Pass them to [`AuthServiceBuilder::tokens`](crate::AuthServiceBuilder::tokens). Building the service reports settings that
+/// can't work. The [module docs](super) show the whole flow.
 #[derive(Clone)]
 #[must_use]
 pub struct Tokens {
@@ -71,7 +71,7 @@ impl Tokens {
 
     /// Sets the algorithm that signs tokens. Defaults to ES256.
     ///
-    /// A key for RS256 exists in any case, for [clients](crate::Client::id_token_algorithm) that support nothing else.
+    /// An RS256 key always exists too, because some [clients](crate::Client::id_token_algorithm) support nothing else.
     /// All processes that share a store need the same algorithm. A change takes effect at once, without the hour in
     /// which the key of a rotation is only published: APIs with a copy of `/jwks` must fetch it again when they meet an
     /// unknown key, as `Verifier::remote` does.
@@ -142,7 +142,7 @@ impl Tokens {
         Ok(service.verifier())
     }
 
-    /// Checks the settings, and creates what runs with them.
+    /// Checks the settings and creates the token service.
     pub(crate) fn build(
         self,
         issuer: &Issuer,

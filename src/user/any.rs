@@ -88,9 +88,9 @@ impl AnyUsers {
 /// Waits for an answer until the deadline.
 async fn within<T>(deadline: Duration, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match Handle::try_current() {
-        Ok(_) => timeout(deadline, answer).await.unwrap_or_else(|_| {
-            Err(StoreError::new(StoreErrorKind::Unavailable, "the accounts did not answer in time"))
-        }),
+        Ok(_) => timeout(deadline, answer)
+            .await
+            .unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "the account lookup timed out"))),
         // without a runtime there is no timer
         Err(_) => answer.await,
     }

@@ -45,8 +45,8 @@ pub trait Users: Send + Sync + 'static {
     /// Defaults to [`PasswordAttempt::argon2`]. Override it for other hashes with [`PasswordAttempt::blocking`], or to
     /// ask another system, such as LDAP. In that case you must take care that unknown users cost the same time.
     ///
-    /// The answer `Right` is ignored for an empty password, for one of more than 1024 bytes, and for an attempt without
-    /// an account.
+    /// The answer `Right` is ignored if the password is empty or longer than 1024 bytes, or if the attempt has no
+    /// account.
     fn verify_password(
         &self,
         attempt: PasswordAttempt<'_>,

@@ -140,7 +140,7 @@ async fn c101_without_tokens_nothing_of_them_is_there() {
         for method in [Method::GET, Method::POST, Method::OPTIONS] {
             let (status, text) = answered(&service, method, path).await;
             assert_eq!(status, 404, "{path}");
-            assert_eq!(text, r#"{"error":"not_found","error_description":"nothing is here"}"#);
+            assert_eq!(text, r#"{"error":"not_found","error_description":"there is no such endpoint"}"#);
         }
     }
 }

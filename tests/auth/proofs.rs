@@ -157,7 +157,7 @@ async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
     let proof = || key.proof("POST", &url("/token")).at(world.time()).sign();
     let code = browser.sign_in("special").await;
     let fields = redemption("special", &code);
-    let expected = refused(400, "invalid_dpop_proof", "this client needs a DPoP proof");
+    let expected = refused(400, "invalid_dpop_proof", "this client must send a DPoP proof");
     assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
     let given = Given::of(&post(&mut browser, &[&proof()], &fields).await);
     let fields = set(&refreshing(given.refresh()), "client_id", "special");

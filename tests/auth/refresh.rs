@@ -38,7 +38,7 @@ async fn c095_each_use_gives_the_next_one_and_new_tokens() {
     let count = texts.len();
     texts.sort_unstable();
     texts.dedup();
-    assert_eq!(texts.len(), count, "nothing is given twice");
+    assert_eq!(texts.len(), count, "no token is issued twice");
     // those of before live to their end, as nobody took them back
     assert_eq!(browser.opens(&world, "web", &seen[4].access).await, [true; 3]);
     world.advance(6);
@@ -100,7 +100,7 @@ async fn c095_the_scope_shrinks_for_one_answer_and_never_grows() {
     assert_eq!((&*narrow.scope, &narrow.id), ("profile", &None));
     assert_eq!(claims(&narrow.access)["scope"], "profile");
     let grown = "400\ncontent-type: application/json\npragma: no-cache\n\n\
-        {\"error\":\"invalid_scope\",\"error_description\":\"scope has a name that was not granted\"}\n";
+        {\"error\":\"invalid_scope\",\"error_description\":\"scope contains a name that was not granted\"}\n";
     for more in ["openid profile email", "email", "openid offline_access"] {
         assert_eq!(refresh_for(&mut browser, "web", narrow.refresh(), more).await.own(), grown, "{more}");
     }

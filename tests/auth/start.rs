@@ -66,7 +66,7 @@ async fn c028_only_a_bounded_json_object_without_repetitions_is_read() {
     assert_eq!(
         answer.own(),
         "400\ncontent-type: application/json\n\n\
-         {\"error\":\"invalid_request\",\"error_description\":\"a name stands twice in an object\"}\n"
+         {\"error\":\"invalid_request\",\"error_description\":\"an object contains the same name twice\"}\n"
     );
     assert_eq!(world.browser().send(with_type("Application/JSON; charset=utf-8"), text).await.status, 200);
 }

@@ -11,7 +11,7 @@ async fn c037_no_cookie_a_wrong_one_and_no_such_login_are_one_answer() {
     let id = browser.start("web", ADA).await;
     let (name, secret) = browser.cookies.first_key_value().unwrap();
     let expected = "401\ncontent-type: application/json\nwww-authenticate: Session realm=\"login\"\n\n\
-        {\"error\":\"invalid_session\",\"error_description\":\"this browser has no such login\"}\n";
+        {\"error\":\"invalid_session\",\"error_description\":\"this browser has no login with this session_id\"}\n";
     for (id, cookie) in [
         (&*id, String::new()),
         (&*id, format!("{name}={}", challenge())),

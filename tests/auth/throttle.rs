@@ -246,7 +246,7 @@ async fn fails(call: usize, things: i64, once: bool) -> bool {
         assert_eq!((answer.redirected("code"), answer.header("set-cookie")), (None, ""));
     } else if answer.status != 200 {
         let expected = "503\ncontent-type: application/json\nretry-after: 1\n\n\
-            {\"error\":\"temporarily_unavailable\",\"error_description\":\"this can't be done right now\",\
+            {\"error\":\"temporarily_unavailable\",\"error_description\":\"temporarily unavailable, please try again\",\
             \"retry_after\":1}\n";
         assert_eq!(answer.own(), expected, "{place}");
         assert_eq!(answer.header("set-cookie"), "");

@@ -66,7 +66,7 @@ async fn c088_nothing_but_a_posted_form_is_read() {
         ("", form.clone()),
     ] {
         let answer = browser.send(Request::post("/token").header("content-type", content_type), body).await;
-        let detail = "the body must be application/x-www-form-urlencoded, not compressed";
+        let detail = "the body must be uncompressed application/x-www-form-urlencoded";
         assert_eq!(answer.own(), refused(415, "unsupported_media_type", detail), "{content_type}");
     }
     let post =
@@ -77,7 +77,7 @@ async fn c088_nothing_but_a_posted_form_is_read() {
         ("/token", format!("{form}&x=1&x=2")),
     ] {
         let answer = browser.send(post(target), body).await;
-        assert_eq!(answer.own(), refused(400, "invalid_request", "a parameter is given twice"));
+        assert_eq!(answer.own(), refused(400, "invalid_request", "a parameter appears more than once"));
     }
     for (target, body) in [
         (format!("/token?{form}"), String::new()),
@@ -86,7 +86,11 @@ async fn c088_nothing_but_a_posted_form_is_read() {
         ("/token?x".to_owned(), form.clone()),
     ] {
         let answer = browser.send(post(&target), body).await;
-        assert_eq!(answer.own(), refused(400, "invalid_request", "parameters belong into the body"), "{target}");
+        assert_eq!(
+            answer.own(),
+            refused(400, "invalid_request", "parameters must be sent in the request body"),
+            "{target}"
+        );
     }
     let long = browser.send(post("/token"), format!("{form}&x={}", "x".repeat(64 * 1024))).await;
     assert_eq!(long.own(), refused(413, "content_too_large", "the body is longer than 64 KiB"));
@@ -224,11 +228,11 @@ async fn c094_other_grants_are_not_supported() {
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
     let fields = redemption("web", &code);
-    let expected = refused(400, "unsupported_grant_type", "grant_type is neither authorization_code nor refresh_token");
+    let expected = refused(400, "unsupported_grant_type", "grant_type must be authorization_code or refresh_token");
     for other in ["password", "client_credentials", "implicit", "Authorization_Code", "authorization_code ", "x"] {
         assert_eq!(browser.form("/token", &set(&fields, "grant_type", other)).await.own(), expected, "{other}");
     }
-    let unknown = refused(400, "invalid_client", "there is no client with this client_id");
+    let unknown = refused(400, "invalid_client", "client_id is unknown");
     for client in ["nobody", "WEB", &"x".repeat(10_000)] {
         assert_eq!(browser.form("/token", &set(&fields, "client_id", client)).await.own(), unknown);
     }
@@ -241,7 +245,7 @@ async fn c094_nobody_has_a_secret_to_show() {
     let code = browser.sign_in("web").await;
     let fields = redemption("web", &code);
     let expected = "401\ncontent-type: application/json\npragma: no-cache\nwww-authenticate: Basic realm=\"token\"\n\n\
-        {\"error\":\"invalid_client\",\"error_description\":\"clients are public, and do not authenticate\"}\n";
+        {\"error\":\"invalid_client\",\"error_description\":\"clients are public and must not authenticate\"}\n";
     let jwt = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     for more in [("client_secret", "x"), ("client_assertion", "x"), ("client_assertion_type", jwt)] {
         assert_eq!(browser.form("/token", &[&fields[..], &[more]].concat()).await.own(), expected);
@@ -264,7 +268,7 @@ async fn c094_a_client_that_gets_no_refresh_tokens_trades_none() {
     assert_eq!(given.refresh, None);
     assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
     let answer = browser.refresh("special", "x").await;
-    assert_eq!(answer.own(), refused(400, "unauthorized_client", "this client gets no refresh tokens"));
+    assert_eq!(answer.own(), refused(400, "unauthorized_client", "this client may not use refresh tokens"));
 }
 
 #[tokio::test]

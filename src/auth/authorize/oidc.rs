@@ -95,7 +95,7 @@ impl OidcParameters {
             }
         }
         if self.is_silent && prompts.len() > 1 {
-            return Err(RequestError::invalid("prompt combines none with another value"));
+            return Err(RequestError::invalid("prompt must not combine none with another value"));
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl OidcParameters {
         match reached {
             Some(plan) => Ok(Some(plan)),
             None if self.is_acr_essential => {
-                Err(RequestError::new(Code::UnmetAuthenticationRequirements, "no login here reaches a required level"))
+                Err(RequestError::new(Code::UnmetAuthenticationRequirements, "no login can reach a required level"))
             }
             None => Ok(plan(None)),
         }

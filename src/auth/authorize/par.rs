@@ -51,7 +51,7 @@ where
         return Err(Problem::invalid(query::REDEEMED));
     }
     // it was read as one
-    let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is no form"))?;
+    let parameters = String::from_utf8(body.to_vec()).map_err(|_| Problem::invalid("the body is not a valid form"))?;
     #[cfg(feature = "tokens")]
     let parameters = bound(cx, &asked.query, parameters, checked.oidc.wanted.dpop_jkt.as_deref()).await?;
     let secret = cx.core.pushed.push(asked.to.client.id(), parameters).await?;
@@ -73,16 +73,14 @@ async fn bound(
     match (cx.proved_key("/par", None).await?, named) {
         (None, _) => Ok(parameters),
         (Some(proved), Some(named)) if proved == named => Ok(parameters),
-        (Some(_), Some(_)) => {
-            Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt names another key than the proof has"))
-        }
+        (Some(_), Some(_)) => Err(Problem::new(Code::InvalidDpopProof, "dpop_jkt does not match the key of the proof")),
         // in the place of one that is empty
         (Some(proved), None) => {
             let others = query.pairs().filter(|(name, _)| *name != "dpop_jkt");
             let written = form::written(others.chain([("dpop_jkt", &*proved)]));
             // it has to be read again, and is longer now
             if written.len() > LONGEST || form::Form::parse(written.as_bytes()).is_err() {
-                return Err(Problem::new(Code::TooLarge, "the request with its key is longer than 8 KiB"));
+                return Err(Problem::new(Code::TooLarge, "the request and its key are longer than 8 KiB"));
             }
             Ok(written)
         }

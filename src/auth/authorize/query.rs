@@ -139,12 +139,13 @@ async fn asked_for<'a>(cx: &mut RequestContext<'a>, is_page: bool) -> Result<Ask
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return addressed(query, Source::Url, client);
     };
-    let unknown = || Problem::new(Code::InvalidRequestUri, "there is no such request of this client any more");
+    let unknown =
+        || Problem::new(Code::InvalidRequestUri, "request_uri is unknown, expired or belongs to another client");
     let (Some(client), Some(secret)) = (client, secret) else {
         return Err(if query.client_id().is_some() { unknown() } else { Problem::invalid("client_id is missing") });
     };
     if query.is_twice("request_uri") {
-        return Err(Problem::invalid("request_uri is given twice"));
+        return Err(Problem::invalid("request_uri appears more than once"));
     }
     let text = cx.core.pushed.open(&secret, client.id()).await?.ok_or_else(unknown)?;
     let form = Query::parse(text.as_bytes())?.form.into_owned();
@@ -171,7 +172,9 @@ pub(crate) async fn pushing<'b>(
 }
 
 fn addressed(query: Query<'_>, source: Source, client: Option<Arc<Client>>) -> Result<Asked<'_>, Problem> {
-    for (name, detail) in [("client_id", "client_id is given twice"), ("redirect_uri", "redirect_uri is given twice")] {
+    for (name, detail) in
+        [("client_id", "client_id appears more than once"), ("redirect_uri", "redirect_uri appears more than once")]
+    {
         if query.is_twice(name) {
             return Err(Problem::invalid(detail));
         }
@@ -196,21 +199,23 @@ impl Asked<'_> {
     pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, RequestError> {
         let wrong = |code, detail| Err(RequestError::new(code, detail));
         if self.query.form.has_duplicates() {
-            return wrong(Code::InvalidRequest, "a parameter is given twice");
+            return wrong(Code::InvalidRequest, "a parameter appears more than once");
         }
         if self.state().is_some_and(|state| state.len() > LONGEST_STATE) {
             return wrong(Code::InvalidRequest, "state is longer than 4096 bytes");
         }
         if self.query.value("request").is_some() {
-            return wrong(Code::RequestNotSupported, "request is not served here");
+            return wrong(Code::RequestNotSupported, "the parameter request is not supported");
         }
         match (&self.source, self.query.value("request_uri")) {
             (Source::Body, Some(_)) => {
-                return wrong(Code::InvalidRequest, "a request that is pushed has no request_uri");
+                return wrong(Code::InvalidRequest, "a pushed request must not contain request_uri");
             }
-            (_, Some(_)) => return wrong(Code::RequestUriNotSupported, "only what was pushed here has a request_uri"),
+            (_, Some(_)) => {
+                return wrong(Code::RequestUriNotSupported, "request_uri must refer to a request that was pushed here");
+            }
             (Source::Url, None) if self.to.client.needs_pushed_requests() => {
-                return wrong(Code::InvalidRequest, "requests of this client must be pushed");
+                return wrong(Code::InvalidRequest, "this client must push its requests");
             }
             _ => {}
         }
@@ -248,7 +253,7 @@ impl Asked<'_> {
         let issuer = ("iss", cx.core.issuer.as_str());
         let all: Vec<_> = parameters.iter().copied().chain(state).chain([issuer]).collect();
         let location = self.to.redirect.answer(&all);
-        answer::redirect(&location).ok_or_else(|| Problem::invalid("the answer is too long to be sent"))
+        answer::redirect(&location).ok_or_else(|| Problem::invalid("the response is too long to send"))
     }
 
     pub(crate) fn error(&self, cx: &RequestContext<'_>, error: RequestError) -> Result<Response<Body>, Problem> {

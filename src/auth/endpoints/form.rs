@@ -22,7 +22,7 @@ pub(crate) struct Posted<'b>(Result<Form<'b>, &'static str>);
 impl<'b> Posted<'b> {
     pub(crate) fn of(body: &'b Bytes) -> Self {
         Self(match Form::parse(body) {
-            Ok(form) if form.has_duplicates() => Err("a parameter is given twice"),
+            Ok(form) if form.has_duplicates() => Err("a parameter appears more than once"),
             Ok(form) => Ok(form),
             Err(error) => Err(error.detail()),
         })
@@ -39,7 +39,7 @@ impl<'b> Posted<'b> {
         self.check()?;
         credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
-        client.ok_or(Problem::new(Code::InvalidClient, "there is no client with this client_id"))
+        client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))
     }
 
     /// Checks that the body is a form with each parameter once.

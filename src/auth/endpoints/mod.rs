@@ -37,7 +37,7 @@ where
     B: http_body::Body<Data = Bytes> + Send,
 {
     let Some(endpoints) = &cx.core.tokens else {
-        return Err(Problem::new(Code::NotFound, "there is nothing here"));
+        return Err(Problem::new(Code::NotFound, "there is no such endpoint"));
     };
     match route {
         TokenRoute::Keys => {
@@ -52,7 +52,7 @@ where
         TokenRoute::UserInfo => userinfo::userinfo(cx, endpoints).await,
         TokenRoute::Logout => logout::logout(cx, &endpoints.service, body).await,
         TokenRoute::Exchange => {
-            // RFC 6749 §5.1 and §5.2 require it beside `Cache-Control`
+            // RFC 6749 §5.1 and §5.2 require it in addition to `Cache-Control`
             const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
             let mut response =
                 posted(cx, endpoints, route, body).await.map_err(|it| it.header(header::PRAGMA, NO_CACHE))?;

@@ -15,7 +15,7 @@ use crate::{
 /// Checks that a client that gets only bound tokens has proved a key.
 pub(crate) fn check_bound(client: &Client, jkt: Option<&str>) -> Result<(), Problem> {
     if client.tokens.require_dpop && jkt.is_none() {
-        return Err(Problem::new(Code::InvalidDpopProof, "this client needs a DPoP proof"));
+        return Err(Problem::new(Code::InvalidDpopProof, "this client must send a DPoP proof"));
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(crate) async fn refresh(
 ) -> Result<(Issued, bool), Problem> {
     let text = posted.required("refresh_token", "refresh_token is missing")?;
     if client.tokens.without_refresh {
-        return Err(Problem::new(Code::UnauthorizedClient, "this client gets no refresh tokens"));
+        return Err(Problem::new(Code::UnauthorizedClient, "this client may not use refresh tokens"));
     }
     let scope = posted.value("scope").map(Scopes::parse).transpose();
     let scope = scope.map_err(|_| invalid_scope("scope is malformed"))?;
@@ -65,7 +65,7 @@ pub(crate) async fn refresh(
     match tokens.refresh(&presented, jkt.as_deref(), &request).await {
         Ok(issued) => Ok((issued, grant.jkt.is_some())),
         Err(RefreshError::Store(error)) => Err(error.into()),
-        Err(RefreshError::ScopeGrows) => Err(invalid_scope("scope has a name that was not granted")),
+        Err(RefreshError::ScopeGrows) => Err(invalid_scope("scope contains a name that was not granted")),
         Err(RefreshError::OtherKey) => {
             Err(Problem::new(Code::InvalidDpopProof, "the refresh token is bound to another key"))
         }

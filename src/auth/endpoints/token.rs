@@ -56,7 +56,7 @@ async fn issue(
         "authorization_code" => code_grant::redeem(cx, endpoints, &client, posted).await?,
         "refresh_token" => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
         _ => {
-            let detail = "grant_type is neither authorization_code nor refresh_token";
+            let detail = "grant_type must be authorization_code or refresh_token";
             return Err(Problem::new(Code::UnsupportedGrantType, detail));
         }
     };

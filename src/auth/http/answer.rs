@@ -1,4 +1,4 @@
-//! Builds responses with the headers that all of them have.
+//! Builds responses and adds the headers that they all share.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
@@ -32,7 +32,7 @@ impl From<LoginView> for Counters {
 
 /// Creates a response with a JSON document.
 pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response<Body> {
-    // never the default: these documents contain only text, numbers and lists
+    // serialization can't fail: these documents contain only text, numbers and lists
     let text = serde_json::to_vec(document).unwrap_or_default();
     whole(status, JSON, text)
 }

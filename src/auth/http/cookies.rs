@@ -1,4 +1,4 @@
-//! Login cookies. Each login has a cookie with a name of its own, so that two tabs don't interfere.
+//! Login cookies. Each login has a cookie with its own name, so that two tabs don't interfere.
 
 use http::HeaderMap;
 
@@ -11,14 +11,14 @@ use crate::{
     },
 };
 
-/// The largest number of logins that one browser can have at once.
+/// The maximum number of concurrent logins in one browser.
 pub(crate) const MOST_LOGINS: usize = 4;
-/// The largest number of login cookies that are read from a request.
+/// The maximum number of login cookies read from a request.
 const MOST_COOKIES: usize = 16;
 /// The number of characters of a login id in the name of its cookie.
 const NAMED_BY: usize = 8;
 
-/// How login cookies are named and sent.
+/// Names and creates login cookies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoginCookies {
     /// Leaves out `Secure` and the `__Host-` prefix, for development on a loopback address without TLS.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_secret_of_a_login_proves_it_whatever_stands_beside_it() {
+    fn a_login_cookie_is_found_among_others_and_must_contain_the_secret_of_its_login() {
         let (secret, other) = (Secret::generate(), Secret::generate());
         let id = Handle::of(&secret.digest());
         let name = COOKIES.name_of(&id);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn c107_whatever_is_named_like_a_login_counts_as_one_within_bounds() {
+    fn c107_every_cookie_named_like_a_login_counts_up_to_a_limit_of_16() {
         let line: String = (0..40).map(|n| format!("__Host-auth_session_{n:08}=x{n}; ")).collect();
         assert_eq!(COOKIES.carried(&carrying(&line)).len(), MOST_COOKIES);
         let same = "__Host-auth_session_a=x; __Host-auth_session_a=x; auth_session_b=x; __Host-auth_sessio=y";

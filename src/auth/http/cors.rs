@@ -1,4 +1,4 @@
-//! Which origins may call, and which may read the answers.
+//! Decides which origins may call, and which may read the responses.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -8,7 +8,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Response headers that scripts of another origin may read.
 const EXPOSED: &str = "retry-after, www-authenticate, dpop-nonce, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
 
-/// Where a request says that it comes from.
+/// The origin of a request, according to its headers.
 pub(crate) struct Caller<'a> {
     origin: Header<'a>,
     site: Header<'a>,
@@ -67,7 +67,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Adds what a preflight asks for: the methods and headers that a path takes.
+/// Adds the methods and headers that a path accepts to the response of a preflight.
 pub(crate) fn write_preflight(path: &Path, headers: &mut HeaderMap) {
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, path.allow()),
@@ -78,7 +78,7 @@ pub(crate) fn write_preflight(path: &Path, headers: &mut HeaderMap) {
     }
 }
 
-/// Lets the pages of this origin read the answer.
+/// Lets pages of this origin read the response.
 pub(crate) fn write(reader: Option<HeaderValue>, has_origin: bool, headers: &mut HeaderMap) {
     if headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
         // readable from any origin, without credentials

@@ -1,4 +1,4 @@
-//! Clients are public: none has a secret.
+//! Refuses client credentials. Clients are public and have no secret.
 
 use http::{HeaderMap, HeaderValue, header};
 
@@ -9,7 +9,7 @@ pub(crate) fn refuse<'f>(headers: &HeaderMap, value: impl Fn(&str) -> Option<&'f
     let shown = ["client_secret", "client_assertion", "client_assertion_type"].iter().any(|name| value(name).is_some());
     if shown || headers.contains_key(header::AUTHORIZATION) {
         let basic = HeaderValue::from_static(r#"Basic realm="token""#);
-        let problem = Problem::new(Code::ClientAuthentication, "clients are public, and do not authenticate");
+        let problem = Problem::new(Code::ClientAuthentication, "clients are public and must not authenticate");
         return Err(problem.header(header::WWW_AUTHENTICATE, basic));
     }
     Ok(())

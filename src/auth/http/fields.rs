@@ -1,4 +1,4 @@
-//! Reads the bodies of calls.
+//! Reads request bodies.
 
 use std::{future::poll_fn, pin::pin, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::{
     util::json::{self, JsonError},
 };
 
-/// The length of the longest body that is read.
+/// The maximum length of a body.
 const MOST_BYTES: usize = 64 * 1024;
 /// The time within which a body must arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// The members of a body. A missing, a `null` and an empty member mean the same. Unknown members are ignored.
+/// The members of a body. A member that is missing, `null` or empty counts as absent. Unknown members are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Fields {
     #[serde(default, deserialize_with = "given")]
@@ -91,7 +91,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
     Option::<String>::deserialize(deserializer).map(|text| text.filter(|text| !text.is_empty()))
 }
 
-/// Accepts a number or, as in a query, its text.
+/// Accepts a number, or its text as in a query.
 fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -106,20 +106,20 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     Ok(either.filter(|text| !text.is_empty()))
 }
 
-/// Accepts an object or, as in a query, its text.
+/// Accepts an object, or its text as in a query.
 fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
         object @ Value::Object(_) => Ok(Some(object.to_string())),
-        _ => Err(D::Error::custom("neither an object nor a text")),
+        _ => Err(D::Error::custom("expected an object or a string")),
     }
 }
 
 impl Fields {
     /// Reads the body of a request with these headers.
     pub(crate) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
-        check_type(headers, "application/json", "the body must be application/json, not compressed")?;
+        check_type(headers, "application/json", "the body must be uncompressed application/json")?;
         Self::read(whole(body).await?)
     }
 
@@ -127,8 +127,8 @@ impl Fields {
     fn read(body: Bytes) -> Result<Self, Problem> {
         let fields = json::from_object(&body).map_err(|error| {
             Problem::invalid(match error {
-                JsonError::Malformed => "the body is no JSON object of the members that this call takes",
-                JsonError::Duplicate => "a name stands twice in an object",
+                JsonError::Malformed => "the body is not a valid JSON object for this call",
+                JsonError::Duplicate => "an object contains the same name twice",
             })
         });
         if let Ok(mut bytes) = body.try_into_mut() {
@@ -167,9 +167,9 @@ impl Fields {
 /// Reads the body of a form. The query is ignored, because queries end up in logs.
 pub(crate) async fn form<B: http_body::Body<Data = Bytes>>(parts: &Parts, body: B) -> Result<Bytes, Problem> {
     const FORM: &str = "application/x-www-form-urlencoded";
-    check_type(&parts.headers, FORM, "the body must be application/x-www-form-urlencoded, not compressed")?;
+    check_type(&parts.headers, FORM, "the body must be uncompressed application/x-www-form-urlencoded")?;
     if parts.uri.query().is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::invalid("parameters belong into the body"));
+        return Err(Problem::invalid("parameters must be sent in the request body"));
     }
     whole(body).await
 }
@@ -195,7 +195,7 @@ async fn whole<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Probl
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
     let whole = match Handle::try_current() {
         Ok(_) => timeout(BODY_TIME, whole).await.unwrap_or(Err(ReadError::Broken)),
-        // without a runtime there is neither a timer nor a socket that could be slow
+        // without a runtime there is no timer, and no socket that could be slow
         Err(_) => whole.await,
     };
     whole.map(|whole| whole.data).map_err(|error| unreadable(&error))

@@ -1,4 +1,4 @@
-//! HTTP as the login service speaks it: paths, fields, answers, errors, CORS, cookies.
+//! The HTTP layer of the login service: paths, fields, responses, errors, CORS and cookies.
 
 pub(crate) mod answer;
 pub(crate) mod cookies;

@@ -1,4 +1,4 @@
-//! [`Problem`]: why a call was not done, and how that is told.
+//! [`Problem`]: the error response of a call.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     util::{clock::ceil_seconds, number::number},
 };
 
-/// The errors that a caller can meet.
+/// The error codes that callers see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Code {
     InvalidRequest,
@@ -48,7 +48,7 @@ pub(crate) enum Code {
     TooManyAttempts,
     RateLimitExceeded,
     TemporarilyUnavailable,
-    /// A client that proves who it is, where none can.
+    /// A client tried to authenticate, but all clients are public.
     ClientAuthentication,
     #[cfg(feature = "tokens")]
     InvalidGrant,
@@ -209,17 +209,17 @@ impl Code {
     }
 }
 
-/// Why a call was not done. Its text is ours: nothing of the request and nothing of a store is in it.
+/// Why a call was refused or failed. Contains only fixed texts, and nothing from the request or the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) code: Code,
     pub(crate) detail: &'static str,
-    /// The login, where the caller has proved that it is theirs.
+    /// The state of the login, if the caller has proved that it is theirs.
     view: Option<LoginView>,
     retry_after: Option<Duration>,
     headers: HeaderMap,
     status: StatusCode,
-    /// The failure of the store behind it, for the log.
+    /// The store failure that caused it. Only the log shows it.
     pub(crate) source: Option<StoreError>,
 }
 
@@ -240,16 +240,17 @@ impl Problem {
         Self::new(Code::InvalidRequest, detail)
     }
 
-    /// A login that no method could finish does not begin.
+    /// Refuses a login that no enabled method could complete.
     pub(crate) fn unmet() -> Self {
-        Self::new(Code::AccessDenied, "no method that is enabled here meets the policy")
+        Self::new(Code::AccessDenied, "no enabled sign-in method meets the policy")
     }
 
     pub(crate) fn unavailable() -> Self {
-        Self::new(Code::TemporarilyUnavailable, "this can't be done right now").retry_in(Duration::from_secs(1))
+        Self::new(Code::TemporarilyUnavailable, "temporarily unavailable, please try again")
+            .retry_in(Duration::from_secs(1))
     }
 
-    /// Shows how the login stands.
+    /// Adds the state of the login to the response.
     pub(crate) fn of(mut self, view: LoginView) -> Self {
         self.view = Some(view);
         self
@@ -265,14 +266,16 @@ impl Problem {
         match error {
             LoginError::Expired => Self::new(Code::SessionExpired, "the login has ended; start again"),
             LoginError::TooManyFailures => Self::new(Code::SessionFailed, "too many failures; start again"),
-            LoginError::NoStepRemaining => Self::new(Code::NoStepRemaining, "all steps are done"),
-            LoginError::StepsRemaining | LoginError::NotCompleted => Self::new(Code::StepsRemaining, "steps remain"),
+            LoginError::NoStepRemaining => Self::new(Code::NoStepRemaining, "all steps are already completed"),
+            LoginError::StepsRemaining | LoginError::NotCompleted => {
+                Self::new(Code::StepsRemaining, "some steps are not completed yet")
+            }
             LoginError::MethodNotAllowed => {
                 Self::new(Code::MethodNotAllowed, "this method cannot be used for the next step")
             }
-            LoginError::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "no code is pending"),
+            LoginError::NoPendingChallenge => Self::new(Code::NoPendingChallenge, "there is no pending code"),
             LoginError::AttemptsUnderWay => {
-                Self::new(Code::SlowDown, "other attempts are under way").retry_in(Duration::from_secs(1))
+                Self::new(Code::SlowDown, "another attempt is still in progress").retry_in(Duration::from_secs(1))
             }
             LoginError::NoSendsLeft(wait) => {
                 Self::new(Code::TooManyAttempts, "this login cannot send more codes").retry_in(wait)
@@ -284,7 +287,7 @@ impl Problem {
         }
     }
 
-    /// Writes what is behind the problem to the log.
+    /// Logs the store failure that caused the problem, if there is one.
     pub(crate) fn log(&self) {
         if let Some(error) = &self.source {
             crate::util::trace::warning!("a request failed: {error}");
@@ -297,7 +300,7 @@ impl Problem {
         let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
         let as_problem = accept::favourite(request).is_some_and(|it| it.eq_ignore_ascii_case(PROBLEM_JSON));
         let mut login = self.view.map(Counters::from);
-        // in a problem document `status` is that of HTTP
+        // in a problem document, `status` is the HTTP status
         let login_status = login.as_mut().filter(|_| as_problem).and_then(|login| login.status.take());
         let document = Document {
             r#type: as_problem.then_some("about:blank"),
@@ -328,13 +331,13 @@ impl Problem {
         self.code == Code::MethodNotAllowed
     }
 
-    /// With another status than that of its code.
+    /// Overrides the status that belongs to the code.
     #[cfg(feature = "tokens")]
     pub(crate) fn at(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// With a header of its own.
+    /// Adds a header to the response.
     pub(crate) fn header(mut self, name: http::HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
@@ -363,12 +366,13 @@ struct Document {
     retry_after: Option<u64>,
 }
 
-/// What is wrong with an authorization request. It is shown, or sent to the redirect URI once that is known to be good.
+/// An error in an authorization request. It is shown to the user until the redirect URI has been checked; after that it
+/// is sent there.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestError {
     pub(crate) code: Code,
     pub(crate) detail: &'static str,
-    /// The failure of the store behind it, for the log.
+    /// The store failure that caused it. Only the log shows it.
     pub(crate) source: Option<StoreError>,
 }
 
@@ -406,7 +410,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// The budget of the tenant, or the share of an address, is spent.
+/// Reports that the budget of the tenant or the quota of an address is used up.
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let code = match rejection.kind() {

@@ -166,9 +166,11 @@ fn contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
 
 fn refused(refused: SendRefused) -> Problem {
     match refused {
-        SendRefused::TooSoon(wait) => Problem::new(Code::SlowDown, "a code was sent just now").retry_in(wait),
+        SendRefused::TooSoon(wait) => {
+            Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait)
+        }
         SendRefused::TooMany(wait) => {
-            Problem::new(Code::TooManyAttempts, "too many codes were requested; wait").retry_in(wait)
+            Problem::new(Code::TooManyAttempts, "too many codes were requested; try again later").retry_in(wait)
         }
     }
 }

@@ -65,7 +65,7 @@ impl LoginStep<'_> {
     /// Refuses an attempt because of the failures before it.
     pub(crate) fn locked(&self, method: Method, wait: Duration) -> Problem {
         self.tally(EventKind::LoginLocked, Some(method));
-        self.problem(Problem::new(Code::TooManyAttempts, "too many attempts; wait")).retry_in(wait)
+        self.problem(Problem::new(Code::TooManyAttempts, "too many attempts; try again later")).retry_in(wait)
     }
 
     pub(crate) fn tally(&self, kind: EventKind, method: Option<Method>) {

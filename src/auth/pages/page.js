@@ -1,5 +1,5 @@
-// The login page: from the user's name to the way back. It reads its own URL and the answers of the server. What a reload
-// must not lose is in the sessionStorage of this tab. None of it is secret.
+// The login page, from the user's name to the redirect back. Its input is its own URL and the responses of the server. It keeps
+// the progress of a login in the sessionStorage of the tab, so that it survives a reload. Nothing stored there is secret.
 const here = new URL(".", import.meta.url);
 let asked = new URLSearchParams(location.search);
 // Parameters of the request that only the start of a login takes.
@@ -324,7 +324,7 @@ async function begin() {
   at("client").textContent = client && `to ${client}`;
   document.title = client ? `Sign in to ${client}` : "Sign in";
   at("stay").hidden = !told.remember_available;
-  // users read what they agree to before they say who they are
+  // users read what they agree to before they enter their name
   const agrees = told.redirect.kind !== "site" || asked.get("prompt")?.split(" ").includes("consent");
   at("asks").textContent = agrees ? purpose(told) : "";
   if (login.id) return resume;

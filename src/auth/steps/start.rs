@@ -126,7 +126,7 @@ fn throttle(
     keyed: &Keyed,
 ) -> Result<(), Problem> {
     let core = cx.core;
-    let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; wait");
+    let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; try again later");
     if let Some(standing) = cx.known_address().and_then(|address| core.limits.failures.peek(&address))
         && standing.remaining() == 0
     {

@@ -78,7 +78,7 @@ pub(super) struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// Returns the next job. If there is none, the place is released under the same lock, so that
+    /// Returns the next job. If the lane is empty, releases the place under the same lock, so that
     /// the next push starts a worker.
     fn next(&mut self) -> Option<Option<Message>> {
         let mut state = self.lane.lock();

@@ -28,10 +28,10 @@ impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Taken => "another account has this identifier",
-            Self::Exists => "an account with this id exists already",
+            Self::Exists => "an account with this id already exists",
             Self::Unknown => "no account has this id",
             Self::OutOfBounds => "an account has 1 to 16 identifiers, at most 16 contacts, and names of 1 to 320 bytes",
-            Self::Store(_) => "the accounts could not be read or written",
+            Self::Store(_) => "accounts could not be read or written",
         })
     }
 }

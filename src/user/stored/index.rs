@@ -1,7 +1,7 @@
 //! Names and ids that belong to one account only.
 //!
 //! An index row holds the owner of a name in its tenant, or of an id among all tenants. It counts only while the
-//! owner's account exists and, for a name, lists it. An index row that a crash left behind therefore counts for no
+//! owner's account exists and, if it is a name, lists it. An index row left behind by a crash therefore belongs to no
 //! account and can be claimed by any, and a name never finds an account that does not list it.
 //!
 //! An account is written first and claims afterwards, always with a write, even if the index row names it as the owner
@@ -65,7 +65,7 @@ pub(super) struct Claimed {
 }
 
 /// The place of an index row, and the owner that an account writes there.
-struct Slot<'a> {
+struct IndexEntry<'a> {
     table: &'a Table<Owner>,
     tenant: Option<&'a Tenant>,
     id: &'a [u8],
@@ -88,15 +88,15 @@ impl Index {
 
     /// Returns the index row, if the account is the owner in it.
     pub(super) async fn held(&self, account: AccountKey<'_>, unique: Unique) -> Result<Option<Claimed>, StoreError> {
-        let slot = self.slot(account, &unique);
-        let found = slot.table.get(slot.tenant, slot.id).wait().await?;
-        Ok(found.filter(|stored| stored.value.0 == slot.owner).map(|stored| Claimed { unique, stored }))
+        let entry = self.entry(account, &unique);
+        let found = entry.table.get(entry.tenant, entry.id).wait().await?;
+        Ok(found.filter(|stored| stored.value.0 == entry.owner).map(|stored| Claimed { unique, stored }))
     }
 
     /// Returns whether another account has it.
     pub(super) async fn is_taken(&self, account: AccountKey<'_>, unique: Unique) -> Result<bool, StoreError> {
-        let slot = self.slot(account, &unique);
-        match slot.table.get(slot.tenant, slot.id).wait().await? {
+        let entry = self.entry(account, &unique);
+        match entry.table.get(entry.tenant, entry.id).wait().await? {
             Some(stored) => self.counts_for_another(account, &unique, &stored.value).await,
             None => Ok(false),
         }
@@ -104,14 +104,14 @@ impl Index {
 
     /// Claims it for the account. Returns `None` if another account has it.
     pub(super) async fn claim(&self, account: AccountKey<'_>, unique: Unique) -> Result<Option<Claimed>, StoreError> {
-        let slot = self.slot(account, &unique);
-        let owner = Owner(slot.owner.to_owned());
-        let mut found = slot.table.get(slot.tenant, slot.id).wait().await?;
+        let entry = self.entry(account, &unique);
+        let owner = Owner(entry.owner.to_owned());
+        let mut found = entry.table.get(entry.tenant, entry.id).wait().await?;
         for _ in 0..TRIES {
             let outcome = match &found {
-                None => slot.table.insert(slot.tenant, slot.id, &owner, FOREVER).await?,
+                None => entry.table.insert(entry.tenant, entry.id, &owner, FOREVER).await?,
                 Some(stored) if self.counts_for_another(account, &unique, &stored.value).await? => return Ok(None),
-                Some(stored) => slot.table.swap(slot.tenant, slot.id, stored, &owner, FOREVER).await?,
+                Some(stored) => entry.table.swap(entry.tenant, entry.id, stored, &owner, FOREVER).await?,
             };
             match outcome {
                 WriteOutcome::Done(version) => {
@@ -128,8 +128,8 @@ impl Index {
     /// ignored.
     pub(super) async fn release(&self, account: AccountKey<'_>, claimed: &[Claimed]) {
         for Claimed { unique, stored } in claimed {
-            let (slot, now) = (self.slot(account, unique), self.rows.now());
-            let _released = slot.table.swap(slot.tenant, slot.id, stored, &stored.value, now).await;
+            let (entry, now) = (self.entry(account, unique), self.rows.now());
+            let _released = entry.table.swap(entry.tenant, entry.id, stored, &stored.value, now).await;
         }
     }
 
@@ -139,7 +139,7 @@ impl Index {
         unique: &Unique,
         owner: &Owner,
     ) -> Result<bool, StoreError> {
-        if owner.0 == self.slot(account, unique).owner {
+        if owner.0 == self.entry(account, unique).owner {
             return Ok(false);
         }
         let row = match unique {
@@ -155,11 +155,13 @@ impl Index {
         }))
     }
 
-    fn slot<'a>(&'a self, account: AccountKey<'a>, unique: &'a Unique) -> Slot<'a> {
+    fn entry<'a>(&'a self, account: AccountKey<'a>, unique: &'a Unique) -> IndexEntry<'a> {
         let (tenant, user) = (account.tenant, account.user.as_str());
         match unique {
-            Unique::Name(name) => Slot { table: &self.names, tenant: Some(tenant), id: name.as_bytes(), owner: user },
-            Unique::Id => Slot { table: &self.ids, tenant: None, id: user.as_bytes(), owner: tenant.as_str() },
+            Unique::Name(name) => {
+                IndexEntry { table: &self.names, tenant: Some(tenant), id: name.as_bytes(), owner: user }
+            }
+            Unique::Id => IndexEntry { table: &self.ids, tenant: None, id: user.as_bytes(), owner: tenant.as_str() },
         }
     }
 }
