@@ -34,6 +34,9 @@ use crate::{
 const PREFETCH: [HeaderName; 3] =
     [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
+/// The result of looking up a client.
+pub(crate) type FoundClient = Result<Option<Arc<Client>>, StoreError>;
+
 /// A request and what is known about it so far.
 pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
@@ -91,6 +94,14 @@ impl<'a> RequestContext<'a> {
         Ok(())
     }
 
+    /// Returns the value, or charges the client's address for a request that cannot be read.
+    pub(crate) fn or_charge<T>(&mut self, read: Result<T, Problem>) -> Result<T, Problem> {
+        if read.is_err() {
+            self.charge(None)?;
+        }
+        read
+    }
+
     /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged.
     pub(crate) fn charge_asset(&mut self) -> Result<(), Problem> {
         if let Some(address) = self.known_address() {
@@ -100,7 +111,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Finds a registered client by its id. Never the built-in one, which has no codes and no tokens.
-    pub(crate) async fn client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
+    pub(crate) async fn client(&self, id: Option<&str>) -> FoundClient {
         match id {
             Some(id) if id.len() <= Client::MAX_ID && id != Client::FIRST_PARTY => self.core.clients.find(id).await,
             _ => Ok(None),
@@ -108,47 +119,23 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Finds the client of a login: a registered one, or the built-in one if users sign in to the site itself.
-    async fn login_client(&self, id: Option<&str>) -> Result<Option<Arc<Client>>, StoreError> {
+    pub(crate) async fn login_client(&self, id: Option<&str>) -> FoundClient {
         match (id, &self.core.first_party) {
             (Some(Client::FIRST_PARTY), Some(site)) => Ok(site.client(self.head()).map(Arc::new)),
             _ => self.client(id).await,
         }
     }
 
-    /// Finds a client and charges the request to its tenant, or to the address if there is no such client.
-    pub(crate) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
-        let client = self.client(id).await;
-        self.charged(client)
-    }
-
-    /// Finds the client of a login and charges the request like [`charged_client`](Self::charged_client).
-    pub(crate) async fn charged_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
-        let client = self.login_client(id).await;
-        self.charged(client)
-    }
-
-    fn charged(&mut self, client: Result<Option<Arc<Client>>, StoreError>) -> Result<Option<Arc<Client>>, Problem> {
+    /// Charges the request to the tenant of a client that was looked up, or to the address if there is none.
+    pub(crate) fn charged(&mut self, client: FoundClient) -> Result<Option<Arc<Client>>, Problem> {
         self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
         Ok(client?)
     }
 
-    /// Finds the client of a script's call, charges the request, and checks that the script's origin may call.
-    pub(crate) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
-        let client = self.client(id).await;
-        self.calling(client)
-    }
-
-    /// Finds the client of a login that begins, like [`calling_client`](Self::calling_client).
-    pub(crate) async fn calling_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
-        let client = self.login_client(id).await;
-        self.calling(client)
-    }
-
-    fn calling(&mut self, client: Result<Option<Arc<Client>>, StoreError>) -> Result<Option<Arc<Client>>, Problem> {
-        let known = client.as_ref().ok().and_then(Option::as_deref);
-        self.let_read(known);
-        self.charge(known.map(Client::tenant))?;
-        let client = client?;
+    /// Charges the call of a script like [`charged`](Self::charged), and checks that the script's origin may call.
+    pub(crate) fn calling(&mut self, client: FoundClient) -> Result<Option<Arc<Client>>, Problem> {
+        self.let_read(client.as_ref().ok().and_then(Option::as_deref));
+        let client = self.charged(client)?;
         self.check_origin(client.as_deref())?;
         Ok(client)
     }

@@ -141,13 +141,8 @@ where
         Route::FinishSignIn => sign_in::finish(cx).await,
         Route::SignOut => sign_out::sign_out(cx, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
-            let fields = match Fields::of(&cx.parts.headers, body).await {
-                Ok(fields) => fields,
-                Err(problem) => {
-                    cx.charge(None)?;
-                    return Err(problem);
-                }
-            };
+            let fields = Fields::of(&cx.parts.headers, body).await;
+            let fields = cx.or_charge(fields)?;
             match route {
                 Route::Start => start::start(cx, fields).await,
                 Route::Authenticate => authenticate::authenticate(cx, fields).await,

@@ -36,21 +36,30 @@ pub(crate) fn local_path(text: &str) -> Option<&str> {
     None
 }
 
-/// Returns the path of a [`local_path`] as servers understand it: decoded, without dot segments and without the query, the
-/// fragment and a slash at the end.
+/// Returns the path of a [`local_path`] as browsers and servers may understand it: without dot segments, decoded, and
+/// without the query, the fragment and a slash at the end. Browsers remove dot segments before servers decode the path,
+/// and some servers only after it.
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service compares paths"))]
-pub(crate) fn resolved_path(local: &str) -> String {
-    let mut path = local.split(['?', '#']).next().unwrap_or_default().as_bytes().to_vec();
-    for _ in 0..MAX_ROUNDS {
-        path = decode(&path);
-    }
-    let path = String::from_utf8_lossy(&path);
+pub(crate) fn resolved_paths(local: &str) -> [String; 2] {
+    let path = local.split(['?', '#']).next().unwrap_or_default();
+    let is = |segment: &str, dots| String::from_utf8_lossy(&decode(segment.as_bytes())) == dots;
+    let as_browser = without_dots(path, |segment| (is(segment, "."), is(segment, "..")));
+    [path, &as_browser].map(|path| {
+        let mut path = path.as_bytes().to_vec();
+        for _ in 0..MAX_ROUNDS {
+            path = decode(&path);
+        }
+        without_dots(&String::from_utf8_lossy(&path), |segment| (segment == ".", segment == ".."))
+    })
+}
+
+fn without_dots(path: &str, is_here_or_up: impl Fn(&str) -> (bool, bool)) -> String {
     let mut segments: Vec<&str> = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            other => segments.push(other),
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        match is_here_or_up(segment) {
+            (true, _) => {}
+            (_, true) => drop(segments.pop()),
+            _ => segments.push(segment),
         }
     }
     format!("/{}", segments.join("/"))
@@ -167,12 +176,16 @@ mod tests {
             "/%73ign-in",
             "/sign%252Din",
             "/a/%2e%2E/sign-in",
+            // browsers take `a%2fb` as one segment, some servers as two
+            "/a%2fb/../sign-in",
+            "/a%2fb/../../sign-in",
+            "/a%2fb/.%2e/%2e./sign-in",
         ] {
             assert!(local_path(text).is_some(), "{text}");
-            assert_eq!(resolved_path(text), "/sign-in", "{text}");
+            assert!(resolved_paths(text).contains(&"/sign-in".to_owned()), "{text}");
         }
-        assert_eq!(resolved_path("/"), "/");
-        assert_eq!(resolved_path("/a/sign-in"), "/a/sign-in");
+        assert_eq!(resolved_paths("/"), ["/", "/"]);
+        assert_eq!(resolved_paths("/a/sign-in"), ["/a/sign-in", "/a/sign-in"]);
     }
 
     /// Reads an address as browsers do: without tabs and line ends, and `\` as `/`.

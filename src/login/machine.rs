@@ -14,7 +14,7 @@ use super::{
 use crate::{
     policy::Method,
     session::Proof,
-    util::{clock::UnixTime, secret::Digest},
+    util::{clock::UnixTime, handle::Handle},
 };
 
 /// One call that changes a login.
@@ -38,7 +38,7 @@ pub(crate) enum LoginCall<'a> {
     /// Ends the login because its user or a proof does not count any more.
     End,
     /// Uses the login up for the code with this digest.
-    Consume(&'a Digest),
+    Consume(&'a Handle),
 }
 
 /// The user whose secret was right, with the current generation, and the mark of the secret.
@@ -95,7 +95,7 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
         LoginCall::Complete if matches!(login.phase, LoginPhase::Completed(_)) => unchanged(login, now),
         LoginCall::Complete => change(login, now, |next| next.phase = LoginPhase::Completed(now.as_nanos())),
         LoginCall::End => end(login, now),
-        LoginCall::Consume(code) => change(login, now, |next| next.phase = LoginPhase::Consumed(*code.as_bytes())),
+        LoginCall::Consume(session) => change(login, now, |next| next.phase = LoginPhase::Consumed(**session)),
     }
 }
 

@@ -403,7 +403,6 @@ proptest! {
                 }
                 _ => None,
             };
-            let digest = Digest::of(sent.expose());
             let open = match action {
                 Action::Open(method, _) => {
                     let to = (*method, &contact);
@@ -425,7 +424,7 @@ proptest! {
                 }
                 (Action::Complete, _) => LoginCall::Complete,
                 (Action::End, _) => LoginCall::End,
-                _ => LoginCall::Consume(&digest),
+                _ => LoginCall::Consume(&login.id),
             };
             let before = login.clone();
             let was = model.clone();

@@ -65,6 +65,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Returns whether each claim that `other` requests is requested here too.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        other.id_token.iter().all(|name| self.id_token.contains(name))
+            && other.userinfo.iter().all(|name| self.userinfo.contains(name))
+    }
+
     /// Fills in what is missing here from `other`.
     pub(crate) fn or(self, other: &Self) -> Self {
         let either = |own: Vec<String>, other: &Vec<String>| if own.is_empty() { other.clone() } else { own };

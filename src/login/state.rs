@@ -88,8 +88,8 @@ pub(crate) enum LoginPhase {
     Failed,
     /// The user or a proof does not count any more.
     Ended,
-    /// The code with this digest was issued.
-    Consumed([u8; 32]),
+    /// The login was spent: this session begins or is updated.
+    Consumed(#[serde(with = "crate::util::text")] Handle),
 }
 
 /// The one challenge that a login waits for.
@@ -221,6 +221,19 @@ impl Login {
     pub(crate) fn has_failed(&self, now: UnixTime) -> bool {
         let unsettled = self.failures >= MAX_FAILURES && self.remaining() > 0;
         self.phase == LoginPhase::Failed || unsettled && now >= UnixTime::from_nanos(self.touched) + ATTEMPT_TIME
+    }
+
+    /// Returns the session that this login was spent for.
+    pub(crate) fn spent_for(&self) -> Option<Handle> {
+        match self.phase {
+            LoginPhase::Consumed(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the last change of this login came first.
+    pub(crate) fn was_touched_before(&self, other: &Self) -> bool {
+        (self.touched, self.id.as_bytes()) < (other.touched, other.id.as_bytes())
     }
 
     pub(crate) fn is_completed(&self, now: UnixTime) -> bool {

@@ -41,8 +41,8 @@ const MOST_TENANTS: usize = 4;
 pub(crate) enum Renewal {
     /// The user proved everything anew, so the absolute lifetime restarts.
     FullSignIn(NewSession),
-    /// The user proved more. The absolute end stays, and so does whether the session is
-    /// remembered.
+    /// The user proved more. Whether the session is remembered stays, and so does the absolute
+    /// end, unless the new proofs are remembered for a shorter time.
     StepUp(NewSession),
 }
 
@@ -70,6 +70,15 @@ impl Sessions {
         &self,
         new: NewSession,
     ) -> Result<Option<(SetCookie, Session)>, StoreError> {
+        self.create_as(Handle::random(), new).await
+    }
+
+    /// Begins a session with an id that was chosen before. Also returns `None` if there is or was a session with this id.
+    pub(crate) async fn create_as(
+        &self,
+        sid: Handle,
+        new: NewSession,
+    ) -> Result<Option<(SetCookie, Session)>, StoreError> {
         let (authentication, secret) = (self.with_generation(&new).await?, Secret::generate());
         let (tenant, user) = (authentication.tenant.clone(), authentication.user.clone());
         let now = self.rows().now();
@@ -84,7 +93,6 @@ impl Sessions {
             last_use: now,
             remembered: new.remember.is_some(),
         };
-        let sid = Handle::random();
         let listed = ListedSession::new(sid, row.expires);
         let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed))).await?.unwrap_or_default();
         self.record_revoked(&revoked);
@@ -151,17 +159,26 @@ impl Sessions {
             }
         }
         let change = |row: &LiveSession, now| {
-            let lifetime = if is_full { (began, expires, new.remember.is_some()) } else { lifetime_of(row) };
-            LiveSession {
+            let fresh = LiveSession {
                 authentication: authentication.clone(),
                 secret: secret.digest(),
                 client: new.client.clone(),
                 amr: new.amr.clone(),
                 declared_auth_time: new.auth_time.unwrap_or(now),
-                created: lifetime.0,
-                expires: lifetime.1,
-                remembered: lifetime.2,
+                created: began,
+                expires,
+                remembered: new.remember.is_some(),
                 last_use: now,
+            };
+            match is_full {
+                true => fresh,
+                // a session of several steps may have to end earlier than one of a single step
+                false => LiveSession {
+                    created: row.created,
+                    expires: new.remember.map_or(row.expires, |longest| row.expires.min(began + longest)),
+                    remembered: row.remembered,
+                    ..fresh
+                },
             }
         };
         let Some(renewed) = self.change(session, change).await? else { return Ok(None) };
@@ -244,6 +261,16 @@ impl Sessions {
         self.record_revoked(&Vec::from_iter(ended));
         self.unlist(tenant, user, *sid).await;
         Ok(Some(lived))
+    }
+
+    /// Ends the session of a user with this id. If it has not begun yet, it never begins.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) async fn end_or_prevent(&self, tenant: &Tenant, user: &UserId, sid: &Handle) -> Result<(), StoreError> {
+        let listed = ListedSession::new(*sid, self.rows().now() + self.lifetimes().absolute);
+        let ended = self.end(tenant, &listed).await?;
+        self.record_revoked(&Vec::from_iter(ended));
+        self.unlist(tenant, user, *sid).await;
+        Ok(())
     }
 
     /// Ends all sessions of a user. Returns how many there were.
@@ -458,12 +485,6 @@ impl Sessions {
         }
         Err(StoreErrorKind::Busy.into())
     }
-}
-
-/// Creation, absolute end, and whether the session is remembered.
-#[cfg(any(feature = "login", test))]
-fn lifetime_of(row: &LiveSession) -> (UnixTime, UnixTime, bool) {
-    (row.created, row.expires, row.remembered)
 }
 
 /// The next step towards a new list.

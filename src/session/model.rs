@@ -331,6 +331,8 @@ impl Model {
         if full {
             let lifetime = if remember { REMEMBERED } else { ABSOLUTE };
             (known.created, known.expires, known.remembered) = (now, now + Duration::from_secs(lifetime), remember);
+        } else if remember {
+            known.expires = known.expires.min(now + Duration::from_secs(REMEMBERED));
         }
         known.assert_is(&session);
         known.replace_secret(&cookie, session, now);

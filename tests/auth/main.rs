@@ -44,6 +44,7 @@ mod restart;
 mod revoke;
 mod scripts;
 mod sequences;
+mod several_tabs;
 mod sharing;
 mod sites;
 mod sso;

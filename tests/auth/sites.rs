@@ -85,6 +85,13 @@ pub(crate) struct Begun {
     pub(crate) started: Value,
 }
 
+impl Begun {
+    /// Returns the parameters that the login is bound to.
+    pub(crate) fn own(&self) -> &Value {
+        &self.own
+    }
+}
+
 /// A fresh challenge, and its verifier.
 pub(crate) fn challenge() -> (String, String) {
     let verifier = Secret::generate().expose().to_owned();

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    auth::http::problem::RequestError,
+    auth::http::problem::Problem,
     util::json::{self, JsonError},
 };
 
@@ -60,12 +60,12 @@ struct ClaimRequest {
 const MALFORMED: &str = "claims is malformed";
 
 impl ClaimsParameter {
-    pub(crate) fn parse(text: &str) -> Result<Self, RequestError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         if text.len() > LONGEST {
-            return Err(RequestError::invalid("claims is longer than 4 KiB"));
+            return Err(Problem::invalid("claims is longer than 4 KiB"));
         }
         let Document { id_token, userinfo } = json::from_object(text.as_bytes()).map_err(|error| {
-            RequestError::invalid(match error {
+            Problem::invalid(match error {
                 JsonError::Malformed => MALFORMED,
                 JsonError::Duplicate => "claims contains a name twice",
             })
@@ -83,7 +83,7 @@ impl ClaimsParameter {
 }
 
 /// Returns the requested names, those that the service knows first. The protocol's own claims are left out.
-fn names(requested: &Map<String, Value>) -> Result<Vec<String>, RequestError> {
+fn names(requested: &Map<String, Value>) -> Result<Vec<String>, Problem> {
     for how in requested.values() {
         claim(Some(how))?;
     }
@@ -95,21 +95,21 @@ fn names(requested: &Map<String, Value>) -> Result<Vec<String>, RequestError> {
     Ok(known().filter(|name| requested.contains_key(*name)).map(str::to_owned).chain(custom).collect())
 }
 
-fn claim(how: Option<&Value>) -> Result<ClaimRequest, RequestError> {
+fn claim(how: Option<&Value>) -> Result<ClaimRequest, Problem> {
     match how {
         None | Some(Value::Null) => Ok(ClaimRequest::default()),
-        Some(how @ Value::Object(_)) => ClaimRequest::deserialize(how).map_err(|_| RequestError::invalid(MALFORMED)),
-        Some(_) => Err(RequestError::invalid(MALFORMED)),
+        Some(how @ Value::Object(_)) => ClaimRequest::deserialize(how).map_err(|_| Problem::invalid(MALFORMED)),
+        Some(_) => Err(Problem::invalid(MALFORMED)),
     }
 }
 
 impl ClaimRequest {
     /// Returns the accepted values.
-    fn texts(self) -> Result<Vec<String>, RequestError> {
+    fn texts(self) -> Result<Vec<String>, Problem> {
         let all = self.value.into_iter().chain(self.values.into_iter().flatten());
         all.map(|value| match value {
             Value::String(text) => Ok(text),
-            _ => Err(RequestError::invalid(MALFORMED)),
+            _ => Err(Problem::invalid(MALFORMED)),
         })
         .collect()
     }

@@ -5,26 +5,25 @@ use http::Response;
 use crate::{
     auth::{
         authorize::{
+            completed::CompletedLogin,
             query::{Asked, Checked},
-            session,
+            session::{self, TargetSession},
             signed_in::SignedIn,
         },
         context::RequestContext,
-        http::{
-            cookies::Carried,
-            problem::{Code, RequestError},
-        },
+        http::problem::{Code, Problem},
         state::codes::AuthorizationCode,
     },
     event::EventKind,
     http::body::Body,
-    login::{Login, LoginCall},
     policy::LoginPlan,
     store::StoreError,
     util::secret::Secret,
 };
 
-const ANSWERED: RequestError = RequestError::invalid("the request was already answered");
+fn already_answered() -> Problem {
+    Problem::invalid("the request was already answered")
+}
 
 /// Issues the code of a completed login and spends the login. Its proofs begin or update the browser's session.
 ///
@@ -33,43 +32,37 @@ pub(crate) async fn for_login(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
-    (cookie, login): (&Carried<'_>, &Login),
+    plan: &LoginPlan,
+    mut completed: CompletedLogin<'_>,
     signed_in: Option<&SignedIn>,
-) -> Result<Option<Response<Body>>, RequestError> {
-    let (core, keyed) = (cx.core, cx.core.keyed().await?);
-    let acr = checked.plan.as_ref().and_then(LoginPlan::acr).or(login.plan.acr());
-    let Some(who) = login.authentication(acr) else { return Ok(None) };
-    if !session::still_counts(cx, &who).await? {
-        core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
-        return Err(RequestError::new(Code::AccessDenied, "the account is not allowed to log in"));
-    }
+) -> Result<Option<Response<Body>>, Problem> {
+    let core = cx.core;
+    let acr = plan.acr().or(completed.login.plan.acr()).map(str::to_owned);
+    let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
+    let target = TargetSession::of(cx, &completed.login, &who).await?;
     // what can fail without the store fails before the login is spent
     let code = Secret::generate();
-    let Ok(mut response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
+    let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
     // the login is spent first: a failure after it costs a login and never yields two codes
-    let spent = core.logins.apply(&cookie.digest, &LoginCall::Consume(&code.digest())).await?;
-    if spent.is_none_or(|update| update.answer.is_err()) {
+    if !completed.spend(cx, &target.sid).await? {
         return Ok(None);
     }
     if !is_open(cx, asked).await? {
-        return Err(ANSWERED);
+        return Err(already_answered());
     }
-    let Some(begun) = session::begin(cx, login, &who, signed_in).await? else { return Ok(None) };
+    let Some(begun) = session::begin(cx, &completed, &who, signed_in, target).await? else { return Ok(None) };
+    let login = &completed.login;
     let row = AuthorizationCode {
         who,
         session: begun.sid,
-        login: login.id,
         binding: login.binding.clone(),
         wanted: checked.oidc.wanted.clone().or(&login.wanted),
     };
     core.codes.issue(&code.digest(), &row).await?;
+    let keyed = core.keyed().await?;
     core.journal.record(EventKind::LoginSucceeded, login, None, keyed);
     core.journal.record(EventKind::CodeIssued, login, None, keyed);
-    let removal = core.cookies.removal(cookie.name);
-    for cookie in begun.cookies.into_iter().chain(removal) {
-        cookie.append_to(response.headers_mut());
-    }
-    Ok(Some(response))
+    Ok(Some(completed.finish(cx, begun.cookies, response)))
 }
 
 /// Issues a code silently for a signed-in user, if the client has single sign-on and its redirect URI is a website.
@@ -79,24 +72,24 @@ pub(crate) async fn for_session(
     checked: &Checked,
     plan: &LoginPlan,
     signed_in: &SignedIn,
-) -> Result<Option<Response<Body>>, RequestError> {
+) -> Result<Option<Response<Body>>, Problem> {
     let (core, oidc) = (cx.core, &checked.oidc);
     let silently = signed_in.silently(plan, oidc, &asked.to.client, core.logins.now());
     let Some(who) = silently.filter(|_| !oidc.asks_user) else { return Ok(None) };
     if !asked.to.redirect.is_of_a_site() {
-        let error = RequestError::new(Code::InteractionRequired, "the user must confirm");
+        let error = Problem::new(Code::InteractionRequired, "the user must confirm");
         return if oidc.is_silent { Err(error) } else { Ok(None) };
     }
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
     // there is no login to spend, so a pushed request is spent instead
     if !is_open(cx, asked).await? {
-        return Err(ANSWERED);
+        return Err(already_answered());
     }
     let session = signed_in.session.sid();
     core.journal.record(EventKind::CodeIssued, &who, None, core.keyed().await?);
     let (binding, wanted) = (checked.binding.clone(), oidc.wanted.clone());
-    core.codes.issue(&code.digest(), &AuthorizationCode { who, session, login: session, binding, wanted }).await?;
+    core.codes.issue(&code.digest(), &AuthorizationCode { who, session, binding, wanted }).await?;
     Ok(Some(response))
 }
 

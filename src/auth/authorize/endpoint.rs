@@ -7,6 +7,7 @@ use crate::{
     auth::{
         authorize::{
             code,
+            completed::CompletedLogin,
             expected_user::ExpectedUser,
             query::{self, Asked, Checked, Query},
             signed_in::SignedIn,
@@ -16,14 +17,12 @@ use crate::{
             answer,
             cookies::Carried,
             fields,
-            problem::{Code, Problem, RequestError},
+            problem::{Code, Problem},
         },
         pages::page,
     },
     http::{accept, body::Body},
     login::Login,
-    policy::LoginPlan,
-    store::StoreError,
     util::form,
 };
 
@@ -51,13 +50,13 @@ pub(crate) async fn authorize(cx: &mut RequestContext<'_>) -> Result<Response<Bo
         Ok(Some(response)) => Ok(response),
         Ok(None) if checked.oidc.is_silent => asked.error(cx, login_required()),
         Ok(None) if !carried.is_empty() || is_navigation(cx) => to_login(cx, &asked),
-        Ok(None) => Err(login_required().into()),
+        Ok(None) => Err(login_required()),
         Err(error) => asked.error(cx, error),
     }
 }
 
-fn login_required() -> RequestError {
-    RequestError::new(Code::LoginRequired, "the user must log in first")
+fn login_required() -> Problem {
+    Problem::new(Code::LoginRequired, "the user must log in first")
 }
 
 /// `POST /authorize` (OpenID Connect Core §3.1.2.1): redirects to the URL with the same parameters. Browsers withhold
@@ -82,7 +81,8 @@ where
     };
     let query = body.as_deref().map_err(Problem::clone).and_then(Query::parse);
     let client_id = query.as_ref().ok().and_then(Query::client_id);
-    let charged = cx.charged_client(client_id).await;
+    let client = cx.client(client_id).await;
+    let charged = cx.charged(client);
     let (query, _) = (query?, charged?);
     Ok(format!("{}/authorize?{}", cx.core.issuer.path(), form::written(query.pairs())))
 }
@@ -93,52 +93,33 @@ async fn issue(
     asked: &Asked<'_>,
     checked: &Checked,
     carried: &[Carried<'_>],
-) -> Result<Option<Response<Body>>, RequestError> {
+) -> Result<Option<Response<Body>>, Problem> {
     let (client, Some(plan)) = (&asked.to.client, &checked.plan) else { return Ok(None) };
     let expected = ExpectedUser::of(cx, &checked.oidc, client).await?;
     if cx.core.challenges.is_redeemed(&checked.binding).await? {
-        return Err(RequestError::invalid(query::REDEEMED));
+        return Err(Problem::invalid(query::REDEEMED));
     }
     let signed_in = SignedIn::find(cx, client, &checked.oidc).await?;
-    match newest_completed(cx, asked, checked, plan, (carried, signed_in.as_ref())).await? {
-        Some((_, login)) if !login.subject.user().is_some_and(|user| expected.is(&user.id)) => {
-            Err(RequestError::new(Code::LoginRequired, "another user is logged in"))
+    let (oidc, now) = (&checked.oidc, cx.core.logins.now());
+    let is_shown = oidc.asks_user || !asked.to.is_of_a_site();
+    let answers = |login: &Login| {
+        login.binding == checked.binding
+            // a login for another request has not asked the user
+            && (!oidc.asks_user || login.wanted.is_confirmed)
+            // and has shown no other claims
+            && (!is_shown || login.wanted.includes(&oidc.wanted))
+            && oidc.max_age.is_none_or(|age| login.was_proved_within(age, now))
+    };
+    match CompletedLogin::newest(cx, client, plan, (carried, signed_in.as_ref()), answers).await? {
+        Some(completed) if !completed.login.subject.user().is_some_and(|user| expected.is(&user.id)) => {
+            Err(Problem::new(Code::LoginRequired, "another user is logged in"))
         }
-        Some((cookie, login)) => code::for_login(cx, asked, checked, (cookie, &login), signed_in.as_ref()).await,
+        Some(completed) => code::for_login(cx, asked, checked, plan, completed, signed_in.as_ref()).await,
         None => match signed_in.filter(|it| expected.is(it.session.user())) {
             Some(signed_in) => code::for_session(cx, asked, checked, plan, &signed_in).await,
             None => Ok(None),
         },
     }
-}
-
-/// Finds the newest completed login of this browser that was begun for this request and meets its plan.
-async fn newest_completed<'c>(
-    cx: &RequestContext<'_>,
-    asked: &Asked<'_>,
-    checked: &Checked,
-    plan: &LoginPlan,
-    (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
-) -> Result<Option<(&'c Carried<'c>, Login)>, StoreError> {
-    let (logins, oidc) = (&cx.core.logins, &checked.oidc);
-    let mut newest: Option<(&Carried<'_>, Login)> = None;
-    for cookie in carried {
-        let Some(login) = logins.find(&cookie.digest).await? else { continue };
-        let answers = login.is_completed(logins.now())
-            && login.binding == checked.binding
-            && login.tenant == *asked.to.client.tenant()
-            && cookie.name == cx.core.cookies.name_of(&login.id)
-            // proofs of a session count as long as the session does
-            && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(&login)))
-            // a login for another request has not asked the user
-            && (!oidc.asks_user || login.wanted.is_confirmed)
-            && oidc.max_age.is_none_or(|age| login.was_proved_within(age, logins.now()))
-            && plan.is_met_by(login.proved());
-        if answers && newest.as_ref().is_none_or(|(_, other)| other.began < login.began) {
-            newest = Some((cookie, login));
-        }
-    }
-    Ok(newest)
 }
 
 /// Redirects to the login page with the query of the request.

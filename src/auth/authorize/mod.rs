@@ -7,6 +7,7 @@ pub(crate) mod query;
 pub(crate) mod expected_user;
 pub(crate) mod signed_in;
 pub(crate) mod session;
+pub(crate) mod completed;
 pub(crate) mod code;
 pub(crate) mod endpoint;
 pub(crate) mod par;

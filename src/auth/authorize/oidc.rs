@@ -6,7 +6,7 @@ use crate::{
     auth::{
         authorize::claims::ClaimsParameter,
         context::RequestContext,
-        http::problem::{Code, RequestError},
+        http::problem::{Code, Problem},
     },
     client::Client,
     login::Wanted,
@@ -19,6 +19,9 @@ use crate::{
 const LONGEST_NONCE: usize = 512;
 /// The maximum length of `id_token_hint`.
 const LONGEST_HINT: usize = 8192;
+
+/// The maximum number of levels in `acr_values` or the claim `acr`. Each of them is planned.
+const MOST_LEVELS: usize = 16;
 
 /// The optional OpenID Connect parameters of an authorization request.
 #[derive(Clone, Debug, Default)]
@@ -44,13 +47,13 @@ pub(crate) struct OidcParameters {
 
 impl OidcParameters {
     /// Reads the parameters by name.
-    pub(crate) fn read<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, RequestError> {
+    pub(crate) fn read<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Self, Problem> {
         let levels = |text: &str| text.split(' ').filter(|level| !level.is_empty()).map(str::to_owned).collect();
         let mut oidc = Self { acr_values: value("acr_values").map(levels).unwrap_or_default(), ..Self::default() };
         oidc.read_prompt(value("prompt").unwrap_or_default())?;
         if let Some(seconds) = value("max_age") {
             if !seconds.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(RequestError::invalid("max_age is not a number of seconds"));
+                return Err(Problem::invalid("max_age is not a number of seconds"));
             }
             match seconds.parse() {
                 Ok(0) => oidc.is_fresh = true,
@@ -61,7 +64,7 @@ impl OidcParameters {
         }
         if let Some(hint) = value("id_token_hint") {
             if hint.len() > LONGEST_HINT {
-                return Err(RequestError::invalid("id_token_hint is too long"));
+                return Err(Problem::invalid("id_token_hint is too long"));
             }
             oidc.id_token_hint = Some(hint.to_owned());
         }
@@ -76,6 +79,9 @@ impl OidcParameters {
                 (oidc.acr_values, oidc.is_acr_essential) = (acr, is_acr_essential);
             }
         }
+        if oidc.acr_values.len() > MOST_LEVELS {
+            return Err(Problem::invalid("at most 16 acr values can be requested"));
+        }
         Ok(oidc)
     }
 
@@ -84,18 +90,18 @@ impl OidcParameters {
         self.subjects.is_empty() || self.subjects.iter().any(|subject| subject == user.as_str())
     }
 
-    fn read_prompt(&mut self, prompt: &str) -> Result<(), RequestError> {
+    fn read_prompt(&mut self, prompt: &str) -> Result<(), Problem> {
         let prompts: Vec<&str> = prompt.split(' ').filter(|one| !one.is_empty()).collect();
         for one in &prompts {
             match *one {
                 "none" => self.is_silent = true,
                 "login" => self.is_fresh = true,
                 "consent" | "select_account" => self.asks_user = true,
-                _ => return Err(RequestError::invalid("prompt has an unsupported value")),
+                _ => return Err(Problem::invalid("prompt has an unsupported value")),
             }
         }
         if self.is_silent && prompts.len() > 1 {
-            return Err(RequestError::invalid("prompt must not combine none with another value"));
+            return Err(Problem::invalid("prompt must not combine none with another value"));
         }
         Ok(())
     }
@@ -104,7 +110,7 @@ impl OidcParameters {
     ///
     /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
     /// is essential and none can be reached, the request fails.
-    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<LoginPlan>, RequestError> {
+    pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<LoginPlan>, Problem> {
         let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
         let plan = |level: Option<&str>| policies.plan(client.tenant(), client.demands(), level, enabled).ok();
         let reached =
@@ -112,26 +118,26 @@ impl OidcParameters {
         match reached {
             Some(plan) => Ok(Some(plan)),
             None if self.is_acr_essential => {
-                Err(RequestError::new(Code::UnmetAuthenticationRequirements, "no login can reach a required level"))
+                Err(Problem::new(Code::UnmetAuthenticationRequirements, "no login can reach a required level"))
             }
             None => Ok(plan(None)),
         }
     }
 }
 
-fn nonce(nonce: &str) -> Result<String, RequestError> {
+fn nonce(nonce: &str) -> Result<String, Problem> {
     let is_plain = nonce.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     if nonce.len() > LONGEST_NONCE || !is_plain {
-        return Err(RequestError::invalid("nonce must be at most 512 printable ASCII characters"));
+        return Err(Problem::invalid("nonce must be at most 512 printable ASCII characters"));
     }
     Ok(nonce.to_owned())
 }
 
 /// Checks the SHA-256 thumbprint of a key (RFC 7638).
-fn thumbprint(text: &str) -> Result<String, RequestError> {
+fn thumbprint(text: &str) -> Result<String, Problem> {
     match base64url_to_32(text.as_bytes()) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(RequestError::invalid("dpop_jkt is not the thumbprint of a key")),
+        None => Err(Problem::invalid("dpop_jkt is not the thumbprint of a key")),
     }
 }
 
@@ -139,7 +145,7 @@ fn thumbprint(text: &str) -> Result<String, RequestError> {
 mod tests {
     use super::*;
 
-    fn read(name: &str, value: &str) -> Result<OidcParameters, RequestError> {
+    fn read(name: &str, value: &str) -> Result<OidcParameters, Problem> {
         OidcParameters::read(|asked| (asked == name).then_some(value))
     }
 

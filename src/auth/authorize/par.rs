@@ -34,17 +34,11 @@ pub(crate) async fn push<B>(cx: &mut RequestContext<'_>, body: B) -> Result<Resp
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let body = match fields::form(cx.parts, body).await {
-        Ok(body) if body.len() > LONGEST => {
-            cx.charge(None)?;
-            return Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB"));
-        }
-        Ok(body) => body,
-        Err(problem) => {
-            cx.charge(None)?;
-            return Err(problem);
-        }
-    };
+    let body = fields::form(cx.parts, body).await.and_then(|body| match body.len() {
+        ..=LONGEST => Ok(body),
+        _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),
+    });
+    let body = cx.or_charge(body)?;
     let asked = query::pushing(cx, Query::parse(&body)).await?;
     let checked = asked.checked(cx)?;
     if cx.core.challenges.is_redeemed(&checked.binding).await? {

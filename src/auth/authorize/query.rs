@@ -13,7 +13,7 @@ use crate::{
         context::RequestContext,
         http::{
             answer, credentials,
-            problem::{Code, Problem, RequestError},
+            problem::{Code, Problem},
         },
         state::pushed,
     },
@@ -125,17 +125,12 @@ pub(crate) async fn asked_by_page<'a>(cx: &mut RequestContext<'a>) -> Result<Ask
 }
 
 async fn asked_for<'a>(cx: &mut RequestContext<'a>, is_page: bool) -> Result<Asked<'a>, Problem> {
-    let query = match Query::of(cx) {
-        Ok(query) => query,
-        Err(problem) => {
-            cx.charge(None)?;
-            return Err(problem);
-        }
-    };
+    let query = cx.or_charge(Query::of(cx))?;
     let client = match is_page {
-        true => cx.charged_login_client(query.client_id()).await?,
-        false => cx.charged_client(query.client_id()).await?,
+        true => cx.login_client(query.client_id()).await,
+        false => cx.client(query.client_id()).await,
     };
+    let client = cx.charged(client)?;
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return addressed(query, Source::Url, client);
     };
@@ -159,14 +154,9 @@ pub(crate) async fn pushing<'b>(
     cx: &mut RequestContext<'_>,
     query: Result<Query<'b>, Problem>,
 ) -> Result<Asked<'b>, Problem> {
-    let query = match query {
-        Ok(query) => query,
-        Err(problem) => {
-            cx.charge(None)?;
-            return Err(problem);
-        }
-    };
-    let client = cx.calling_client(query.client_id()).await?;
+    let query = cx.or_charge(query)?;
+    let client = cx.client(query.client_id()).await;
+    let client = cx.calling(client)?;
     credentials::refuse(&cx.parts.headers, |name| query.value(name))?;
     addressed(query, Source::Body, client)
 }
@@ -196,8 +186,8 @@ pub(crate) struct Checked {
 
 impl Asked<'_> {
     /// Checks the rest of the request. The errors are sent to the redirect URI.
-    pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, RequestError> {
-        let wrong = |code, detail| Err(RequestError::new(code, detail));
+    pub(crate) fn checked(&self, cx: &RequestContext<'_>) -> Result<Checked, Problem> {
+        let wrong = |code, detail| Err(Problem::new(code, detail));
         if self.query.form.has_duplicates() {
             return wrong(Code::InvalidRequest, "a parameter appears more than once");
         }
@@ -256,7 +246,7 @@ impl Asked<'_> {
         answer::redirect(&location).ok_or_else(|| Problem::invalid("the response is too long to send"))
     }
 
-    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: RequestError) -> Result<Response<Body>, Problem> {
+    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: Problem) -> Result<Response<Body>, Problem> {
         let (code, detail) = (error.code.as_str(), error.detail);
         Problem::from(error).log();
         self.back(cx, &[("error", code), ("error_description", detail)])

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::http::problem::{Code, RequestError},
+    auth::http::problem::{Code, Problem},
     client::{Client, RequestedRedirect, Scopes},
     login::{Binding, ClientParameters},
     pkce::{CodeChallenge, PkceErrorKind},
@@ -23,25 +23,25 @@ impl Recipient {
 }
 
 /// Determines who gets the answer. Errors here are shown and never sent anywhere.
-pub(crate) fn recipient(parameters: &ClientParameters, client: Option<Arc<Client>>) -> Result<Recipient, RequestError> {
+pub(crate) fn recipient(parameters: &ClientParameters, client: Option<Arc<Client>>) -> Result<Recipient, Problem> {
     if parameters.client_id.is_none() {
-        return Err(RequestError::invalid("client_id is missing"));
+        return Err(Problem::invalid("client_id is missing"));
     }
-    let client = client.ok_or(RequestError::new(Code::InvalidClient, "client_id is unknown"))?;
-    let requested = parameters.redirect_uri.as_deref().ok_or(RequestError::invalid("redirect_uri is missing"))?;
+    let client = client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))?;
+    let requested = parameters.redirect_uri.as_deref().ok_or(Problem::invalid("redirect_uri is missing"))?;
     let redirect =
-        client.redirect(requested).ok_or(RequestError::invalid("redirect_uri is not registered for this client"))?;
+        client.redirect(requested).ok_or(Problem::invalid("redirect_uri is not registered for this client"))?;
     Ok(Recipient { client, redirect })
 }
 
 /// Checks the other parameters. Errors here can be sent to the redirect URI.
-pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient) -> Result<Binding, RequestError> {
+pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient) -> Result<Binding, Problem> {
     match parameters.response_type.as_deref() {
         Some("code") => {}
-        Some(_) => return Err(RequestError::new(Code::UnsupportedResponseType, "response_type must be code")),
-        None => return Err(RequestError::invalid("response_type is missing")),
+        Some(_) => return Err(Problem::new(Code::UnsupportedResponseType, "response_type must be code")),
+        None => return Err(Problem::invalid("response_type is missing")),
     }
-    let scope_error = |detail| RequestError::new(Code::InvalidScope, detail);
+    let scope_error = |detail| Problem::new(Code::InvalidScope, detail);
     let scope = parameters.scope.as_deref().ok_or(scope_error("scope is missing"))?;
     let scope = Scopes::parse(scope).map_err(|_| scope_error("scope is malformed"))?;
     if !to.client.allows_scopes(&scope) {
@@ -49,7 +49,7 @@ pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient) -> Result<Bind
     }
     let (challenge, method) = (parameters.code_challenge.as_deref(), parameters.code_challenge_method.as_deref());
     let code_challenge = CodeChallenge::from_members(challenge, method).map_err(|error| {
-        RequestError::invalid(match error.kind() {
+        Problem::invalid(match error.kind() {
             PkceErrorKind::ChallengeRequired => "code challenge required",
             PkceErrorKind::UnsupportedMethod => "code_challenge_method must be S256",
             _ => "code_challenge is malformed",

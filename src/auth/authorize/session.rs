@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use crate::{
-    auth::{authorize::signed_in::SignedIn, context::RequestContext},
+    auth::{
+        authorize::{completed::CompletedLogin, signed_in::SignedIn},
+        context::RequestContext,
+    },
     http::cookie::SetCookie,
     login::Login,
     policy::{Method, MethodSet},
@@ -15,29 +18,43 @@ use crate::{
 /// A remembered session after a login of several steps lives at most this long.
 const LONGEST_REMEMBERED_STEPS: Duration = Duration::from_secs(24 * 3600);
 
+/// How often a sign-in tries again because another tab changes its session.
+const SIGN_IN_ROUNDS: usize = 4;
+
 /// The session of a login, and the cookies to set for it.
 pub(crate) struct BegunSession {
     pub(crate) sid: Handle,
     pub(crate) cookies: Vec<SetCookie>,
 }
 
-/// Returns whether the account may still log in and each proof still counts for it.
-pub(crate) async fn still_counts(cx: &RequestContext<'_>, who: &Authentication) -> Result<bool, StoreError> {
-    let current = cx.core.accounts.current(who, cx.core.keyed().await?).await?;
-    Ok(current.is_some_and(|current| current.proofs.len() == who.proofs.len()))
+/// The session that a login will begin or update. It is chosen before the login is spent, and stored with it.
+pub(crate) struct TargetSession {
+    pub(crate) sid: Handle,
+    /// The browser's session of the same user, if it has one.
+    current: Option<Session>,
 }
 
-/// Begins the session of a login, or updates the browser's session of the same user. Ends the session that it replaces.
+impl TargetSession {
+    pub(crate) async fn of(cx: &RequestContext<'_>, login: &Login, who: &Authentication) -> Result<Self, StoreError> {
+        let presented = cx.core.sessions.presented(&cx.parts.headers, &login.tenant).await?;
+        let current = presented.filter(|session| *session.user() == who.user);
+        let sid = current.as_ref().map_or_else(Handle::random, Session::sid);
+        Ok(Self { sid, current })
+    }
+}
+
+/// Begins the session of a login, or updates the browser's session of the same user. Ends the sessions that it replaces.
 ///
 /// A login that proved nothing new leaves its session as it is. Returns `None` if the session that the login builds on,
 /// or the user, was ended meanwhile.
 pub(crate) async fn begin(
     cx: &RequestContext<'_>,
-    login: &Login,
+    completed: &CompletedLogin<'_>,
     who: &Authentication,
     signed_in: Option<&SignedIn>,
+    target: TargetSession,
 ) -> Result<Option<BegunSession>, StoreError> {
-    let sessions = &cx.core.sessions;
+    let (sessions, login) = (&cx.core.sessions, &completed.login);
     let builds_on = signed_in.filter(|it| login.carried > 0 && login.session == Some(it.session.sid()));
     if let Some(signed_in) = builds_on.filter(|_| login.is_all_carried()) {
         return Ok(Some(BegunSession { sid: signed_in.session.sid(), cookies: Vec::new() }));
@@ -45,10 +62,11 @@ pub(crate) async fn begin(
     let begun = match builds_on {
         Some(signed_in) => {
             let more = with_proofs_of(who, &signed_in.session);
-            sessions.renew(&signed_in.session, Renewal::StepUp(described(cx, login, more))).await?
+            let stepped_up = described(cx, login, more);
+            sessions.renew(&signed_in.session, Renewal::StepUp(stepped_up)).await?
         }
         None if login.carried > 0 => None,
-        None => sign_in(cx, login, who).await?,
+        None => sign_in(cx, completed, who, target).await?,
     };
     let Some((cookie, session)) = begun else { return Ok(None) };
     let mut cookies = vec![cookie];
@@ -56,21 +74,41 @@ pub(crate) async fn begin(
     Ok(Some(BegunSession { sid: session.sid(), cookies }))
 }
 
-/// Begins a session with new proofs only. It keeps its id if the same user is signed in already.
+/// Begins a session with new proofs only. It keeps its id if the same user is signed in already, in this tab or another.
 async fn sign_in(
     cx: &RequestContext<'_>,
-    login: &Login,
+    completed: &CompletedLogin<'_>,
     who: &Authentication,
+    target: TargetSession,
 ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-    let sessions = &cx.core.sessions;
-    let new = described(cx, login, who.clone());
-    let current = sessions.presented(&cx.parts.headers, &login.tenant).await?;
-    if let Some(session) = current.filter(|session| *session.user() == who.user)
-        && let Some(renewed) = sessions.renew(&session, Renewal::FullSignIn(new.clone())).await?
-    {
-        return Ok(Some(renewed));
+    let (sessions, tenant) = (&cx.core.sessions, &completed.login.tenant);
+    let new = described(cx, &completed.login, who.clone());
+    let TargetSession { mut sid, mut current } = target;
+    for other in completed.sessions_of_other_tabs(cx).await? {
+        let live = sessions.get(&other.sid).await?;
+        if other.user != who.user {
+            if other.came_first || live.is_some() {
+                sessions.end_or_prevent(tenant, &other.user, &other.sid).await?;
+            }
+        } else if current.is_none() && (other.came_first || live.is_some()) {
+            (sid, current) = (other.sid, live);
+        }
     }
-    sessions.create_unless_ended(new).await
+    for _ in 0..SIGN_IN_ROUNDS {
+        let begun = match &current {
+            Some(session) => sessions.renew(session, Renewal::FullSignIn(new.clone())).await?,
+            None => sessions.create_as(sid, new.clone()).await?,
+        };
+        if begun.is_some() {
+            return Ok(begun);
+        }
+        // another tab has begun, renewed or ended it
+        current = sessions.get(&sid).await?.filter(|session| *session.user() == who.user);
+        if current.is_none() {
+            sid = Handle::random();
+        }
+    }
+    Ok(None)
 }
 
 fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> NewSession {
@@ -83,11 +121,12 @@ fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> New
         Some(time) => new.auth_time(time),
         None => new,
     };
-    let remember = cx
-        .core
-        .remember
-        .filter(|_| login.wanted.remember)
-        .map(|lifetime| if login.required() > 1 { lifetime.min(LONGEST_REMEMBERED_STEPS) } else { lifetime });
+    // a step-up shortens a session that was remembered for longer
+    let longest = if login.required() > 1 { LONGEST_REMEMBERED_STEPS } else { Duration::MAX };
+    let remember = match login.carried {
+        0 => cx.core.remember.filter(|_| login.wanted.remember).map(|lifetime| lifetime.min(longest)),
+        _ => Some(LONGEST_REMEMBERED_STEPS),
+    };
     match remember.map(|lifetime| new.clone().remember(lifetime)) {
         Some(Ok(remembered)) => remembered,
         _ => new,

@@ -35,7 +35,8 @@ impl<'b> Posted<'b> {
 
     /// Finds the client that posts, and charges the request to its tenant.
     pub(crate) async fn client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
-        let client = cx.calling_client(self.value("client_id")).await?;
+        let client = cx.client(self.value("client_id")).await;
+        let client = cx.calling(client)?;
         self.check()?;
         credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;

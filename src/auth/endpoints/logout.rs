@@ -5,7 +5,7 @@ use http::{Method, Response};
 
 use crate::{
     auth::{
-        authorize::query::LONGEST_STATE,
+        authorize::{completed::ProvedLogins, query::LONGEST_STATE},
         context::RequestContext,
         endpoints::form::Posted,
         http::{answer, fields, problem::Problem},
@@ -16,6 +16,7 @@ use crate::{
     http::body::Body,
     session::Session,
     store::StoreError,
+    tenant::Tenant,
     tokens::TokenService,
     util::{
         form::{self, Form},
@@ -70,7 +71,8 @@ where
         None => None,
     };
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
-    let client = cx.charged_client(client_id.as_deref()).await?;
+    let client = cx.client(client_id.as_deref()).await;
+    let client = cx.charged(client)?;
     if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
         return page::shown(cx, Problem::invalid("id_token_hint belongs to another client than client_id"));
     }
@@ -84,7 +86,7 @@ where
     let hinted_sid = hinted.as_ref().and_then(|hint| hint.sid.as_deref()).and_then(Handle::parse);
     // also without a cookie: a client can post the hint from another site
     if let Some(sid) = &hinted_sid {
-        end(cx, sid).await?;
+        end(cx, sid, client.as_deref().map(Client::tenant)).await?;
     }
     let tenant = client.as_deref().map(Client::tenant);
     let removals = sessions.presented_removals(&cx.parts.headers, tenant);
@@ -93,12 +95,15 @@ where
     }
     let mut shown = sessions.held(&cx.parts.headers).await?;
     shown.retain(|session| tenant.is_none_or(|tenant| tenant == session.tenant()));
+    let carried = cx.core.cookies.carried(&cx.parts.headers);
+    let logins = ProvedLogins::find(cx, &carried, tenant).await?;
     let is_hinted = |session: &Session| {
         hinted_sid == Some(session.sid())
             || hinted_sid.is_none() && hinted.as_ref().is_some_and(|hint| hint.sub == session.user().as_str())
     };
     let is_confirmed = asked.confirmed && cx.parts.method == Method::POST && cx.is_of_own_page();
-    if !is_confirmed && !shown.iter().all(is_hinted) {
+    let needs_no_question = shown.iter().all(is_hinted) && (hinted.is_some() || logins.is_empty());
+    if !is_confirmed && !needs_no_question {
         return Ok(logout_pages::ask(
             &cx.core.pages,
             &[
@@ -109,8 +114,9 @@ where
         ));
     }
     for session in &shown {
-        end(cx, &session.sid()).await?;
+        end(cx, &session.sid(), Some(session.tenant())).await?;
     }
+    let removals = removals.into_iter().chain(logins.end(cx).await?);
     let mut response = match after {
         // the page's policy lets its form lead nowhere else, so the user follows a link
         Some(location) if asked.confirmed => logout_pages::done(&cx.core.pages, Some(&location)),
@@ -136,9 +142,9 @@ fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>)
         .ok_or_else(|| Problem::invalid("the form cannot be forwarded"))
 }
 
-async fn end(cx: &RequestContext<'_>, sid: &Handle) -> Result<(), StoreError> {
+async fn end(cx: &RequestContext<'_>, sid: &Handle, tenant: Option<&Tenant>) -> Result<(), StoreError> {
     if cx.core.sessions.end_sid(sid).await?.is_some() {
-        cx.core.journal.tally(EventKind::TokenRevoked, None, None);
+        cx.core.journal.tally(EventKind::TokenRevoked, tenant, None);
     }
     Ok(())
 }

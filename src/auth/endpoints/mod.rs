@@ -73,13 +73,8 @@ async fn posted<B>(
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let body = match fields::form(cx.parts, body).await {
-        Ok(body) => body,
-        Err(problem) => {
-            cx.charge(None)?;
-            return Err(problem);
-        }
-    };
+    let body = fields::form(cx.parts, body).await;
+    let body = cx.or_charge(body)?;
     let posted = Posted::of(&body);
     match route {
         TokenRoute::Exchange => token::token(cx, endpoints, posted).await,

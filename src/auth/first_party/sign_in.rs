@@ -5,40 +5,35 @@ use http::{Method, Response};
 use super::site::FirstParty;
 use crate::{
     auth::{
-        authorize::{oidc::OidcParameters, query::Query, session, signed_in::SignedIn},
-        context::RequestContext,
-        http::{
-            answer,
-            cookies::Carried,
-            problem::{Code, Problem},
-            route::SIGN_IN,
+        authorize::{
+            completed::CompletedLogin,
+            oidc::OidcParameters,
+            query::Query,
+            session::{self, TargetSession},
+            signed_in::SignedIn,
         },
+        context::RequestContext,
+        http::{answer, problem::Problem, route::SIGN_IN},
         pages::page,
     },
     client::Client,
     event::EventKind,
     http::body::Body,
-    login::{Login, LoginCall},
+    login::Login,
     pkce::{CodeChallenge, CodeVerifier},
     store::StoreError,
-    util::{form, secret::Secret},
+    util::form,
 };
 
 /// Redirects to the login page, or to `return_to` if the user is already signed in.
 pub(crate) async fn sign_in(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    match begin(cx).await {
-        Ok(response) => Ok(response),
-        Err(problem) => page::shown(cx, problem),
-    }
+    begin(cx).await.or_else(|problem| page::shown(cx, problem))
 }
 
 /// Spends a completed login of this browser, sets the session cookie, and redirects to where the user wanted to go.
 pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     cx.refuse_prefetch()?;
-    match end(cx).await {
-        Ok(response) => Ok(response),
-        Err(problem) => page::shown(cx, problem),
-    }
+    end(cx).await.or_else(|problem| page::shown(cx, problem))
 }
 
 async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
@@ -83,68 +78,41 @@ async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     if cx.parts.method == Method::GET {
         let carried = cx.core.cookies.carried(&cx.parts.headers);
         let signed_in = SignedIn::find(cx, &client, &OidcParameters::default()).await?;
-        if let Some((cookie, login)) = completed(cx, &client, (&carried, signed_in.as_ref())).await?
-            && let Some(response) = spend(cx, site, (cookie, &login), signed_in.as_ref()).await?
+        let is_for_this_site = |login: &Login| login.binding.client_id == client.id();
+        let Some(plan) = OidcParameters::default().plan(cx, &client)? else { return to_sign_in(cx) };
+        if let Some(completed) =
+            CompletedLogin::newest(cx, &client, &plan, (&carried, signed_in.as_ref()), is_for_this_site).await?
+            && let Some(response) = spend(cx, site, completed, signed_in.as_ref()).await?
         {
             return Ok(response);
         }
     }
-    // nothing to finish: the page was reloaded, or the login has ended meanwhile
-    redirect(&format!("{}{SIGN_IN}", cx.core.issuer.path()))
+    to_sign_in(cx)
 }
 
-/// Finds the newest login of this browser that is completed for the site itself and still meets its policy.
-async fn completed<'c>(
-    cx: &RequestContext<'_>,
-    client: &Client,
-    (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
-) -> Result<Option<(&'c Carried<'c>, Login)>, Problem> {
-    let logins = &cx.core.logins;
-    let Some(plan) = OidcParameters::default().plan(cx, client)? else { return Ok(None) };
-    let mut newest: Option<(&Carried<'_>, Login)> = None;
-    for cookie in carried {
-        let Some(login) = logins.find(&cookie.digest).await? else { continue };
-        let is_for_this_site = login.is_completed(logins.now())
-            && login.binding.client_id == client.id()
-            && login.tenant == *client.tenant()
-            && cookie.name == cx.core.cookies.name_of(&login.id)
-            // proofs of a session count as long as the session does
-            && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(&login)))
-            && plan.is_met_by(login.proved());
-        if is_for_this_site && newest.as_ref().is_none_or(|(_, other)| other.began < login.began) {
-            newest = Some((cookie, login));
-        }
-    }
-    Ok(newest)
+/// Nothing is there to finish: the page was reloaded, or the login has ended meanwhile.
+fn to_sign_in(cx: &RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    redirect(&format!("{}{SIGN_IN}", cx.core.issuer.path()))
 }
 
 /// Spends the login once and begins or updates the session. Returns `None` if the login cannot be used any more.
 async fn spend(
     cx: &RequestContext<'_>,
     site: &FirstParty,
-    (cookie, login): (&Carried<'_>, &Login),
+    mut completed: CompletedLogin<'_>,
     signed_in: Option<&SignedIn>,
 ) -> Result<Option<Response<Body>>, Problem> {
-    let (core, keyed) = (cx.core, cx.core.keyed().await?);
-    let Some(who) = login.authentication(login.plan.acr()) else { return Ok(None) };
-    if !session::still_counts(cx, &who).await? {
-        core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
-        return Err(Problem::new(Code::AccessDenied, "the account is not allowed to log in"));
-    }
-    let return_to = site.return_to(login.wanted.return_to.as_deref())?;
-    let mut response = redirect(return_to.as_deref().unwrap_or("/"))?;
-    // the digest of no code: this login never yields one
-    let spent = core.logins.apply(&cookie.digest, &LoginCall::Consume(&Secret::generate().digest())).await?;
-    if spent.is_none_or(|update| update.answer.is_err()) {
+    let acr = completed.login.plan.acr().map(str::to_owned);
+    let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
+    let return_to = site.return_to(completed.login.wanted.return_to.as_deref())?;
+    let response = redirect(return_to.as_deref().unwrap_or("/"))?;
+    let target = TargetSession::of(cx, &completed.login, &who).await?;
+    if !completed.spend(cx, &target.sid).await? {
         return Ok(None);
     }
-    let Some(begun) = session::begin(cx, login, &who, signed_in).await? else { return Ok(None) };
-    core.journal.record(EventKind::LoginSucceeded, login, None, keyed);
-    let removal = core.cookies.removal(cookie.name);
-    for cookie in begun.cookies.into_iter().chain(removal) {
-        cookie.append_to(response.headers_mut());
-    }
-    Ok(Some(response))
+    let Some(begun) = session::begin(cx, &completed, &who, signed_in, target).await? else { return Ok(None) };
+    cx.core.journal.record(EventKind::LoginSucceeded, &completed.login, None, cx.core.keyed().await?);
+    Ok(Some(completed.finish(cx, begun.cookies, response)))
 }
 
 /// Finds the built-in client of the request's tenant, and charges the request to that tenant.

@@ -6,6 +6,7 @@ use http::Response;
 use super::sign_in::of_this_site;
 use crate::{
     auth::{
+        authorize::completed::ProvedLogins,
         context::{RequestContext, foreign_origin},
         http::{answer, fields, problem::Problem},
         pages::page,
@@ -15,17 +16,14 @@ use crate::{
     util::form::Form,
 };
 
-/// Ends the session of this browser at the request's tenant, with the tokens issued from it, and removes its cookie. Only
-/// pages of this site may ask for it.
+/// Ends the session of this browser at the request's tenant, with the tokens issued from it, and its logins. Removes their
+/// cookies. Only pages of this site may ask for it.
 pub(crate) async fn sign_out<B>(cx: &mut RequestContext<'_>, body: B) -> Result<Response<Body>, Problem>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
     let body = fields::form(cx.parts, body).await;
-    match end(cx, body).await {
-        Ok(response) => Ok(response),
-        Err(problem) => page::shown(cx, problem),
-    }
+    end(cx, body).await.or_else(|problem| page::shown(cx, problem))
 }
 
 async fn end(cx: &mut RequestContext<'_>, body: Result<Bytes, Problem>) -> Result<Response<Body>, Problem> {
@@ -47,6 +45,10 @@ async fn end(cx: &mut RequestContext<'_>, body: Result<Bytes, Problem>) -> Resul
         if session.tenant() == tenant {
             sessions.revoke_sid(&session.sid()).await?;
         }
+    }
+    let carried = cx.core.cookies.carried(&cx.parts.headers);
+    for removal in ProvedLogins::find(cx, &carried, Some(tenant)).await?.end(cx).await? {
+        removal.append_to(response.headers_mut());
     }
     sessions.removal(tenant).append_to(response.headers_mut());
     Ok(response)

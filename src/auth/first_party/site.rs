@@ -42,7 +42,7 @@ impl FirstParty {
     pub(crate) fn return_to(&self, text: Option<&str>) -> Result<Option<String>, Problem> {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
         let path = return_to::local_path(text).ok_or(Problem::invalid("return_to is not a path of this site"))?;
-        if self.own_paths.contains(&return_to::resolved_path(path)) {
+        if return_to::resolved_paths(path).iter().any(|path| self.own_paths.contains(path)) {
             return Err(Problem::invalid("return_to must not lead to the sign-in or the sign-out"));
         }
         Ok(Some(path.to_owned()))

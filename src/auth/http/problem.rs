@@ -15,198 +15,75 @@ use crate::{
     util::{clock::ceil_seconds, number::number},
 };
 
-/// The error codes that callers see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Code {
-    InvalidRequest,
-    UnsupportedResponseType,
-    RequestNotSupported,
-    RequestUriNotSupported,
-    InvalidRequestUri,
-    InvalidScope,
-    InvalidClient,
-    UnsupportedMethod,
-    InvalidSession,
-    SessionExpired,
-    InvalidCredentials,
-    InvalidOtp,
-    LoginRequired,
-    InteractionRequired,
-    UnmetAuthenticationRequirements,
-    AccessDenied,
-    OriginNotAllowed,
-    NotFound,
-    MethodNotAllowedHere,
-    NoPendingChallenge,
-    MethodNotAllowed,
-    NoStepRemaining,
-    StepsRemaining,
-    SessionFailed,
-    TooLarge,
-    UnsupportedMediaType,
-    SlowDown,
-    TooManyAttempts,
-    RateLimitExceeded,
-    TemporarilyUnavailable,
-    /// A client tried to authenticate, but all clients are public.
-    ClientAuthentication,
-    #[cfg(feature = "tokens")]
-    InvalidGrant,
-    #[cfg(feature = "tokens")]
-    UnsupportedGrantType,
-    #[cfg(feature = "tokens")]
-    UnauthorizedClient,
-    #[cfg(feature = "tokens")]
-    InvalidToken,
-    #[cfg(feature = "tokens")]
-    InsufficientScope,
-    #[cfg(feature = "tokens")]
-    InvalidDpopProof,
-    #[cfg(feature = "tokens")]
-    UseDpopNonce,
+/// Writes the enum of the errors, their texts and their statuses from one table.
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $code:ident: $text:literal, $status:ident;)*) => {
+        /// The errors that a caller can get.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "some errors concern tokens only"))]
+        pub(crate) enum Code {
+            $($(#[$doc])* $code,)*
+        }
+
+        impl Code {
+            #[cfg(test)]
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$code,)*];
+
+            pub(crate) const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$code => $text,)*
+                }
+            }
+
+            pub(crate) const fn status(self) -> StatusCode {
+                match self {
+                    $(Self::$code => StatusCode::$status,)*
+                }
+            }
+        }
+    };
 }
 
-impl Code {
-    #[cfg(test)]
-    pub(crate) const ALL: &'static [Self] = &[
-        Self::InvalidRequest,
-        Self::UnsupportedResponseType,
-        Self::RequestNotSupported,
-        Self::RequestUriNotSupported,
-        Self::InvalidRequestUri,
-        Self::InvalidScope,
-        Self::InvalidClient,
-        Self::UnsupportedMethod,
-        Self::InvalidSession,
-        Self::SessionExpired,
-        Self::InvalidCredentials,
-        Self::InvalidOtp,
-        Self::LoginRequired,
-        Self::InteractionRequired,
-        Self::UnmetAuthenticationRequirements,
-        Self::AccessDenied,
-        Self::OriginNotAllowed,
-        Self::NotFound,
-        Self::MethodNotAllowedHere,
-        Self::NoPendingChallenge,
-        Self::MethodNotAllowed,
-        Self::NoStepRemaining,
-        Self::StepsRemaining,
-        Self::SessionFailed,
-        Self::TooLarge,
-        Self::UnsupportedMediaType,
-        Self::SlowDown,
-        Self::TooManyAttempts,
-        Self::RateLimitExceeded,
-        Self::TemporarilyUnavailable,
-        Self::ClientAuthentication,
-        #[cfg(feature = "tokens")]
-        Self::InvalidGrant,
-        #[cfg(feature = "tokens")]
-        Self::UnsupportedGrantType,
-        #[cfg(feature = "tokens")]
-        Self::UnauthorizedClient,
-        #[cfg(feature = "tokens")]
-        Self::InvalidToken,
-        #[cfg(feature = "tokens")]
-        Self::InsufficientScope,
-        #[cfg(feature = "tokens")]
-        Self::InvalidDpopProof,
-        #[cfg(feature = "tokens")]
-        Self::UseDpopNonce,
-    ];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidRequest => "invalid_request",
-            Self::UnsupportedResponseType => "unsupported_response_type",
-            Self::RequestNotSupported => "request_not_supported",
-            Self::RequestUriNotSupported => "request_uri_not_supported",
-            Self::InvalidRequestUri => "invalid_request_uri",
-            Self::InvalidScope => "invalid_scope",
-            Self::InvalidClient | Self::ClientAuthentication => "invalid_client",
-            Self::UnsupportedMethod => "unsupported_method",
-            Self::InvalidSession => "invalid_session",
-            Self::SessionExpired => "session_expired",
-            Self::InvalidCredentials => "invalid_credentials",
-            Self::InvalidOtp => "invalid_otp",
-            Self::LoginRequired => "login_required",
-            Self::InteractionRequired => "interaction_required",
-            Self::UnmetAuthenticationRequirements => "unmet_authentication_requirements",
-            Self::AccessDenied => "access_denied",
-            Self::OriginNotAllowed => "origin_not_allowed",
-            Self::NotFound => "not_found",
-            Self::MethodNotAllowedHere | Self::MethodNotAllowed => "method_not_allowed",
-            Self::NoPendingChallenge => "no_pending_challenge",
-            Self::NoStepRemaining => "no_step_remaining",
-            Self::StepsRemaining => "steps_remaining",
-            Self::SessionFailed => "session_failed",
-            Self::TooLarge => "content_too_large",
-            Self::UnsupportedMediaType => "unsupported_media_type",
-            Self::SlowDown => "slow_down",
-            Self::TooManyAttempts => "too_many_attempts",
-            Self::RateLimitExceeded => "rate_limit_exceeded",
-            Self::TemporarilyUnavailable => "temporarily_unavailable",
-            #[cfg(feature = "tokens")]
-            Self::InvalidGrant => "invalid_grant",
-            #[cfg(feature = "tokens")]
-            Self::UnsupportedGrantType => "unsupported_grant_type",
-            #[cfg(feature = "tokens")]
-            Self::UnauthorizedClient => "unauthorized_client",
-            #[cfg(feature = "tokens")]
-            Self::InvalidToken => "invalid_token",
-            #[cfg(feature = "tokens")]
-            Self::InsufficientScope => "insufficient_scope",
-            #[cfg(feature = "tokens")]
-            Self::InvalidDpopProof => "invalid_dpop_proof",
-            #[cfg(feature = "tokens")]
-            Self::UseDpopNonce => "use_dpop_nonce",
-        }
-    }
-
-    pub(crate) const fn status(self) -> StatusCode {
-        match self {
-            Self::InvalidRequest
-            | Self::UnsupportedResponseType
-            | Self::RequestNotSupported
-            | Self::RequestUriNotSupported
-            | Self::InvalidRequestUri
-            | Self::InvalidScope
-            | Self::InvalidClient
-            | Self::UnsupportedMethod => StatusCode::BAD_REQUEST,
-            Self::InvalidSession
-            | Self::SessionExpired
-            | Self::InvalidCredentials
-            | Self::InvalidOtp
-            | Self::LoginRequired
-            | Self::InteractionRequired
-            | Self::ClientAuthentication => StatusCode::UNAUTHORIZED,
-            Self::UnmetAuthenticationRequirements | Self::AccessDenied | Self::OriginNotAllowed => {
-                StatusCode::FORBIDDEN
-            }
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowedHere => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NoPendingChallenge
-            | Self::MethodNotAllowed
-            | Self::NoStepRemaining
-            | Self::StepsRemaining
-            | Self::SessionFailed => StatusCode::CONFLICT,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::SlowDown | Self::TooManyAttempts | Self::RateLimitExceeded => StatusCode::TOO_MANY_REQUESTS,
-            Self::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-            #[cfg(feature = "tokens")]
-            Self::InvalidGrant
-            | Self::UnsupportedGrantType
-            | Self::UnauthorizedClient
-            | Self::InvalidDpopProof
-            | Self::UseDpopNonce => StatusCode::BAD_REQUEST,
-            #[cfg(feature = "tokens")]
-            Self::InvalidToken => StatusCode::UNAUTHORIZED,
-            #[cfg(feature = "tokens")]
-            Self::InsufficientScope => StatusCode::FORBIDDEN,
-        }
-    }
+error_codes! {
+    InvalidRequest: "invalid_request", BAD_REQUEST;
+    UnsupportedResponseType: "unsupported_response_type", BAD_REQUEST;
+    RequestNotSupported: "request_not_supported", BAD_REQUEST;
+    RequestUriNotSupported: "request_uri_not_supported", BAD_REQUEST;
+    InvalidRequestUri: "invalid_request_uri", BAD_REQUEST;
+    InvalidScope: "invalid_scope", BAD_REQUEST;
+    InvalidClient: "invalid_client", BAD_REQUEST;
+    UnsupportedMethod: "unsupported_method", BAD_REQUEST;
+    InvalidSession: "invalid_session", UNAUTHORIZED;
+    SessionExpired: "session_expired", UNAUTHORIZED;
+    InvalidCredentials: "invalid_credentials", UNAUTHORIZED;
+    InvalidOtp: "invalid_otp", UNAUTHORIZED;
+    LoginRequired: "login_required", UNAUTHORIZED;
+    InteractionRequired: "interaction_required", UNAUTHORIZED;
+    UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
+    AccessDenied: "access_denied", FORBIDDEN;
+    OriginNotAllowed: "origin_not_allowed", FORBIDDEN;
+    NotFound: "not_found", NOT_FOUND;
+    MethodNotAllowedHere: "method_not_allowed", METHOD_NOT_ALLOWED;
+    NoPendingChallenge: "no_pending_challenge", CONFLICT;
+    MethodNotAllowed: "method_not_allowed", CONFLICT;
+    NoStepRemaining: "no_step_remaining", CONFLICT;
+    StepsRemaining: "steps_remaining", CONFLICT;
+    SessionFailed: "session_failed", CONFLICT;
+    TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;
+    UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
+    SlowDown: "slow_down", TOO_MANY_REQUESTS;
+    TooManyAttempts: "too_many_attempts", TOO_MANY_REQUESTS;
+    RateLimitExceeded: "rate_limit_exceeded", TOO_MANY_REQUESTS;
+    TemporarilyUnavailable: "temporarily_unavailable", SERVICE_UNAVAILABLE;
+    /// A client tried to authenticate where clients cannot.
+    ClientAuthentication: "invalid_client", UNAUTHORIZED;
+    InvalidGrant: "invalid_grant", BAD_REQUEST;
+    UnsupportedGrantType: "unsupported_grant_type", BAD_REQUEST;
+    UnauthorizedClient: "unauthorized_client", BAD_REQUEST;
+    InvalidToken: "invalid_token", UNAUTHORIZED;
+    InsufficientScope: "insufficient_scope", FORBIDDEN;
+    InvalidDpopProof: "invalid_dpop_proof", BAD_REQUEST;
+    UseDpopNonce: "use_dpop_nonce", BAD_REQUEST;
 }
 
 /// Why a call was refused or failed. Contains only fixed texts, and nothing from the request or the store.
@@ -364,44 +241,6 @@ struct Document {
     login_status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
-}
-
-/// An error in an authorization request. It is shown to the user until the redirect URI has been checked; after that it
-/// is sent there.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestError {
-    pub(crate) code: Code,
-    pub(crate) detail: &'static str,
-    /// The store failure that caused it. Only the log shows it.
-    pub(crate) source: Option<StoreError>,
-}
-
-impl RequestError {
-    pub(crate) const fn new(code: Code, detail: &'static str) -> Self {
-        Self { code, detail, source: None }
-    }
-
-    pub(crate) const fn invalid(detail: &'static str) -> Self {
-        Self::new(Code::InvalidRequest, detail)
-    }
-}
-
-impl From<StoreError> for RequestError {
-    fn from(error: StoreError) -> Self {
-        Self { source: Some(error), ..Self::from(Problem::unavailable()) }
-    }
-}
-
-impl From<Problem> for RequestError {
-    fn from(problem: Problem) -> Self {
-        Self { code: problem.code, detail: problem.detail, source: problem.source }
-    }
-}
-
-impl From<RequestError> for Problem {
-    fn from(error: RequestError) -> Self {
-        Self { source: error.source, ..Self::new(error.code, error.detail) }
-    }
 }
 
 impl From<StoreError> for Problem {

@@ -325,7 +325,8 @@ async function begin() {
   document.title = client ? `Sign in to ${client}` : "Sign in";
   at("stay").hidden = !told.remember_available;
   // users read what they agree to before they enter their name
-  const agrees = told.redirect.kind !== "site" || asked.get("prompt")?.split(" ").includes("consent");
+  const prompts = asked.get("prompt")?.split(" ") ?? [];
+  const agrees = told.redirect.kind !== "site" || prompts.includes("consent") || prompts.includes("select_account");
   at("asks").textContent = agrees ? purpose(told) : "";
   if (login.id) return resume;
   login.identifier ||= asked.get("login_hint") ?? "";

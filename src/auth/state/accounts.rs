@@ -81,6 +81,11 @@ impl Accounts {
         }))
     }
 
+    /// Returns whether the account may still log in and each proof still counts for it.
+    pub(crate) async fn still_counts(&self, who: &Authentication, keyed: &Keyed) -> Result<bool, StoreError> {
+        Ok(self.current(who, keyed).await?.is_some_and(|current| current.proofs.len() == who.proofs.len()))
+    }
+
     /// Adds the generation of the user, or reads that of an unknown one.
     async fn found(&self, tenant: &Tenant, account: Option<Account>) -> Result<FoundAccount, StoreError> {
         let unknown = UserId::parse(UNKNOWN_USER).ok();

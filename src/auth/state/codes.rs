@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    login::{Binding, LoginId, Wanted},
+    login::{Binding, Wanted},
     session::Authentication,
     store::{AnyStore, StoreError, StoreErrorKind, WriteOutcome, table::Table},
     util::{clock::Clock, handle::Handle, secret::Digest},
@@ -21,8 +21,6 @@ pub(crate) struct AuthorizationCode {
     /// The `sid` of the session that the code was issued in.
     #[serde(with = "crate::util::text")]
     pub(crate) session: Handle,
-    #[serde(with = "crate::util::text")]
-    pub(crate) login: LoginId,
     /// The request that the code answers.
     pub(crate) binding: Binding,
     pub(crate) wanted: Wanted,
@@ -78,7 +76,6 @@ mod tests {
                 acr: None,
             },
             session: Handle::of(&Secret::generate().digest()),
-            login: Handle::of(&Secret::generate().digest()),
             binding: Binding {
                 client_id: "web".to_owned(),
                 redirect_uri: "https://app.example/callback".to_owned(),

@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::enter::enter;
 use crate::{
     auth::{
-        authorize::session,
         context::RequestContext,
         http::{answer, fields::Fields, problem::Problem},
     },
@@ -25,7 +24,7 @@ pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Res
     let step = enter(cx, fields).await?;
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)
-        && !session::still_counts(step.cx, &who).await?
+        && !step.cx.core.accounts.still_counts(&who, step.cx.core.keyed().await?).await?
     {
         return Err(step.end().await?);
     }

@@ -76,7 +76,7 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
         // the built-in client has no answers, so there is nowhere to send the error
-        Err(wrong) if asked.to.client.is_first_party() => return page::shown(cx, wrong.into()),
+        Err(wrong) if asked.to.client.is_first_party() => return page::shown(cx, wrong),
         Err(wrong) => return asked.error(cx, wrong),
     };
     let client = &asked.to.client;

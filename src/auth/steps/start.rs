@@ -39,7 +39,8 @@ struct Started {
 
 pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = cx.calling_login_client(parameters.client_id.as_deref()).await?;
+    let client = cx.login_client(parameters.client_id.as_deref()).await;
+    let client = cx.calling(client)?;
 
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;

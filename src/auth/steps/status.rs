@@ -15,13 +15,7 @@ use crate::{
 };
 
 pub(crate) async fn status(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = match Query::of(cx).and_then(|query| session_id(&query)) {
-        Ok(session_id) => session_id,
-        Err(problem) => {
-            cx.charge(None)?;
-            return Err(problem);
-        }
-    };
+    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query)))?;
     let (_, login) = cx.own_login(None, session_id.as_deref()).await?;
     let now = cx.core.logins.now();
     Ok(answer::json(StatusCode::OK, &Counters::from(login.view(now))))

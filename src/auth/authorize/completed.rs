@@ -1,0 +1,164 @@
+//! The logins of this browser: how a completed one is found, spent and answered, and how a sign-out ends them.
+
+use http::Response;
+
+use crate::{
+    auth::{
+        authorize::signed_in::SignedIn,
+        context::RequestContext,
+        http::{
+            cookies::Carried,
+            problem::{Code, Problem},
+        },
+    },
+    client::Client,
+    event::EventKind,
+    http::{body::Body, cookie::SetCookie},
+    login::{Login, LoginCall},
+    policy::LoginPlan,
+    session::{Authentication, UserId},
+    store::StoreError,
+    tenant::Tenant,
+    util::handle::Handle,
+};
+
+/// A completed login, and the cookie that it was found by.
+pub(crate) struct CompletedLogin<'c> {
+    pub(crate) login: Login,
+    cookie: &'c Carried<'c>,
+    /// All login cookies of the browser.
+    carried: &'c [Carried<'c>],
+}
+
+/// A session that another login of this browser began or updated.
+pub(crate) struct SessionOfOtherTab {
+    pub(crate) sid: Handle,
+    pub(crate) user: UserId,
+    /// The other login was spent first.
+    pub(crate) came_first: bool,
+}
+
+impl<'c> CompletedLogin<'c> {
+    /// Finds the newest login of this browser that is completed at the client's tenant, meets the plan and is `wanted`.
+    pub(crate) async fn newest(
+        cx: &RequestContext<'_>,
+        client: &Client,
+        plan: &LoginPlan,
+        (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
+        wanted: impl Fn(&Login) -> bool,
+    ) -> Result<Option<Self>, StoreError> {
+        let logins = &cx.core.logins;
+        let mut newest: Option<Self> = None;
+        for cookie in carried {
+            let Some(login) = logins.find(&cookie.digest).await? else { continue };
+            let answers = login.is_completed(logins.now())
+                && login.tenant == *client.tenant()
+                && cookie.name == cx.core.cookies.name_of(&login.id)
+                // proofs of a session count as long as the session does
+                && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(&login)))
+                && plan.is_met_by(login.proved())
+                && wanted(&login);
+            if answers && newest.as_ref().is_none_or(|other| other.login.began < login.began) {
+                newest = Some(Self { login, cookie, carried });
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Returns who logged in.
+    ///
+    /// # Errors
+    ///
+    /// Returns `access_denied` if the account may not log in any more, or if one of the proofs stopped counting.
+    pub(crate) async fn authentication(
+        &self,
+        cx: &RequestContext<'_>,
+        acr: Option<&str>,
+    ) -> Result<Option<Authentication>, Problem> {
+        let keyed = cx.core.keyed().await?;
+        let Some(who) = self.login.authentication(acr) else { return Ok(None) };
+        if !cx.core.accounts.still_counts(&who, keyed).await? {
+            cx.core.journal.tally_login(EventKind::LoginFailed, &self.login, None, keyed);
+            return Err(Problem::new(Code::AccessDenied, "the account is not allowed to log in"));
+        }
+        Ok(Some(who))
+    }
+
+    /// Spends the login for the session that it begins or updates. Returns `false` if it was spent before.
+    pub(crate) async fn spend(&mut self, cx: &RequestContext<'_>, session: &Handle) -> Result<bool, StoreError> {
+        let Some(update) = cx.core.logins.apply(&self.cookie.digest, &LoginCall::Consume(session)).await? else {
+            return Ok(false);
+        };
+        self.login = update.login;
+        Ok(update.answer.is_ok())
+    }
+
+    /// Returns the sessions of other logins at the same tenant that this browser has spent, newest first.
+    ///
+    /// Two tabs can finish their logins at the same time. Then neither request has the session cookie of the other, but
+    /// both have the cookies of both logins.
+    pub(crate) async fn sessions_of_other_tabs(
+        &self,
+        cx: &RequestContext<'_>,
+    ) -> Result<Vec<SessionOfOtherTab>, StoreError> {
+        let mut found = Vec::new();
+        for cookie in self.carried.iter().filter(|cookie| !cookie.digest.matches(&self.cookie.digest)) {
+            let Some(login) = cx.core.logins.find(&cookie.digest).await? else { continue };
+            if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user())
+                && login.tenant == self.login.tenant
+            {
+                let came_first = login.was_touched_before(&self.login);
+                found.push((login.touched, SessionOfOtherTab { sid, user: user.id.clone(), came_first }));
+            }
+        }
+        found.sort_by_key(|(touched, _)| std::cmp::Reverse(*touched));
+        Ok(found.into_iter().map(|(_, session)| session).collect())
+    }
+
+    /// Sets the cookies of the session and removes the cookie of the login.
+    pub(crate) fn finish(
+        &self,
+        cx: &RequestContext<'_>,
+        cookies: Vec<SetCookie>,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        let removal = cx.core.cookies.removal(self.cookie.name);
+        for cookie in cookies.into_iter().chain(removal) {
+            cookie.append_to(response.headers_mut());
+        }
+        response
+    }
+}
+
+/// The logins of this browser in which something was proved. Those of one tenant, or all.
+pub(crate) struct ProvedLogins<'c>(Vec<&'c Carried<'c>>);
+
+impl<'c> ProvedLogins<'c> {
+    pub(crate) async fn find(
+        cx: &RequestContext<'_>,
+        carried: &'c [Carried<'c>],
+        tenant: Option<&Tenant>,
+    ) -> Result<Self, StoreError> {
+        let mut found = Vec::new();
+        for cookie in carried {
+            let login = cx.core.logins.find(&cookie.digest).await?;
+            let is_open = |login: &Login| !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now());
+            if login.is_some_and(|login| is_open(&login) && tenant.is_none_or(|tenant| *tenant == login.tenant)) {
+                found.push(cookie);
+            }
+        }
+        Ok(Self(found))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Ends the logins, so that none of them signs the user in again. Returns the cookies that remove theirs.
+    pub(crate) async fn end(&self, cx: &RequestContext<'_>) -> Result<Vec<SetCookie>, StoreError> {
+        for cookie in &self.0 {
+            cx.core.logins.apply(&cookie.digest, &LoginCall::End).await?;
+        }
+        Ok(self.0.iter().filter_map(|cookie| cx.core.cookies.removal(cookie.name)).collect())
+    }
+}
