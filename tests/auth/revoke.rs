@@ -1,20 +1,20 @@
-//! `POST /revoke` (RFC 7009): a client gives back what it has.
+//! `POST /revoke` (RFC 7009).
 
 use serde_json::json;
 use tollgate::event::{EventKind, Query};
 
-use crate::{given::Given, world::World};
+use crate::{issued_tokens::IssuedTokens, world::World};
 
 const DONE: &str = "200\ncontent-type: application/json\n\n{}\n";
 
 #[tokio::test]
-async fn c100_a_refresh_token_or_an_access_token_ends_all_that_came_of_its_code() {
+async fn c100_revoking_a_refresh_or_access_token_revokes_its_family() {
     for what in ["refresh", "used refresh", "access", "older access"] {
         let world = World::new().await;
         let mut browser = world.browser();
         let other = browser.tokens("web", "openid").await;
         let first = browser.tokens("web", "openid").await;
-        let last = Given::of(&browser.refresh("web", first.refresh()).await);
+        let last = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
         world.advance(60);
         let token = match what {
             "refresh" => last.refresh(),
@@ -30,7 +30,7 @@ async fn c100_a_refresh_token_or_an_access_token_ends_all_that_came_of_its_code(
         }
         assert_eq!(browser.opens(&world, "web", &other.access).await, [true; 3]);
         assert_eq!(browser.refresh("web", other.refresh()).await.status, 200);
-        // a second time is as good as the first
+        // revoking again succeeds too
         assert_eq!(browser.revoke("web", token).await.own(), DONE);
         world.log.flush();
         assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
@@ -38,7 +38,7 @@ async fn c100_a_refresh_token_or_an_access_token_ends_all_that_came_of_its_code(
 }
 
 #[tokio::test]
-async fn c100_the_answer_is_the_same_for_what_is_no_token_of_this_client() {
+async fn c100_revoking_anything_but_a_token_of_this_client_succeeds_and_changes_nothing() {
     let world = World::new().await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "openid").await;

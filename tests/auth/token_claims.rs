@@ -14,11 +14,11 @@ use tollgate::{
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
-    given::{Given, claims},
+    issued_tokens::{IssuedTokens, claims},
     world::{CALLBACK, ISSUER, World},
 };
 
-/// Users with roles for clients with that scope, a department for clients that ask for it, and a picture at userinfo.
+/// Adds roles for clients with that scope, a department for clients that request it, and a picture at userinfo.
 struct WithRoles {
     users: StoredUsers,
     fails: bool,
@@ -84,8 +84,8 @@ async fn claims_of_the_application_reach_tokens_and_userinfo_by_scope_and_by_nam
     ] {
         let names: &[_] = if names.is_empty() { &[] } else { &[("claims", names)] };
         let code = browser.sign_in_with("web", &[&[("scope", scope)], names].concat()).await;
-        let first = Given::of(&browser.redeem("web", &code).await);
-        let next = Given::of(&browser.refresh("web", first.refresh()).await);
+        let first = IssuedTokens::of(&browser.redeem("web", &code).await);
+        let next = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
         for given in [&first, &next] {
             let (access, id) = (claims(&given.access), claims(given.id()));
             let info = browser.with_token("/userinfo", &given.access).await.json();
@@ -100,11 +100,11 @@ async fn claims_of_the_application_reach_tokens_and_userinfo_by_scope_and_by_nam
             assert_eq!((&access["client"], &id["client"]), (&json!("web"), &Value::Null));
         }
     }
-    // a narrower scope gives fewer claims
+    // a narrower scope yields fewer claims
     let given = browser.tokens("web", "openid roles").await;
     let fields = [("grant_type", "refresh_token"), ("client_id", "web"), ("scope", "openid")];
     let narrow = browser.form("/token", &[&fields[..], &[("refresh_token", given.refresh())]].concat()).await;
-    assert_eq!(claims(&Given::of(&narrow).access)["roles"], Value::Null);
+    assert_eq!(claims(&IssuedTokens::of(&narrow).access)["roles"], Value::Null);
 }
 
 #[tokio::test]
@@ -124,13 +124,13 @@ async fn an_api_reads_claims_of_the_access_token() {
 }
 
 #[tokio::test]
-async fn a_failing_source_of_claims_spends_neither_code_nor_refresh_token() {
+async fn a_failing_source_of_claims_uses_up_neither_code_nor_refresh_token() {
     let world = world().await;
     let (mut one, mut other) = (world.browser(), world.browser());
     other.service = service(&world, true);
     let code = one.sign_in("web").await;
     assert_eq!(other.redeem("web", &code).await.status, 503);
-    let given = Given::of(&one.redeem("web", &code).await);
+    let given = IssuedTokens::of(&one.redeem("web", &code).await);
     assert_eq!(other.refresh("web", given.refresh()).await.status, 503);
     assert_eq!(other.with_token("/userinfo", &given.access).await.status, 503);
     assert_eq!(one.refresh("web", given.refresh()).await.status, 200);

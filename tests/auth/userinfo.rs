@@ -1,10 +1,10 @@
-//! `/userinfo` (OpenID Connect Core §5.3): who logged in.
+//! `/userinfo` (OpenID Connect Core §5.3).
 
 use http::{Method, Request};
 use serde_json::json;
 
 use crate::{
-    given::{Given, claims},
+    issued_tokens::{IssuedTokens, claims},
     world::{ADA, ADA_PHONE, Answer, World, posted},
 };
 
@@ -22,7 +22,7 @@ fn invalid() -> String {
 }
 
 #[tokio::test]
-async fn c099_it_tells_of_whom_the_access_token_is() {
+async fn c099_userinfo_describes_the_user_of_the_access_token() {
     let world = World::new().await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "openid").await;
@@ -40,12 +40,12 @@ async fn c099_it_tells_of_whom_the_access_token_is() {
         info.json(),
         json!({ "sub": "u-ada", "tenant": "acme", "preferred_username": "ada", "email": ADA, "email_verified": true })
     );
-    // not even with the scope that the client may not ask for
+    // not even with a scope that the client may not request
     assert!(!info.text.contains(ADA_PHONE));
 }
 
 #[tokio::test]
-async fn c099_without_a_good_token_it_says_how_to_come() {
+async fn c099_without_a_valid_token_the_response_names_the_scheme_and_the_error() {
     let world = World::new().await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "openid").await;
@@ -80,7 +80,7 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
         assert_eq!(with(&format!("Bearer {bad}")).await.own(), invalid(), "{bad}");
         assert_eq!(with(&format!("DPoP {bad}")).await.own(), unproved, "{bad}");
     }
-    // what is bound to no key has nothing to prove
+    // a token that is not bound to a key needs no proof
     assert_eq!(with(&format!("DPoP {}", given.access)).await.own(), unproved);
     let twice = Request::get("/userinfo")
         .header("authorization", format!("Bearer {}", given.access))
@@ -91,14 +91,14 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
 }
 
 #[tokio::test]
-async fn c099_a_token_without_openid_is_not_enough() {
+async fn c099_a_token_without_the_scope_openid_is_refused() {
     let world = World::new().await;
     let mut browser = world.browser();
     let given = browser.tokens("web", "email").await;
     let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#;
     let expected = refused(403, challenge, "insufficient_scope", "the access token lacks the scope openid");
     assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), expected);
-    // the scope is that of the access token, not of its family
+    // the scope of the access token counts, not that of its family
     let given = browser.tokens("web", "openid email").await;
     for (scope, expected) in [("email", None), ("openid", Some(json!({ "sub": "u-ada", "tenant": "acme" })))] {
         world.advance(60);
@@ -109,11 +109,11 @@ async fn c099_a_token_without_openid_is_not_enough() {
             ("scope", scope),
         ];
         let next = match &expected {
-            None => Given::of(&browser.form("/token", &fields).await),
+            None => IssuedTokens::of(&browser.form("/token", &fields).await),
             Some(_) => {
                 let given = browser.tokens("web", "openid email").await;
                 let fields = [fields[0], ("refresh_token", given.refresh()), fields[2], fields[3]];
-                Given::of(&browser.form("/token", &fields).await)
+                IssuedTokens::of(&browser.form("/token", &fields).await)
             }
         };
         let info = browser.with_token("/userinfo", &next.access).await;
