@@ -47,7 +47,7 @@ pub(crate) struct Login {
     #[serde(with = "crate::util::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
-    /// The client's wishes, which the request for the code does not have to repeat.
+    /// Optional parameters of the client, which the request for the code does not have to repeat.
     pub(crate) wanted: Wanted,
     /// The name that was given at the start. It counts for throttles and events only: accounts are found by id.
     pub(crate) identifier: Option<Identifier>,
