@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_was_sent_gets_out_of_its_quotes() {
+    fn sent_text_cannot_leave_its_quotes() {
         assert_eq!(escape(r#"<a href='x' b="y">&"#), "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;");
     }
 }
