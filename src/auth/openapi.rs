@@ -1,4 +1,4 @@
-//! The description of the endpoints is held against the code.
+//! Tests compare the description of the endpoints with the code.
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use crate::{
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The origins whose pages may write, besides the site's own.
+/// The origins, in addition to the site's own, whose pages may send unsafe requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrustedOrigins {
     /// As browsers write them: lower case, no default port.

@@ -157,7 +157,7 @@ pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
 /// otherwise the monotonic clock of the operating system. The counter is calibrated when
 /// the first clock of the process is created, which takes up to 200 ms.
 ///
-/// Wall-clock time is derived from the same reading and anchored anew every 250 ms, so a
+/// Wall-clock time is derived from the same reading and synchronized every 250 ms, so a
 /// change of the wall clock takes at most that long to show.
 #[derive(Debug)]
 pub struct SystemClock {

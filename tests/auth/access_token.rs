@@ -36,20 +36,20 @@ async fn c097_access_tokens_have_the_format_of_rfc_9068() {
     world.advance(5);
     let code = browser.sign_in_with("web", &[("scope", "openid email")]).await;
     world.advance(20);
-    let given = IssuedTokens::of(&browser.redeem("web", &code).await);
-    let head = header(&given.access);
+    let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
+    let head = header(&issued.access);
     assert_eq!((&head["typ"], &head["alg"]), (&json!("at+jwt"), &json!("ES256")));
-    let inside = verified(&mut browser, &given.access, ISSUER).await;
-    assert_eq!(inside, claims(&given.access));
+    let inside = verified(&mut browser, &issued.access, ISSUER).await;
+    assert_eq!(inside, claims(&issued.access));
     let (jti, sid) = (inside["jti"].as_str().unwrap(), inside["sid"].as_str().unwrap());
     let expected = json!({
-        "iss": ISSUER, "sub": "u-ada", "aud": ISSUER, "client_id": "web", "tenant": "acme", "scope": given.scope,
+        "iss": ISSUER, "sub": "u-ada", "aud": ISSUER, "client_id": "web", "tenant": "acme", "scope": issued.scope,
         "iat": 1_000_000_025, "exp": 1_000_000_625, "jti": jti, "auth_time": 1_000_000_005, "amr": ["pwd"], "sid": sid,
     });
     assert_eq!(inside, expected);
     // 128 bits identify the family, 128 the token
     assert_eq!((jti.len(), sid.len()), (45, 22));
-    let next = IssuedTokens::of(&browser.refresh("web", given.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     let later = verified(&mut browser, &next.access, ISSUER).await;
     assert_eq!(later["jti"].as_str().unwrap().split('.').next(), jti.split('.').next());
     assert_ne!(later["jti"], inside["jti"]);
@@ -60,19 +60,19 @@ async fn c097_access_tokens_have_the_format_of_rfc_9068() {
 async fn c097_an_access_token_works_at_one_api_for_ten_minutes() {
     let world = world_with(|client| client.audience("https://orders.example").unwrap()).await;
     let mut browser = world.browser();
-    let given = browser.tokens("special", "openid").await;
-    assert_eq!(verified(&mut browser, &given.access, "https://orders.example").await["aud"], "https://orders.example");
-    assert_eq!(api(&world, &given.access).await, 401, "the token is for another API");
-    let given = browser.tokens("web", "openid").await;
-    assert_eq!(api(&world, &given.access).await, 200);
-    assert_eq!(api(&world, given.id()).await, 401, "an id_token is not an access token");
+    let issued = browser.tokens("special", "openid").await;
+    assert_eq!(verified(&mut browser, &issued.access, "https://orders.example").await["aud"], "https://orders.example");
+    assert_eq!(api(&world, &issued.access).await, 401, "the token is for another API");
+    let issued = browser.tokens("web", "openid").await;
+    assert_eq!(api(&world, &issued.access).await, 200);
+    assert_eq!(api(&world, issued.id()).await, 401, "an id_token is not an access token");
     world.advance(599);
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
     world.advance(1);
-    assert_eq!(browser.opens(&world, "web", &given.access).await[..2], [false; 2]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await[..2], [false; 2]);
     // clocks of APIs may differ by seconds
     world.advance(5);
-    assert_eq!(api(&world, &given.access).await, 401);
+    assert_eq!(api(&world, &issued.access).await, 401);
 }
 
 #[tokio::test]
@@ -88,12 +88,12 @@ async fn c097_another_implementation_reads_tokens_of_every_algorithm() {
         let clients = tollgate::ClientTable::new([client("web")]).unwrap();
         let world = World::made(store, ManualClock::new(), clients, tokens, |service| service).await;
         let mut browser = world.browser();
-        let given = browser.tokens("web", "openid").await;
-        for (token, audience) in [(&*given.access, ISSUER), (given.id(), "web")] {
+        let issued = browser.tokens("web", "openid").await;
+        for (token, audience) in [(&*issued.access, ISSUER), (issued.id(), "web")] {
             assert_eq!(jsonwebtoken::decode_header(token).unwrap().alg, theirs);
             let inside = verified(&mut browser, token, audience).await;
             assert_eq!((inside["sub"].as_str(), inside["exp"].as_u64()), (Some("u-ada"), Some(1_000_000_060)));
         }
-        assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+        assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
     }
 }

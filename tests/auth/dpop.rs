@@ -49,34 +49,34 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     let code = browser.sign_in("web").await;
     let answer = post(&mut browser, &[&proof(&key)], &redemption("web", &code)).await;
     assert_eq!(answer.json()["token_type"], "DPoP");
-    let given = IssuedTokens::of(&answer);
-    assert_eq!(claims(&given.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
-    assert!(claims(given.id())["cnf"].is_null(), "id_tokens are not bound to the key");
-    let known = browser.introspect("web", &given.access).await;
+    let issued = IssuedTokens::of(&answer);
+    assert_eq!(claims(&issued.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
+    assert!(claims(issued.id())["cnf"].is_null(), "id_tokens are not bound to the key");
+    let known = browser.introspect("web", &issued.access).await;
     assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&"DPoP".into(), &key.thumbprint().into()));
-    assert_eq!(browser.introspect("web", given.refresh()).await["cnf"]["jkt"], key.thumbprint());
+    assert_eq!(browser.introspect("web", issued.refresh()).await["cnf"]["jkt"], key.thumbprint());
 
     // the access token does not work without its key
     let time = world.time();
     let of = |key: &DpopKey, token: &str| key.proof("GET", &url("/userinfo")).at(time).token(token).sign();
-    assert_eq!(info(&mut browser, "DPoP", &given.access, Some(&of(&key, &given.access))).await.status, 200);
-    let for_post = key.proof("POST", &url("/userinfo")).at(world.time()).token(&given.access).sign();
+    assert_eq!(info(&mut browser, "DPoP", &issued.access, Some(&of(&key, &issued.access))).await.status, 200);
+    let for_post = key.proof("POST", &url("/userinfo")).at(world.time()).token(&issued.access).sign();
     for (scheme, proof, error) in [
         ("Bearer", None, "invalid_token"),
-        ("Bearer", Some(of(&key, &given.access)), "invalid_token"),
+        ("Bearer", Some(of(&key, &issued.access)), "invalid_token"),
         ("DPoP", None, "invalid_dpop_proof"),
-        ("DPoP", Some(of(&other, &given.access)), "invalid_token"),
+        ("DPoP", Some(of(&other, &issued.access)), "invalid_token"),
         ("DPoP", Some(key.proof("GET", &url("/userinfo")).at(time).sign()), "invalid_dpop_proof"),
         ("DPoP", Some(of(&key, "x")), "invalid_dpop_proof"),
         ("DPoP", Some(for_post), "invalid_dpop_proof"),
         (
             "DPoP",
-            Some(key.proof("GET", &url("/token")).at(world.time()).token(&given.access).sign()),
+            Some(key.proof("GET", &url("/token")).at(world.time()).token(&issued.access).sign()),
             "invalid_dpop_proof",
         ),
         ("DPoP", Some("x".to_owned()), "invalid_dpop_proof"),
     ] {
-        let answer = info(&mut browser, scheme, &given.access, proof.as_deref()).await;
+        let answer = info(&mut browser, scheme, &issued.access, proof.as_deref()).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (401, error), "{scheme} {proof:?}");
         let at = |own| if own == scheme { format!(r#", error="{error}""#) } else { String::new() };
         let (bearer, dpop) = (at("Bearer"), at("DPoP"));
@@ -87,9 +87,9 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
 
     // neither does the refresh token
     let refused = refused(400, "invalid_dpop_proof", "the refresh token is bound to another key");
-    assert_eq!(post(&mut browser, &[], &refreshing(given.refresh())).await.own(), refused);
-    assert_eq!(post(&mut browser, &[&proof(&other)], &refreshing(given.refresh())).await.own(), refused);
-    let next = post(&mut browser, &[&proof(&key)], &refreshing(given.refresh())).await;
+    assert_eq!(post(&mut browser, &[], &refreshing(issued.refresh())).await.own(), refused);
+    assert_eq!(post(&mut browser, &[&proof(&other)], &refreshing(issued.refresh())).await.own(), refused);
+    let next = post(&mut browser, &[&proof(&key)], &refreshing(issued.refresh())).await;
     assert_eq!(next.json()["token_type"], "DPoP");
     assert_eq!(claims(&IssuedTokens::of(&next).access)["cnf"]["jkt"], key.thumbprint());
 }
@@ -125,10 +125,10 @@ async fn c100_a_proof_works_for_one_request_and_once() {
         assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_dpop_proof"), "{bad:?}");
     }
     // the code was not used up, and neither was the valid proof
-    let given = IssuedTokens::of(&post(&mut browser, &[&good], &fields).await);
-    let again = post(&mut browser, &[&good], &refreshing(given.refresh())).await;
+    let issued = IssuedTokens::of(&post(&mut browser, &[&good], &fields).await);
+    let again = post(&mut browser, &[&good], &refreshing(issued.refresh())).await;
     assert_eq!((again.status.as_u16(), &*again.error()), (400, "invalid_dpop_proof"));
-    assert_eq!(post(&mut browser, &[&proof().sign()], &refreshing(given.refresh())).await.status, 200);
+    assert_eq!(post(&mut browser, &[&proof().sign()], &refreshing(issued.refresh())).await.status, 200);
 }
 
 #[tokio::test]
@@ -159,8 +159,8 @@ async fn c100_a_client_that_requires_dpop_gets_no_bearer_tokens() {
     let fields = redemption("special", &code);
     let expected = refused(400, "invalid_dpop_proof", "this client must send a DPoP proof");
     assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
-    let given = IssuedTokens::of(&post(&mut browser, &[&proof()], &fields).await);
-    let fields = set(&refreshing(given.refresh()), "client_id", "special");
+    let issued = IssuedTokens::of(&post(&mut browser, &[&proof()], &fields).await);
+    let fields = set(&refreshing(issued.refresh()), "client_id", "special");
     assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
     assert_eq!(post(&mut browser, &[&proof()], &fields).await.status, 200);
 }
@@ -182,15 +182,15 @@ async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     let nonce = post(&mut browser, &[&proof().sign()], &fields).await.header("dpop-nonce").to_owned();
     let answer = post(&mut browser, &[&proof().nonce(&nonce).sign()], &fields).await;
     assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
-    let given = IssuedTokens::of(&answer);
+    let issued = IssuedTokens::of(&answer);
 
-    let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&given.access);
-    let answer = info(&mut browser, "DPoP", &given.access, Some(&at().sign())).await;
+    let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&issued.access);
+    let answer = info(&mut browser, "DPoP", &issued.access, Some(&at().sign())).await;
     let challenge =
         r#"Bearer realm="userinfo", DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
     let proof = at().nonce(answer.header("dpop-nonce")).sign();
-    let answer = info(&mut browser, "DPoP", &given.access, Some(&proof)).await;
+    let answer = info(&mut browser, "DPoP", &issued.access, Some(&proof)).await;
     assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
 
     // the same applies to pushed requests
@@ -204,7 +204,7 @@ async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     let answer = post(
         &mut browser,
         &[&key.proof("POST", &url("/token")).at(world.time()).nonce(&nonce).sign()],
-        &refreshing(given.refresh()),
+        &refreshing(issued.refresh()),
     )
     .await;
     assert_eq!((&*answer.error(), answer.header("dpop-nonce") == nonce), ("use_dpop_nonce", false));
@@ -220,9 +220,9 @@ async fn c100_a_bound_token_is_not_accepted_as_a_bearer_token() {
     let key = DpopKey::generate();
     let code = browser.sign_in("web").await;
     let proof = key.proof("POST", &url("/token")).at(world.time()).sign();
-    let given = IssuedTokens::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
+    let issued = IssuedTokens::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
     for scheme in ["Bearer", "DPoP"] {
-        let shown = format!("{scheme} {}", given.access);
+        let shown = format!("{scheme} {}", issued.access);
         assert_eq!(shown_at_layer(&world.service.verifier(), &shown).await, 401, "{scheme}");
     }
 }
@@ -235,12 +235,12 @@ async fn c100_tokens_issued_before_the_client_required_dpop_stop_working() {
         World::made(store.clone(), clock.clone(), ClientTable::new([client]).unwrap(), tokens, |service| service).await
     };
     let before = on(client("web")).await;
-    let given = before.browser().tokens("web", "openid").await;
+    let issued = before.browser().tokens("web", "openid").await;
     let world = on(client("web").require_dpop()).await;
     let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
-    let answer = post(&mut world.browser(), &[&proof], &refreshing(given.refresh())).await;
+    let answer = post(&mut world.browser(), &[&proof], &refreshing(issued.refresh())).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
-    assert_eq!(before.browser().refresh("web", given.refresh()).await.status, 200, "the token was not used up");
+    assert_eq!(before.browser().refresh("web", issued.refresh()).await.status, 200, "the token was not used up");
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use crate::{
 
 async fn family(browser: &mut Browser, client: &str, scope: &str) -> (Grant, IssuedTokens) {
     let code = browser.sign_in_with(client, &[("scope", scope)]).await;
-    let given = IssuedTokens::of(&browser.redeem(client, &code).await);
-    (code, given)
+    let issued = IssuedTokens::of(&browser.redeem(client, &code).await);
+    (code, issued)
 }
 
 #[tokio::test]
@@ -31,16 +31,16 @@ async fn after_a_hundred_families_a_new_one_revokes_the_oldest() {
     // a revoked family leaves room for another
     assert_eq!(browser.revoke("web", fresh[2].refresh()).await.status, 200);
     let more = family(&mut browser, "web", scope).await.1;
-    for given in [&fresh[0], &fresh[1], &more] {
-        all_are(true, &world, "web", given).await;
+    for issued in [&fresh[0], &fresh[1], &more] {
+        all_are(true, &world, "web", issued).await;
     }
     let yet_more = family(&mut browser, "web", scope).await.1;
     all_are(false, &world, "web", &fresh[0]).await;
     assert_eq!(browser.refresh("web", fresh[0].refresh()).await.error(), "invalid_grant");
     // replaying the code of an evicted family revokes nothing
     assert_eq!(browser.redeem("web", &all[0].0).await.error(), "invalid_grant");
-    for given in [&fresh[1], &more, &yet_more] {
-        all_are(true, &world, "web", given).await;
+    for issued in [&fresh[1], &more, &yet_more] {
+        all_are(true, &world, "web", issued).await;
     }
     all_are(true, &world, "native", &elsewhere).await;
 }

@@ -68,10 +68,10 @@ pub(crate) async fn good_at(
     browser: &mut Browser,
     verifier: &Verifier,
     client: &str,
-    given: &IssuedTokens,
+    issued: &IssuedTokens,
 ) -> BTreeSet<&'static str> {
-    let [info, known, layer] = browser.opens_by(verifier, client, &given.access).await;
-    let good = [info, known, layer, browser.is_active(client, given.refresh()).await];
+    let [info, known, layer] = browser.opens_by(verifier, client, &issued.access).await;
+    let good = [info, known, layer, browser.is_active(client, issued.refresh()).await];
     EVERYWHERE.into_iter().zip(good).filter_map(|(place, good)| good.then_some(place)).collect()
 }
 
@@ -81,13 +81,13 @@ pub(crate) fn all_are<'f>(
     alive: bool,
     world: &'f World,
     client: &'f str,
-    given: &'f IssuedTokens,
+    issued: &'f IssuedTokens,
 ) -> impl Future<Output = ()> + 'f {
     let place = Location::caller();
     async move {
-        let good = good_at(&mut world.browser(), &world.service.verifier(), client, given).await;
+        let good = good_at(&mut world.browser(), &world.service.verifier(), client, issued).await;
         let expected = if alive { BTreeSet::from(EVERYWHERE) } else { BTreeSet::new() };
-        assert_eq!(good, expected, "at {place}: {given:?}");
+        assert_eq!(good, expected, "at {place}: {issued:?}");
     }
 }
 

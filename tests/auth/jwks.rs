@@ -28,8 +28,8 @@ async fn kids(browser: &mut Browser) -> BTreeSet<String> {
 
 /// Returns the id of the key that currently signs access tokens.
 async fn signs(browser: &mut Browser) -> (String, String) {
-    let given = browser.tokens("web", "openid").await;
-    (header(&given.access)["kid"].as_str().unwrap().to_owned(), given.access)
+    let issued = browser.tokens("web", "openid").await;
+    (header(&issued.access)["kid"].as_str().unwrap().to_owned(), issued.access)
 }
 
 async fn on(store: &AnyStore, clock: &ManualClock) -> World {
@@ -136,8 +136,8 @@ async fn c102_an_operator_can_withdraw_all_keys_at_once() {
     let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
     let (one, two) = (on(&store, &clock).await, on(&store, &clock).await);
     let (mut first, mut second) = (one.browser(), two.browser());
-    let given = first.tokens("web", "openid").await;
-    assert_eq!((api(&one, &given.access).await, api(&two, &given.access).await), (200, 200));
+    let issued = first.tokens("web", "openid").await;
+    assert_eq!((api(&one, &issued.access).await, api(&two, &issued.access).await), (200, 200));
     let old = kids(&mut first).await;
     one.service.withdraw_keys().await.unwrap();
     let new = kids(&mut first).await;
@@ -148,9 +148,9 @@ async fn c102_an_operator_can_withdraw_all_keys_at_once() {
     clock.advance(std::time::Duration::from_secs(60));
     for (world, browser) in [(&one, &mut first), (&two, &mut second)] {
         assert_eq!(kids(browser).await, new);
-        assert_eq!((api(world, &fresh).await, api(world, &given.access).await), (200, 401));
-        assert_eq!(browser.with_token("/userinfo", &given.access).await.status, 401);
+        assert_eq!((api(world, &fresh).await, api(world, &issued.access).await), (200, 401));
+        assert_eq!(browser.with_token("/userinfo", &issued.access).await.status, 401);
     }
-    let next = IssuedTokens::of(&second.refresh("web", given.refresh()).await);
+    let next = IssuedTokens::of(&second.refresh("web", issued.refresh()).await);
     assert_eq!(second.opens(&two, "web", &next.access).await, [true; 3]);
 }

@@ -203,7 +203,7 @@ struct Code {
 
 struct Family {
     client: String,
-    given: IssuedTokens,
+    issued: IssuedTokens,
     origin: Origin,
     access_ends: u64,
 }
@@ -496,21 +496,21 @@ impl Simulation {
         if self.families.len() == MOST_FAMILIES {
             self.families.remove(0);
         }
-        let (given, access_ends) = (IssuedTokens::of(&answer), self.now + ACCESS_LIVES);
-        self.families.push(Family { client: code.client, given, origin: code.origin, access_ends });
+        let (issued, access_ends) = (IssuedTokens::of(&answer), self.now + ACCESS_LIVES);
+        self.families.push(Family { client: code.client, issued, origin: code.origin, access_ends });
         Ok(())
     }
 
     async fn refresh(&mut self, family: usize) -> Result<(), TestCaseError> {
         let Some(at) = self.families.len().checked_sub(1 + family) else { return Ok(()) };
         let family = &self.families[at];
-        let answer = self.world.browser().refresh(&family.client, family.given.refresh()).await;
+        let answer = self.world.browser().refresh(&family.client, family.issued.refresh()).await;
         if !self.lives(&family.origin) {
             prop_assert!(is_no_grant(&answer), "{:?}", answer);
             return Ok(());
         }
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
-        self.families[at].given = IssuedTokens::of(&answer);
+        self.families[at].issued = IssuedTokens::of(&answer);
         self.families[at].access_ends = self.now + ACCESS_LIVES;
         Ok(())
     }
@@ -550,7 +550,7 @@ impl Simulation {
         let Some(at) = self.families.len().checked_sub(1 + family) else { return Ok(()) };
         let family = &self.families[at];
         let place = USERS[family.origin.user];
-        let target = format!("/logout?client_id={}&id_token_hint={}", family.client, encode(family.given.id()));
+        let target = format!("/logout?client_id={}&id_token_hint={}", family.client, encode(family.issued.id()));
         let request = Request::get(target).header("accept", "text/html");
         let ends = family.origin.session;
         let answer = self.browsers[browser].send(request, "").await;
@@ -594,7 +594,7 @@ impl Simulation {
         }
         let verifier = self.world.service.verifier();
         for family in &self.families {
-            let good = good_at(&mut self.world.browser(), &verifier, &family.client, &family.given).await;
+            let good = good_at(&mut self.world.browser(), &verifier, &family.client, &family.issued).await;
             let mut expected = BTreeSet::new();
             if self.lives(&family.origin) {
                 expected.insert(EVERYWHERE[3]);

@@ -30,9 +30,9 @@ async fn world() -> World {
 /// Returns a browser where ada is signed in, and the tokens of her client.
 async fn signed_in(world: &World) -> (Browser, IssuedTokens) {
     let mut browser = world.browser();
-    let given = browser.tokens("special", "openid").await;
+    let issued = browser.tokens("special", "openid").await;
     assert!(browser.cookies.contains_key(SESSION));
-    (browser, given)
+    (browser, issued)
 }
 
 async fn get(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
@@ -77,11 +77,11 @@ fn form(answer: &Answer) -> (String, Vec<(String, String)>) {
 #[tokio::test]
 async fn with_an_id_token_hint_the_session_ends_at_once() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let session = browser.cookies[SESSION].clone();
     world.advance(3600 / 2);
     let answer =
-        get(&mut browser, &[("id_token_hint", given.id()), ("post_logout_redirect_uri", AFTER), ("state", "a b&c=+")])
+        get(&mut browser, &[("id_token_hint", issued.id()), ("post_logout_redirect_uri", AFTER), ("state", "a b&c=+")])
             .await;
     let expected = format!("302\nlocation: {AFTER}?state=a+b%26c%3D%2B\nset-cookie: {SESSION}=<secret>; ");
     assert!(answer.own().replace("a%20b", "a+b").starts_with(&expected), "{}", answer.own());
@@ -90,8 +90,8 @@ async fn with_an_id_token_hint_the_session_ends_at_once() {
     // the session itself has ended, not only its cookie, and so have its tokens
     browser.cookies.insert(SESSION.to_owned(), session);
     assert!(is_done(&get(&mut browser, &[]).await), "nobody is signed in, so there is no question");
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     world.log.flush();
     assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
 }
@@ -105,8 +105,8 @@ async fn tokens_with_offline_access_outlive_the_session() {
     let narrow = [&narrow[..], &[("refresh_token", offline.refresh())]].concat();
     let narrow = IssuedTokens::of(&browser.form("/token", &narrow).await);
     // the `sid` appears in tokens that are used for logout, but not in access tokens that outlive the session
-    for given in [&offline, &narrow] {
-        assert!(claims(&given.access)["sid"].is_null() && claims(given.id())["sid"].is_string());
+    for issued in [&offline, &narrow] {
+        assert!(claims(&issued.access)["sid"].is_null() && claims(issued.id())["sid"].is_string());
     }
     world.advance(1);
     assert!(is_done(&get(&mut browser, &[("id_token_hint", offline.id())]).await));
@@ -114,19 +114,19 @@ async fn tokens_with_offline_access_outlive_the_session() {
     assert_eq!(browser.opens(&world, "special", &narrow.access).await, [true; 3]);
     assert_eq!(browser.refresh("special", narrow.refresh()).await.status, 200);
     // the session of another browser is not affected
-    let (_, given) = signed_in(&world).await;
+    let (_, issued) = signed_in(&world).await;
     let (mut second, _) = signed_in(&world).await;
     let code = second.sign_in("special").await;
     let own = IssuedTokens::of(&second.redeem("special", &code).await);
     assert!(is_done(&get(&mut second, &[("id_token_hint", own.id())]).await));
     assert_eq!(second.opens(&world, "special", &own.access).await, [false; 3]);
-    assert_eq!(second.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(second.opens(&world, "special", &issued.access).await, [true; 3]);
 }
 
 #[tokio::test]
 async fn without_a_hint_the_user_is_asked_and_confirms_with_a_button() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let page =
         get(&mut browser, &[("client_id", "special"), ("post_logout_redirect_uri", AFTER), ("state", "\"><script>&")])
             .await;
@@ -153,19 +153,19 @@ async fn without_a_hint_the_user_is_asked_and_confirms_with_a_button() {
             ("confirmed", "yes")
         ]
     );
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &fields).await;
     assert!(is_done(&answer), "{answer:?}");
     // the policy forbids the form to redirect elsewhere, so the page shows a link
     assert!(answer.text.contains(&format!(r#"<a href="{AFTER}?state=%22%3E%3Cscript%3E%26">"#)), "{}", answer.text);
     assert!(!browser.cookies.contains_key(SESSION));
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
 }
 
 #[tokio::test]
 async fn a_page_of_another_site_cannot_log_users_out() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let fields = [("confirmed", "yes"), ("client_id", "special")];
     for (site, origin) in [
         (Some("cross-site"), Some("https://evil.example")),
@@ -184,20 +184,20 @@ async fn a_page_of_another_site_cannot_log_users_out() {
         assert!(asks(&get(&mut browser, more).await));
     }
     assert!(browser.cookies.contains_key(SESSION));
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
 }
 
 #[tokio::test]
 async fn a_hint_of_another_issuer_or_client_is_ignored() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let mut grace = world.browser();
     grace.log_in("web", GRACE).await;
     let code = grace.authorize("web").await.redirected("code").unwrap();
     let of_grace = IssuedTokens::of(&grace.redeem("web", &code.into()).await);
     let (_, elsewhere) = signed_in(&world).await;
-    let unsigned = format!("{}.AAAA", given.id().rsplit_once('.').unwrap().0);
-    for hint in [of_grace.id(), elsewhere.id(), &given.access, &unsigned, "x"] {
+    let unsigned = format!("{}.AAAA", issued.id().rsplit_once('.').unwrap().0);
+    for hint in [of_grace.id(), elsewhere.id(), &issued.access, &unsigned, "x"] {
         let answer = get(&mut browser, &[("id_token_hint", hint)]).await;
         assert!(asks(&answer), "{answer:?}");
     }
@@ -210,13 +210,13 @@ async fn a_hint_of_another_issuer_or_client_is_ignored() {
     assert!(asks(&get(&mut browser, &[("client_id", "special")]).await));
     // expired id_tokens are accepted
     world.advance(3000);
-    assert!(is_done(&get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "special")]).await));
+    assert!(is_done(&get(&mut browser, &[("id_token_hint", issued.id()), ("client_id", "special")]).await));
 }
 
 #[tokio::test]
 async fn a_request_without_a_session_cookie_removes_no_cookie() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     // browsers withhold cookies from a form of another site, but send them with the redirect that follows
     let session = browser.cookies.remove(SESSION).unwrap();
     let fields = [("confirmed", "yes"), ("client_id", "special")];
@@ -240,27 +240,28 @@ async fn a_request_without_a_session_cookie_removes_no_cookie() {
     assert!(get(&mut browser, &[]).await.headers.contains_key("set-cookie"));
     browser.cookies.insert(SESSION.to_owned(), session);
     assert!(asks(&get(&mut browser, &[]).await));
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
 }
 
 #[tokio::test]
 async fn a_hint_ends_its_session_even_if_it_is_idle_or_its_cookie_is_missing() {
     for (idle, cookie) in [(false, false), (true, false), (true, true)] {
         let world = world().await;
-        let (mut browser, given) = signed_in(&world).await;
+        let (mut browser, issued) = signed_in(&world).await;
         if idle {
             world.advance(3601);
         }
         let session = browser.cookies.remove(SESSION).unwrap();
-        let target = format!("/logout?id_token_hint={}", given.id());
+        let target = format!("/logout?id_token_hint={}", issued.id());
         assert_eq!(browser.send(Request::head(target), "").await.status, 200);
-        let fresh = browser.refresh("special", given.refresh()).await;
+        let fresh = browser.refresh("special", issued.refresh()).await;
         let (access, refresh) = (IssuedTokens::of(&fresh).access, IssuedTokens::of(&fresh).refresh.unwrap());
         if cookie {
             browser.cookies.insert(SESSION.to_owned(), session.clone());
         }
         let answer =
-            post(&mut browser, Some("cross-site"), Some("https://app.example"), &[("id_token_hint", given.id())]).await;
+            post(&mut browser, Some("cross-site"), Some("https://app.example"), &[("id_token_hint", issued.id())])
+                .await;
         if cookie {
             assert!(is_done(&answer), "{answer:?}");
         } else {
@@ -279,9 +280,9 @@ async fn a_hint_ends_its_session_even_if_it_is_idle_or_its_cookie_is_missing() {
 #[tokio::test]
 async fn an_idle_user_is_asked_and_the_tokens_of_the_session_end() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     world.advance(3700);
-    let next = IssuedTokens::of(&browser.refresh("special", given.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("special", issued.refresh()).await);
     assert!(asks(&get(&mut browser, &[]).await));
     assert_eq!(browser.opens(&world, "special", &next.access).await, [true; 3]);
     let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &[("confirmed", "yes")]).await;
@@ -306,9 +307,9 @@ async fn a_sign_out_by_the_application_ends_the_same_tokens() {
     let second = browser.tokens("special", "openid").await;
     let session = session_of(&world).await;
     assert!(world.service.end_session(&session.sid()).await.unwrap());
-    for given in [&first, &second] {
-        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    for issued in [&first, &second] {
+        assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+        assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     }
     assert!(is_done(&get(&mut browser, &[]).await), "the session has ended");
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
@@ -317,23 +318,23 @@ async fn a_sign_out_by_the_application_ends_the_same_tokens() {
 #[tokio::test]
 async fn a_session_with_a_new_secret_continues_and_its_tokens_end_with_it() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let session = session_of(&world).await;
     let (cookie, renewed) = world.sessions.rotate(&session).await.unwrap().unwrap();
     assert!(world.sessions.rotate(&session).await.unwrap().is_none(), "the session already has a new secret");
     let cookie = cookie.header_value().to_str().unwrap().split([';', '=']).nth(1).unwrap().to_owned();
     browser.cookies.insert(SESSION.to_owned(), cookie);
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     assert!(asks(&get(&mut browser, &[]).await));
     assert!(world.service.end_session(&renewed.sid()).await.unwrap());
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
 }
 
 #[tokio::test]
 async fn a_hint_of_another_session_ends_only_that_one() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let (mut other, elsewhere) = signed_in(&world).await;
     // not at another client than the one it was issued to
     let fields = [("id_token_hint", elsewhere.id()), ("client_id", "web")];
@@ -343,8 +344,8 @@ async fn a_hint_of_another_session_ends_only_that_one() {
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [false; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.error(), "invalid_grant");
     assert!(is_done(&get(&mut other, &[]).await), "nobody is signed in, so there is no question");
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
-    assert_eq!(browser.refresh("special", given.refresh()).await.status, 200);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
@@ -372,8 +373,8 @@ async fn tokens_end_with_their_session_and_those_of_an_expired_session_when_it_i
             }
         };
         assert!(is_done(&answer) || answer.status == 303 && way == "hint without a cookie", "{way} {answer:?}");
-        for given in &all {
-            assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3], "{way}");
+        for issued in &all {
+            assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3], "{way}");
         }
         assert_eq!(browser.refresh("special", all[0].refresh()).await.error(), "invalid_grant", "{way}");
         assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200, "{way}");
@@ -394,9 +395,9 @@ async fn only_the_newest_twenty_sign_ins_of_a_session_keep_tokens_and_all_end_wi
     assert_eq!(browser.refresh("special", oldest.refresh()).await.error(), "invalid_grant");
     assert_eq!(browser.refresh("special", rest[0].refresh()).await.status, 200);
     assert!(is_done(&get(&mut browser, &[("id_token_hint", all[10].id())]).await));
-    for (at, given) in rest.iter().enumerate() {
-        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3], "{at}");
-        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant", "{at}");
+    for (at, issued) in rest.iter().enumerate() {
+        assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3], "{at}");
+        assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant", "{at}");
     }
 }
 
@@ -410,9 +411,9 @@ async fn signing_in_over_another_user_ends_the_tokens_of_their_sessions() {
     world.advance(1);
     browser.log_in("web", GRACE).await;
     let code = browser.authorize("web").await.redirected("code").unwrap();
-    for given in [first, second] {
-        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    for issued in [first, second] {
+        assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+        assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     }
     let of_grace = IssuedTokens::of(&browser.redeem("web", &code.into()).await);
     assert_eq!(browser.opens(&world, "web", &of_grace.access).await, [true; 3]);
@@ -432,7 +433,7 @@ enum Failure {
 async fn signs_in_over(wrong: Failure, at: usize) -> bool {
     let (store, world) = controlled_store_with_keys().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     world.advance(1);
     let login = async |browser: &mut Browser| {
         let id = browser.start("web", GRACE).await;
@@ -458,8 +459,8 @@ async fn signs_in_over(wrong: Failure, at: usize) -> bool {
         login(&mut browser).await;
         assert!(browser.authorize("web").await.redirected("code").is_some(), "{wrong:?} at {at}");
     }
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3], "{wrong:?} at {at}");
-    assert_eq!(browser.refresh("web", given.refresh()).await.error(), "invalid_grant", "{wrong:?} at {at}");
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [false; 3], "{wrong:?} at {at}");
+    assert_eq!(browser.refresh("web", issued.refresh()).await.error(), "invalid_grant", "{wrong:?} at {at}");
     went_wrong
 }
 
@@ -477,7 +478,7 @@ async fn no_failure_while_signing_in_over_another_user_keeps_their_tokens_alive(
 #[tokio::test]
 async fn after_a_logout_browsers_are_redirected_only_to_registered_uris() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     for uri in [
         "https://evil.example/",
         "https://app.example/goodbye/",
@@ -488,7 +489,7 @@ async fn after_a_logout_browsers_are_redirected_only_to_registered_uris() {
         "javascript:alert(1)",
         "//evil.example",
     ] {
-        let fields = [("id_token_hint", given.id()), ("post_logout_redirect_uri", uri)];
+        let fields = [("id_token_hint", issued.id()), ("post_logout_redirect_uri", uri)];
         let answer = get(&mut browser, &fields).await;
         assert_eq!(answer.status, 400, "{uri} {answer:?}");
         assert!(!answer.headers.contains_key("location") && !answer.text.contains("evil"), "{answer:?}");
@@ -500,7 +501,7 @@ async fn after_a_logout_browsers_are_redirected_only_to_registered_uris() {
         &[("post_logout_redirect_uri", AFTER)][..],
         &[("post_logout_redirect_uri", AFTER), ("client_id", "nobody")],
         &[("post_logout_redirect_uri", AFTER), ("client_id", "web")],
-        &[("post_logout_redirect_uri", AFTER), ("client_id", "web"), ("id_token_hint", given.id())],
+        &[("post_logout_redirect_uri", AFTER), ("client_id", "web"), ("id_token_hint", issued.id())],
         &[("post_logout_redirect_uri", AFTER), ("post_logout_redirect_uri", AFTER), ("client_id", "special")],
         &[("post_logout_redirect_uri", AFTER), ("client_id", "special"), ("state", &"x".repeat(4097))],
     ] {
@@ -510,10 +511,10 @@ async fn after_a_logout_browsers_are_redirected_only_to_registered_uris() {
     assert!(browser.cookies.contains_key(SESSION), "none of these requests ended the session");
     // a registered URI keeps its query
     let fields =
-        [("id_token_hint", given.id()), ("post_logout_redirect_uri", "https://app.example/other?a=1"), ("state", "x")];
+        [("id_token_hint", issued.id()), ("post_logout_redirect_uri", "https://app.example/other?a=1"), ("state", "x")];
     assert_eq!(get(&mut browser, &fields).await.header("location"), "https://app.example/other?a=1&state=x");
     // without a state, none is added
-    let fields = [("id_token_hint", given.id()), ("post_logout_redirect_uri", AFTER)];
+    let fields = [("id_token_hint", issued.id()), ("post_logout_redirect_uri", AFTER)];
     assert_eq!(get(&mut browser, &fields).await.header("location"), AFTER);
 }
 

@@ -34,8 +34,8 @@ async fn prompt_none_without_a_login_returns_an_error_and_shows_no_page() {
 async fn any_max_age_is_met_by_a_login_for_this_request_and_the_id_token_has_its_time() {
     let world = World::new().await;
     for (more, age) in [("max_age=1", 2), ("max_age=1", 290), ("max_age=0", 60)] {
-        let given = IssuedTokens::of(&tokens_after(&world, more, age).await);
-        let id_token = issued_tokens::claims(given.id());
+        let issued = IssuedTokens::of(&tokens_after(&world, more, age).await);
+        let id_token = issued_tokens::claims(issued.id());
         assert_eq!(id_token["auth_time"], world.time().as_secs() - age, "{more}");
     }
     let mut browser = world.browser();
@@ -182,8 +182,8 @@ async fn tokens_after(world: &World, more: &str, seconds: u64) -> Answer {
 async fn c025_even_an_expired_id_token_identifies_the_expected_user() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = IssuedTokens::of(&tokens(&world, "").await);
-    let hint = given.id();
+    let issued = IssuedTokens::of(&tokens(&world, "").await);
+    let hint = issued.id();
     world.advance(3600);
     let hinted = format!("id_token_hint={hint}");
     let none = format!("prompt=none&{hinted}");
@@ -255,8 +255,8 @@ async fn c025_the_first_requested_level_that_can_be_met_counts() {
     let (own, verifier) = browser.log_in_with("web", &[("acr_values", "gold one two")]).await;
     let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
     let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));
-    let given = IssuedTokens::of(&browser.redeem("web", &Grant { code, verifier }).await);
-    assert_eq!(issued_tokens::claims(given.id())["acr"], "one");
+    let issued = IssuedTokens::of(&browser.redeem("web", &Grant { code, verifier }).await);
+    assert_eq!(issued_tokens::claims(issued.id())["acr"], "one");
 }
 
 #[tokio::test]
@@ -276,8 +276,8 @@ async fn c025_a_voluntary_level_that_cannot_be_met_does_not_block_the_login() {
             let (own, verifier) = browser.log_in_with("web", &[(name, value)]).await;
             let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
             let code = answer.redirected("code").unwrap_or_else(|| panic!("{claims} {answer:?}"));
-            let given = IssuedTokens::of(&browser.redeem("web", &Grant { code, verifier }).await);
-            assert!(issued_tokens::claims(given.id())["acr"].is_null(), "no level was reached");
+            let issued = IssuedTokens::of(&browser.redeem("web", &Grant { code, verifier }).await);
+            assert!(issued_tokens::claims(issued.id())["acr"].is_null(), "no level was reached");
         }
     }
     let essential = r#"{"id_token":{"acr":{"essential":true,"value":"gold"}}}"#;

@@ -24,16 +24,16 @@ async fn refresh_for(browser: &mut Browser, client: &str, token: &str, scope: &s
 async fn c095_each_use_returns_the_next_refresh_token_and_new_tokens() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let mut given = browser.tokens("web", "openid profile email").await;
+    let mut issued = browser.tokens("web", "openid profile email").await;
     let mut seen = Vec::new();
     for _ in 0..5 {
         world.advance(300);
-        let next = IssuedTokens::of(&browser.refresh("web", given.refresh()).await);
-        assert_eq!(next.scope, given.scope);
+        let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
+        assert_eq!(next.scope, issued.scope);
         assert_eq!(browser.opens(&world, "web", &next.access).await, [true; 3]);
-        seen.push(std::mem::replace(&mut given, next));
+        seen.push(std::mem::replace(&mut issued, next));
     }
-    let all = || seen.iter().chain([&given]);
+    let all = || seen.iter().chain([&issued]);
     let mut texts: Vec<_> = all().flat_map(|one| [&*one.access, one.refresh(), one.id()]).collect();
     let count = texts.len();
     texts.sort_unstable();
@@ -95,8 +95,8 @@ async fn c095_c096_using_a_used_token_later_revokes_the_family() {
 async fn c095_the_scope_can_shrink_for_one_response_but_never_grow() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid profile").await;
-    let narrow = IssuedTokens::of(&refresh_for(&mut browser, "web", given.refresh(), "profile").await);
+    let issued = browser.tokens("web", "openid profile").await;
+    let narrow = IssuedTokens::of(&refresh_for(&mut browser, "web", issued.refresh(), "profile").await);
     assert_eq!((&*narrow.scope, &narrow.id), ("profile", &None));
     assert_eq!(claims(&narrow.access)["scope"], "profile");
     let grown = "400\ncontent-type: application/json\npragma: no-cache\n\n\
@@ -116,10 +116,10 @@ async fn c095_the_scope_can_shrink_for_one_response_but_never_grow() {
 async fn c095_another_client_cannot_use_a_refresh_token_and_does_no_harm() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
-    let next = IssuedTokens::of(&browser.refresh("web", given.refresh()).await);
+    let issued = browser.tokens("web", "openid").await;
+    let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     for client in ["mfa", "native", "other"] {
-        for token in [given.refresh(), next.refresh()] {
+        for token in [issued.refresh(), next.refresh()] {
             assert_eq!(browser.refresh(client, token).await.own(), REFUSED, "{client}");
         }
     }
@@ -140,30 +140,30 @@ async fn c095_another_client_cannot_use_a_refresh_token_and_does_no_harm() {
 async fn c095_a_family_ends_a_day_after_the_login_regardless_of_use() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let mut given = browser.tokens("web", "openid").await;
+    let mut issued = browser.tokens("web", "openid").await;
     for _ in 0..23 {
         world.advance(3600);
-        given = IssuedTokens::of(&browser.refresh("web", given.refresh()).await);
+        issued = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     }
     world.clock.advance(Duration::from_secs(3600) - Duration::from_nanos(1));
-    given = IssuedTokens::of(&browser.refresh("web", given.refresh()).await);
+    issued = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     world.clock.advance(Duration::from_nanos(1));
-    assert_eq!(browser.refresh("web", given.refresh()).await.own(), REFUSED);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.own(), REFUSED);
 }
 
 #[tokio::test]
 async fn c095_with_offline_access_it_ends_after_thirty_days() {
     let world = world_with(|client| client.scopes("openid offline_access").unwrap()).await;
     let mut browser = world.browser();
-    let mut given = browser.tokens("special", "openid offline_access").await;
+    let mut issued = browser.tokens("special", "openid offline_access").await;
     for _ in 0..29 {
         world.advance(DAY);
-        given = IssuedTokens::of(&browser.refresh("special", given.refresh()).await);
+        issued = IssuedTokens::of(&browser.refresh("special", issued.refresh()).await);
     }
     world.clock.advance(Duration::from_secs(DAY) - Duration::from_nanos(1));
-    given = IssuedTokens::of(&browser.refresh("special", given.refresh()).await);
+    issued = IssuedTokens::of(&browser.refresh("special", issued.refresh()).await);
     world.clock.advance(Duration::from_nanos(1));
-    assert_eq!(browser.refresh("special", given.refresh()).await.own(), REFUSED);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.own(), REFUSED);
     // a client that may not ask for the scope does not get it
     let wanted = with(parameters("native"), &[("scope", "openid offline_access")]);
     let answer = browser.get(&format!("/authorize?{}", query_of(&wanted))).await;
@@ -174,30 +174,30 @@ async fn c095_with_offline_access_it_ends_after_thirty_days() {
 async fn a_disabled_account_gets_no_more_tokens() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let code = browser.sign_in("web").await;
     let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
     world.users.disable(&acme, &ada).await.unwrap();
-    assert_eq!(browser.refresh("web", given.refresh()).await.own(), REFUSED);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.own(), REFUSED);
     assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
-    assert_eq!(browser.with_token("/userinfo", &given.access).await.error(), "invalid_token");
+    assert_eq!(browser.with_token("/userinfo", &issued.access).await.error(), "invalid_token");
     // once it is enabled again, its tokens work: disabling an account revokes nothing
     world.users.enable(&acme, &ada).await.unwrap();
-    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
 async fn c119_end_user_revokes_every_token_at_once_but_not_those_of_a_new_login_at_the_same_moment() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
     world.service.end_user(&acme, &ada).await.unwrap();
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3]);
-    assert_eq!(browser.refresh("web", given.refresh()).await.own(), REFUSED);
-    assert_eq!(claims(&given.access).get("gen"), None, "generation 0 is left out");
-    let given = browser.tokens("web", "openid").await;
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
-    assert_eq!(claims(&given.access)["gen"], 1);
-    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [false; 3]);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.own(), REFUSED);
+    assert_eq!(claims(&issued.access).get("gen"), None, "generation 0 is left out");
+    let issued = browser.tokens("web", "openid").await;
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
+    assert_eq!(claims(&issued.access)["gen"], 1);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
 }

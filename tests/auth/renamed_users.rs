@@ -21,19 +21,19 @@ async fn c120_a_new_sign_in_address_ends_neither_sessions_nor_tokens() {
     let mut browser = world.browser();
     let scope = [("scope", "openid email")];
     let code = browser.sign_in_as(&world, "acme-web", (ADA, ADA_PASSWORD), None, &scope).await;
-    let given = IssuedTokens::of(&browser.redeem("acme-web", &code).await);
+    let issued = IssuedTokens::of(&browser.redeem("acme-web", &code).await);
     let open = browser.silently("acme-shop").await.unwrap();
     let before = world.sessions_of(&acme, "u-ada").await;
     let sid = before[0].sid().to_string();
 
     rename(&world).await;
 
-    all_are(true, &world, "acme-web", &given).await;
-    let info = browser.with_token("/userinfo", &given.access).await.json();
+    all_are(true, &world, "acme-web", &issued).await;
+    let info = browser.with_token("/userinfo", &issued.access).await.json();
     assert_eq!((&info["sub"], &info["email"], &info["email_verified"]), (&"u-ada".into(), &NEW.into(), &true.into()));
-    let known = browser.introspect("acme-web", given.refresh()).await;
+    let known = browser.introspect("acme-web", issued.refresh()).await;
     assert_eq!((&known["active"], &known["sub"]), (&true.into(), &"u-ada".into()));
-    let next = IssuedTokens::of(&browser.refresh("acme-web", given.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("acme-web", issued.refresh()).await);
     for token in [next.id(), &*next.access] {
         assert_eq!((&claims(token)["sub"], claims(token)["sid"].as_str()), (&"u-ada".into(), Some(&*sid)));
     }
@@ -113,6 +113,6 @@ async fn c116_a_login_stays_bound_to_its_user_if_another_user_gets_the_name_that
     assert_eq!(by_old.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
     assert_eq!(by_new.prove_password(&login, NEW, ADA_PASSWORD).await.error(), "no_step_remaining");
     let code = by_old.finish(&login).await.unwrap();
-    let given = IssuedTokens::of(&by_old.redeem("acme-web", &code).await);
-    assert_eq!(claims(given.id())["sub"], "u-ada");
+    let issued = IssuedTokens::of(&by_old.redeem("acme-web", &code).await);
+    assert_eq!(claims(issued.id())["sub"], "u-ada");
 }

@@ -74,10 +74,10 @@ async fn step_up(world: &World, browser: &mut Browser, address: &str) -> IssuedT
 async fn c118_a_session_cookie_with_a_wrong_secret_is_ignored_and_changes_nothing() {
     let (world, acme) = (world().await, tenant("acme"));
     let mut browser = world.browser();
-    let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
     let cookie = world.cookie_of(&acme);
     let (sid, secret) = browser.cookies[&cookie].split_once('.').unwrap();
-    assert_eq!(claims(given.id())["sid"], sid, "tokens contain the sid");
+    assert_eq!(claims(issued.id())["sid"], sid, "tokens contain the sid");
     let before = world.sessions_of(&acme, "u-ada").await.remove(0);
     // use is recorded once a minute
     world.advance(61);
@@ -99,7 +99,7 @@ async fn c118_a_session_cookie_with_a_wrong_secret_is_ignored_and_changes_nothin
     let after = world.sessions_of(&acme, "u-ada").await.remove(0);
     assert_eq!(after.last_use(), before.last_use());
     assert_eq!(world.seen(Some(&acme), &browser).await.as_deref(), Some(sid));
-    all_are(true, &world, "acme-web", &given).await;
+    all_are(true, &world, "acme-web", &issued).await;
     world.log.flush();
     assert!(!world.log.read(&Query::new().kind(EventKind::SessionWrongSecret)).events.is_empty());
 }
@@ -116,7 +116,7 @@ async fn c119_ending_a_user_works_on_all_nodes_even_if_their_clocks_differ() {
         let acme = tenant("acme");
 
         let mut browser = world.browser();
-        let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+        let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
         let offline = tokens(&world, &mut world.browser(), "acme-web", "openid offline_access").await;
         let open = [
             world.browser().sign_in_as(&world, "acme-web", AS_ADA, None, &[]).await,
@@ -150,9 +150,9 @@ async fn c119_ending_a_user_works_on_all_nodes_even_if_their_clocks_differ() {
             assert_eq!(node.sessions_of(&acme, "u-ada").await.len(), 0);
             assert_eq!(node.seen(Some(&acme), &browser).await, None);
             assert!(is_login_required(&browser.silently("acme-shop").await.unwrap_err()));
-            for given in [&given, &offline] {
-                all_are(false, node, "acme-web", given).await;
-                assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant");
+            for issued in [&issued, &offline] {
+                all_are(false, node, "acme-web", issued).await;
+                assert_eq!(browser.refresh("acme-web", issued.refresh()).await.error(), "invalid_grant");
             }
             for (client, code) in [("acme-web", &open[0]), ("acme-web", &open[1]), ("acme-shop", &open[2])] {
                 assert_eq!(browser.redeem(client, code).await.error(), "invalid_grant", "{seconds}");
@@ -214,9 +214,9 @@ async fn c120_a_new_password_ends_what_only_the_old_one_proved() {
     assert_eq!(browser.redeem("acme-shop", &open).await.status, 200);
     // everything that relied only on the password has ended
     assert_eq!(browser.redeem("acme-web", &alone).await.error(), "invalid_grant");
-    for given in [&by_password, &offline] {
-        assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant");
-        all_are(false, &world, "acme-web", given).await;
+    for issued in [&by_password, &offline] {
+        assert_eq!(browser.refresh("acme-web", issued.refresh()).await.error(), "invalid_grant");
+        all_are(false, &world, "acme-web", issued).await;
     }
     assert!(is_login_required(&other.silently("acme-shop").await.unwrap_err()));
     assert_eq!(world.seen(Some(&acme), &other).await, None, "the session ended when its account was read");
@@ -283,7 +283,7 @@ async fn c120_sessions_end_at_once_if_the_application_reports_a_change() {
 async fn c120_a_hash_upgrade_ends_nothing() {
     let world = world().await;
     let mut browser = world.browser();
-    let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
     let open = browser.silently("acme-shop").await.unwrap();
     let mut half = world.browser();
     let login = half.begin("acme-two", &[("identifier", ADA)]).await;
@@ -300,9 +300,9 @@ async fn c120_a_hash_upgrade_ends_nothing() {
     strong.browser().sign_in_as(&strong, "acme-web", AS_ADA, None, &[]).await;
     assert_ne!(stored().await, before);
 
-    all_are(true, &world, "acme-web", &given).await;
+    all_are(true, &world, "acme-web", &issued).await;
     assert_eq!(browser.redeem("acme-shop", &open).await.status, 200);
-    assert_eq!(browser.refresh("acme-web", given.refresh()).await.status, 200);
+    assert_eq!(browser.refresh("acme-web", issued.refresh()).await.status, 200);
     assert!(browser.silently("acme-shop").await.is_ok());
     assert_eq!(half.prove_mailbox(&world, &login, ADA).await.status, 200);
     let code = half.finish(&login).await.unwrap();
@@ -315,7 +315,7 @@ async fn c119_after_a_revocation_no_code_is_issued_that_would_be_refused() {
     for way in ["user", "sid", "others", "session", "service"] {
         let world = world().await;
         let (mut browser, mut other) = (world.browser(), world.browser());
-        let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+        let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
         tokens(&world, &mut other, "acme-web", "openid").await;
         let (early, carried) = (browser.silently("acme-shop").await.unwrap(), browser.begin("acme-bank", &[]).await);
         let sessions: &Sessions = &world.sessions;
@@ -329,8 +329,8 @@ async fn c119_after_a_revocation_no_code_is_issued_that_would_be_refused() {
         }
         assert!(is_login_required(&browser.silently("acme-shop").await.unwrap_err()), "{way}");
         assert_eq!(browser.redeem("acme-shop", &early).await.error(), "invalid_grant", "{way}");
-        assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant", "{way}");
-        all_are(false, &world, "acme-web", &given).await;
+        assert_eq!(browser.refresh("acme-web", issued.refresh()).await.error(), "invalid_grant", "{way}");
+        all_are(false, &world, "acme-web", &issued).await;
         // a login carried over from that session cannot go on either
         browser.prove_mailbox(&world, &carried, ADA).await;
         assert_eq!(browser.finish(&carried).await.unwrap_err().redirected("code"), None, "{way}");
@@ -356,12 +356,12 @@ async fn c121_a_second_tenant_keeps_the_first_session_and_a_fifth_ends_the_oldes
         world.advance(1);
         let client = format!("{of}-web");
         let code = browser.sign_in_as(&world, &client, ("ada", ADA_PASSWORD), None, &[]).await;
-        let given = IssuedTokens::of(&browser.redeem(&client, &code).await);
-        all.push((of.clone(), client, given));
+        let issued = IssuedTokens::of(&browser.redeem(&client, &code).await);
+        all.push((of.clone(), client, issued));
         let oldest = all.len().saturating_sub(4);
-        for (at, (of, client, given)) in all.iter().enumerate() {
+        for (at, (of, client, issued)) in all.iter().enumerate() {
             let lives = at >= oldest;
-            all_are(lives, &world, client, given).await;
+            all_are(lives, &world, client, issued).await;
             assert_eq!(world.seen(Some(of), &browser).await.is_some(), lives, "{of}");
             assert_eq!(browser.cookies.contains_key(&world.cookie_of(of)), lives, "{of}");
             assert_eq!(browser.silently(&format!("{of}-shop")).await.is_ok(), lives, "{of}");
@@ -371,8 +371,8 @@ async fn c121_a_second_tenant_keeps_the_first_session_and_a_fifth_ends_the_oldes
     }
     // signing out of one tenant keeps the other sessions
     assert!(is_done(&log_out(&mut browser, all[2].2.id()).await));
-    for (at, (of, client, given)) in all.iter().enumerate() {
-        all_are(at != 0 && at != 2, &world, client, given).await;
+    for (at, (of, client, issued)) in all.iter().enumerate() {
+        all_are(at != 0 && at != 2, &world, client, issued).await;
         assert_eq!(world.seen(Some(of), &browser).await.is_some(), at != 0 && at != 2, "{of}");
     }
 }
@@ -394,8 +394,8 @@ async fn c121_another_user_at_the_same_tenant_ends_the_session_and_its_tokens() 
     all_are(false, &world, "acme-web", &first).await;
     all_are(false, &world, "acme-bank", &second).await;
     assert_eq!(browser.redeem("acme-shop", &open).await.error(), "invalid_grant");
-    for (client, given) in [("acme-web", &first), ("acme-bank", &second)] {
-        assert_eq!(browser.refresh(client, given.refresh()).await.error(), "invalid_grant");
+    for (client, issued) in [("acme-web", &first), ("acme-bank", &second)] {
+        assert_eq!(browser.refresh(client, issued.refresh()).await.error(), "invalid_grant");
     }
     all_are(true, &world, "acme-web", &of_grace).await;
     all_are(true, &world, "acme-web", &kept).await;
@@ -422,15 +422,15 @@ async fn an_id_token_from_before_a_step_up_still_ends_its_session() {
         }
         let third = tokens(&world, &mut browser, "acme-web", "openid").await;
         let fourth = silent_tokens(&mut browser, "acme-shop").await;
-        let sids = [&first, &second, &third, &fourth].map(|given| claims(given.id())["sid"].to_string());
+        let sids = [&first, &second, &third, &fourth].map(|issued| claims(issued.id())["sid"].to_string());
         assert!(sids.windows(2).all(|pair| pair[0] == pair[1]), "{sids:?}");
         assert!(is_done(&log_out(&mut browser, first.id()).await));
         assert!(!browser.cookies.contains_key(&world.cookie_of(&acme)));
-        for (client, given) in
+        for (client, issued) in
             [("acme-web", &first), ("acme-bank", &second), ("acme-web", &third), ("acme-shop", &fourth)]
         {
-            all_are(false, &world, client, given).await;
-            assert_eq!(browser.refresh(client, given.refresh()).await.error(), "invalid_grant");
+            all_are(false, &world, client, issued).await;
+            assert_eq!(browser.refresh(client, issued.refresh()).await.error(), "invalid_grant");
         }
         assert_eq!(world.sessions_of(&acme, "u-ada").await.len(), 0);
     }

@@ -41,17 +41,17 @@ async fn c100_revoking_a_refresh_or_access_token_revokes_its_family() {
 async fn c100_revoking_anything_but_a_token_of_this_client_succeeds_and_changes_nothing() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let code = browser.sign_in("web").await;
-    let mut changed = given.refresh().to_owned().into_bytes();
+    let mut changed = issued.refresh().to_owned().into_bytes();
     changed[40] = if changed[40] == b'A' { b'B' } else { b'A' };
     let changed = String::from_utf8(changed).unwrap();
-    let unsigned = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
+    let unsigned = format!("{}.AAAA", issued.access.rsplit_once('.').unwrap().0);
     for (client, token) in [
-        ("mfa", given.refresh()),
-        ("mfa", &given.access),
-        ("other", given.refresh()),
-        ("web", given.id()),
+        ("mfa", issued.refresh()),
+        ("mfa", &issued.access),
+        ("other", issued.refresh()),
+        ("web", issued.id()),
         ("web", &code.code),
         ("web", &changed),
         ("web", &unsigned),
@@ -62,11 +62,11 @@ async fn c100_revoking_anything_but_a_token_of_this_client_succeeds_and_changes_
         assert_eq!(browser.revoke(client, token).await.own(), DONE);
     }
     for hint in ["access_token", "refresh_token", "x"] {
-        let fields = [("client_id", "mfa"), ("token", given.refresh()), ("token_type_hint", hint)];
+        let fields = [("client_id", "mfa"), ("token", issued.refresh()), ("token_type_hint", hint)];
         assert_eq!(browser.form("/revoke", &fields).await.own(), DONE);
     }
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
-    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
     assert_eq!(browser.redeem("web", &code).await.status, 200);
     world.log.flush();
     assert!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.is_empty());

@@ -211,13 +211,13 @@ async fn c093_of_concurrent_redemptions_one_gets_tokens() {
         let code = browser.sign_in("web").await;
         let mut tries: Vec<_> = (0..4).map(|_| browser.clone()).collect();
         let answers = join(tries.iter_mut().map(|browser| browser.redeem("web", &code))).await;
-        let given: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();
-        assert_eq!(given.len(), 1, "{answers:?}");
+        let issued: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();
+        assert_eq!(issued.len(), 1, "{answers:?}");
         for answer in answers.iter().filter(|answer| answer.status != 200) {
             assert_eq!(answer.own(), SPENT_OR_WRONG);
         }
         // and the others did not revoke them
-        let access = IssuedTokens::of(given[0]).access;
+        let access = IssuedTokens::of(issued[0]).access;
         assert_eq!(browser.opens(&world, "web", &access).await, [true; 3]);
     }
 }
@@ -264,9 +264,9 @@ async fn c094_client_credentials_are_refused_because_clients_have_no_secret() {
 async fn c094_a_client_without_refresh_tokens_cannot_use_any() {
     let world = world_with(tollgate::Client::without_refresh_tokens).await;
     let mut browser = world.browser();
-    let given = browser.tokens("special", "openid").await;
-    assert_eq!(given.refresh, None);
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    let issued = browser.tokens("special", "openid").await;
+    assert_eq!(issued.refresh, None);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     let answer = browser.refresh("special", "x").await;
     assert_eq!(answer.own(), refused(400, "unauthorized_client", "this client may not use refresh tokens"));
 }
@@ -275,6 +275,6 @@ async fn c094_a_client_without_refresh_tokens_cannot_use_any() {
 async fn without_the_scope_openid_there_is_no_id_token() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "profile").await;
-    assert_eq!((given.id, &*given.scope), (None, "profile"));
+    let issued = browser.tokens("web", "profile").await;
+    assert_eq!((issued.id, &*issued.scope), (None, "profile"));
 }

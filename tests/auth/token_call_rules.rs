@@ -66,13 +66,13 @@ async fn only_pages_of_the_client_can_exchange_its_codes() {
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (403, false));
     let answer = form(&mut browser, APP, "/token", &fields).await;
     assert!(is_readable(&answer, APP));
-    let given = IssuedTokens::of(&answer);
+    let issued = IssuedTokens::of(&answer);
     assert_eq!(browser.redeem("native", &native).await.status, 200);
     // errors can be read too
     let answer = form(&mut browser, APP, "/token", &fields).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (400, true));
 
-    let bearer = format!("Bearer {}", given.access);
+    let bearer = format!("Bearer {}", issued.access);
     for (origin, expected) in [(APP, true), (EVIL, false), ("null", false)] {
         for shown in [&*bearer, "Bearer x", ""] {
             let answer = get(&mut browser, origin, "/userinfo", shown).await;
@@ -87,13 +87,13 @@ async fn only_pages_of_the_client_can_exchange_its_codes() {
             assert!(!answer.headers.contains_key("access-control-allow-credentials"), "{path}");
         }
     }
-    let revoking = [("client_id", "web"), ("token", given.refresh())];
+    let revoking = [("client_id", "web"), ("token", issued.refresh())];
     let answer = form(&mut browser, EVIL, "/revoke", &revoking).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, EVIL)), (403, false));
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
     let answer = form(&mut browser, APP, "/revoke", &revoking).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (200, true));
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [false; 3]);
     world.log.flush();
     assert!(!world.log.read(&Query::new().kind(EventKind::ForeignOrigin)).events.is_empty());
 }
@@ -145,11 +145,11 @@ async fn c112_token_calls_are_charged_to_the_tenant_of_the_token() {
     let acme: Tenant = "acme".parse().unwrap();
     let left = |tenant: &Tenant| limiter.peek(tenant).map_or(20, |standing| standing.remaining());
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let code = browser.sign_in("web").await;
     let mut expected = left(&acme);
-    let bearer = format!("Bearer {}", given.access);
-    let refreshing = [("grant_type", "refresh_token"), ("refresh_token", given.refresh()), ("client_id", "web")];
+    let bearer = format!("Bearer {}", issued.access);
+    let refreshing = [("grant_type", "refresh_token"), ("refresh_token", issued.refresh()), ("client_id", "web")];
     let about = [("client_id", "web"), ("token", "x")];
     // spend the budget one request at a time, until nothing is left
     for round in 0..2 {
@@ -229,12 +229,12 @@ async fn token_events_are_logged_without_secrets() {
     for secret in [&code.code, &code.verifier] {
         assert!(!log.contains(secret));
     }
-    for given in [&first, &next, &other] {
-        for secret in [&*given.access, given.refresh(), given.id()] {
+    for issued in [&first, &next, &other] {
+        for secret in [&*issued.access, issued.refresh(), issued.id()] {
             let signature = secret.rsplit('.').next().unwrap();
             assert!(!log.contains(&signature[..16]), "{log}");
         }
-        assert!(!log.contains(crate::issued_tokens::claims(&given.access)["jti"].as_str().unwrap()));
+        assert!(!log.contains(crate::issued_tokens::claims(&issued.access)["jti"].as_str().unwrap()));
     }
     assert!(!log.contains(ISSUER));
 }
@@ -243,8 +243,8 @@ async fn token_events_are_logged_without_secrets() {
 async fn the_contents_of_a_token_can_be_read_only_by_pages_of_its_client() {
     let world = world_with(|special| special.origin("https://own.example").unwrap()).await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
-    let bearer = format!("Bearer {}", given.access);
+    let issued = browser.tokens("web", "openid").await;
+    let bearer = format!("Bearer {}", issued.access);
     assert!(is_readable(&get(&mut browser, APP, "/userinfo", &bearer).await, APP));
     let foreign = get(&mut browser, "https://own.example", "/userinfo", &bearer).await;
     assert!(!foreign.headers.contains_key("access-control-allow-origin"));

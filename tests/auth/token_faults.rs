@@ -123,10 +123,10 @@ impl Flow {
     /// Asserts that no token of this login works anywhere.
     async fn assert_revoked(&self, case: &str) {
         let verifier = self.world.service.verifier();
-        for given in self.first.iter().chain(&self.newest) {
-            let good = good_at(&mut self.world.browser(), &verifier, "web", given).await;
+        for issued in self.first.iter().chain(&self.newest) {
+            let good = good_at(&mut self.world.browser(), &verifier, "web", issued).await;
             assert_eq!(good, BTreeSet::new(), "{case}");
-            assert!(is_no_grant(&self.world.browser().refresh("web", given.refresh()).await), "{case}");
+            assert!(is_no_grant(&self.world.browser().refresh("web", issued.refresh()).await), "{case}");
         }
     }
 }
@@ -169,18 +169,18 @@ async fn fails_at(call: Call, at: usize, fault: Fault, prepared: bool) -> bool {
         Redeem => {
             // it may have been used up, and then it stays used
             let answers = [&answer, &again];
-            let given: Vec<_> =
+            let issued: Vec<_> =
                 answers.into_iter().filter(|answer| answer.status == 200).map(IssuedTokens::of).collect();
-            assert!(given.len() <= 1, "{case}: {answers:?}");
+            assert!(issued.len() <= 1, "{case}: {answers:?}");
             assert!(again.status == 200 || is_no_grant(&again), "{case}: {again:?}");
-            for given in &given {
-                all_are(true, &flow.world, "web", given).await;
-                IssuedTokens::of(&flow.browser.refresh("web", given.refresh()).await);
+            for issued in &issued {
+                all_are(true, &flow.world, "web", issued).await;
+                IssuedTokens::of(&flow.browser.refresh("web", issued.refresh()).await);
             }
             flow.world.advance(3);
             assert!(is_no_grant(&flow.browser.redeem("web", &flow.code).await), "{case}");
-            for given in &given {
-                all_are(false, &flow.world, "web", given).await;
+            for issued in &issued {
+                all_are(false, &flow.world, "web", issued).await;
             }
         }
         Refresh => {

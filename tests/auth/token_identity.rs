@@ -31,7 +31,7 @@ fn reuses(world: &World) -> usize {
 async fn c120_a_user_who_changes_their_sign_in_address_keeps_all_tokens() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid email").await;
+    let issued = browser.tokens("web", "openid email").await;
     let open = browser.sign_in("web").await;
     let (acme, ada) = ada();
     let new = "ada@new.example";
@@ -44,9 +44,9 @@ async fn c120_a_user_who_changes_their_sign_in_address_keeps_all_tokens() {
     world.users.verify_contact(&acme, &ada, contact).await.unwrap();
     world.users.set_names(&acme, &ada, Some("Ada King"), Some("ada.king")).await.unwrap();
 
-    all_are(true, &world, "web", &given).await;
-    assert_eq!(browser.with_token("/userinfo", &given.access).await.json()["email"], new);
-    let next = IssuedTokens::of(&browser.refresh("web", given.refresh()).await);
+    all_are(true, &world, "web", &issued).await;
+    assert_eq!(browser.with_token("/userinfo", &issued.access).await.json()["email"], new);
+    let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     all_are(true, &world, "web", &next).await;
     let opened = IssuedTokens::of(&browser.redeem("web", &open).await);
     all_are(true, &world, "web", &opened).await;
@@ -57,29 +57,29 @@ async fn c120_a_new_password_ends_tokens_based_on_the_old_one() {
     for place in ["refresh", "userinfo", "introspect", "code"] {
         let world = World::new().await;
         let mut browser = world.browser();
-        let given = browser.tokens("web", "openid offline_access").await;
+        let issued = browser.tokens("web", "openid offline_access").await;
         let open = browser.sign_in("web").await;
         let (acme, ada) = ada();
         let hash = Passwords::insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
         world.users.set_password(&acme, &ada, Some(hash)).await.unwrap();
         match place {
-            "refresh" => assert_eq!(browser.refresh("web", given.refresh()).await.error(), "invalid_grant"),
-            "userinfo" => assert_eq!(browser.with_token("/userinfo", &given.access).await.status, 401),
+            "refresh" => assert_eq!(browser.refresh("web", issued.refresh()).await.error(), "invalid_grant"),
+            "userinfo" => assert_eq!(browser.with_token("/userinfo", &issued.access).await.status, 401),
             "code" => assert_eq!(browser.redeem("web", &open).await.error(), "invalid_grant"),
-            _ => assert_eq!(browser.introspect("web", given.refresh()).await, json!({ "active": false })),
+            _ => assert_eq!(browser.introspect("web", issued.refresh()).await, json!({ "active": false })),
         }
         if place != "code" {
             // the first place that reads the account ends the family everywhere
-            assert_eq!(at_layer(&world.service.verifier(), &given.access).await, 401, "{place}");
+            assert_eq!(at_layer(&world.service.verifier(), &issued.access).await, 401, "{place}");
         }
-        all_are(false, &world, "web", &given).await;
+        all_are(false, &world, "web", &issued).await;
     }
 }
 
 #[tokio::test]
 async fn c120_a_hash_upgrade_ends_no_tokens() {
     let world = World::new().await;
-    let given = world.browser().tokens("web", "openid").await;
+    let issued = world.browser().tokens("web", "openid").await;
     // another service on the same store, with the default cost, upgrades the weak hash
     let strong = AuthService::builder(ISSUER, world.store.clone())
         .clients(clients())
@@ -99,8 +99,8 @@ async fn c120_a_hash_upgrade_ends_no_tokens() {
     let mut browser = Browser { service: strong, ..world.browser() };
     browser.sign_in("web").await;
     assert_ne!(hash().await, before);
-    all_are(true, &world, "web", &given).await;
-    assert_eq!(world.browser().refresh("web", given.refresh()).await.status, 200);
+    all_are(true, &world, "web", &issued).await;
+    assert_eq!(world.browser().refresh("web", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
@@ -183,8 +183,8 @@ async fn one_session_has_at_most_twenty_families_of_a_client() {
         all.push(IssuedTokens::of(&browser.redeem("special", &Grant { code, verifier }).await));
     }
     all_are(false, &world, "special", &all[0]).await;
-    for given in [&all[1], &all[20], &other] {
-        all_are(true, &world, "special", given).await;
+    for issued in [&all[1], &all[20], &other] {
+        all_are(true, &world, "special", issued).await;
     }
 }
 
@@ -196,11 +196,11 @@ async fn a_process_without_logins_can_verify_tokens_with_the_store_alone() {
     clock.set_wall(real.unix(real.now()));
     let world = World::on(store.clone(), clock, |service| service).await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let verifier = Tokens::new().verifier_in(ISSUER, store).unwrap();
-    assert_eq!(at_layer(&verifier, &given.access).await, 200);
-    browser.revoke("web", given.refresh()).await;
-    assert_eq!(at_layer(&verifier, &given.access).await, 401);
+    assert_eq!(at_layer(&verifier, &issued.access).await, 200);
+    browser.revoke("web", issued.refresh()).await;
+    assert_eq!(at_layer(&verifier, &issued.access).await, 401);
     assert!(Tokens::new().verifier_in("http://auth.example", Memory::new()).is_err());
 }
 

@@ -100,9 +100,9 @@ async fn family(state: &str) -> Family {
     let world = world_with_keys().await;
     let browser = world.browser();
     let none = || Some("x".to_owned());
-    let given = IssuedTokens { access: "x".to_owned(), refresh: none(), id: none(), scope: String::new() };
+    let issued = IssuedTokens { access: "x".to_owned(), refresh: none(), id: none(), scope: String::new() };
     let code = Grant::from("x".repeat(43));
-    let mut family = Family { world, browser, code, first: given.clone(), newest: given };
+    let mut family = Family { world, browser, code, first: issued.clone(), newest: issued };
     if state == "no code" {
         return family;
     }

@@ -36,10 +36,10 @@ fn winner(answers: &[Answer]) -> IssuedTokens {
 
 /// Asserts that all responses contain the same tokens.
 fn one_successor(answers: &[Answer]) -> IssuedTokens {
-    let given: Vec<_> = answers.iter().map(IssuedTokens::of).collect();
-    let names: BTreeSet<_> = given.iter().map(|given| (given.refresh().to_owned(), given.jti())).collect();
-    assert_eq!(names.len(), 1, "{given:?}");
-    given[0].clone()
+    let issued: Vec<_> = answers.iter().map(IssuedTokens::of).collect();
+    let names: BTreeSet<_> = issued.iter().map(|issued| (issued.refresh().to_owned(), issued.jti())).collect();
+    assert_eq!(names.len(), 1, "{issued:?}");
+    issued[0].clone()
 }
 
 /// Returns stores, with files that must live as long as they do.
@@ -60,15 +60,15 @@ async fn c093_of_64_concurrent_redemptions_at_two_services_one_gets_working_toke
                 async move { browser.redeem("web", &code).await }
             })
             .await;
-            let given = winner(&answers);
+            let issued = winner(&answers);
             // for two seconds, a second redemption is not a replay
             assert!(is_no_grant(&one.browser().redeem("web", &code).await));
             one.advance(2);
             assert!(is_no_grant(&other.browser().redeem("web", &code).await));
             for world in [&one, &other] {
-                all_are(true, world, "web", &given).await;
+                all_are(true, world, "web", &issued).await;
             }
-            let next = IssuedTokens::of(&other.browser().refresh("web", given.refresh()).await);
+            let next = IssuedTokens::of(&other.browser().refresh("web", issued.refresh()).await);
             all_are(true, &one, "web", &next).await;
         }
     }
@@ -97,9 +97,9 @@ async fn c092_concurrent_replays_of_a_code_get_no_tokens_and_revoke_those_it_yie
         assert_eq!(count(&answers[8..], is_no_grant), 24, "{answers:?}");
         let mut all = vec![first, next];
         all.extend(Some(&answers[7]).filter(|answer| is_good(answer)).map(IssuedTokens::of));
-        for (given, world) in all.iter().flat_map(|given| [(given, &one), (given, &other)]) {
-            all_are(false, world, "web", given).await;
-            assert!(is_no_grant(&world.browser().refresh("web", given.refresh()).await));
+        for (issued, world) in all.iter().flat_map(|issued| [(issued, &one), (issued, &other)]) {
+            all_are(false, world, "web", issued).await;
+            assert!(is_no_grant(&world.browser().refresh("web", issued.refresh()).await));
         }
     }
 }
@@ -109,18 +109,18 @@ async fn c096_concurrent_refreshes_at_two_services_get_one_successor() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
         let code = one.browser().sign_in("web").await;
-        let mut given = IssuedTokens::of(&one.browser().redeem("web", &code).await);
+        let mut issued = IssuedTokens::of(&one.browser().redeem("web", &code).await);
         for _ in 0..4 {
             let answers = at_once(16, |at| {
                 let mut browser = from(&[&one, &other][at % 2].browser(), at);
-                let token = given.refresh().to_owned();
+                let token = issued.refresh().to_owned();
                 async move { browser.refresh("web", &token).await }
             })
             .await;
             let next = one_successor(&answers);
-            assert_ne!(next.refresh(), given.refresh());
+            assert_ne!(next.refresh(), issued.refresh());
             all_are(true, &other, "web", &next).await;
-            given = next;
+            issued = next;
         }
     }
 }
@@ -208,10 +208,10 @@ proptest! {
             let _entered = runtime.enter();
             interleave(calls.collect(), &order)
         };
-        let given = winner(&answers);
+        let issued = winner(&answers);
         runtime.block_on(async {
             for node in &nodes {
-                all_are(true, node, "web", &given).await;
+                all_are(true, node, "web", &issued).await;
             }
         });
     }
@@ -245,7 +245,7 @@ proptest! {
             prop_assert!(is_no_grant(answer), "{:?}", answer);
         }
         let successors: Vec<_> = of(Call::Refresh).filter(|answer| is_good(answer)).map(IssuedTokens::of).collect();
-        let names: BTreeSet<_> = successors.iter().map(|given| (given.refresh(), given.jti())).collect();
+        let names: BTreeSet<_> = successors.iter().map(|issued| (issued.refresh(), issued.jti())).collect();
         prop_assert!(names.len() <= 1, "{:?}", answers);
         for answer in of(Call::RefreshOlder).filter(|answer| is_good(answer)) {
             prop_assert!(!late);
@@ -263,9 +263,9 @@ proptest! {
             let newest = successors.first().unwrap_or(&family.newest);
             for node in &nodes {
                 if ended {
-                    for given in all.clone() {
-                        all_are(false, node, "web", given).await;
-                        assert!(is_no_grant(&node.browser().refresh("web", given.refresh()).await));
+                    for issued in all.clone() {
+                        all_are(false, node, "web", issued).await;
+                        assert!(is_no_grant(&node.browser().refresh("web", issued.refresh()).await));
                     }
                 } else {
                     all_are(true, node, "web", newest).await;
@@ -376,7 +376,7 @@ async fn a_key_rotation_interrupts_no_client() {
     let last = IssuedTokens::of(&world.browser().refresh("web", newest.refresh()).await);
     world.advance(1);
     let next = IssuedTokens::of(&world.browser().refresh("web", last.refresh()).await);
-    let kid = |given: &IssuedTokens| given.access.split('.').next().unwrap().to_owned();
+    let kid = |issued: &IssuedTokens| issued.access.split('.').next().unwrap().to_owned();
     assert_ne!(kid(&last), kid(&next), "the new key signs");
     world.advance(598);
     let verifier = world.service.verifier();

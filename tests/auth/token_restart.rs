@@ -27,10 +27,10 @@ async fn child() {
     let say = |what: &str, text: &str| writeln!(std::io::stdout(), "\n{what} {text}").unwrap();
     let code = browser.sign_in("web").await;
     say("CODE", &format!("{} {}", code.code, code.verifier));
-    let mut given = IssuedTokens::of(&browser.redeem("web", &code).await);
+    let mut issued = IssuedTokens::of(&browser.redeem("web", &code).await);
     loop {
-        say("GIVEN", &serde_json::json!([given.access, given.refresh()]).to_string());
-        given = IssuedTokens::of(&browser.refresh("web", given.refresh()).await);
+        say("GIVEN", &serde_json::json!([issued.access, issued.refresh()]).to_string());
+        issued = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     }
 }
 
@@ -55,20 +55,20 @@ async fn c092_c093_c095_after_a_kill_9_issued_tokens_work_and_used_ones_do_not()
         let said = said.unwrap();
         let (code, verifier) = said.split_once(' ').unwrap();
         let code = Grant { code: code.to_owned(), verifier: verifier.to_owned() };
-        let given = |line: String| {
+        let issued = |line: String| {
             let json = line.strip_prefix("GIVEN ")?.to_owned();
             let (access, refresh): (String, String) = serde_json::from_str(&json).unwrap();
             Some(IssuedTokens { access, refresh: Some(refresh), id: None, scope: String::new() })
         };
         // waits for a number of responses, and kills it during the next call
-        let mut all: Vec<IssuedTokens> = lines.by_ref().filter_map(given).take(round % 4).collect();
+        let mut all: Vec<IssuedTokens> = lines.by_ref().filter_map(issued).take(round % 4).collect();
         for _ in 0..round / 4 * 40 {
             std::thread::yield_now();
         }
         child.kill().unwrap();
         child.wait().unwrap();
         // the rest of its output
-        all.extend(lines.filter_map(given));
+        all.extend(lines.filter_map(issued));
 
         let clock = ManualClock::new();
         let world = World::on(Disk::open(&file.0).unwrap().into(), clock, |service| service).await;
@@ -104,8 +104,8 @@ async fn c092_c093_c095_after_a_kill_9_issued_tokens_work_and_used_ones_do_not()
             _ => browser.redeem("web", &code).await,
         };
         assert_eq!(theft.error(), "invalid_grant");
-        for given in all.iter().chain([&next]) {
-            all_are(false, &world, "web", given).await;
+        for issued in all.iter().chain([&next]) {
+            all_are(false, &world, "web", issued).await;
         }
     }
     assert!(unanswered > 0);

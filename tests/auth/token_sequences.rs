@@ -96,7 +96,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 /// An access token and its expiry.
 struct Access {
-    given: IssuedTokens,
+    issued: IssuedTokens,
     ends: u64,
 }
 
@@ -132,8 +132,8 @@ impl Family {
     }
 
     /// Returns the last moment at which an access token issued at this time can work.
-    fn access_ends(&self, given: u64) -> u64 {
-        self.spent.as_ref().map_or(0, |spent| spent.ends).min(given + ACCESS_LIVES)
+    fn access_ends(&self, issued: u64) -> u64 {
+        self.spent.as_ref().map_or(0, |spent| spent.ends).min(issued + ACCESS_LIVES)
     }
 }
 
@@ -221,11 +221,11 @@ impl Simulation {
         });
     }
 
-    fn given(&mut self, at: usize, answer: &Answer) {
-        let given = IssuedTokens::of(answer);
+    fn issued(&mut self, at: usize, answer: &Answer) {
+        let issued = IssuedTokens::of(answer);
         let ends = self.families[at].access_ends(self.now);
-        self.families[at].refresh.push((given.refresh().to_owned(), None));
-        self.families[at].access.push(Access { given, ends });
+        self.families[at].refresh.push((issued.refresh().to_owned(), None));
+        self.families[at].access.push(Access { issued, ends });
     }
 
     async fn redeem(&mut self, at: usize, wrong: Option<usize>) -> Result<(), TestCaseError> {
@@ -245,7 +245,7 @@ impl Simulation {
         if is_right && family.spent.is_none() && !family.session_over() {
             let ends = now + if family.offline { 30 * DAY } else { DAY };
             self.families[at].spent = Some(Spent { at: now, ends });
-            self.given(at, &answer);
+            self.issued(at, &answer);
             return Ok(());
         }
         prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -271,17 +271,17 @@ impl Simulation {
         match (age, used) {
             (0, _) => {
                 family.refresh[place].1 = Some(now);
-                self.given(at, &answer);
+                self.issued(at, &answer);
                 let tokens = &self.families[at].refresh;
                 prop_assert_ne!(&tokens[place].0, &tokens[place + 1].0);
             }
             (1, Some(used)) if now < used + 10 => {
-                let given = IssuedTokens::of(&answer);
-                prop_assert_eq!(given.refresh(), &*family.refresh[place + 1].0, "a second chain of tokens");
+                let issued = IssuedTokens::of(&answer);
+                prop_assert_eq!(issued.refresh(), &*family.refresh[place + 1].0, "a second chain of tokens");
                 let left = answer.json()["expires_in"].as_u64().unwrap();
                 let ends = family.access_ends(used);
                 prop_assert_eq!(left, ends - now);
-                family.access.push(Access { given, ends });
+                family.access.push(Access { issued, ends });
             }
             _ => {
                 prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -296,7 +296,7 @@ impl Simulation {
         let (now, family) = (self.now, &mut self.families[at]);
         let counts = if access { family.access.len() } else { family.refresh.len() };
         let Some(place) = counts.checked_sub(1 + age) else { return Ok(()) };
-        let token = if access { &family.access[place].given.access } else { &family.refresh[place].0 };
+        let token = if access { &family.access[place].issued.access } else { &family.refresh[place].0 };
         let answer = browser.revoke(CLIENTS[usize::from(other)], token).await;
         prop_assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, "{}"));
         // revoking an expired access token does nothing
@@ -307,7 +307,7 @@ impl Simulation {
 
     async fn log_out(&mut self, at: usize) -> Result<(), TestCaseError> {
         let family = &mut self.families[at];
-        let Some(hint) = family.access.last().map(|access| access.given.id().to_owned()) else { return Ok(()) };
+        let Some(hint) = family.access.last().map(|access| access.issued.id().to_owned()) else { return Ok(()) };
         let answer = family.browser.log_out("web", &hint).await;
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
         // the hint ends the session even if it expired after an hour without use
@@ -331,8 +331,8 @@ impl Simulation {
                 let at = place.min(last);
                 let is_leak = family.refresh[at].1.is_some_and(|used| at + 1 < last || now >= used + 10);
                 let refresh = &family.refresh[if is_leak { last } else { at }];
-                let given = IssuedTokens { refresh: Some(refresh.0.clone()), ..access.given.clone() };
-                let good = good_at(&mut browser, verifier, "web", &given).await;
+                let issued = IssuedTokens { refresh: Some(refresh.0.clone()), ..access.issued.clone() };
+                let good = good_at(&mut browser, verifier, "web", &issued).await;
                 let mut expected = BTreeSet::new();
                 if family.is_live(now) {
                     if now < access.ends {
@@ -345,7 +345,7 @@ impl Simulation {
                 }
                 prop_assert_eq!(good, expected, "token {} at {}", place, now);
                 // another client learns nothing about it
-                let told = browser.form("/introspect", &[("client_id", "mfa"), ("token", &given.access)]).await;
+                let told = browser.form("/introspect", &[("client_id", "mfa"), ("token", &issued.access)]).await;
                 prop_assert_eq!(told.text.as_str(), r#"{"active":false}"#);
             }
         }
@@ -353,8 +353,8 @@ impl Simulation {
         if let Some(access) = self.families.last().and_then(|family| family.access.last()) {
             let fresh = self.nodes[0].service.verifier();
             prop_assert_eq!(
-                at_layer(&fresh, &access.given.access).await,
-                at_layer(verifier, &access.given.access).await
+                at_layer(&fresh, &access.issued.access).await,
+                at_layer(verifier, &access.issued.access).await
             );
         }
         Ok(())

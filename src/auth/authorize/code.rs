@@ -43,10 +43,10 @@ pub(crate) async fn for_login(
         core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
         return Err(RequestError::new(Code::AccessDenied, "the account is not allowed to log in"));
     }
-    // what can fail without the store fails before the login is spent
+    // steps that can fail without the store come before the login is used up
     let code = Secret::generate();
     let Ok(mut response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
-    // the login is spent first: a failure after it costs a login and never yields two codes
+    // the login is used up first: a later failure can lose the login, but never yields two codes
     let spent = core.logins.apply(&cookie.digest, &LoginCall::Consume(&code.digest())).await?;
     if spent.is_none_or(|update| update.answer.is_err()) {
         return Ok(None);
@@ -89,7 +89,7 @@ pub(crate) async fn for_session(
     }
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
-    // there is no login to spend, so a pushed request is spent instead
+    // there is no login to use up, so a pushed request is used up instead
     if !is_open(cx, asked).await? {
         return Err(ANSWERED);
     }
@@ -100,7 +100,7 @@ pub(crate) async fn for_session(
     Ok(Some(response))
 }
 
-/// Returns whether the request can have a code. A pushed request is spent by this.
+/// Returns whether the request can have a code. This uses up a pushed request.
 async fn is_open(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
     match asked.pushed() {
         Some(pushed) => cx.core.pushed.take(pushed).await,
