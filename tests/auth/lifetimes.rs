@@ -521,7 +521,7 @@ impl Simulation {
         all.into_iter().find(|session| session.sid().to_string() == self.sessions[at].sid)
     }
 
-    /// Gives a session a new secret, as an application may do. The old secret is invalid from then on.
+    /// Replaces the secret of a session, as an application may do. The old secret is invalid from then on.
     async fn rotate(&mut self, browser: usize, place: usize) -> Result<(), TestCaseError> {
         let Some(at) = self.live(browser, place) else { return Ok(()) };
         let session = self.session_of(at).await.unwrap();

@@ -89,7 +89,7 @@ async fn with_an_id_token_hint_the_session_ends_at_once() {
     assert!(!browser.cookies.contains_key(SESSION));
     // the session itself has ended, not only its cookie, and so have its tokens
     browser.cookies.insert(SESSION.to_owned(), session);
-    assert!(is_done(&get(&mut browser, &[]).await), "nobody is signed in, so there is no question");
+    assert!(is_done(&get(&mut browser, &[]).await), "without a session, there is no question");
     assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
     assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     world.log.flush();
@@ -271,7 +271,7 @@ async fn a_hint_ends_its_session_even_if_it_is_idle_or_its_cookie_is_missing() {
         assert_eq!(browser.opens(&world, "special", &access).await, [false; 3], "{idle}");
         assert_eq!(browser.refresh("special", &refresh).await.error(), "invalid_grant", "{idle}");
         browser.cookies.insert(SESSION.to_owned(), session);
-        assert!(is_done(&get(&mut browser, &[]).await), "nobody is signed in, so there is no question");
+        assert!(is_done(&get(&mut browser, &[]).await), "without a session, there is no question");
         world.log.flush();
         assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
     }
@@ -343,7 +343,7 @@ async fn a_hint_of_another_session_ends_only_that_one() {
     assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id())]).await));
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [false; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.error(), "invalid_grant");
-    assert!(is_done(&get(&mut other, &[]).await), "nobody is signed in, so there is no question");
+    assert!(is_done(&get(&mut other, &[]).await), "without a session, there is no question");
     assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     assert_eq!(browser.refresh("special", issued.refresh()).await.status, 200);
 }
