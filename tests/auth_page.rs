@@ -1,4 +1,4 @@
-//! The login page, in a real browser and by its keyboard alone.
+//! The login page in a real browser, operated only by keyboard.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
@@ -19,13 +19,13 @@ use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Policy};
 use support::chromium::Chromium;
 use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge, encode};
 
-/// The page served under this path, and a browser that has not opened it yet.
+/// A page served under this path, and a browser that has not opened it yet.
 struct Page {
     world: World,
     browser: Chromium,
     origin: String,
     base: &'static str,
-    /// The queries that came to the redirect URI.
+    /// The queries that arrived at the redirect URI.
     back: mpsc::UnboundedReceiver<String>,
 }
 
@@ -63,7 +63,7 @@ impl Page {
         Some(Self { world, browser, origin, base, back })
     }
 
-    /// What the application sends the browser to.
+    /// Returns the URL that the application sends the browser to.
     fn link(&self, client: &str) -> String {
         let Self { origin, base, .. } = self;
         let challenge = challenge();
@@ -82,7 +82,7 @@ impl Page {
         self.focus("password").await;
     }
 
-    /// Waits until this has the focus: an element of this id, or a button of this value.
+    /// Waits until an element with this id, or a button with this value, has the focus.
     async fn focus(&mut self, name: &str) {
         let script = format!("[document.activeElement.id, document.activeElement.value].includes('{name}') && idle()");
         self.until(&script).await;
@@ -95,7 +95,7 @@ impl Page {
             .await;
     }
 
-    /// Waits until the page says this.
+    /// Waits until the page contains this text.
     async fn says(&mut self, words: &str) {
         self.until(&format!("text('message') === {} && idle()", json!(words))).await;
     }
@@ -109,19 +109,19 @@ impl Page {
         self.browser.press("Enter").await;
     }
 
-    /// Time goes on, for the server and in the page.
+    /// Advances the time of the server and of the page.
     async fn advance(&mut self, seconds: u64) {
         self.world.advance(seconds);
         self.ask(&format!("{{ const now = Date.now; Date.now = () => now() + {seconds} * 1000; }}")).await;
     }
 
-    /// What came back to the application.
+    /// Returns the query that arrived at the application.
     async fn back(&mut self) -> String {
         let came = timeout(Duration::from_secs(60), self.back.recv()).await;
         came.unwrap_or_else(|_| panic!("the browser never went back")).unwrap()
     }
 
-    /// What the browser complained of. An answer that is no success is always told; this says which.
+    /// Returns the browser's complaints. It reports every error response, so the parameter lists the expected ones.
     fn complaints(&mut self) -> Vec<String> {
         let refused = "Failed to load resource: the server responded with a status of ";
         let start = format!("{}{}/authentication/", self.origin, self.base);
@@ -131,7 +131,7 @@ impl Page {
 }
 
 #[tokio::test]
-async fn two_steps_by_the_keyboard_end_with_a_code() {
+async fn two_steps_by_keyboard_end_with_a_code() {
     let Some(mut page) = Page::under("", "two-steps").await else { return };
     page.begin("mfa").await;
     assert_eq!(page.ask("document.title").await, "Sign in to Acme <b>Expenses</b>");
@@ -156,7 +156,7 @@ async fn two_steps_by_the_keyboard_end_with_a_code() {
     page.focus("otp").await;
     let code = page.world.code(ADA_PHONE).await;
 
-    // a reload loses nothing, and what is kept for it is no secret
+    // a reload loses nothing, and nothing that is stored for it is secret
     page.browser.reload().await;
     page.until("text('client') !== ''").await;
     page.focus("otp").await;
@@ -175,7 +175,7 @@ async fn two_steps_by_the_keyboard_end_with_a_code() {
 }
 
 #[tokio::test]
-async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
+async fn a_signed_in_user_continues_with_one_button_and_does_the_missing_step() {
     let Some(mut page) = Page::under("", "signed-in").await else { return };
     page.begin("web").await;
     page.browser.press("Enter").await;
@@ -184,7 +184,7 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
     page.back().await;
     page.until("location.pathname === '/callback'").await;
 
-    // the callback is on this machine, so they are asked
+    // the callback is on this machine, so the user is asked
     let asks = "document.activeElement.textContent === 'Continue as ada to Acme <b>Expenses</b>' && idle()";
     let link = page.link("shop");
     page.browser.open(&link).await;
@@ -203,7 +203,7 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
     let offered = "Array.from(document.querySelectorAll('#ways button'), (button) => button.value)";
     assert_eq!(page.ask(offered).await, json!(["sms", "email"]));
 
-    // the session ends between the page and the button
+    // the session ends between opening the page and pressing the button
     let link = page.link("shop");
     page.browser.open(&link).await;
     page.until(asks).await;
@@ -214,7 +214,7 @@ async fn who_is_signed_in_goes_on_by_one_button_and_does_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_signed_in_user_can_go_on_as_somebody_else() {
+async fn a_signed_in_user_can_continue_with_another_account() {
     let Some(mut page) = Page::under("", "another").await else { return };
     page.begin("web").await;
     page.browser.press("Enter").await;
@@ -229,13 +229,13 @@ async fn a_signed_in_user_can_go_on_as_somebody_else() {
     page.browser.click("#another").await;
     page.focus("identifier").await;
     assert_eq!(page.ask("document.getElementById('identifier').value").await, "grace");
-    // the application has none, and browsers ask for it
+    // the application has no favicon, and browsers ask for it
     let others = page.complaints().into_iter().filter(|it| !it.ends_with("/favicon.ico"));
     assert_eq!(others.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[tokio::test]
-async fn who_has_to_agree_reads_to_what_before_they_say_who_they_are() {
+async fn the_page_shows_what_the_user_agrees_to_before_they_enter_their_name() {
     let Some(mut page) = Page::under("", "consent").await else { return };
     let here = page.link("web");
     let site = here.replace(&format!("{}/callback", page.origin), "https://app.example/callback");
@@ -258,7 +258,7 @@ async fn who_has_to_agree_reads_to_what_before_they_say_who_they_are() {
 }
 
 #[tokio::test]
-async fn under_a_path_a_login_that_has_ended_is_begun_again() {
+async fn under_a_path_a_login_that_has_ended_can_be_restarted() {
     let Some(mut page) = Page::under("/id/v1", "path").await else { return };
     page.begin("web").await;
     assert_eq!(page.ask("document.getElementById('step').textContent").await, "");
@@ -273,7 +273,7 @@ async fn under_a_path_a_login_that_has_ended_is_begun_again() {
     page.browser.press("Enter").await;
     page.focus("password").await;
 
-    // the same, found out by a reload
+    // a reload detects it as well
     page.world.advance(31 * 60);
     page.browser.reload().await;
     page.says("Your sign-in timed out. Please start again.").await;
@@ -289,7 +289,7 @@ async fn under_a_path_a_login_that_has_ended_is_begun_again() {
 }
 
 #[tokio::test]
-async fn who_has_to_wait_is_told_for_how_long_and_can_t_hammer() {
+async fn a_user_who_must_wait_sees_for_how_long_and_cannot_retry_earlier() {
     let Some(mut page) = Page::under("", "wait").await else { return };
     page.begin("web").await;
     page.browser.press("Enter").await;
@@ -307,7 +307,7 @@ async fn who_has_to_wait_is_told_for_how_long_and_can_t_hammer() {
     assert_eq!(page.complaints().len(), 6);
     page.enter("nothing is sent now").await;
     page.ask("document.getElementById('secret').value = ''").await;
-    // the application has none, and browsers ask for it
+    // the application has no favicon, and browsers ask for it
     let others = page.complaints().into_iter().filter(|it| !it.ends_with("/favicon.ico"));
     assert_eq!(others.collect::<Vec<_>>(), [""; 0]);
 
@@ -318,12 +318,12 @@ async fn who_has_to_wait_is_told_for_how_long_and_can_t_hammer() {
 }
 
 #[tokio::test]
-async fn another_code_is_sent_when_it_is_time() {
+async fn another_code_can_be_requested_after_a_while() {
     let Some(mut page) = Page::under("", "resend").await else { return };
     page.begin("web").await;
     page.ask("document.querySelector('#ways button[value=email]').focus()").await;
     page.browser.press("Enter").await;
-    // an address that was given as the identifier is not asked for twice
+    // an address that was entered as the identifier is not asked for twice
     page.focus("to").await;
     page.browser.press("Enter").await;
     page.focus("otp").await;
@@ -331,7 +331,7 @@ async fn another_code_is_sent_when_it_is_time() {
     assert_eq!(page.ask("document.getElementById('resend').disabled").await, true);
     page.advance(30).await;
     page.until("!document.getElementById('resend').disabled").await;
-    // from the field over "Continue"
+    // from the field past "Continue"
     page.browser.press("Tab").await;
     page.browser.press("Tab").await;
     page.focus("resend").await;
@@ -364,7 +364,7 @@ async fn another_code_is_sent_when_it_is_time() {
 }
 
 #[tokio::test]
-async fn an_error_looks_like_the_rest_and_reflects_nothing() {
+async fn an_error_page_has_the_same_design_and_contains_nothing_of_the_request() {
     let Some(mut page) = Page::under("/id", "error").await else { return };
     for path in ["authorize", "authentication/start"] {
         let link = format!(
@@ -381,14 +381,14 @@ async fn an_error_looks_like_the_rest_and_reflects_nothing() {
     }
 }
 
-/// All that the endpoints may answer, one that they don't, and that there is no answer.
+/// All error codes of the endpoints, an unknown one, and a missing response.
 const CODES: &str = "invalid_request unsupported_response_type invalid_scope unauthorized_client invalid_client \
     unsupported_method invalid_grant unsupported_grant_type invalid_session session_expired invalid_credentials \
     invalid_otp invalid_assertion login_required access_denied origin_not_allowed not_found no_pending_challenge \
     method_not_allowed no_step_remaining steps_remaining session_failed content_too_large unsupported_media_type \
     slow_down too_many_attempts rate_limit_exceeded temporarily_unavailable something_new unreachable";
 
-/// In the place of the server: all goes well, but at the endpoint that is named in the storage of the tab.
+/// Replaces the server. Every call succeeds except the one that the storage of the tab names.
 const SERVER: &str = r#"
 window.calls = [];
 window.fetch = async (url, { method, body }) => {
@@ -444,12 +444,12 @@ window.seen = async () => {
 "#;
 
 #[tokio::test]
-async fn every_error_leads_to_words_and_a_way_on() {
+async fn every_error_shows_a_message_and_a_way_to_continue() {
     let Some(mut page) = Page::under("", "errors").await else { return };
     page.browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": SERVER })).await;
     for place in ["start", "authenticate", "verify-otp", "complete", "status"] {
         for code in CODES.split_whitespace() {
-            // another query is another login
+            // a login is bound to its query
             let link = page.link("web").replace("/authorize?", "/authentication/start?");
             page.browser.open(&format!("{link}-{place}-{code}")).await;
             page.until("text('client') !== '' && idle()").await;
@@ -461,7 +461,7 @@ async fn every_error_leads_to_words_and_a_way_on() {
             let seen = page.ask("seen()").await;
             let words = seen["words"].as_str().unwrap();
             let said = format!("{place} {code}: {seen}");
-            // where the server and the page differ about the steps, the page asks, and goes on
+            // if the server and the page disagree about the steps, the page asks the server and continues
             let goes_on = code == "steps_remaining" && ["authenticate", "verify-otp", "complete"].contains(&place);
             assert!(goes_on || words.len() > 10 && !words.contains("undefined"), "{said}");
             let retry = words.contains("in 7 s");

@@ -1,4 +1,4 @@
-//! Logins whose codes go through a real mail server and come back.
+//! Logins whose codes are sent through a real mail server.
 
 #![cfg(feature = "smtp")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
@@ -20,12 +20,12 @@ use tollgate::{
     event::{EventKind, Query},
 };
 
-/// `None` where there is no Python that has aiosmtpd.
+/// Returns `None` if there is no Python with aiosmtpd.
 async fn mail() -> Option<PythonServer> {
     PythonServer::start("mail.py", "aiosmtpd", &[]).await
 }
 
-/// The code in the next letter, which must be to this address.
+/// Returns the code in the next letter, which must be to this address.
 async fn code(mail: &mut PythonServer, to: &str) -> String {
     let letter = mail.next().await;
     assert_eq!(letter["to"], json!([to]));
@@ -35,13 +35,13 @@ async fn code(mail: &mut PythonServer, to: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_code_goes_out_by_mail_and_ends_a_login_also_when_the_mail_server_puts_it_off_at_first() {
+async fn a_login_works_by_mail_even_if_the_mail_server_defers_the_first_letter() {
     let Some(mut mail) = mail().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "Acme <no-reply@acme.example>").unwrap().port(mail.port);
     let others = ["later".to_owned()];
     let server =
         login_server::axum("", others, |auth| Router::new().fallback_service(auth.email(smtp).build().unwrap())).await;
-    // the server says 451 to the first letter for later@
+    // the server responds with 451 to the first letter to later@
     for name in ["ada", "later"] {
         let (mut browser, mailbox) = (Browser::new(&server.origin(), ""), format!("{name}@example.com"));
         let id = browser.start(&WEB, name).await;
@@ -60,29 +60,29 @@ async fn a_code_goes_out_by_mail_and_ends_a_login_also_when_the_mail_server_puts
 }
 
 #[tokio::test]
-async fn nobody_gets_a_letter_but_the_owner_of_the_account() {
+async fn only_the_owner_of_an_account_gets_a_letter() {
     let Some(mut mail) = mail().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let others = ["grace".to_owned()];
-    // one after the other, so that a letter too many would be the first
+    // one after the other, so that an extra letter would arrive first
     let queue = Queue::builder().workers(1).unwrap().lane(Channel::Email, smtp).build();
     let server =
         login_server::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue).build().unwrap()))
             .await;
     let mut browser = Browser::new(&server.origin(), "");
-    // nobody's mailbox, somebody else's, and that of a name without an account; then the right one
+    // an unknown mailbox, one of another user, a name without an account, and finally the right one
     for (name, to) in [("ada", "eve"), ("ada", "grace"), ("nobody", "nobody"), ("ada", "ada")] {
         let id = browser.start(&WEB, name).await;
         let ask = json!({ "session_id": id, "method": "email", "email": format!("{to}@example.com") });
         let asked = browser.call("authenticate", &WEB, ask).await;
         assert_eq!((asked.status, asked.json()["status"].as_str()), (200, Some("pending")), "{asked:?}");
     }
-    // the only letter that there is
+    // this is the only letter
     code(&mut mail, "ada@example.com").await;
 }
 
 #[tokio::test]
-async fn a_letter_that_is_refused_is_an_event_and_told_to_whoever_asked_to_be_told() {
+async fn a_refused_letter_is_logged_and_reported_to_the_callback() {
     let Some(mail) = mail().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let (tell, mut told) = mpsc::unbounded_channel();
@@ -99,7 +99,7 @@ async fn a_letter_that_is_refused_is_an_event_and_told_to_whoever_asked_to_be_to
     let id = browser.start(&WEB, "refused").await;
     let ask = json!({ "session_id": id, "method": "email", "email": "refused@example.com" });
     assert_eq!(browser.call("authenticate", &WEB, ask).await.status, 200);
-    let report = timeout(Duration::from_secs(60), told.recv()).await.expect("nobody is told").unwrap();
+    let report = timeout(Duration::from_secs(60), told.recv()).await.expect("no report arrived").unwrap();
     assert_eq!(report, ("refused@example.com".to_owned(), Undelivered::Refused));
     assert_eq!(log.read(&Query::new().kind(EventKind::OtpUndelivered)).events.len(), 1);
 }

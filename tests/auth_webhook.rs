@@ -28,7 +28,7 @@ enum Health {
     Works,
 }
 
-/// A gateway in this health; what is sent to it, it tells.
+/// A gateway in this state. It reports the requests it gets.
 #[derive(Clone)]
 struct Gateway {
     health: Arc<Mutex<Health>>,
@@ -46,7 +46,7 @@ async fn take(State(gateway): State<Gateway>, Json(message): Json<Value>) -> Sta
 }
 
 #[tokio::test]
-async fn a_login_waits_for_no_gateway_and_ends_when_the_gateway_is_well_again() {
+async fn a_login_does_not_wait_for_a_hanging_gateway_and_completes_after_it_recovers() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let gateway = Gateway { health: Arc::new(Mutex::new(Health::Hangs)), tell };
     let (listener, address) = login_server::listen().await;
@@ -62,12 +62,13 @@ async fn a_login_waits_for_no_gateway_and_ends_when_the_gateway_is_well_again() 
     let id = browser.start(&WEB, "ada").await;
     let ask = json!({ "session_id": id, "method": "sms", "phone_number": ADAS_PHONE });
 
-    // nothing makes the gateway well before this is answered
-    let asked = timeout(PATIENCE, browser.call("authenticate", &WEB, ask)).await.expect("it waits for the gateway");
+    // the gateway recovers only after this response
+    let asked =
+        timeout(PATIENCE, browser.call("authenticate", &WEB, ask)).await.expect("the response waits for the gateway");
     assert_eq!((asked.status, asked.json()["status"].as_str()), (200, Some("pending")), "{asked:?}");
     let mut next = async |health| {
         loop {
-            let (was, message) = timeout(PATIENCE, told.recv()).await.expect("the gateway is not asked").unwrap();
+            let (was, message) = timeout(PATIENCE, told.recv()).await.expect("the gateway got no request").unwrap();
             if was == health {
                 return message;
             }
@@ -76,13 +77,13 @@ async fn a_login_waits_for_no_gateway_and_ends_when_the_gateway_is_well_again() 
     let first = next(Health::Hangs).await;
     *gateway.health.lock().unwrap() = Health::Fails;
     let second = next(Health::Fails).await;
-    // the login goes on meanwhile
+    // the login continues meanwhile
     let status = browser.open(&format!("/authentication/status?session_id={id}")).await;
     assert_eq!((status.status, status.json()["status"].as_str()), (200, Some("pending")));
     *gateway.health.lock().unwrap() = Health::Works;
     let third = next(Health::Works).await;
 
-    // one message, tried three times
+    // one message, three attempts
     assert_eq!((&first, &second), (&second, &third));
     assert_eq!(
         (&third["channel"], &third["to"], &third["tenant"]),

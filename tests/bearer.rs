@@ -29,7 +29,7 @@ fn issuer() -> (TestIssuer, ManualClock) {
     (TestIssuer::new("https://auth.example", API).clock(clock.clone()), clock)
 }
 
-/// What a service reports about its caller.
+/// Describes the caller, as a service sees it.
 fn say(token: Option<&AccessToken>) -> String {
     let Some(token) = token else { return "nobody".to_owned() };
     let tenant = token.tenant().map_or("none", Tenant::as_str);
@@ -254,7 +254,7 @@ async fn layers_with_one_verifier_verify_once_and_check_their_own_scopes() {
     // a verifier with other rules does not trust the outer one
     let other = TestIssuer::new("https://auth.example", "https://other.example");
     assert_eq!(answer(&other.verifier(), &issuer.token(|claims| claims.scope("read write"))).await.status(), 401);
-    // an unchecked request has no token, whatever it contains
+    // an unchecked request has no token, no matter what it contains
     let optional = BearerLayer::new(verifier.clone()).optional();
     let inner = optional.layer(BearerLayer::new(verifier.clone()).layer(plain()));
     assert_eq!(inner.oneshot(Request::new(String::new())).await.unwrap().status(), 401);

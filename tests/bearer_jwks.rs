@@ -207,7 +207,7 @@ async fn ask(verifier: &Verifier, token: &str) -> u16 {
     let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(http::Response::new(String::new())));
     let service = ServiceBuilder::new().layer(BearerLayer::new(verifier.clone())).service(inner);
     let request = Request::builder().header("authorization", format!("Bearer {token}")).body(String::new()).unwrap();
-    timeout(PATIENCE, service.oneshot(request)).await.expect("it hangs").unwrap().status().as_u16()
+    timeout(PATIENCE, service.oneshot(request)).await.expect("the call hangs").unwrap().status().as_u16()
 }
 
 /// Waits until this is true.
@@ -365,11 +365,11 @@ async fn a_hanging_issuer_delays_nobody_while_there_are_keys() {
     let before = issuer.state.asked.load(SeqCst);
     for _ in 0..20 {
         let answer = timeout(Duration::from_secs(20), ask(&api, &token)).await;
-        assert_eq!(answer.expect("it waits for the issuer"), 200);
+        assert_eq!(answer.expect("the response waits for the issuer"), 200);
         clock.advance(Duration::from_secs(60));
     }
     until("it is asked", async || issuer.state.asked.load(SeqCst) > before).await;
-    assert_eq!(issuer.state.asked.load(SeqCst), before + 1, "one request is under way");
+    assert_eq!(issuer.state.asked.load(SeqCst), before + 1, "one request is in progress");
 }
 
 #[tokio::test]
@@ -417,7 +417,7 @@ async fn endless_responses_are_not_read() {
     let keys = remote(&issuer, &clock).timeout(Duration::from_secs(30)).unwrap();
     let api = keys.jwks_uri(&format!("{}/keys", issuer.name())).unwrap().verifier(API).unwrap();
     let answer = timeout(Duration::from_secs(20), ask(&api, &key.token(&issuer.name()))).await;
-    assert_eq!(answer.expect("it is read on and on"), 503);
+    assert_eq!(answer.expect("the body is read forever"), 503);
     until("the connection is closed", async || issuer.state.pieces.load(SeqCst) >= 1 << 32).await;
     let pieces = issuer.state.pieces.load(SeqCst) % (1 << 32);
     assert!(pieces < 1000, "{pieces} pieces of 64 KiB were sent for a document of at most 256 KiB");
@@ -465,7 +465,7 @@ async fn over_tls_an_issuer_is_verified_by_its_authority() {
     ] {
         assert_eq!(ask(&keys.verifier(API).unwrap(), &token).await, expected);
     }
-    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "it set something up for the whole process");
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "a process-wide crypto provider was installed");
 }
 
 #[test]

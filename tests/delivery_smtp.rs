@@ -81,7 +81,7 @@ async fn with_starttls_codes_arrive_encrypted_and_authenticated_on_separate_conn
         assert_eq!((&letter["tls"], &letter["user"]), (&Value::Bool(true), &Value::from("acme")));
         assert_eq!(letter["connections"], sent);
     }
-    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "it set something up for the whole process");
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "a process-wide crypto provider was installed");
 }
 
 #[tokio::test]

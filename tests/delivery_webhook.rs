@@ -66,7 +66,7 @@ impl Gateway {
     }
 
     async fn next(&mut self) -> Request<Bytes> {
-        timeout(Duration::from_secs(60), self.seen.recv()).await.expect("nothing comes").unwrap()
+        timeout(Duration::from_secs(60), self.seen.recv()).await.expect("no request arrived").unwrap()
     }
 }
 
@@ -107,7 +107,7 @@ fn message(channel: Channel) -> Message {
 /// Returns the result of one attempt. Fails if it takes too long.
 async fn kind(webhook: &Webhook) -> Option<SendErrorKind> {
     let sent = timeout(Duration::from_secs(60), webhook.send(&message(Channel::Sms))).await;
-    sent.expect("it hangs").err().map(|error| error.kind())
+    sent.expect("the attempt hangs").err().map(|error| error.kind())
 }
 
 fn header<'a>(request: &'a Request<Bytes>, name: &str) -> &'a str {
@@ -161,7 +161,7 @@ async fn a_python_gateway_verifies_it_over_tls_and_untrusted_ones_get_nothing() 
     webhook().root_pem(&certificate.authority).unwrap().send(&message).await.unwrap();
     let first = gateway.next().await;
     assert_eq!((&first["verified"], &first["body"]["id"]), (&json!(true), &json!(message.id())));
-    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "it set something up for the whole process");
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none(), "a process-wide crypto provider was installed");
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn only_the_status_matters_and_endless_bodies_are_not_read() {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(Duration::from_secs(60), closed).await.expect("it is still being read");
+        timeout(Duration::from_secs(60), closed).await.expect("the body is still being read");
     }
 }
 
@@ -285,7 +285,7 @@ async fn a_dead_gateway_does_not_delay_e_mail() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(Duration::from_secs(60), arrives).await.expect("the gateway holds it up");
+    timeout(Duration::from_secs(60), arrives).await.expect("the gateway delays e-mail");
     assert_eq!(outbox.messages()[0].id(), mail.id());
     let sms = queue.stats(Channel::Sms).unwrap();
     assert_eq!((sms.waiting, sms.sent, sms.undelivered), (16, 0, 0));

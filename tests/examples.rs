@@ -27,7 +27,7 @@ use tollgate::testing::DpopKey;
 /// An example that runs until this value is dropped.
 struct Example {
     child: Child,
-    /// Kept open, so that it can go on printing.
+    /// Kept open so that the example can continue to print.
     lines: Lines<BufReader<ChildStdout>>,
     address: SocketAddr,
 }
@@ -45,7 +45,7 @@ fn command(name: &str, arguments: &[&str]) -> Command {
 }
 
 impl Example {
-    /// Starts it, and waits until it says where it listens.
+    /// Starts the example, and waits until it prints its address.
     async fn start(name: &str, arguments: &[&str]) -> Self {
         let mut child = command(name, arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -60,13 +60,13 @@ impl Example {
         Wire::to(self.address).await
     }
 
-    /// What it says next.
+    /// Returns the next line of its output.
     async fn line(&mut self) -> String {
         self.lines.next_line().await.unwrap().unwrap()
     }
 }
 
-/// Runs it to its end.
+/// Runs the example to its end.
 async fn run(name: &str, arguments: &[&str]) -> Output {
     let ends = tokio::time::timeout(Duration::from_secs(60), command(name, arguments).output());
     ends.await.unwrap_or_else(|_| panic!("{name} {arguments:?} goes on")).unwrap()
@@ -82,7 +82,7 @@ const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 const GLOBEX: &str = "GET /api/hello HTTP/1.1\nx-api-key: demo-globex-key";
 
 #[tokio::test]
-async fn the_server_says_where_to_click_and_what_to_try() {
+async fn the_server_prints_links_to_open_and_commands_to_try() {
     let mut server = Example::start("server", &FREE_PORT).await;
     let at = format!("http://{}/", server.address);
     assert_eq!(server.line().await, "");
@@ -93,7 +93,7 @@ async fn the_server_says_where_to_click_and_what_to_try() {
         assert!(line.trim_start().starts_with(&format!("{at}{page} ")), "{line}");
     }
     let operator = server.line().await;
-    assert!(operator.contains("header x-operator-key, key demo-operator-key"), "{operator}");
+    assert!(operator.contains("the header x-operator-key and the key demo-operator-key"), "{operator}");
     assert_eq!((server.line().await, server.line().await), (String::new(), String::from("Try:")));
     for _ in 0..3 {
         let line = server.line().await;
@@ -114,14 +114,14 @@ async fn the_server_says_where_to_click_and_what_to_try() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_the_server_prints_to_log_in_by_hand_works_each_time() {
+async fn the_script_that_the_server_prints_works_repeatedly() {
     for name in ["curl", "openssl"] {
         if programs::program(&[name]).is_none() {
             return programs::missing(&format!("{name} is not on PATH"));
         }
     }
     let mut server = Example::start("server", &FREE_PORT).await;
-    while !server.line().await.starts_with("Log in by hand, in a shell") {}
+    while !server.line().await.starts_with("Log in from a shell") {}
     let mut script = String::new();
     while !script.contains("/api/me") {
         script += &format!("{}\n", server.line().await);
@@ -137,7 +137,7 @@ async fn what_the_server_prints_to_log_in_by_hand_works_each_time() {
 }
 
 #[tokio::test]
-async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
+async fn the_server_limits_its_demo_tenants_and_shows_each_its_rejections() {
     let server = Example::start("server", &FREE_PORT).await;
     let mut wire = server.wire().await;
 
@@ -147,7 +147,7 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
     let unknown = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: guessed").await;
     assert_eq!((status(&unknown), header(&unknown, "www-authenticate")), (401, Some("ApiKey")));
     assert_eq!(status(&wire.ask("GET /api/hello HTTP/1.1").await), 400);
-    // what nobody serves is limited too
+    // unknown paths are limited too
     for (path, left) in [("/api", "598"), ("/api/", "597"), ("/api/none", "596"), ("/api/hello/", "595")] {
         let answer = wire.ask(&format!("GET {path} HTTP/1.1\nx-api-key: demo-acme-key")).await;
         assert_eq!((status(&answer), header(&answer, "x-ratelimit-remaining")), (404, Some(left)), "{path}");
@@ -166,7 +166,7 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
     assert_eq!((status(&refused), header(&refused, "content-type")), (429, Some("application/problem+json")));
     assert_eq!(json(&refused)["violated-policies"][0], "per-minute");
 
-    // the first refusal is there at once
+    // the first rejection is visible at once
     let seen = json(&wire.ask(&as_globex).await)["events"].clone();
     assert_eq!(seen.as_array().unwrap().len(), 1);
     for (field, value) in [("kind", "rate_limited"), ("tenant", "globex"), ("policy", "per-minute")] {
@@ -177,7 +177,7 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
     assert_eq!(seen[0]["x-ratelimit-reset"], reset);
     assert_eq!(json(&wire.ask(&as_operator).await)["events"], seen);
 
-    // and nobody else's business
+    // but not to other tenants
     assert_eq!(json(&wire.ask(&as_acme).await)["events"], Value::Array(Vec::new()));
     for (request, expected) in [
         ("GET /events/log?tenant=globex HTTP/1.1\nx-api-key: demo-acme-key", 403),
@@ -191,13 +191,13 @@ async fn the_server_limits_its_demo_tenants_and_shows_each_its_refusals() {
         assert_eq!(header(&answer, "www-authenticate").is_some(), expected == 401, "{request}");
     }
 
-    // acme has lost nothing by it
+    // requests of other tenants cost acme nothing
     let hello = wire.ask("GET /api/hello HTTP/1.1\nx-api-key: demo-acme-key").await;
     assert_eq!(header(&hello, "x-ratelimit-remaining"), Some("594"));
 }
 
 #[tokio::test]
-async fn the_server_streams_a_refusal_while_it_happens() {
+async fn the_server_streams_a_rejection_while_it_happens() {
     let server = Example::start("server", &FREE_PORT).await;
     let (mut wire, mut stream) = (server.wire().await, server.wire().await);
     stream.send("GET /events/stream HTTP/1.1\r\nhost: x\r\nx-api-key: demo-globex-key\r\n\r\n").await;
@@ -211,7 +211,7 @@ async fn the_server_streams_a_refusal_while_it_happens() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_signal_ends_the_server_and_the_file_has_every_event() {
+async fn a_signal_stops_the_server_and_the_file_has_every_event() {
     let path = temporary("event-log.jsonl");
     let mut server = Example::start("server", &["--listen=127.0.0.1:0", "--event-log", path.to_str().unwrap()]).await;
     let mut wire = server.wire().await;
@@ -233,9 +233,9 @@ impl Example {
         Browser::new(&format!("http://{}", self.address), "")
     }
 
-    /// The newest code that went out.
+    /// Returns the newest code that was sent.
     async fn code(&self, browser: &mut Browser) -> String {
-        // it is sent by a task of its own
+        // a task of the server sends it
         for _ in 0..10_000 {
             let sent = browser.open("/demo/outbox").await.json();
             if let Some(newest) = sent.as_array().unwrap().last() {
@@ -247,14 +247,14 @@ impl Example {
 }
 
 #[tokio::test]
-async fn the_server_logs_a_person_in_from_its_page_to_the_account_and_out() {
+async fn the_server_logs_a_user_in_from_its_page_to_the_account_and_out() {
     let server = Example::start("server", &FREE_PORT).await;
     let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));
     assert_eq!(browser.open("/").await.header("location"), "/demo/");
     let home = browser.open("/demo/").await;
     for client in ["demo-web", "demo-mfa", "demo-native"] {
         assert!(home.text.contains(&format!(r#"href="{origin}/demo/login/{client}""#)), "{}", home.text);
-        // a browser of its own each time, as far as cookies go
+        // a new browser each time, as far as cookies are concerned
         let mut browser = server.browser();
         assert_eq!(browser.open("/account").await.header("location"), "/demo/");
         let sent = browser.open(&format!("/demo/login/{client}")).await;
@@ -262,7 +262,7 @@ async fn the_server_logs_a_person_in_from_its_page_to_the_account_and_out() {
         let page = browser.open(&authorize).await;
         assert!(page.header("location").starts_with("/authentication/start?client_id="), "{page:?}");
 
-        // what the page of the login does
+        // does the same as the login page
         let asked = |name| sent.redirected(name).unwrap();
         let mut parameters = members!({ "identifier": "ada@example.com" });
         for name in ["client_id", "redirect_uri", "response_type", "scope", "code_challenge", "code_challenge_method"] {
@@ -299,7 +299,7 @@ async fn the_server_logs_a_person_in_from_its_page_to_the_account_and_out() {
         let shown = browser.open(&callback).await;
         let code = back.redirected("code").unwrap();
         assert!(shown.status == 200 && shown.text.contains(&code), "{shown:?}");
-        // a login that another browser began is not taken, nor is one a second time
+        // a login that began in another browser is refused, and so is a repeated one
         assert_eq!(server.browser().open(&callback).await.status, 400);
         assert_eq!(browser.open(&callback).await.status, 400);
 
@@ -327,7 +327,7 @@ async fn the_server_logs_a_person_in_from_its_page_to_the_account_and_out() {
 }
 
 #[tokio::test]
-async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_again() {
+async fn in_a_real_browser_a_user_logs_in_from_the_demo_page_and_out_again() {
     let Some(mut tab) = Chromium::start("demo").await else { return };
     let server = Example::start("server", &FREE_PORT).await;
     let focus = |name: &str| {
@@ -336,7 +336,7 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
              && !document.body.hasAttribute('aria-busy')"
         )
     };
-    // by its other name: the page still leads to the address that its cookies are for
+    // under its other name: the page still links to the host that its cookies belong to
     tab.open(&format!("http://localhost:{}/account", server.address.port())).await;
     tab.until("location.pathname === '/demo/'").await;
     tab.click("a[href$=demo-mfa]").await;
@@ -359,7 +359,7 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
     tab.until("location.pathname === '/demo/callback' && document.getElementById('code').textContent.length === 43")
         .await;
 
-    // the page has traded the code, and asked who it is
+    // the page has exchanged the code and called userinfo
     let says = |place: &str, text: &str| format!("document.getElementById('{place}').textContent.includes('{text}')");
     tab.until(&says("answer", r#""name": "Ada Lovelace""#)).await;
     assert_eq!(tab.ask("location.search").await.unwrap(), "");
@@ -382,7 +382,7 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
     tab.until(&says("answer", r#""subject": "ada""#)).await;
     tab.click("#revoke").await;
     tab.until(&says("answer", r#""body": {}"#)).await;
-    // a request that is refused is told on the console by the browser itself
+    // the browser itself reports refused requests on the console
     assert_eq!(tab.complaints(), [""; 0]);
     tab.click("#me").await;
     tab.until(&says("answer", r#""status": 401"#)).await;
@@ -398,7 +398,7 @@ async fn in_a_real_browser_a_person_logs_in_from_the_page_of_the_demo_and_out_ag
 }
 
 #[tokio::test]
-async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
+async fn in_a_real_browser_the_demo_page_logs_out_the_user_it_logged_in() {
     let Some(mut tab) = Chromium::start("demo-out").await else { return };
     let server = Example::start("server", &FREE_PORT).await;
     let origin = format!("http://{}", server.address);
@@ -420,13 +420,13 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
     tab.open(&format!("{origin}/account")).await;
     tab.until("document.body.textContent.includes('as grace of acme, by pwd')").await;
 
-    // another client goes on with what was proved, when she says so
+    // another client accepts the proof of the session after the user confirms
     let goes_on = "!document.getElementById('going').hidden && document.querySelector('#going button').textContent";
     tab.open(&format!("{origin}/demo/login/demo-web")).await;
     tab.until(&format!("{goes_on} === 'Continue as grace to Demo'")).await;
     tab.click("#going button").await;
     tab.until("document.getElementById('answer')?.textContent.includes('Grace Hopper')").await;
-    // and one that wants two steps asks for the second alone
+    // and one that needs two steps asks only for the second
     tab.open(&format!("{origin}/demo/")).await;
     tab.click("a[href$=demo-mfa]").await;
     tab.until(&format!("{goes_on} === 'Continue as grace to Demo, two steps'")).await;
@@ -444,13 +444,13 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
     for proof in ["pwd", "sms", "mfa"] {
         tab.until(&format!("document.getElementById('identity').textContent.includes('\"{proof}\"')")).await;
     }
-    // then a request for two steps needs no more
+    // now a request for two steps needs nothing more
     tab.open(&format!("{origin}/demo/")).await;
     tab.click("a[href$=two-steps]").await;
     tab.until(&format!("{goes_on} === 'Continue as grace to Demo'")).await;
     tab.click("#going button").await;
     tab.until(r#"document.getElementById('identity')?.textContent.includes('"acr": "two-steps"')"#).await;
-    // the buttons rest while the page asks who it is
+    // the buttons are disabled while the page calls userinfo
     tab.until("document.getElementById('answer').textContent.includes('Grace Hopper')").await;
     tab.until("!document.querySelector('#sign-out button').disabled").await;
     tab.click("#sign-out button").await;
@@ -460,12 +460,12 @@ async fn in_a_real_browser_the_page_of_the_demo_logs_out_what_it_logged_in() {
     assert_eq!(tab.complaints(), [""; 0]);
 }
 
-/// The verifier to the challenge of [`Registered`].
+/// The verifier of the challenge in [`Registered`].
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
 impl Example {
-    /// The tokens that this user gets through the app, once: a challenge that was redeemed begins nothing more.
+    /// Returns the tokens of this user at the app. Works once, because a redeemed challenge can't begin another login.
     async fn tokens(&self, browser: &mut Browser, name: &str, password: &str) -> Value {
         let client = Registered { id: "demo-native", redirect_uri: "http://127.0.0.1:51004/callback" };
         let code = browser.log_in(&client, name, password).await;
@@ -477,7 +477,7 @@ impl Example {
 }
 
 #[tokio::test]
-async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
+async fn the_server_issues_tokens_that_work_at_its_api_until_they_are_revoked() {
     let server = Example::start("server", &FREE_PORT).await;
     let mut browser = server.browser();
     let origin = format!("http://{}", server.address);
@@ -489,14 +489,14 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
     let me = browser.send("GET", "/api/me", &token, "").await;
     let expected = members!({ "tenant": "acme", "subject": "ada", "client": "demo-native", "scopes": ["openid"] });
     assert_eq!((me.status, me.json()), (200, expected));
-    // one budget, by a token or by a key
+    // tokens and API keys share one budget
     let left = |answer: &Answer| answer.header("x-ratelimit-remaining").parse::<u32>().unwrap();
     let before = left(&me);
     let hello = browser.send("GET", "/api/hello", &token, "").await;
     assert_eq!((hello.status, &hello.json()["hello"], left(&hello)), (200, &"acme".into(), before - 1));
     let by_key = browser.send("GET", "/api/hello", &[("x-api-key", "demo-acme-key")], "").await;
     assert_eq!((by_key.status, left(&by_key)), (200, before - 2));
-    // the token counts, for it can't be borrowed
+    // the token takes precedence, because it can't be borrowed
     let both = [token[0], ("x-api-key", "demo-globex-key")];
     assert_eq!(browser.send("GET", "/api/hello", &both, "").await.json()["hello"], "acme");
 
@@ -536,7 +536,7 @@ async fn the_server_gives_tokens_that_open_its_api_until_they_are_taken_back() {
 }
 
 #[tokio::test]
-async fn a_flood_of_bad_tokens_and_keys_is_refused_by_its_address_before_they_are_looked_at() {
+async fn a_flood_of_bad_tokens_and_keys_is_refused_by_address_before_they_are_checked() {
     let server = Example::start("server", &FREE_PORT).await;
     let mut browser = server.browser();
     let bad: [(&str, &[(&str, &str)]); 5] = [
@@ -547,7 +547,7 @@ async fn a_flood_of_bad_tokens_and_keys_is_refused_by_its_address_before_they_ar
         ("/api/hello", &[("authorization", "Bearer a"), ("authorization", "Bearer b")]),
     ];
     for (number, (path, headers)) in bad.iter().cycle().take(60).enumerate() {
-        // who is served meanwhile pays nothing for it, and is told of the tenant's budget alone
+        // callers that are served pay nothing for the flood, and see only the budget of their tenant
         let served = browser.send("GET", "/api/hello", &[("x-api-key", "demo-acme-key")], "").await;
         assert_eq!((served.status, served.header("x-ratelimit-remaining")), (200, &*(599 - number).to_string()));
         let refused = browser.send("GET", path, headers, "").await;
@@ -558,12 +558,12 @@ async fn a_flood_of_bad_tokens_and_keys_is_refused_by_its_address_before_they_ar
         assert_eq!((refused.status, refused.header("content-type")), (429, "application/problem+json"), "{path}");
         assert!((1..=60).contains(&refused.header("retry-after").parse::<u32>().unwrap()), "{refused:?}");
     }
-    // the rest of the server goes on for that address
+    // the rest of the server still serves that address
     assert_eq!(browser.open("/healthz").await.status, 200);
 }
 
 #[tokio::test]
-async fn who_is_signed_in_to_one_client_of_the_demo_is_asked_for_what_is_missing_alone() {
+async fn a_user_signed_in_to_one_demo_client_needs_only_the_missing_steps_at_another() {
     let server = Example::start("server", &FREE_PORT).await;
     let (mut browser, callback) = (server.browser(), format!("http://{}/demo/callback", server.address));
     let of = |id| Registered { id, redirect_uri: &callback };
@@ -576,7 +576,7 @@ async fn who_is_signed_in_to_one_client_of_the_demo_is_asked_for_what_is_missing
         let id = started["session_id"].as_str().unwrap().to_owned();
         (id, started["required_steps"].clone(), started["next_step"].clone())
     };
-    // a level that is asked for demands the same of a client that needs one step
+    // a requested level can require two steps at a client that needs only one
     for (client, wish) in [(&web, members!({ "acr_values": "two-steps" })), (&mfa, members!({}))] {
         let (id, required, next) = begin(&mut browser, client, wish).await;
         assert_eq!((required, next), (2.into(), 2.into()));
@@ -594,13 +594,13 @@ async fn who_is_signed_in_to_one_client_of_the_demo_is_asked_for_what_is_missing
 }
 
 #[tokio::test]
-async fn tokens_end_with_the_session_that_they_came_of() {
+async fn tokens_end_with_their_session() {
     let server = Example::start("server", &FREE_PORT).await;
     let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));
     let tokens = server.tokens(&mut browser, "ada", "correct horse battery staple").await;
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
     let token = [("authorization", bearer.as_str())];
-    // another session takes the place of the one that they came of
+    // another session replaces the one that the tokens belong to
     let callback = format!("{origin}/demo/callback");
     let mfa = Registered { id: "demo-mfa", redirect_uri: &callback };
     let started = browser.call("start", &mfa, members!({})).await.json();
@@ -619,7 +619,7 @@ async fn tokens_end_with_the_session_that_they_came_of() {
 }
 
 #[tokio::test]
-async fn the_codes_of_the_server_are_printed_and_listed_and_its_logins_spend_the_budget_of_the_api() {
+async fn one_time_codes_are_printed_and_listed_and_logins_spend_the_budget_of_the_api() {
     let mut server = Example::start("server", &FREE_PORT).await;
     let (mut browser, origin) = (server.browser(), format!("http://{}", server.address));
     let callback = format!("{origin}/demo/callback");
@@ -654,7 +654,7 @@ async fn the_codes_of_the_server_are_printed_and_listed_and_its_logins_spend_the
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_the_server_keeps_in_a_directory_survives_a_restart() {
+async fn everything_the_server_stores_in_a_directory_survives_a_restart() {
     let directory = temporary("data");
     let data = directory.to_str().unwrap();
     let mut server = Example::start("server", &["--listen", "127.0.0.1:0", "--data", data]).await;
@@ -664,13 +664,13 @@ async fn what_the_server_keeps_in_a_directory_survives_a_restart() {
     let mut browser = server.browser();
     let tokens = server.tokens(&mut browser, "grace", "compilers are polite").await;
     let half = browser.start(&client, "ada").await;
-    // no time to say goodbye
+    // without time to shut down
     server.child.kill().await.unwrap();
 
     let second = Example::start("server", &["--listen", &server.address.to_string(), "--data", data]).await;
     let account = browser.open("/account").await;
     assert!(account.text.contains("<strong>grace</strong>"), "{}", account.text);
-    // the keys that signed are the same, and the refresh token is good
+    // the signing keys are the same, and the refresh token works
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
     assert_eq!(browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await.json()["subject"], "grace");
     let refresh = tokens["refresh_token"].as_str().unwrap();
@@ -693,7 +693,7 @@ fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-{}-{name}", std::process::id()))
 }
 
-/// A file of this text.
+/// Creates a file with this text.
 fn config(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tollgate-{}-{name}.toml", std::process::id()));
     fs::write(&path, text).unwrap();
@@ -703,13 +703,13 @@ fn config(name: &str, text: &str) -> PathBuf {
 const SHIPPED: &str = include_str!("../examples/server/config.toml");
 const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
-/// The key that is set in a line, be it commented out.
+/// Returns the key that a line sets, even if the line is commented out.
 fn key(line: &str) -> Option<&str> {
     let (key, _) = line.strip_prefix("# ").unwrap_or(line).split_once(" = ")?;
     (!key.contains(' ')).then_some(key)
 }
 
-/// The file that users start from, with a password, keys, and what is commented out of these.
+/// Returns the sample file with a password, keys and the wanted optional settings.
 fn sample(wanted: impl Fn(&str) -> bool) -> String {
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$gy5SuVm5Z7Vw7keB9se9p87QGcomaseB/S2U1OhTsM0";
     let on = |line: &&str| key(line).is_some_and(|key| key == "password_hash" || key == "operator_key" || wanted(key));
@@ -722,12 +722,12 @@ fn sample(wanted: impl Fn(&str) -> bool) -> String {
 }
 
 #[tokio::test]
-async fn each_line_of_the_file_that_users_start_from_is_accepted() {
+async fn every_setting_of_the_sample_file_is_accepted() {
     let path = config("all", &sample(|_| true));
     let mut server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
     let issuer = "https://login.example.com/auth";
     let mut browser = server.browser();
-    // beside the path of the issuer, and below it
+    // next to the path of the issuer, and below it
     for document in ["/.well-known/oauth-authorization-server/auth", "/auth/.well-known/openid-configuration"] {
         let known = browser.open(document).await.json();
         assert_eq!((&known["issuer"], &known["token_endpoint"]), (&issuer.into(), &format!("{issuer}/token").into()));
@@ -735,7 +735,7 @@ async fn each_line_of_the_file_that_users_start_from_is_accepted() {
         assert_eq!(known["acr_values_supported"], members!(["two-steps"]));
     }
     assert_eq!(browser.open("/healthz").await.status, 200);
-    // codes are printed, so there are logins with two steps
+    // codes are printed, so logins with two steps are possible
     let app = Registered { id: "app", redirect_uri: "http://127.0.0.1:51004/callback" };
     let wish = members!({ "identifier": "ada", "acr_values": "two-steps" });
     let mut browser = Browser::new(&format!("http://{}", server.address), "/auth");
@@ -745,7 +745,7 @@ async fn each_line_of_the_file_that_users_start_from_is_accepted() {
 }
 
 #[tokio::test]
-async fn the_file_that_users_start_from_has_each_key_that_is_known() {
+async fn the_sample_file_has_every_known_setting() {
     let keys: Vec<&str> = SHIPPED.lines().filter_map(key).collect();
     let tables = || SHIPPED.lines().filter_map(|line| Some(line.strip_prefix('[')?.trim_matches(['[', ']'])));
     let mut known = 0;
@@ -766,7 +766,7 @@ async fn the_file_that_users_start_from_has_each_key_that_is_known() {
 }
 
 #[tokio::test]
-async fn what_the_file_says_of_tokens_holds_below_the_path_of_the_issuer() {
+async fn token_settings_of_the_file_apply_below_the_path_of_the_issuer() {
     let wanted = ["issuer", "algorithm", "dpop_nonces", "introspectors", "proxies"];
     let path = config("tokens", &sample(|key| wanted.contains(&key)));
     let server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
@@ -794,7 +794,7 @@ async fn what_the_file_says_of_tokens_holds_below_the_path_of_the_issuer() {
     let proof = dpop.proof("GET", &format!("{site}/api/me")).token(token).nonce(asked.header("dpop-nonce")).sign();
     assert_eq!(browser.send("GET", "/api/me", &[bound, ("dpop", &proof)], "").await.json()["subject"], "u-1");
 
-    // an API that has the secret may ask
+    // an API with the secret may introspect
     let (secret, form) = (format!("Bearer {SECRET}"), format!("token={token}"));
     let told = browser.send("POST", "/auth/introspect", &[FORM, ("authorization", &secret)], &form).await.json();
     assert_eq!((&told["active"], &told["client_id"], &told["tenant"]), (&true.into(), &"app".into(), &"acme".into()));
@@ -805,7 +805,7 @@ async fn what_the_file_says_of_tokens_holds_below_the_path_of_the_issuer() {
 }
 
 #[tokio::test]
-async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
+async fn with_a_file_the_server_has_its_tenants_and_nothing_of_the_demo() {
     let path = config("own", &sample(|key| key == "seal"));
     let arguments = ["--config", path.to_str().unwrap(), "--listen", "127.0.0.1:0"];
     let mut server = Example::start("server", &arguments).await;
@@ -822,7 +822,7 @@ async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
     let client = Registered { id: "app", redirect_uri: "http://127.0.0.1:51004/callback" };
     let code = browser.log_in(&client, "Ada@Example.com", "correct horse battery staple").await;
     let form = format!("grant_type=authorization_code&client_id=app&code={code}&code_verifier={VERIFIER}");
-    // the app gets tokens for its key alone
+    // the tokens of the app are bound to its key
     let (key, origin) = (DpopKey::generate(), format!("http://{}", server.address));
     let unproved = browser.send("POST", "/token", &[FORM], &form).await;
     assert_eq!((unproved.status, unproved.error().as_str()), (400, "invalid_dpop_proof"));
@@ -836,7 +836,7 @@ async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
     let answer = browser.send("GET", "/api/me", &me, "").await;
     let expected = members!({ "tenant": "acme", "subject": "u-1", "client": "app", "scopes": ["openid"] });
     assert_eq!((answer.status, answer.json()), (200, expected));
-    // a proof is good once, and a stolen token without one is worth nothing
+    // a proof works once, and a stolen token is useless without one
     assert_eq!(browser.send("GET", "/api/me", &me, "").await.status, 401);
     let stolen = format!("Bearer {token}");
     assert_eq!(browser.send("GET", "/api/me", &[("authorization", &stolen)], "").await.status, 401);
@@ -845,7 +845,7 @@ async fn with_a_file_the_server_serves_whom_it_names_and_nothing_of_the_demo() {
 }
 
 #[tokio::test]
-async fn the_server_says_what_is_wrong_with_its_file() {
+async fn the_server_reports_errors_in_its_file() {
     let good = sample(|key| ["seal", "algorithm"].contains(&key));
     for (name, from, to, says) in [
         ("unknown", "operator_key", "operator", "unknown field `operator`"),
@@ -859,7 +859,7 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         ("e-mail", "email = \"ada@example.com\"", "email = \"ada\"", "users: \"u-1\": an e-mail address must be"),
         ("hash", "$argon2id$", "$argon2x$", "users: \"u-1\": "),
         ("issuer", "# issuer = \"https://login", "issuer = \"http://login", "login.example.com"),
-        ("nobody before it", "# issuer", "issuer", "proxies: an https issuer needs a proxy in front"),
+        ("no proxy", "# issuer", "issuer", "proxies: an https issuer needs a proxy in front"),
         ("proxies", "# proxies = [\"10.0.0.0/8\"]", "proxies = [\"10.0.0.0/80\"]", "10.0.0.0/80"),
     ] {
         assert!(good.contains(from), "{from}");
@@ -871,7 +871,7 @@ async fn the_server_says_what_is_wrong_with_its_file() {
         assert!(error.starts_with(&format!("--config {}: ", path.display())), "{name}: {error}");
         fs::remove_file(path).unwrap();
     }
-    // others may reach it only through TLS
+    // other machines may reach it only through TLS
     let path = config("open", &good);
     let output = run("server", &["--listen", "0.0.0.0:0", "--config", path.to_str().unwrap()]).await;
     assert_eq!(output.status.code(), Some(1));
@@ -894,7 +894,7 @@ async fn the_server_says_what_is_wrong_with_its_file() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_wrong_seal_and_a_missing_one_say_where_to_look() {
+async fn a_wrong_or_missing_seal_is_reported_with_a_hint() {
     let directory = temporary("sealed");
     let (data, good) = (directory.to_str().unwrap(), sample(|key| key == "seal"));
     let path = config("seals", &good);
@@ -913,7 +913,7 @@ async fn a_wrong_seal_and_a_missing_one_say_where_to_look() {
 }
 
 #[tokio::test]
-async fn the_server_says_what_is_wrong_with_its_arguments() {
+async fn the_server_reports_errors_in_its_arguments() {
     for (arguments, code, says) in [
         (
             &["--listen", "0.0.0.0:0"][..],
@@ -948,10 +948,10 @@ async fn the_server_says_what_is_wrong_with_its_arguments() {
     assert!(help.status.success() && String::from_utf8(help.stdout).unwrap().contains("--listen ADDR"));
 }
 
-// ---- the small ones
+// ---- the small examples
 
 #[tokio::test]
-async fn tonic_calls_itself_until_its_budget_is_spent() {
+async fn tonic_calls_itself_until_its_budget_is_used_up() {
     let output = run("tonic", &[]).await;
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
@@ -966,7 +966,7 @@ async fn tonic_calls_itself_until_its_budget_is_spent() {
 }
 
 #[tokio::test]
-async fn axum_refuses_by_the_quota_that_is_spent_first() {
+async fn axum_refuses_by_the_quota_that_is_used_up_first() {
     let example = Example::start("axum", &["127.0.0.1:0"]).await;
     let mut wire = example.wire().await;
     let acme = wire.ask("GET /hello HTTP/1.1\nx-api-key: demo-acme-key").await;
@@ -983,7 +983,7 @@ async fn axum_refuses_by_the_quota_that_is_spent_first() {
         }
         assert!(sent <= 60, "nothing was refused");
     };
-    // on a machine that is slow enough, the seconds go by and the minute refuses
+    // on a slow machine, the seconds pass and the quota per minute refuses
     let policy = if sent == 61 { "per-minute" } else { "per-second" };
     assert_eq!((status(&refused), &json(&refused)["violated-policies"][0]), (429, &policy.into()));
     assert!(sent >= 4);
@@ -1000,7 +1000,7 @@ async fn hyper_limits_each_client_behind_its_proxy() {
         assert_eq!(body(&answer), "hello ip:198.51.100.7\n");
         assert_eq!(header(&answer, "x-ratelimit-remaining"), Some(&*left.to_string()));
     }
-    // a made-up address further left is no way round; another client is untouched
+    // a made-up address further left has no effect, and another client is not affected
     assert_eq!(status(&wire.ask(&from("203.0.113.10, 198.51.100.7")).await), 429);
     assert_eq!(status(&wire.ask(&from("198.51.100.8")).await), 200);
 }
@@ -1067,7 +1067,7 @@ async fn login_axum_protects_a_page_with_a_password() {
 }
 
 #[tokio::test]
-async fn login_hyper_takes_a_code_that_was_printed() {
+async fn login_hyper_accepts_a_code_that_was_printed() {
     let mut example = Example::start("login_hyper", &["127.0.0.1:0"]).await;
     let origin = format!("http://{}", example.address);
     let callback = format!("{origin}/callback");
@@ -1076,7 +1076,7 @@ async fn login_hyper_takes_a_code_that_was_printed() {
         let mut browser = if http2 { Browser::http2(&origin, "/auth") } else { Browser::new(&origin, "/auth") };
         assert_eq!(browser.open("/openapi.json").await.status, 404);
         assert_eq!(browser.open("/auth/openapi.json").await.status, 200);
-        // by another name each time: the second code within 30 seconds would be refused
+        // with another name each time, because a second code within 30 seconds would be refused
         let typed = if http2 { "ADA@EXAMPLE.COM" } else { "ada@example.com" };
         let id = browser.start(&client, "ada@example.com").await;
         let ask = members!({ "session_id": id, "method": "email", "email": typed });
@@ -1095,7 +1095,7 @@ async fn login_hyper_takes_a_code_that_was_printed() {
 }
 
 #[tokio::test]
-async fn login_tonic_lets_calls_through_with_the_token_of_a_login() {
+async fn login_tonic_admits_calls_with_the_token_of_a_login() {
     use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
     let example = Example::start("login_tonic", &["127.0.0.1:0"]).await;
@@ -1118,7 +1118,7 @@ async fn login_tonic_lets_calls_through_with_the_token_of_a_login() {
 
 #[cfg(feature = "jwks")]
 #[tokio::test]
-async fn an_api_far_from_the_server_takes_its_tokens() {
+async fn a_remote_api_accepts_the_tokens_of_the_server() {
     let server = Example::start("server", &FREE_PORT).await;
     let issuer = format!("http://{}", server.address);
     let api = Example::start("api", &["127.0.0.1:0", &issuer]).await;
@@ -1135,10 +1135,10 @@ async fn an_api_far_from_the_server_takes_its_tokens() {
     let guessed = browser.send("GET", "/orders", &[("authorization", "Bearer guessed")], "").await;
     assert!(guessed.header("www-authenticate").contains("invalid_token"), "{guessed:?}");
     assert_eq!(browser.open("/healthz").await.status, 200);
-    // an id_token is not for calling
+    // an id_token is not an access token
     let identity = format!("Bearer {}", tokens["id_token"].as_str().unwrap());
     assert_eq!(browser.send("GET", "/orders", &[("authorization", &identity)], "").await.status, 401);
-    // and a flood of what is refused is not looked at for ever
+    // after a flood of rejected tokens, further ones are refused unchecked
     for _ in 0..57 {
         assert_eq!(browser.open("/orders").await.status, 401);
     }

@@ -1,4 +1,4 @@
-//! The requirements of tower on a middleware, tested on the engine of all layers.
+//! The requirements of tower on a middleware, tested on the gate that all layers share.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -24,7 +24,7 @@ use tollgate::{
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_test::mock;
 
-// ---- a scripted gate that records the life of its passes
+// ---- a scripted gate that records what happens to its passes
 
 type Decision = Result<Noted, Rejection>;
 type Notes = Arc<Mutex<Vec<String>>>;
@@ -35,7 +35,7 @@ struct Scripted {
     later: Arc<Mutex<Option<oneshot::Receiver<bool>>>>,
 }
 
-/// A pass that notes its life.
+/// A pass that records what happens to it.
 struct Noted(Notes);
 
 impl Scripted {
@@ -122,7 +122,7 @@ fn the_layer_is_ready_when_the_inner_service_is() {
     }
 }
 
-/// Panics when it is called without having been polled ready itself; a clone is not ready.
+/// Panics if it is called without being polled ready. Clones are not ready.
 struct Picky {
     ready: bool,
 }
@@ -150,7 +150,7 @@ impl Service<Request<String>> for Picky {
 }
 
 #[tokio::test]
-async fn the_service_that_was_ready_is_the_one_that_is_called() {
+async fn the_ready_service_is_the_one_that_is_called() {
     let gate = Scripted::default();
     let mut service = GateLayer::new(gate.clone()).layer(Picky { ready: false });
     for _ in 0..3 {
@@ -159,7 +159,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 
         let decide = gate.decides_later();
         let later = service.ready().await.unwrap().call(get("/"));
-        // another request meanwhile, on the clone that stayed behind
+        // meanwhile, another request uses the clone that stayed behind
         assert_eq!(service.ready().await.unwrap().call(get("/")).await.unwrap().body(), "served");
         decide.send(true).unwrap();
         assert_eq!(later.await.unwrap().body(), "served");
@@ -181,7 +181,7 @@ async fn an_admitted_request_is_marked_served_and_its_response_marked() {
         let mut response = service.call(get("/"));
         if let Some(decide) = decide {
             assert!(poll(&mut response).is_pending());
-            assert!(handle.poll_request().is_pending(), "it must not be served before the decision");
+            assert!(handle.poll_request().is_pending(), "the request was served before the decision");
             decide.send(true).unwrap();
         }
         assert!(poll(&mut response).is_pending());
@@ -221,7 +221,7 @@ async fn a_refused_request_never_reaches_the_inner_service() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_inner_service_passes_through_and_nothing_is_finished() {
+async fn errors_of_the_inner_service_are_passed_on_without_finishing() {
     let gate = Scripted::default();
     let (mut service, mut handle) = mocked(&gate);
     assert!(service.poll_ready().is_ready());
@@ -242,10 +242,10 @@ async fn a_slow_decision_wakes_its_caller() {
     assert_eq!(call.await.unwrap().unwrap().body(), "served");
 }
 
-// ---- callers that go away
+// ---- callers that disconnect
 
 #[tokio::test]
-async fn a_call_that_is_dropped_before_the_decision_leaves_nothing_behind() {
+async fn a_call_dropped_before_the_decision_has_no_effect() {
     let gate = Scripted::default();
     let (mut service, mut handle) = mocked(&gate);
     assert!(service.poll_ready().is_ready());
@@ -259,7 +259,7 @@ async fn a_call_that_is_dropped_before_the_decision_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_while_it_is_served_is_never_finished() {
+async fn a_call_dropped_while_it_is_served_is_never_finished() {
     let gate = Scripted::default();
     let alive = Arc::new(());
     let witness = Arc::clone(&alive);
@@ -309,14 +309,14 @@ async fn a_refusal_holds_no_permit_of_a_concurrency_limit() {
             decide.send(false).unwrap();
         }
         assert_eq!(refused.await.unwrap().status(), StatusCode::FORBIDDEN);
-        // the first is still there, and idle
+        // the first service still exists and is idle
         assert!(poll(&mut second.ready()).is_ready(), "the permit is free, later: {is_later}");
         assert_eq!(second.call(get("/")).await.unwrap().body(), "served");
     }
 }
 
 #[tokio::test]
-async fn it_stands_anywhere_in_a_stack() {
+async fn a_gate_works_anywhere_in_a_stack() {
     let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1).unwrap()));
     let service = ServiceBuilder::new()
         .map_err(BoxError::from)
@@ -339,7 +339,7 @@ async fn it_stands_anywhere_in_a_stack() {
     }
 }
 
-/// A refusal with the body `B`, of a service that takes the body `A`.
+/// Returns the status of a rejection with the body `B` by a service for requests with the body `A`.
 async fn refused<A: Default, B: Default>() -> StatusCode {
     let inner = service_fn(async |_: Request<A>| Ok::<_, Infallible>(Response::new(B::default())));
     let limiter = Limiter::memory(Quotas::new(Quota::per_minute(1).unwrap()));
@@ -357,7 +357,7 @@ async fn refused_in_words<B: Default + From<Bytes> + http_body::Body<Data = Byte
 }
 
 #[tokio::test]
-async fn any_body_will_do() {
+async fn any_body_type_is_supported() {
     type BoxBody = combinators::BoxBody<Bytes, BoxError>;
     type UnsyncBoxBody = combinators::UnsyncBoxBody<Bytes, BoxError>;
     for status in [
@@ -380,7 +380,7 @@ async fn any_body_will_do() {
 }
 
 #[tokio::test]
-async fn a_closure_answers_with_a_body_that_has_no_default() {
+async fn a_closure_can_respond_with_a_body_without_a_default() {
     struct Page(String);
     let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(Page("served".into()))));
     let sorry = |rejection: &Rejection, head: Head<'_>| {
@@ -395,7 +395,7 @@ async fn a_closure_answers_with_a_body_that_has_no_default() {
     assert_eq!(marks, ["1"], "a closure can neither forget nor change the headers of a rejection");
 }
 
-/// A gRPC client understands no status but its own.
+/// gRPC clients understand only gRPC statuses.
 #[tokio::test]
 async fn a_grpc_client_gets_a_grpc_status_from_every_responder() {
     #[derive(Clone)]
@@ -433,7 +433,7 @@ async fn a_grpc_client_gets_a_grpc_status_from_every_responder() {
 }
 
 #[tokio::test]
-async fn a_detail_can_be_owned_text_and_is_escaped_for_grpc() {
+async fn a_detail_can_be_an_owned_string_and_is_escaped_for_grpc() {
     struct Refuses;
 
     impl Gate for Refuses {
@@ -457,10 +457,10 @@ async fn a_detail_can_be_owned_text_and_is_escaped_for_grpc() {
     assert_eq!(response.headers()["grpc-message"], "100%25 of /shop is closed %E2%80%93 sorry");
 }
 
-// ---- what the compiler must prove
+// ---- properties that the compiler must prove
 
 #[test]
-fn layers_services_and_futures_go_where_servers_want_them() {
+fn layers_services_and_futures_have_the_traits_that_servers_need() {
     fn everywhere<T: Send + Sync + 'static>() {}
     fn cloned_everywhere<T: Clone + Send + Sync + 'static>() {}
     type Inner = tower::util::ServiceFn<fn(Request<()>) -> std::future::Ready<Result<Response<()>, Infallible>>>;

@@ -36,7 +36,7 @@ async fn call(layer: &RateLimitLayer, request: Request<Body>) -> Response<String
 }
 
 #[tokio::test]
-async fn without_a_tenant_all_share_or_each_address_counts_or_none_comes_through() {
+async fn requests_without_a_tenant_share_a_budget_or_count_by_address_or_are_refused() {
     let from = |address: &str, port: u16| {
         let mut request = request(None);
         request.extensions_mut().insert(PeerAddr((address.parse::<std::net::IpAddr>().unwrap(), port).into()));
@@ -60,7 +60,7 @@ async fn without_a_tenant_all_share_or_each_address_counts_or_none_comes_through
 }
 
 #[tokio::test]
-async fn the_style_without_headers_sends_none_at_all() {
+async fn the_style_without_headers_sends_no_headers() {
     let shadow = Quota::per_day(1).unwrap().with_name("shadow").unwrap().shadow();
     let plan = || Plan::new([Quota::per_minute(2).unwrap(), shadow]).unwrap();
     let quiet = by_header(limiter(plan())).headers(HeaderStyle::none());
@@ -135,7 +135,7 @@ async fn two_layers_of_one_limiter_charge_the_larger_cost() {
 }
 
 #[tokio::test]
-async fn a_tenant_that_is_only_claimed_never_replaces_one_that_was_proved() {
+async fn a_claimed_tenant_never_replaces_a_proved_one() {
     let five = || limiter(Quota::per_minute(5).unwrap());
     let keys = || ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
     let by_key = || RateLimitLayer::new(keys(), five());
@@ -167,7 +167,7 @@ async fn a_tenant_that_is_only_claimed_never_replaces_one_that_was_proved() {
 }
 
 #[tokio::test]
-async fn handlers_read_the_tenant_and_what_is_left_also_of_an_unlimited_one() {
+async fn handlers_read_the_tenant_and_the_remaining_budget_even_if_it_is_unlimited() {
     let limiter = limiter(Quota::per_minute(5).unwrap());
     limiter.quotas().set(Tenant::parse("vip").unwrap(), Plan::unlimited());
     let handler = async |tenant: Tenant, left: RateLimit, same: Option<RateLimit>| {
@@ -186,9 +186,9 @@ async fn handlers_read_the_tenant_and_what_is_left_also_of_an_unlimited_one() {
     assert!(String::from_utf8_lossy(&text).contains("RateLimitLayer"), "{text:?}");
 }
 
-/// The rows of addresses and of anonymous requests are in the same table as those of names.
+/// Rows of addresses and of anonymous requests are in the same table as those of names.
 #[tokio::test]
-async fn no_name_in_a_request_spends_the_budget_of_an_address_or_of_anonymous_requests() {
+async fn no_name_can_spend_the_budget_of_an_address_or_of_anonymous_requests() {
     let limiter = limiter(Quota::per_hour(9).unwrap());
     let reserved = [Tenant::address([192, 0, 2, 1].into()), Tenant::anonymous()];
     assert!(reserved.iter().all(|tenant| limiter.check(tenant, 1).is_admitted()));
@@ -219,7 +219,7 @@ async fn no_name_in_a_request_spends_the_budget_of_an_address_or_of_anonymous_re
 }
 
 #[tokio::test]
-async fn a_tenant_that_was_proved_outside_is_not_replaced() {
+async fn a_tenant_proved_by_an_outer_layer_is_not_replaced() {
     let by_address = RateLimitLayer::new(ClientIp::peer(), limiter(Quota::per_minute(5).unwrap()));
     let handler = service_fn(async |request: Request<Body>| {
         let tenant = Tenant::from_extensions(request.extensions()).map(Tenant::to_string);
@@ -232,7 +232,7 @@ async fn a_tenant_that_was_proved_outside_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn of_two_limits_in_a_row_the_handler_sees_the_tighter() {
+async fn with_two_limits_the_handler_sees_the_tighter_one() {
     let wide = by_header(limiter(Quota::per_hour(100).unwrap().with_name("wide").unwrap()));
     let tight = by_header(limiter(Quota::per_minute(3).unwrap().with_name("tight").unwrap()));
     for (outer, inner) in [(&wide, &tight), (&tight, &wide)] {
@@ -247,7 +247,7 @@ async fn of_two_limits_in_a_row_the_handler_sees_the_tighter() {
 }
 
 #[tokio::test]
-async fn of_two_limits_with_as_much_left_the_client_sees_the_longer_wait() {
+async fn if_two_limits_have_as_much_left_the_client_sees_the_longer_wait() {
     let daily = by_header(limiter(Quota::per_day(1).unwrap()));
     let brief = by_header(limiter(Quota::per_second(1).unwrap()));
     for (outer, inner) in [(&daily, &brief), (&brief, &daily)] {
@@ -263,7 +263,7 @@ async fn of_two_limits_with_as_much_left_the_client_sees_the_longer_wait() {
 
 #[cfg(feature = "metrics")]
 #[test]
-fn what_is_decided_is_counted() {
+fn decisions_are_counted_in_metrics() {
     use std::{
         collections::BTreeMap,
         sync::{Arc, Mutex, atomic::AtomicU64, atomic::Ordering::SeqCst},

@@ -451,7 +451,7 @@ async fn preflights_are_free_if_configured_and_other_options_requests_are_not() 
     for status_then in [204, 429] {
         assert_eq!(status(&wire.ask("OPTIONS /x HTTP/1.1\nx-tenant: acme").await), status_then);
     }
-    assert_eq!(status(&wire.ask(preflight).await), 204, "also when the budget is spent");
+    assert_eq!(status(&wire.ask(preflight).await), 204, "even if the budget is used up");
 
     let server = axum(router().layer(by_header(&limiter))).await;
     let mut wire = Wire::to(server.address).await;

@@ -83,7 +83,7 @@ impl Body for Steps {
     }
 }
 
-/// What the inner service received.
+/// The request that the inner service received.
 type Seen = (Option<CodeChallenge>, Bytes, Option<HeaderMap>);
 
 fn post(content_type: &str, body: Steps) -> Request<Steps> {

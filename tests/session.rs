@@ -31,7 +31,7 @@ use tollgate::{
 };
 use tower::{ServiceBuilder, service_fn};
 
-/// A store that can be taken down.
+/// A store whose failure a test controls.
 #[derive(Clone, Default)]
 struct Shaky {
     memory: Arc<Memory>,
@@ -78,8 +78,8 @@ impl Store for Shaky {
     }
 }
 
-/// A server with its sessions. It serves `/` to those who have one and `/open`
-/// to everyone, and answers with the name of the user.
+/// A server with sessions. It serves `/` to users with a session and `/open` to everyone, and responds with the name of
+/// the user.
 struct Site {
     address: SocketAddr,
     sessions: Sessions,
@@ -91,7 +91,7 @@ fn new(tenant: &str) -> NewSession {
     NewSession::new(Tenant::parse(tenant).unwrap(), UserId::parse("ada").unwrap())
 }
 
-/// `name=value`, as a browser sends it back.
+/// Returns `name=value`, as a browser sends it back.
 fn pair(cookie: &SetCookie) -> String {
     cookie.header_value().to_str().unwrap().split(';').next().unwrap().to_owned()
 }
@@ -173,7 +173,7 @@ async fn sites() -> Vec<Site> {
 }
 
 impl Site {
-    /// The whole answer but for its date, with its headers sorted.
+    /// Returns the complete response without its date, with sorted headers.
     async fn send(&self, line: &str, headers: &[&str]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let mut request = format!("{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: 0\r\n");
@@ -194,14 +194,14 @@ impl Site {
         format!("{status}\r\n{}\r\n\r\n{body}", headers.join("\r\n"))
     }
 
-    /// The status and the body alone.
+    /// Returns only the status and the body.
     async fn brief(&self, line: &str, headers: &[&str]) -> String {
         let answer = self.send(line, headers).await;
         let body = answer.rsplit_once("\r\n\r\n").unwrap().1;
         format!("{} {}", &answer[9..12], if body.starts_with('{') { "" } else { body })
     }
 
-    /// Signs in; the `cookie` header.
+    /// Creates a session and returns its `Cookie` header.
     async fn sign_in(&self, tenant: &str) -> (String, Session) {
         let (cookie, session) = self.sessions.create(new(tenant)).await.unwrap();
         (format!("cookie: {}", pair(&cookie)), session)
@@ -215,7 +215,7 @@ const UNAUTHENTICATED: &str = concat!(
 );
 
 #[tokio::test]
-async fn c113_a_session_comes_through_and_all_else_gets_one_and_the_same_401() {
+async fn c113_only_a_valid_session_is_admitted_and_everything_else_gets_the_same_401() {
     for site in sites().await {
         let (ada, session) = site.sign_in("acme").await;
         assert_eq!(site.brief("GET /", &[&ada]).await, "200 ada of acme");
@@ -230,7 +230,7 @@ async fn c113_a_session_comes_through_and_all_else_gets_one_and_the_same_401() {
         let name = ada.strip_prefix("cookie: ").unwrap().split('=').next().unwrap();
         let stranger = format!("{}.{}", "A".repeat(22), "A".repeat(43));
         let wrong = format!("cookie: {name}={stranger}");
-        // c118: the right id of a session with another secret
+        // c118: the id of a session with another secret
         let wrong_secret = format!("cookie: {name}={}.{}", session.sid(), "A".repeat(43));
         let prefix = ada.replace("__Host-", "");
         let case = ada.replace("__Host-", "__host-");
@@ -258,7 +258,7 @@ async fn c113_a_session_comes_through_and_all_else_gets_one_and_the_same_401() {
             &[&globex],
             &[&revoked],
             &[&rotated],
-            // the right cookie at the host of another tenant, or of none
+            // the right cookie at the host of another tenant, or without a tenant
             &[&ada, "host: globex.example"],
             &[&ada, "host: elsewhere.test"],
         ];
@@ -267,18 +267,21 @@ async fn c113_a_session_comes_through_and_all_else_gets_one_and_the_same_401() {
             assert_eq!(site.brief("GET /open", headers).await, "200 nobody", "{headers:?}");
         }
 
-        // c105: at the last moment, and at the first that is too late
+        // c105: at the last moment, and at the first one that is too late
         site.clock.advance(Duration::from_secs(3600) - Duration::from_nanos(1));
         assert_eq!(site.brief("GET /", &[&ada]).await, "200 ada of acme");
         site.clock.advance(Duration::from_secs(3600));
         assert_eq!(site.send("GET /", &[&ada]).await, UNAUTHENTICATED);
         assert_eq!(site.brief("GET /open", &[&ada]).await, "200 nobody");
-        assert!(site.sessions.rotate(&session).await.unwrap().is_none(), "c106 no way back");
+        assert!(
+            site.sessions.rotate(&session).await.unwrap().is_none(),
+            "c106: a rotated session can't be rotated again"
+        );
     }
 }
 
 #[tokio::test]
-async fn c107_of_two_cookies_of_a_tenant_the_live_one_counts_and_two_live_ones_are_no_session() {
+async fn c107_of_two_cookies_the_valid_one_counts_and_two_valid_ones_are_rejected() {
     for site in sites().await {
         let (ada, _) = site.sign_in("acme").await;
         let (other, second) = site.sign_in("acme").await;
@@ -305,7 +308,7 @@ async fn c107_of_two_cookies_of_a_tenant_the_live_one_counts_and_two_live_ones_a
 }
 
 #[tokio::test]
-async fn a_person_is_sent_to_the_login_page_and_a_program_gets_a_401() {
+async fn people_are_redirected_to_the_login_page_and_programs_get_a_401() {
     for site in sites().await {
         let redirect =
             "HTTP/1.1 303 See Other\r\ncache-control: no-store\r\nlocation: /login?return_to=%2F%3Fa%3Db\r\n\r\n";
@@ -317,13 +320,13 @@ async fn a_person_is_sent_to_the_login_page_and_a_program_gets_a_401() {
         assert_eq!(site.send("GET /?a=b", &["sec-fetch-mode: cors", browser]).await, UNAUTHENTICATED);
         let form = site.send("POST /?a=b", &["sec-fetch-mode: navigate"]).await;
         assert!(form.contains("\r\nlocation: /login\r\n"), "{form}");
-        // where a session is optional, a person comes through
+        // if a session is optional, a request without one is served
         assert_eq!(site.brief("GET /open", &["sec-fetch-mode: navigate"]).await, "200 nobody");
     }
 }
 
 #[tokio::test]
-async fn another_site_can_not_write_in_a_session() {
+async fn another_site_cannot_send_unsafe_requests_with_a_session() {
     let forbidden = concat!(
         "HTTP/1.1 403 Forbidden\r\ncontent-type: application/problem+json\r\n\r\n",
         r#"{"type":"about:blank","title":"Forbidden","status":403,"#,
@@ -331,7 +334,7 @@ async fn another_site_can_not_write_in_a_session() {
     );
     for site in sites().await {
         let (ada, _) = site.sign_in("acme").await;
-        // before any work: the store is not asked
+        // the request is refused before the store is called
         site.down.store(true, SeqCst);
         for target in ["/", "/open"] {
             for sent in [
@@ -357,13 +360,13 @@ async fn another_site_can_not_write_in_a_session() {
             assert_eq!(site.brief("POST /", &headers).await, "200 ada of acme", "{sent:?}");
         }
         assert_eq!(site.brief("GET /", &[&ada, "sec-fetch-site: cross-site"]).await, "200 ada of acme");
-        // nothing to protect without the cookie
+        // without a cookie there is nothing to protect
         assert_eq!(site.brief("POST /open", &["sec-fetch-site: cross-site"]).await, "200 nobody");
     }
 }
 
 #[tokio::test]
-async fn c114_a_store_that_is_down_lets_nobody_through_and_says_nothing_of_itself() {
+async fn c114_while_the_store_is_down_sessions_get_a_503_without_details() {
     let unavailable = concat!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\r\n",
         r#"{"type":"about:blank","title":"Service Unavailable","status":503,"#,
@@ -375,7 +378,7 @@ async fn c114_a_store_that_is_down_lets_nobody_through_and_says_nothing_of_itsel
         assert_eq!(site.send("GET /", &[&ada]).await, unavailable);
         assert_eq!(site.send("GET /open", &[&ada]).await, unavailable);
         assert_eq!(site.send("GET /", &["sec-fetch-mode: navigate", &ada]).await, unavailable);
-        // who has no cookie needs no store
+        // requests without a cookie do not need the store
         assert_eq!(site.brief("GET /open", &[]).await, "200 nobody");
         assert_eq!(site.send("GET /", &[]).await, UNAUTHENTICATED);
         site.down.store(false, SeqCst);
@@ -385,7 +388,7 @@ async fn c114_a_store_that_is_down_lets_nobody_through_and_says_nothing_of_itsel
 
 #[cfg(feature = "axum")]
 #[tokio::test]
-async fn a_handler_without_the_layer_is_told_from_a_request_without_a_session() {
+async fn a_missing_layer_differs_from_a_missing_session() {
     let site = axum_site().await;
     let (ada, _) = site.sign_in("acme").await;
     let missing = concat!(
@@ -402,7 +405,7 @@ async fn a_handler_without_the_layer_is_told_from_a_request_without_a_session() 
 }
 
 #[tokio::test]
-async fn c113_in_tonic_a_session_comes_through_and_all_else_is_unauthenticated() {
+async fn c113_in_tonic_only_a_valid_session_is_admitted() {
     use tonic::{
         Code, Request, Status,
         metadata::AsciiMetadataValue,
@@ -442,7 +445,7 @@ async fn c113_in_tonic_a_session_comes_through_and_all_else_is_unauthenticated()
     call(&[("cookie", &cookie)]).await.unwrap();
     call(&[("cookie", &format!("{wrong}; {cookie}"))]).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), ["ada of acme", "ada of acme"]);
-    // a browser's gRPC call from another site
+    // a gRPC call that another site sends from a browser
     let forbidden = call(&[("cookie", &cookie), ("origin", "https://evil.test")]).await.unwrap_err();
     assert_eq!(forbidden.code(), Code::PermissionDenied);
 
@@ -526,7 +529,7 @@ async fn c121_a_layer_without_a_tenant_never_picks_one_of_several_sessions() {
     // a session that has ended does not count
     sessions.revoke(&second).await.unwrap();
     assert_eq!(ask(any(), &[&acme, &globex]).await, "ada of acme");
-    // the sign-in at the second tenant has left the first session alone
+    // the sign-in at the second tenant has kept the first session
     assert!(sessions.get(&first.sid()).await.unwrap().is_some());
     // more cookies than are looked up
     let stranger = |number: usize| format!("__Host-session_{number:08}={number:021}A.{}", "A".repeat(43));
@@ -540,7 +543,7 @@ async fn c121_a_layer_without_a_tenant_never_picks_one_of_several_sessions() {
 
 #[cfg(feature = "axum")]
 #[tokio::test]
-async fn a_nested_route_sends_the_person_back_to_the_whole_path() {
+async fn a_nested_route_redirects_back_to_the_full_path() {
     use axum::{Router, body::Body, routing::get};
     use http::Uri;
     use tower::ServiceExt;
@@ -555,13 +558,13 @@ async fn a_nested_route_sends_the_person_back_to_the_whole_path() {
         response.headers()["location"].to_str().unwrap().to_owned()
     };
     assert_eq!(location(layer()).await, "/login?return_to=%2Fapp%2Fpage%3Fa%3Db");
-    // a setting says where the whole path is
+    // a setting states the full path
     let other = layer().original_uri(http::Extensions::get::<Uri>);
     assert_eq!(location(other).await, "/login?return_to=%2Fpage%3Fa%3Db");
 }
 
 #[test]
-fn c105_lifetimes_that_make_no_sense_are_refused() {
+fn c105_contradictory_lifetimes_are_refused() {
     let hours = |hours: u64| Duration::from_secs(hours * 3600);
     let idle = |idle| Sessions::builder(Memory::new()).idle(idle).build();
     let absolute = |absolute| Sessions::builder(Memory::new()).absolute(absolute).build();
@@ -581,7 +584,7 @@ fn c105_lifetimes_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn c105_a_lifetime_that_was_made_shorter_holds_for_sessions_that_began_before() {
+async fn c105_a_shorter_lifetime_applies_to_existing_sessions() {
     let (store, clock) = (Shaky::default(), ManualClock::new());
     let before = Sessions::builder(store.clone()).clock(clock.clone()).build().unwrap();
     let (_, session) = before.create(new("acme")).await.unwrap();

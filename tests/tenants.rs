@@ -1,4 +1,4 @@
-//! Whole requests, and the tenants that they are found to belong to.
+//! Complete requests, and the tenants that sources find in them.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -10,7 +10,7 @@ use tollgate::{
     tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant},
 };
 
-/// Returns the tenant in words, or the status of the error. The borrowed name must be that of the same tenant.
+/// Returns the tenant as text, or the status of the error. The borrowed name must belong to the same tenant.
 fn find(source: &impl TenantSource, request: Builder) -> String {
     let request = request.body("any body").unwrap();
     let found = source.find(Head::of(&request));
@@ -29,7 +29,7 @@ fn from(peer: &str) -> Builder {
 }
 
 #[test]
-fn an_api_key_comes_first_and_an_address_serves_the_rest() -> Result<(), ConfigError> {
+fn an_api_key_takes_precedence_over_an_address() -> Result<(), ConfigError> {
     let keys = ApiKeys::new("x-api-key")?.key("demo-acme-key", "acme")?.key("demo-globex-key", "globex")?;
     let source = keys.clone().or(ClientIp::behind(["10.0.0.0/8"])?);
     let request = || from("10.0.0.1:49152").header("x-forwarded-for", "198.51.100.7:4711");
@@ -39,12 +39,12 @@ fn an_api_key_comes_first_and_an_address_serves_the_rest() -> Result<(), ConfigE
     assert_eq!(find(&source, request()), "ip:198.51.100.7");
     assert_eq!(find(&source, Request::get("/")), "nobody");
 
-    // a wrong or doubtful key never falls through to the address
+    // a wrong or ambiguous key never falls back to the address
     assert_eq!(find(&source, request().header("x-api-key", "guessed")), "401");
     assert_eq!(find(&source, request().header("x-api-key", "")), "400");
     assert_eq!(find(&source, request().header("x-api-key", "demo-acme-key").header("x-api-key", "guessed")), "400");
 
-    // the table is live though the source has moved into the chain
+    // changes to the table apply, although the source has moved into the chain
     keys.remove("demo-acme-key");
     assert_eq!(find(&source, request().header("x-api-key", "demo-acme-key")), "401");
     keys.insert("rotated", Tenant::parse("acme").unwrap())?;
@@ -53,7 +53,7 @@ fn an_api_key_comes_first_and_an_address_serves_the_rest() -> Result<(), ConfigE
 }
 
 #[test]
-fn no_source_lets_a_caller_pass_for_an_address_or_for_the_anonymous_tenant() -> Result<(), ConfigError> {
+fn no_source_lets_a_caller_impersonate_an_address_or_the_anonymous_tenant() -> Result<(), ConfigError> {
     let header = HeaderTenant::new("x-tenant")?;
     let query = QueryTenant::new("tenant")?;
     for (name, escaped) in [("ip:192.0.2.1", "ip%3a192.0.2.1"), ("~anonymous", "%7Eanonymous")] {
@@ -67,7 +67,7 @@ fn no_source_lets_a_caller_pass_for_an_address_or_for_the_anonymous_tenant() -> 
 }
 
 #[test]
-fn addresses_that_a_caller_invents_never_make_it_another_tenant() -> Result<(), ConfigError> {
+fn addresses_invented_by_a_caller_never_change_its_tenant() -> Result<(), ConfigError> {
     let source = ClientIp::behind(["10.0.0.0/8", "fd00::/8"])?;
     for invented in ["203.0.113.1", "10.0.0.9", "unknown", "", "\"", "for=\"203.0.113.1", "[::1", ",,,,"] {
         let request =
@@ -98,7 +98,7 @@ fn all_addresses_of_an_ipv6_customer_are_one_tenant() -> Result<(), ConfigError>
 }
 
 #[test]
-fn a_name_is_the_same_tenant_wherever_it_stands() -> Result<(), ConfigError> {
+fn a_name_is_the_same_tenant_regardless_of_its_source() -> Result<(), ConfigError> {
     let source = ExtensionTenant::new()
         .or(HeaderTenant::new("x-tenant")?)
         .or(QueryTenant::new("tenant")?)
@@ -121,7 +121,7 @@ fn a_name_is_the_same_tenant_wherever_it_stands() -> Result<(), ConfigError> {
 }
 
 #[test]
-fn a_closure_is_a_source_and_chains() {
+fn a_closure_can_be_a_source_in_a_chain() {
     let by_version = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
         head.headers().get("api-version").map(Tenant::parse).transpose()
     };

@@ -1,4 +1,4 @@
-//! All benchmarks: `cargo bench -p tollgate-bench`, or `-- layer threads …` for some of the tables.
+//! All benchmarks: `cargo bench -p tollgate-bench`. Names such as `-- layer threads` select some of the tables.
 
 use std::{env, panic, path::Path, process};
 
@@ -26,7 +26,7 @@ fn main() {
         ("store", &sections::store::run),
         ("logins", &|| sections::logins::run(one)),
         ("steps", &|| sections::steps::run(one)),
-        ("equal", &sections::equal::run),
+        ("timing", &sections::timing::run),
         ("bearer", &sections::bearer::run),
         ("tokens", &|| sections::tokens::run(one)),
     ];

@@ -1,8 +1,9 @@
-// oidc-provider with what our own server has: a public client with PKCE, ES256, rotated refresh tokens, all in memory.
+// oidc-provider with the same setup as our own server: a public client with PKCE, ES256, rotating refresh tokens, all
+// in memory.
 //
 //     node server.mjs jwt|opaque
 //
-// The argument is the format of its access tokens. It prints where it listens, and ends with its parent.
+// The argument is the format of its access tokens. It prints its address, and ends with its parent.
 
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -13,8 +14,8 @@ const API = 'https://api.example';
 const SCOPE = 'openid profile email';
 const HOUR = 3600;
 
-// The store that comes with it keeps a thousand rows, and goes through all tokens of a grant when one is added: this one
-// keeps all, and looks at none.
+// The bundled store keeps a thousand rows, and searches all tokens of a grant when one is added. This one keeps everything
+// and searches nothing.
 const rows = new Map();
 const grants = new Map();
 
@@ -90,7 +91,7 @@ const provider = new Provider('http://auth.example', {
     },
   },
   findAccount: (_, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
-  // everybody consents: one grant for each session, for another would end the first and its codes
+  // every user consents. Each session has one grant, because another one would end the first and its codes
   async loadExistingGrant({ oidc }) {
     const known = oidc.session.grantIdFor(oidc.client.clientId);
     if (known) return provider.Grant.find(known);
@@ -101,12 +102,12 @@ const provider = new Provider('http://auth.example', {
     return grant;
   },
   interactions: { url: (_, { uid }) => `/login/${uid}` },
-  // a round may take its time over all that it minted
+  // long enough for all codes of a round
   ttl: { AccessToken: 600, AuthorizationCode: HOUR, Grant: HOUR, IdToken: HOUR, Interaction: HOUR, RefreshToken: HOUR, Session: HOUR },
 });
 provider.on('server_error', (_, error) => console.error(error));
 
-// Whoever comes is let in under the name that they give.
+// Every user is let in under the name that they give.
 const answer = provider.callback();
 const server = createServer(async (request, response) => {
   if (!request.url.startsWith('/login/')) return answer(request, response);

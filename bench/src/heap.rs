@@ -1,4 +1,4 @@
-//! The system's allocator, which counts while it is told to.
+//! The system's allocator with counters that can be switched on.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -15,16 +15,16 @@ thread_local! {
     static LIVE: Cell<i64> = const { Cell::new(0) };
 }
 
-/// What one thread has allocated.
+/// The allocations of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
-    /// Calls of the allocator that gave memory; moving to a larger place is one.
+    /// Calls of the allocator that returned memory, including reallocations.
     pub allocations: u64,
-    /// Bytes taken less bytes given back, as the allocator rounds them.
+    /// Bytes allocated minus bytes freed, as the allocator rounds them.
     pub live: i64,
 }
 
-/// What `work` allocates on this thread.
+/// Counts the allocations of `work` on this thread.
 pub fn count<T>(work: impl FnOnce() -> T) -> (T, Counts) {
     let before = counts();
     ON.store(true, Relaxed);
@@ -39,7 +39,8 @@ fn counts() -> Counts {
     Counts { allocations: ALLOCATIONS.get(), live: LIVE.get() }
 }
 
-/// What glibc's malloc takes for so many bytes: a word of its own, in steps of 16 bytes, whole pages where it is large.
+/// Returns the number of bytes that glibc's malloc uses: one extra word, in steps of 16 bytes, and whole pages for
+/// large blocks.
 fn rounded(bytes: usize) -> i64 {
     let taken = match bytes {
         0..=24 => 32,

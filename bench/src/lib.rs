@@ -1,9 +1,9 @@
-//! tollgate side by side with other rate limiters.
+//! Compares tollgate with other rate limiters.
 //!
 //! `cargo bench -p tollgate-bench` prints the tables of `BENCHMARKS.md`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the machine's clock")]
 
-pub mod apart;
+pub mod significance;
 pub mod heap;
 pub mod issuers;
 pub mod login;
@@ -14,7 +14,7 @@ pub mod sections;
 pub mod service;
 pub mod stats;
 pub mod subject;
-pub mod tab;
+pub mod remote;
 pub mod wire;
 
 #[global_allocator]

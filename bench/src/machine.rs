@@ -1,4 +1,4 @@
-//! What the machine says of itself.
+//! Information about the machine, and control over its cores.
 
 use std::{
     fs,
@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-/// Keeps this thread on one core; says whether it could.
+/// Pins this thread to one core. Returns whether that worked.
 pub fn pin(core: usize) -> bool {
     let Ok(me) = fs::read_link("/proc/thread-self") else { return false };
     let Some(id) = me.file_name().and_then(|name| name.to_str()) else { return false };
     taskset(&core.to_string(), id)
 }
 
-/// Lets this thread run anywhere again.
+/// Lets this thread run on any core again.
 pub fn unpin() {
     let Ok(me) = fs::read_link("/proc/thread-self") else { return };
     if let Some(id) = me.file_name().and_then(|name| name.to_str()) {
@@ -32,37 +32,37 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Nanoseconds that this thread has run, and that it has waited for a core.
+/// Returns how many nanoseconds this thread has run, and how many it has waited for a core.
 pub fn scheduled() -> (u64, u64) {
-    // the kernel brings the figures up to date when the thread is scheduled
+    // the kernel updates the figures when the thread is scheduled
     thread::yield_now();
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let mut fields = text.split_whitespace().filter_map(|field| field.parse().ok());
     (fields.next().unwrap_or(0), fields.next().unwrap_or(0))
 }
 
-/// Nanoseconds that the first thread of another process has run.
+/// Returns how many nanoseconds the first thread of another process has run.
 pub fn ran(process: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
     text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
 }
 
-/// The time that all threads of another process have run, which the system counts in hundredths of a second.
+/// Returns how long all threads of another process have run. The system counts this in hundredths of a second.
 pub fn ran_together(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // the name, in brackets, may have anything in it
+    // the name is in brackets and may contain anything
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)
 }
 
-/// Bytes of memory that this process has in use.
+/// Returns the memory that this process uses, in bytes.
 pub fn resident() -> i64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<i64>().ok()).unwrap_or(0) * 4096
 }
 
-/// One line about the machine.
+/// Describes the machine in one line.
 pub fn describe() -> String {
     let rustc = Command::new("rustc").arg("--version").output();
     let rustc = rustc.map_or_else(
@@ -72,5 +72,5 @@ pub fn describe() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("?").to_owned();
     let pinned = if Path::new("/usr/bin/taskset").exists() { "taskset" } else { "no taskset" };
-    format!("{} cores, {rustc}, {pinned}, load when it began {load}", cores())
+    format!("{} cores, {rustc}, {pinned}, load at the start {load}", cores())
 }

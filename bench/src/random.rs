@@ -1,4 +1,4 @@
-//! Which tenant comes next, and how it is called.
+//! The order of tenants, and their names.
 
 /// splitmix64: the same order in every run.
 #[derive(Clone)]
@@ -11,7 +11,7 @@ impl Random {
     }
 }
 
-/// The 16 bytes by which a tenant is called.
+/// Returns the 16 bytes of a tenant's name.
 pub fn tenant_id(tenant: u64) -> [u8; 16] {
     let mut rest = mix(tenant.wrapping_add(1));
     std::array::from_fn(|_| {

@@ -1,4 +1,4 @@
-//! The other limiters, set up as their manuals say and fed the same header.
+//! The other limiters, configured as their manuals recommend. All of them read the same header.
 
 use std::{
     convert::Infallible,
@@ -24,14 +24,14 @@ use tower_service::Service;
 
 use crate::{
     service::{Limited, Req, Res, TENANT},
-    subject::Budget,
+    subject::BudgetState,
 };
 
-/// How often a unit comes back, and how many may be spent at once.
-fn pace(budget: Budget) -> (Duration, u32) {
+/// Returns the time in which a unit comes back, and the burst.
+fn pace(budget: BudgetState) -> (Duration, u32) {
     match budget {
-        Budget::Never => (Duration::from_nanos(1), 9_999),
-        Budget::Spent => (Duration::from_secs(3_600), 1),
+        BudgetState::Ample => (Duration::from_nanos(1), 9_999),
+        BudgetState::Spent => (Duration::from_secs(3_600), 1),
     }
 }
 
@@ -49,18 +49,18 @@ impl KeyExtractor for FromHeader {
 
 type Config<M> = Arc<GovernorConfig<FromHeader, M>>;
 
-pub fn tower_governor_config(budget: Budget) -> Config<governor::middleware::StateInformationMiddleware> {
+pub fn tower_governor_config(budget: BudgetState) -> Config<governor::middleware::StateInformationMiddleware> {
     let (period, burst) = pace(budget);
     let mut builder = GovernorConfigBuilder::default().key_extractor(FromHeader).use_headers();
     let config = builder.period(period).burst_size(burst).finish();
     Arc::new(config.expect("the period is not zero"))
 }
 
-pub fn tower_governor_with_headers<S: Limited>(inner: S, budget: Budget) -> impl Limited {
+pub fn tower_governor_with_headers<S: Limited>(inner: S, budget: BudgetState) -> impl Limited {
     GovernorLayer::new(tower_governor_config(budget)).layer(inner)
 }
 
-pub fn tower_governor_plain<S: Limited>(inner: S, budget: Budget) -> impl Limited {
+pub fn tower_governor_plain<S: Limited>(inner: S, budget: BudgetState) -> impl Limited {
     let (period, burst) = pace(budget);
     let mut builder = GovernorConfigBuilder::default().key_extractor(FromHeader);
     let config: Config<governor::middleware::NoOpMiddleware> =
@@ -81,8 +81,8 @@ impl<S> axum07::extract::FromRequestParts<S> for GcraKey {
     }
 }
 
-/// axum_gcra as it is, or with its collection of idle keys off. It writes no headers.
-pub fn axum_gcra<S: Limited + Sync>(inner: S, budget: Budget, collects: bool) -> impl Limited {
+/// axum_gcra with or without the collection of idle keys. It writes no headers.
+pub fn axum_gcra<S: Limited + Sync>(inner: S, budget: BudgetState, collects: bool) -> impl Limited {
     let (period, burst) = pace(budget);
     let burst = NonZeroU64::from(NonZeroU32::new(burst).expect("the burst is not zero"));
     let mut builder =
@@ -93,7 +93,7 @@ pub fn axum_gcra<S: Limited + Sync>(inner: S, budget: Budget, collects: bool) ->
     Answered(builder.build().layer(inner))
 }
 
-/// Turns an error into an empty 429, which is less than axum's own error handling does.
+/// Turns errors into an empty 429, which costs less than axum's own error handling.
 #[derive(Clone)]
 struct Answered<S>(S);
 
@@ -132,14 +132,14 @@ fn too_many() -> Res {
     response
 }
 
-/// What one would write by hand around the crate governor: no headers, an empty 429.
+/// A minimal middleware around the crate governor, written by hand: no headers, and an empty 429.
 #[derive(Clone)]
 struct ByHand<S> {
     limiter: Arc<DefaultKeyedRateLimiter<String>>,
     inner: S,
 }
 
-pub fn governor_by_hand<S: Limited>(inner: S, budget: Budget) -> impl Limited {
+pub fn governor_by_hand<S: Limited>(inner: S, budget: BudgetState) -> impl Limited {
     let (period, burst) = pace(budget);
     let quota = governor::Quota::with_period(period).expect("the period is not zero");
     let quota = quota.allow_burst(NonZeroU32::new(burst).expect("the burst is not zero"));
@@ -165,7 +165,7 @@ impl<S: Limited> Service<Req> for ByHand<S> {
 }
 
 pin_project! {
-    /// The call of the inner service; nothing where it was refused.
+    /// The call of the inner service, or nothing if the request was refused.
     struct Passed<F> { #[pin] future: Option<F> }
 }
 

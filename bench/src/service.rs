@@ -1,4 +1,4 @@
-//! The trivial service behind every limiter, and the call of a service.
+//! The trivial service behind every limiter, and functions that call a service.
 
 use std::{
     convert::Infallible,
@@ -16,7 +16,7 @@ use tower_service::Service;
 pub type Req = Request<Empty<Bytes>>;
 pub type Res = Response<Body>;
 
-/// The header that names the tenant.
+/// The header with the name of the tenant.
 pub const TENANT: HeaderName = HeaderName::from_static("x-tenant");
 
 /// A service that can be measured.
@@ -24,10 +24,10 @@ pub trait Limited: Service<Req, Response = Res, Error = Infallible, Future: Send
 
 impl<S> Limited for S where S: Service<Req, Response = Res, Error = Infallible, Future: Send> + Clone + Send + 'static {}
 
-/// Answers with an empty 200.
+/// Responds with an empty 200.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inner {
-    /// How many headers the answer has.
+    /// The number of headers in the response.
     pub headers: u8,
 }
 
@@ -53,7 +53,7 @@ impl<B> Service<Request<B>> for Inner {
     }
 }
 
-/// One request of the tenant of this name, from its making to the end of its response; says with which status.
+/// Sends one request of a tenant, from its creation to the end of its response. Returns the status.
 #[inline]
 pub fn call<S: Limited>(service: &mut S, tenant: &[u8; 16]) -> StatusCode {
     let response = respond(service, tenant);
@@ -68,16 +68,16 @@ pub fn respond<S: Limited>(service: &mut S, tenant: &[u8; 16]) -> Res {
     answer(service, request)
 }
 
-/// The whole answer to a request.
+/// Returns the complete response to a request.
 #[inline]
 pub fn answer<S: Limited>(service: &mut S, request: Req) -> Res {
     let mut context = Context::from_waker(Waker::noop());
-    assert!(service.poll_ready(&mut context).is_ready(), "nothing here makes a service wait");
+    assert!(service.poll_ready(&mut context).is_ready(), "no service here ever waits");
     let Ok(response) = finish(service.call(std::hint::black_box(request)));
     response
 }
 
-/// What comes of something that waits for nothing but this thread, or for a lock.
+/// Runs a future that waits only for this thread or for a lock.
 #[inline]
 pub fn finish<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
@@ -85,7 +85,7 @@ pub fn finish<T>(future: impl Future<Output = T>) -> T {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
-            // a limiter whose map is locked waits asynchronously
+            // a limiter waits asynchronously if its map is locked
             Poll::Pending => std::thread::yield_now(),
         }
     }

@@ -12,7 +12,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The value below which this share of all lies.
+/// Returns the quantile of the values.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The median of what `ratio` makes of the values of each round.
+/// Returns the median of the ratios of all rounds.
 pub fn by_round(left: &[f64], right: &[f64], ratio: impl Fn(f64, f64) -> f64) -> f64 {
     let ratios: Vec<f64> = left.iter().zip(right).map(|(left, right)| ratio(*left, *right)).collect();
     median(&ratios)
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// A figure in nanoseconds, without digits that mean nothing.
+/// Formats nanoseconds without insignificant digits.
 pub fn nanos(value: f64) -> String {
     if value.is_nan() { "–".to_owned() } else { format!("{value:.0}") }
 }
@@ -85,7 +85,7 @@ pub fn ratio(value: f64) -> String {
     if value.is_nan() { "–".to_owned() } else { format!("{value:.2}") }
 }
 
-/// How many tenants, in short.
+/// Formats a number of tenants in short form.
 pub fn tenants(count: u64) -> String {
     match count {
         1_000_000.. => format!("{}M", count / 1_000_000),

@@ -1,4 +1,4 @@
-//! What is measured: a limiter over the trivial service, and tenants that call it.
+//! The subjects of the measurements: a limiter around the trivial service, called by many tenants.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::{
 
 /// The limiters that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LimiterKind {
     /// No limiter.
     Inner,
     /// With its four headers, without extensions.
     Tollgate,
-    /// With its four headers, and the tenant and how it stands in the extensions: the default.
+    /// The default: with its four headers, and with the tenant and its standing in the extensions.
     TollgateExtensions,
     /// Without headers and extensions.
     TollgatePlain,
@@ -34,19 +34,19 @@ pub enum Kind {
     Governor,
 }
 
-pub const ALL: [Kind; 9] = [
-    Kind::Inner,
-    Kind::Tollgate,
-    Kind::TollgateExtensions,
-    Kind::TollgatePlain,
-    Kind::TollgatePlainExtensions,
-    Kind::TowerGovernor,
-    Kind::TowerGovernorPlain,
-    Kind::AxumGcra,
-    Kind::Governor,
+pub const ALL: [LimiterKind; 9] = [
+    LimiterKind::Inner,
+    LimiterKind::Tollgate,
+    LimiterKind::TollgateExtensions,
+    LimiterKind::TollgatePlain,
+    LimiterKind::TollgatePlainExtensions,
+    LimiterKind::TowerGovernor,
+    LimiterKind::TowerGovernorPlain,
+    LimiterKind::AxumGcra,
+    LimiterKind::Governor,
 ];
 
-impl Kind {
+impl LimiterKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Inner => "inner service alone",
@@ -71,110 +71,116 @@ impl Kind {
     }
 }
 
-/// Whether the requests fit.
+/// The budget of all tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
-    /// 9,999 units, of which some are always left: so the headers hold numbers of real size.
-    Never,
-    /// One unit an hour, and it is gone.
+pub enum BudgetState {
+    /// 9,999 units, which never run out. The headers contain numbers of realistic length.
+    Ample,
+    /// One unit an hour, which is already spent.
     Spent,
 }
 
-impl Budget {
+impl BudgetState {
     pub fn name(self) -> &'static str {
         match self {
-            Self::Never => "admitted",
+            Self::Ample => "admitted",
             Self::Spent => "refused",
         }
     }
 
     pub fn of_tollgate(self) -> Quota {
         match self {
-            Self::Never => Quota::per_minute(9_999),
+            Self::Ample => Quota::per_minute(9_999),
             Self::Spent => Quota::per_hour(1),
         }
         .expect("the limit is not zero")
     }
 }
 
-/// Something to do with a service of a type of its own.
-pub trait Visit {
+/// A task for a service of any type.
+pub trait ServiceTask {
     type Output;
 
-    fn visit<S: Limited>(self, service: S, limiter: Option<Limiter>) -> Self::Output;
+    fn run<S: Limited>(self, service: S, limiter: Option<Limiter>) -> Self::Output;
 }
 
-/// Builds the subject and hands it over.
-pub fn with_service<V: Visit>(kind: Kind, budget: Budget, inner: Inner, visit: V) -> V::Output {
+/// Builds the subject and passes it to the task.
+pub fn with_service<V: ServiceTask>(kind: LimiterKind, budget: BudgetState, inner: Inner, task: V) -> V::Output {
     let limiter = Limiter::memory(Quotas::new(budget.of_tollgate()));
-    with_limiter(kind, budget, inner, limiter, visit)
+    with_limiter(kind, budget, inner, limiter, task)
 }
 
-/// As [`with_service`], with a limiter of tollgate that is set up already.
-pub fn with_limiter<V: Visit>(kind: Kind, budget: Budget, inner: Inner, limiter: Limiter, visit: V) -> V::Output {
+/// Does the same with an existing limiter of tollgate.
+pub fn with_limiter<V: ServiceTask>(
+    kind: LimiterKind,
+    budget: BudgetState,
+    inner: Inner,
+    limiter: Limiter,
+    task: V,
+) -> V::Output {
     let source = || HeaderTenant::new(TENANT.as_str()).expect("it is a name of a header");
     let layer = || RateLimitLayer::new(source(), limiter.clone());
     let ours = Some(limiter.clone());
     match kind {
-        Kind::Inner => visit.visit(inner, None),
-        Kind::Tollgate => visit.visit(layer().without_extensions().layer(inner), ours),
-        Kind::TollgateExtensions => visit.visit(layer().layer(inner), ours),
-        Kind::TollgatePlain => {
+        LimiterKind::Inner => task.run(inner, None),
+        LimiterKind::Tollgate => task.run(layer().without_extensions().layer(inner), ours),
+        LimiterKind::TollgateExtensions => task.run(layer().layer(inner), ours),
+        LimiterKind::TollgatePlain => {
             let layer = layer().headers(HeaderStyle::none()).without_extensions();
-            visit.visit(layer.layer(inner), ours)
+            task.run(layer.layer(inner), ours)
         }
-        Kind::TollgatePlainExtensions => visit.visit(layer().headers(HeaderStyle::none()).layer(inner), ours),
-        Kind::TowerGovernor => visit.visit(rivals::tower_governor_with_headers(inner, budget), None),
-        Kind::TowerGovernorPlain => visit.visit(rivals::tower_governor_plain(inner, budget), None),
-        Kind::AxumGcra => visit.visit(rivals::axum_gcra(inner, budget, false), None),
-        Kind::Governor => visit.visit(rivals::governor_by_hand(inner, budget), None),
+        LimiterKind::TollgatePlainExtensions => task.run(layer().headers(HeaderStyle::none()).layer(inner), ours),
+        LimiterKind::TowerGovernor => task.run(rivals::tower_governor_with_headers(inner, budget), None),
+        LimiterKind::TowerGovernorPlain => task.run(rivals::tower_governor_plain(inner, budget), None),
+        LimiterKind::AxumGcra => task.run(rivals::axum_gcra(inner, budget, false), None),
+        LimiterKind::Governor => task.run(rivals::governor_by_hand(inner, budget), None),
     }
 }
 
-/// A service that so many tenants call at random, whatever its type.
+/// A service of any type that many tenants call in random order.
 pub trait Subject: Send {
-    /// Makes so many calls and says how long they took together.
+    /// Makes calls and returns how long they took together.
     fn run(&mut self, calls: u64) -> Duration;
 
-    /// The same state, called by another thread in another order.
+    /// Returns a subject with the same state, for another thread. It calls in another order.
     fn fork(&self, seed: u64) -> Box<dyn Subject>;
 
     /// Calls once for each tenant from `first` on.
     fn touch(&mut self, first: u64, count: u64);
 }
 
-/// The subject, with every tenant known to it and as poor as the budget says.
-pub fn subject(kind: Kind, budget: Budget, tenants: u64, inner: Inner) -> Box<dyn Subject> {
+/// Creates the subject. All tenants are known to it, and their budgets are in the given state.
+pub fn subject(kind: LimiterKind, budget: BudgetState, tenants: u64, inner: Inner) -> Box<dyn Subject> {
     struct Drive {
-        kind: Kind,
+        kind: LimiterKind,
         tenants: u64,
         want: StatusCode,
     }
-    impl Visit for Drive {
+    impl ServiceTask for Drive {
         type Output = Box<dyn Subject>;
 
-        fn visit<S: Limited>(self, service: S, limiter: Option<Limiter>) -> Box<dyn Subject> {
+        fn run<S: Limited>(self, service: S, limiter: Option<Limiter>) -> Box<dyn Subject> {
             let Self { kind, tenants, want } = self;
             Box::new(Driven { kind, service, limiter, tenants, want, random: Random(1) })
         }
     }
     let want = match (kind, budget) {
-        (Kind::Inner, _) | (_, Budget::Never) => StatusCode::OK,
+        (LimiterKind::Inner, _) | (_, BudgetState::Ample) => StatusCode::OK,
         _ => StatusCode::TOO_MANY_REQUESTS,
     };
     let mut subject = with_service(kind, budget, inner, Drive { kind, tenants, want });
-    if kind != Kind::Inner {
+    if kind != LimiterKind::Inner {
         subject.touch(0, tenants);
     }
-    if kind == Kind::AxumGcra && budget == Budget::Spent {
-        // it lets one more through than its burst
+    if kind == LimiterKind::AxumGcra && budget == BudgetState::Spent {
+        // it admits one request more than its burst
         subject.touch(0, tenants);
     }
     subject
 }
 
 struct Driven<S> {
-    kind: Kind,
+    kind: LimiterKind,
     service: S,
     limiter: Option<Limiter>,
     tenants: u64,
@@ -182,7 +188,8 @@ struct Driven<S> {
     random: Random,
 }
 
-/// After so many calls of one tenant its budget is made whole again, off the clock. Two threads together stay below it.
+/// After this many calls of one tenant, its budget is reset outside of the measured time. Two threads together stay
+/// below it.
 const BEFORE_RESET: u64 = 4_000;
 
 impl<S: Limited> Subject for Driven<S> {
@@ -205,7 +212,12 @@ impl<S: Limited> Subject for Driven<S> {
             took += began.elapsed();
             // GCRA rivals may refuse a thread that loses its core between reading the clock and deciding
             let missing = if self.limiter.is_some() { 0 } else { lot / 100 };
-            assert!(as_wanted >= lot - missing, "{}: {as_wanted} of {lot} are {}", self.kind.name(), self.want);
+            assert!(
+                as_wanted >= lot - missing,
+                "{}: {as_wanted} of {lot} responses are {}",
+                self.kind.name(),
+                self.want
+            );
             left -= lot;
         }
         took

@@ -1,4 +1,4 @@
-//! A server in a process of its own, and kept-alive connections to it.
+//! A server in its own process, and persistent connections to it.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -11,16 +11,16 @@ use std::{
 
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Ended when dropped.
+/// A server process, which is ended on drop.
 pub struct Server {
     pub process: Child,
     pub address: String,
-    /// What it prints after its address.
+    /// The output of the server after its address.
     pub output: Option<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Starts a child with these arguments, which prints its address first.
+    /// Starts a child with these arguments. The child prints its address first.
     pub fn start(one: &Path, arguments: &[&str]) -> io::Result<Self> {
         let mut process = Command::new(one).args(arguments).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
         let (mut address, mut output) = (String::new(), process.stdout.take().map(BufReader::new));
@@ -42,10 +42,10 @@ impl Drop for Server {
     }
 }
 
-/// In the child: ends it when its parent is gone.
+/// Runs in the child: ends it when its parent is gone.
 pub fn end_with_parent() {
     thread::spawn(|| {
-        // it holds the other end for as long as it lives
+        // the parent holds the other end as long as it lives
         let _ = io::stdin().read_to_end(&mut Vec::new());
         process::exit(0);
     });
@@ -69,7 +69,7 @@ impl Connection {
         self.stream.write_all(request)
     }
 
-    /// Reads one answer to its end: its head, and its body.
+    /// Reads one complete response. Returns its head and its body.
     pub fn receive(&mut self) -> io::Result<(&[u8], &[u8])> {
         self.read.clear();
         let mut chunk = [0; 4096];

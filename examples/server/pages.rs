@@ -111,9 +111,9 @@ async fn login(
         ("code_challenge", challenge.as_str()),
         ("code_challenge_method", "S256"),
     ];
-    let wishes = OPTIONAL_PARAMETERS.iter().filter_map(|name| Some((*name, more.get(*name)?.as_str())));
+    let optional = OPTIONAL_PARAMETERS.iter().filter_map(|name| Some((*name, more.get(*name)?.as_str())));
     let pair = |(name, value): (&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
-    let query: Vec<_> = own.into_iter().chain(wishes).map(pair).collect();
+    let query: Vec<_> = own.into_iter().chain(optional).map(pair).collect();
     let mut headers = HeaderMap::new();
     cookie.append_to(&mut headers);
     (headers, Redirect::to(&format!("{origin}/authorize?{}", query.join("&")))).into_response()

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import * as client from 'openid-client';
 
 import { User } from './browser.mjs';
-import { dance, who } from './dance.mjs';
+import { runFlow, who } from './flow.mjs';
 
 const [issuer, shared] = process.argv.slice(2);
 const web = { redirectUri: `${issuer}/demo/callback`, afterLogout: `${issuer}/demo/` };
@@ -23,7 +23,7 @@ for (const [name, clientId, uris, more] of [
 ]) {
   const user = new User(uris.redirectUri);
   const isSignedIn = () => user.isSignedIn(`${issuer}/account`);
-  await dance({ issuer, clientId, ...uris, user, isSignedIn, api: `${issuer}/api/me`, ...more });
+  await runFlow({ issuer, clientId, ...uris, user, isSignedIn, api: `${issuer}/api/me`, ...more });
   console.log(`ok: ${name}`);
 }
 
@@ -34,7 +34,7 @@ for (const [name, par] of [['nonces of the server', false], ['and pushed request
   const user = new User(site.redirectUri);
   const isSignedIn = async () => (await silently('shop', user)) !== null;
   const api = new URL('/api/me', shared);
-  await dance({ issuer: shared, clientId: 'web', ...site, user, isSignedIn, api, par, dpop: true, nonces: true });
+  await runFlow({ issuer: shared, clientId: 'web', ...site, user, isSignedIn, api, par, dpop: true, nonces: true });
   console.log(`ok: ${name}`);
 }
 

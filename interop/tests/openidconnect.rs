@@ -21,6 +21,6 @@ async fn the_openidconnect_crate_works() {
     for client_id in ["demo-web", "demo-mfa"] {
         let mut user = User::new(&server.issuer, &redirect_uri);
         let party = Party::discover(&server.issuer, client_id, &redirect_uri).await;
-        party.dance(&mut user, &after_logout).await;
+        party.run_flow(&mut user, &after_logout).await;
     }
 }

@@ -214,7 +214,7 @@ fn token_endpoints(
     Ok(Some(endpoints))
 }
 
-/// Returns the layer that [`AuthService::session_layer`] gives out.
+/// Creates the layer for [`AuthService::session_layer`].
 fn session_layer(
     sessions: &Sessions,
     users: &AnyUsers,

@@ -206,8 +206,8 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Caps what one address may spend of the tenants' budgets, so that a stranger who knows a public client id cannot
-    /// use up a tenant's budget. No cap by default. Counted in this process.
+    /// Limits how much of the tenants' budgets one address may spend, so that a stranger who knows a public client id
+    /// cannot use up a tenant's budget. Defaults to no limit. Counted separately in each process.
     pub fn per_address(mut self, quota: Quota) -> Self {
         self.per_address = Some(quota);
         self

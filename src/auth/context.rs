@@ -1,4 +1,5 @@
-//! One request on its way through the service: whose budget it spends, who may read the answer, which login it is about.
+//! One request on its way through the service: the budget it is charged to, the origin that may read the response, and its
+//! login.
 
 use std::sync::Arc;
 
@@ -169,7 +170,7 @@ impl<'a> RequestContext<'a> {
         Ok(self.core.logins.find(&digest).await?.map(|login| (digest, login)))
     }
 
-    /// Lets scripts of any client's pages read the answer, as long as it is not known whose call this is.
+    /// Lets scripts of any client's pages read the response while the client of the call is unknown.
     pub(crate) async fn let_any_client_read(&mut self, path: &Path) {
         let own = self.core.issuer.origin().as_bytes();
         let origin = Caller::of(&self.parts.headers).origin();

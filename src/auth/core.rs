@@ -78,11 +78,11 @@ pub(crate) struct Core {
 pub(crate) struct Limits {
     /// Requests of each tenant.
     pub(crate) tenants: RateLimitGate,
-    /// How much of the tenants' budgets one address may spend.
+    /// The share of the tenants' budgets that one address may spend.
     pub(crate) per_address: Option<RateLimitGate>,
     /// Failed attempts of each address.
     pub(crate) failures: Limiter,
-    /// Messages that each address asks for.
+    /// Messages requested from each address.
     pub(crate) messages: Limiter,
     /// Logins that begin with the same identifier.
     pub(crate) starts: Limiter,

@@ -22,7 +22,7 @@ impl AuthService {
     /// Ends everything that a user has begun: sessions, logins in progress, authorization codes, refresh tokens and
     /// access tokens, at every client. Returns how many sessions there were.
     ///
-    /// Call this when an account is closed or may be in the wrong hands. It takes effect at once on every node that
+    /// Call this when an account is closed or may be compromised. It takes effect at once on every node that
     /// shares the store, even if their clocks differ. The user can log in again at once; disable the account first if that
     /// must not happen. [Remote verifiers](crate::bearer) accept access tokens until they expire.
     pub async fn end_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {

@@ -36,16 +36,16 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! `examples/login_axum.rs` is this as a program. `examples/own_pages.rs` has its own login page and shows the JSON calls.
+//! `examples/login_axum.rs` is a complete program. `examples/own_pages.rs` has its own login page and shows the JSON calls.
 //!
 //! # Guarantees
 //!
-//! - **No session and no code without all steps.** A login needs as many *different* kinds of proof as the policy demands.
-//!   Each is proved in this browser, in this login, or in a live session. One login gives one session update or one code,
-//!   however many requests race for it.
-//! - **Nobody learns who has an account.** Unknown names get the same answers, counters, limits and work as known ones:
-//!   see [below](#equal-answers).
-//! - **Nothing can be planted.** Each login and each session has a random secret that is made here and stored as a digest.
+//! - **No session and no code without all steps.** A login needs as many *different* kinds of proof as the policy requires.
+//!   Each is proved in this browser, in this login, or in a live session. One login yields one session update or one code,
+//!   no matter how many requests race for it.
+//! - **Responses do not reveal accounts.** Unknown names get the same responses, counters, limits and work as known ones:
+//!   see [below](#equal-responses).
+//! - **Nothing can be planted.** Each login and each session has a random secret that the server generates and stores as a digest.
 //! - **Guesses are counted before they are checked**: by what was submitted, by account and by address.
 //! - **The store fails closed**: requests get a 503.
 //!
@@ -56,7 +56,7 @@
 //! | | |
 //! |---|---|
 //! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in |
-//! | `GET /sign-in/finish` | spends the completed login once, sets the session cookie, redirects to `return_to` |
+//! | `GET /sign-in/finish` | uses up the completed login, sets the session cookie, redirects to `return_to` |
 //! | `POST /sign-out` | for pages of this site: ends the session and its tokens, redirects to the form field `return_to` |
 //!
 //! `return_to` is a path of this site other than the sign-in and the sign-out. It defaults to `/`.
@@ -67,7 +67,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /authorize` | issues a code for a completed login or a signed-in user; otherwise redirects a person to the login page and answers 401 to a program |
+//! | `GET /authorize` | issues a code for a completed login or a signed-in user; redirects other users to the login page; programs get a 401 |
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
@@ -79,16 +79,16 @@
 //! | `GET /openapi.json` | describes all endpoints ([`AuthService::openapi`]) |
 //!
 //! Bodies are JSON, and forms at `/authorize` and `/par`. Each `POST` of a login repeats the six client parameters of its
-//! start, and all but `start` carry the `session_id`. `HEAD` requests and prefetching never spend a login.
+//! start, and all but `start` carry the `session_id`. `HEAD` requests and prefetching never use up a login.
 //!
 //! These parameters of a request are supported:
 //!
 //! | | |
 //! |---|---|
-//! | `prompt` | `none`: no page is shown, or the answer is `login_required` or `interaction_required`; `login`: earlier proofs do not count; `consent`, `select_account`: the user must confirm |
+//! | `prompt` | `none`: no page is shown; if one is needed, the response is `login_required` or `interaction_required`; `login`: earlier proofs do not count; `consent`, `select_account`: the user must confirm |
 //! | `max_age` | the maximum age of proofs from a session; 0 means `prompt=login` |
 //! | `acr_values` | levels, best first; the first one that can be reached is required |
-//! | `claims` | claims by name; an essential `acr` must be reached, else `unmet_authentication_requirements`; `sub` with values names the accepted users |
+//! | `claims` | claims by name; an essential `acr` must be reached, or the response is `unmet_authentication_requirements`; `sub` with values names the accepted users |
 //! | `id_token_hint` | the expected user; others get `login_required` |
 //! | `login_hint` | the name that the login page offers |
 //! | `nonce`, `dpop_jkt` | for the tokens |
@@ -102,8 +102,8 @@
 //! A completed login begins a signed-in session, or updates the one of the same user in this browser. Its id never changes;
 //! [`session`](crate::session) describes it. The session keeps the proofs of the login:
 //!
-//! - A client with [`single_sign_on`](crate::Client::single_sign_on) gets a code without a login if the session meets what
-//!   the client demands. On a loopback address or with a private scheme, the user confirms first.
+//! - A client with [`single_sign_on`](crate::Client::single_sign_on) gets a code without a login if the session meets
+//!   the client's requirements. On a loopback address or with a private scheme, the user confirms first.
 //! - If a step is missing, a login started without an `identifier` continues from the session and adds that step.
 //! - A proof stops counting when its password or contact changes. A session without a counting proof ends.
 //! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser.
@@ -111,8 +111,8 @@
 //!   minute.
 //!
 //! [`AuthService::end_session`] ends one session with everything issued from it. [`AuthService::end_user`] ends everything
-//! of a user, including logins in progress. Call [`AuthService::credential_changed`] after you changed an account in your own
-//! database.
+//! that a user has begun, including logins in progress. Call [`AuthService::credential_changed`] after changing an account in
+//! your own database.
 //!
 //! # Tokens
 //!
@@ -130,8 +130,8 @@
 //! | `GET /.well-known/oauth-authorization-server` | the same, in front of the issuer's path (RFC 8414) |
 //!
 //! Bodies are forms. Clients are public: a request with a client secret gets `invalid_client`. Reusing a code with the right
-//! verifier, more than two seconds after its exchange, revokes the tokens that it gave. With an `id_token_hint` of the
-//! session, `/logout` ends it at once, otherwise it asks the user. Grants with the scope `offline_access` outlive the
+//! verifier, more than two seconds after its exchange, revokes its tokens. With an `id_token_hint` of the session,
+//! `/logout` ends it at once. Without one, it asks the user. Grants with the scope `offline_access` outlive the
 //! session. See `tokens` for lifetimes and `bearer` for APIs.
 //!
 //! # Mounting
@@ -156,37 +156,37 @@
 //! - **hyper**: `TowerToHyperService::new(auth)`, with [`PeerAddr`](crate::PeerAddr) in the extensions of each request. See
 //!   `examples/login_hyper.rs`.
 //! - **tonic**: one router with `Routes::new(grpc).into_axum_router()`. See `examples/login_tonic.rs`.
-//! - **Layers**: add tracing and compression as you like. The service limits bodies, charges requests and answers CORS
-//!   itself, so leave those layers out.
+//! - **Layers**: add tracing and compression as you like. Don't add layers for body limits, rate limits or CORS, because the
+//!   service handles these itself.
 //!
 //! It needs a tokio runtime with time enabled.
 //!
 //! # Cookies
 //!
-//! A login in progress has the cookie `__Host-auth_session_` and eight characters of its id, so tabs do not disturb each
+//! A login in progress has the cookie `__Host-auth_session_` and eight characters of its id, so tabs do not affect each
 //! other. A browser has at most four; the oldest is dropped. A session has `__Host-session_` and eight characters of its
 //! tenant's digest. All are `Secure`, `HttpOnly`, `Path=/` and `SameSite=Lax`.
 //! [`insecure_loopback`](AuthServiceBuilder::insecure_loopback) allows plain HTTP on a loopback address.
 //!
 //! # Scripts of other origins
 //!
-//! Scripts of the issuer's origin may call, and scripts of the origins that a client lists
+//! Scripts may call from the issuer's origin and from the origins that a client registers
 //! ([`Client::origin`](crate::Client::origin)), with `credentials: "include"`. Others get a 403. Because of
 //! `SameSite=Lax`, the page must be on the same *site* (`app.example.com` for `auth.example.com`). Programs that are not
 //! browsers send neither `Origin` nor `Sec-Fetch-Site` and may call.
 //!
 //! # Addresses and budgets
 //!
-//! [`client_ip`](AuthServiceBuilder::client_ip) finds the address of a client. Where it is unknown, per-address limits are
-//! off. Every request spends from its tenant's budget: 600 a minute, or a [`limiter`](AuthServiceBuilder::limiter) shared
+//! [`client_ip`](AuthServiceBuilder::client_ip) finds the address of a client. If it is unknown, per-address limits are
+//! off. Every request is charged to its tenant's budget: 600 a minute, or a [`limiter`](AuthServiceBuilder::limiter) shared
 //! with your APIs. Client ids are public, so strangers can spend that budget:
-//! [`per_address`](AuthServiceBuilder::per_address) caps one address, for example at a tenth. Requests of unknown clients
-//! are charged to their address. [`messages_per_address`](AuthServiceBuilder::messages_per_address) caps one-time codes, which
-//! can cost money.
+//! [`per_address`](AuthServiceBuilder::per_address) limits one address, for example to a tenth. Requests of unknown clients
+//! are charged to their address. [`messages_per_address`](AuthServiceBuilder::messages_per_address) limits one-time codes,
+//! which can cost money.
 //!
 //! # Steps
 //!
-//! [`policies`](AuthServiceBuilder::policies) say which steps a login needs. Defaults to one step by any method. Steps must be
+//! [`policies`](AuthServiceBuilder::policies) define the steps of a login. Defaults to one step by any method. Steps must be
 //! of different kinds (`sms` and `whatsapp` both prove the phone) and come in any order. `password` is enabled unless
 //! [`without_passwords`](AuthServiceBuilder::without_passwords) is set; `sms`, `email` and `whatsapp` need a sender. Codes go
 //! only to a verified contact that equals the given address. [`build`](AuthServiceBuilder::build) refuses policies that no
@@ -196,17 +196,17 @@
 //! # The hash key
 //!
 //! One-time codes, and names and addresses in counters and logs, are hashed under a key. By default the service keeps it in
-//! the store. Set [`key`](AuthServiceBuilder::key), the same on all nodes, so that a copy of the store alone does not allow
-//! guessing them. Changing the key invalidates open codes, throttle counts and proofs.
+//! the store. Set the same [`key`](AuthServiceBuilder::key) on all nodes, so that a copy of the store is not enough to guess
+//! them. Changing the key invalidates open codes, throttle counts and proofs.
 //!
-//! # Equal answers
+//! # Equal responses
 //!
-//! An answer depends only on what was submitted. Visible are the wait after failures (by `username`, or by name and address),
-//! how often codes can be requested for that pair, what the address has spent, and how many logins started with one name.
-//! Silent, and only in the event log, are the hundredth failure of an account and too many messages to one receiver: the
-//! answers stay the same, and nothing is accepted or sent.
+//! A response depends only on submitted values. Four limits are visible: the wait after failures (by `username`, or by name
+//! and address), the number of codes for that pair, the budget of the address, and the number of logins started with one name.
+//! Two limits are silent and only appear in the event log: the hundredth failure of an account, and too many messages to one
+//! receiver. Responses then stay the same, but nothing is accepted or sent.
 //!
-//! One thing shows: a success clears the count of a name or pair, so a caller who keeps failing on purpose can notice it.
+//! One thing is observable: a success clears the count of a name or pair, so a caller who fails on purpose can notice it.
 //!
 //! [`StoredUsers`](crate::StoredUsers) reads as much for unknown names as for known ones. Your own
 //! [`Users`](crate::Users) should do the same.
@@ -241,7 +241,7 @@
 //!
 //! | rows | lifetime |
 //! |---|---|
-//! | a login | an hour longer than it can go on: 70 minutes after its last step, at most 90 |
+//! | a login | an hour after it ends: 70 minutes after its last step, at most 90 in all |
 //! | failures of a name, a pair, an account | 24 hours after the last |
 //! | messages of a pair, of a receiver | an hour for a phone, 24 for a mailbox |
 //! | the same for unknown names | a minute; they are written so that the work is equal |
@@ -260,10 +260,10 @@
 //!
 //! # Errors
 //!
-//! `{"error", "error_description"}`, the counters of the caller's own login, and `retry_after` with `Retry-After`. With
-//! `Accept: application/problem+json`, a problem document in which `login_status` is the status of the login. Nothing of
-//! the request is echoed. `/authorize` sends errors to the redirect URI once it has checked client and redirect URI. It shows
-//! other errors, and those of a spent budget, as a page.
+//! An error is `{"error", "error_description"}` with the counters of the caller's own login and, together with `Retry-After`,
+//! `retry_after`. With `Accept: application/problem+json`, it is a problem document in which `login_status` is the status of
+//! the login. Errors never echo the request. `/authorize` sends errors to the redirect URI once it has checked the client and
+//! the redirect URI. It shows other errors, and those of an exhausted budget, as a page.
 //!
 //! | status | `error` |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The description of the endpoints is held against the code.
+//! Tests compare the description of the endpoints with the code.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn document() -> Value {
 }
 
 #[test]
-fn each_path_and_method_is_described_and_nothing_else() {
+fn every_path_and_method_is_documented_and_no_others() {
     let document = document();
     let described: BTreeSet<(String, String)> = document["paths"]
         .as_object()
@@ -35,7 +35,7 @@ fn each_path_and_method_is_described_and_nothing_else() {
 }
 
 #[test]
-fn each_error_is_described_under_its_status_and_no_other() {
+fn every_error_is_documented_under_its_status_and_no_other() {
     let document = document();
     let known: BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     let listed = document["components"]["schemas"]["ErrorName"]["enum"].as_array().unwrap();

@@ -63,7 +63,7 @@ fn mac(key: &[u8], bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn c097_unsigned_tokens_are_rejected_whatever_alg_they_name() {
+fn c097_unsigned_tokens_are_rejected_regardless_of_alg() {
     let issuer = issuer();
     let text = claims(&issuer).to_string();
     for alg in ["none", "None", "NONE", "nOnE", "", "ES256"] {

@@ -1,5 +1,5 @@
 //! Access tokens for APIs. [`BearerLayer`] admits only requests with a valid token, and
-//! [`AccessToken`] tells who the caller is and what it may do.
+//! [`AccessToken`] identifies the caller and what it may do.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -8,7 +8,7 @@
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! // in a service that runs, the verifier is that of its issuer
+//! // in production, use the verifier of your issuer
 //! let issuer = TestIssuer::new("https://auth.example", "https://api.example");
 //! let service = ServiceBuilder::new()
 //!     .layer(BearerLayer::new(issuer.verifier()).require_scope("orders:read")?)

@@ -115,7 +115,7 @@ impl Verifier {
 
     /// Returns a builder with the settings of this verifier.
     ///
-    /// The verifier that it builds has a cache of its own, because other settings accept other tokens.
+    /// The new verifier has its own cache, because other settings accept other tokens.
     pub fn to_builder(&self) -> VerifierBuilder {
         VerifierBuilder { settings: self.0.settings.clone() }
     }

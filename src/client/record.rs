@@ -144,7 +144,7 @@ impl Client {
     /// Enables single sign-on: a user with a session from another client of the tenant continues
     /// without a new login, if the methods that were used satisfy the policy of this client.
     ///
-    /// Without it, each authorization request requires a login of its own. Users confirm the
+    /// Without it, each authorization request requires a new login. Users confirm the
     /// sign-in if the redirect URI is a loopback address or a private scheme, because any local app
     /// can receive those (RFC 8252 §8.6).
     pub fn single_sign_on(self) -> Self {

@@ -1,7 +1,7 @@
 //! The proofs that this process has seen, within fixed limits.
 //!
 //! All proofs have about the same lifetime, so they are kept in two generations, and the older
-//! generation is dropped as a whole. No proof has an expiry of its own, and nothing needs sweeping.
+//! generation is dropped as a whole. Proofs have no individual expiry, and nothing needs sweeping.
 //! A full shard rejects new proofs, because dropping an old one would allow it to be replayed.
 //!
 //! Each key is assigned to a shard at random and can use at most half of it. A caller that floods

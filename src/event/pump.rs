@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_thread_start_blocks_nobody_and_the_next_attempt_succeeds() {
+    fn a_failed_thread_start_does_not_block_and_the_next_attempt_succeeds() {
         let (sender, tried) = mpsc::channel();
         // on another thread, so that a deadlock fails the test
         thread::spawn(move || {

@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A request was rejected because its quota is spent, or would have been (see [`Mode`]).
+    /// A request was rejected because its quota is used up, or would have been (see [`Mode`]).
     RateLimited,
     /// A request was rejected because it costs more than the quota allows.
     QuotaImpossible,

@@ -3,7 +3,7 @@
 //!
 //! Rate limits, session checks and PKCE checks of the query are gates without any `poll`
 //! code, and so are your own. A check that must read the body first, such as PKCE in
-//! forms, is a service of its own.
+//! forms, is a separate service.
 //!
 //! ```
 //! use std::{convert::Infallible, future::Ready};

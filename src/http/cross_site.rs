@@ -9,7 +9,7 @@ use crate::{
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The origins whose pages may write, besides the site's own.
+/// The origins, in addition to the site's own, whose pages may send unsafe requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrustedOrigins {
     /// As browsers write them: lower case, no default port.
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_of_the_site_may_write() {
+    fn only_pages_of_the_site_may_send_unsafe_requests() {
         let none = TrustedOrigins::default();
         for (headers, allowed) in [
             (&[][..], false),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_on_the_list_may_write_and_no_other() {
+    fn only_trusted_origins_may_write() {
         let mut origins = TrustedOrigins::default();
         origins.trust("https://Admin.example:443").unwrap();
         origins.trust("http://localhost:3000").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::{http::origin, util::error::ConfigError};
 
-/// An absolute URL without query, fragment and trailing slash. All URLs that the service gives out
+/// An absolute URL without query, fragment and trailing slash. All URLs that the service publishes
 /// start with it. They are never derived from the `Host` header.
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {

@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn c122_whatever_passes_stays_on_this_site_however_often_it_is_decoded(
+        fn c122_accepted_paths_stay_on_this_site_even_if_decoded_repeatedly(
             text in prop_oneof![
                 "[/\\\\%2Ff5Cc0dDaA9.:@?#a-z \t\r\n]{0,24}",
                 "/(%(25){0,3}(2F|2f|5C|5c|0A|0d|09|00)|[/\\\\.a?#@:]){0,6}",

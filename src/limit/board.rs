@@ -1,15 +1,15 @@
 //! The refusal board: recent refusals, readable without a lock.
 //!
-//! A tenant that has spent its quota is refused over and over. The board lets such a refusal be repeated without a lock,
-//! so that a flood costs little and does not slow down with more threads.
+//! A tenant that has used up its quota is refused again and again. The board repeats such a refusal without a lock, so that
+//! a flood costs little and does not slow down with more threads.
 //!
 //! Invariants:
 //!
-//! - A slot is written and cleared only while the row of its tenant is locked. A refusal that a reset, a refund or an
-//!   admission has made wrong is therefore gone before the lock is released.
+//! - A slot is written and cleared only while the row of its tenant is locked. If a reset, a refund or an admission
+//!   invalidates a refusal, the refusal is therefore gone before the lock is released.
 //! - A reader believes a slot only if everything in it matches: 128 bits of keyed hash, the units, the epoch of the
 //!   quotas, the plan where a function chooses plans, and the time. A change of any plan raises the epoch.
-//! - A slot that still holds is not taken over by another tenant, which is then decided under its lock as usual.
+//! - A slot with a valid refusal is not taken over by another tenant. Requests of that tenant are decided under its lock.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -45,7 +45,7 @@ struct Slot {
     plan: AtomicU64,
 }
 
-/// A tenant, by two hashes with keys of their own. The second is only computed if the first matches.
+/// Two hashes of a tenant, with different keys. The second is only computed if the first matches.
 #[derive(Clone, Copy)]
 pub(super) struct TenantHash<F> {
     pub(super) first: u64,
@@ -57,7 +57,7 @@ pub(super) struct TenantHash<F> {
 pub(super) struct Terms {
     pub(super) units: u32,
     pub(super) epoch: u32,
-    /// The plan, if a function chooses it. Otherwise the epoch says enough.
+    /// The plan, if a function chooses it. Without a function, the epoch is sufficient.
     pub(super) plan: Option<u32>,
 }
 
@@ -122,7 +122,7 @@ impl Board {
     /// Clears the refusal of this tenant. Call it while the row of the tenant is locked.
     pub(super) fn clear(&self, first_hash: u64) {
         if let Some(slot) = self.slot(first_hash) {
-            // If another tenant is writing the slot right now, it overwrites what is to be cleared.
+            // If another tenant is writing the slot right now, it overwrites this refusal.
             while slot.hash.load(Relaxed) == first_hash
                 && slot.holds_until.load(Relaxed) != 0
                 && !slot.write(|| slot.holds_until.store(0, Relaxed))
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_holds_is_not_taken_over_until_it_has_passed() {
+    fn a_slot_is_not_taken_over_until_its_refusal_has_expired() {
         let board = Board::new();
         assert!(post(&board, (1, 2), 10, 20));
         assert!(!post(&board, (3, 4), 19, 30), "it has the same slot");

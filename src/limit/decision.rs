@@ -89,7 +89,7 @@ pub enum RefusalReason {
 
 /// Units that were charged and can be refunded once.
 ///
-/// It can't be copied, so nothing is refunded twice. Dropping it keeps the charge.
+/// It can't be copied, so it can't be refunded twice. Dropping it keeps the charge.
 ///
 /// ```compile_fail,E0382
 /// # use tollgate::{Limiter, limit::Spend};
@@ -125,7 +125,7 @@ pub(super) enum Payer {
     Bucket(BucketId),
 }
 
-/// The moments by which a spend is found again, one for each quota of the plan.
+/// The moments that identify a spend, one for each quota of the plan.
 pub(super) type Marks = [Moment; Plan::MAX_QUOTAS];
 
 /// The mark of a quota that was not charged.
@@ -133,7 +133,7 @@ pub(super) const UNCHARGED: Moment = Moment::from_nanos(u64::MAX);
 
 pub(super) const NO_MARKS: Marks = [UNCHARGED; Plan::MAX_QUOTAS];
 
-/// The state that a spend belongs to: a plan, and a generation of the row. A refund reaches no other.
+/// The state that a spend belongs to: a plan, and a generation of the row. A refund affects no other state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) plan: u32,

@@ -116,13 +116,13 @@ impl HeaderStyle {
         headers
     }
 
-    /// Writes into a response that has headers. Those of an inner limiter stay if they tell the client more.
+    /// Writes into a response that has headers. Those of an inner limiter stay if they are more informative.
     fn insert(self, standing: &Standing, status: StatusCode, headers: &mut HeaderMap) {
         let [limit, remaining, reset] = self.values(standing);
         if let Some(inner) = headers.insert(REMAINING, number(remaining)) {
             let (left, back) = (read(Some(&inner)), read(headers.get(RESET)));
             let ours = (Some(remaining), Reverse(Some(reset)));
-            // it refused, or less is left there, or as much and for longer
+            // it refused, or less is left there, or the same is left but for longer
             if status == StatusCode::TOO_MANY_REQUESTS || left.is_some() && (left, Reverse(back)) <= ours {
                 headers.insert(REMAINING, inner);
                 return;

@@ -83,12 +83,12 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the maximum number of tenants with a budget of their own. Defaults to
+    /// Sets the maximum number of tenants with their own budget. Defaults to
     /// 1,000,000.
     ///
     /// Beyond it, tenants that [`Quotas`] names still get one, and others share 4096
-    /// buckets. When there is room again, a tenant leaves its bucket and takes along what
-    /// is spent there.
+    /// buckets. When there is room again, a tenant leaves its bucket and is charged for what
+    /// was spent there.
     pub fn max_tenants(mut self, most: usize) -> Self {
         self.max_tenants = most;
         self
@@ -148,7 +148,7 @@ impl Limiter {
     pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
         let request = Request { units, refundable: true, limiter: self.0.id };
         let key = self.0.engine.lookup(tenant);
-        // never an error: the tenant is valid
+        // can't fail, because the tenant is valid
         self.decide(key, request, || Some(tenant.clone())).unwrap_or(Decision::DENIED)
     }
 
@@ -157,7 +157,7 @@ impl Limiter {
         self.0.engine.lookup_name(name)
     }
 
-    /// As [`check`](Self::check), by the name that a source has found. A spend that is never refunded is not kept.
+    /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept.
     #[inline]
     pub(super) fn check_name(&self, key: Lookup<'_>, units: u32, refundable: bool) -> Result<Decision, TenantError> {
         self.decide(key, Request { units, refundable, limiter: self.0.id }, || key.tenant().ok())
@@ -199,8 +199,7 @@ impl Limiter {
         self.0.engine.peek(tenant, self.context())
     }
 
-    /// Refunds a charge as far as it still counts, and returns the standing of the tenant
-    /// after it.
+    /// Refunds the part of a charge that still counts. Returns the new standing of the tenant.
     ///
     /// Nothing is refunded if its window has passed, if another limiter charged it, or
     /// if the tenant was [`reset`](Self::reset) or got another plan since.
@@ -213,7 +212,7 @@ impl Limiter {
         })?
     }
 
-    /// Voids all spends of the tenant and logs it. Spends in a shared bucket stay.
+    /// Clears all spends of the tenant and logs it. Spends in a shared bucket stay.
     pub fn reset(&self, tenant: &Tenant) {
         let context = self.context();
         self.0.engine.reset(self.0.engine.lookup(tenant), context);

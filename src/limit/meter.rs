@@ -89,7 +89,7 @@ impl Meter {
     #[inline]
     pub(super) fn full_until(&self, gauge: Gauge, limit: u32, now: Moment, units: u32) -> Option<Moment> {
         match (self, gauge) {
-            // nothing always fits
+            // zero units always fit
             _ if units == 0 => None,
             (Self::Window(log), Gauge::Window(lengths)) => {
                 let over = over(log.used(), units, limit);
@@ -128,7 +128,7 @@ impl Meter {
         }
     }
 
-    /// Refunds units that were charged under this mark, as far as they still count.
+    /// Refunds units that were charged with this mark, if they still count.
     #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas ask what time it is"))]
     pub(super) fn refund(&mut self, gauge: Gauge, now: Moment, mark: Moment, units: u32) {
         match (self, gauge) {
@@ -140,7 +140,7 @@ impl Meter {
         }
     }
 
-    /// Returns whether nothing counts any more, so that the meter may be dropped.
+    /// Returns whether no units count any more, so that the meter may be dropped.
     pub(super) fn is_idle(&self, gauge: Gauge, now: Moment) -> bool {
         match (self, gauge) {
             (Self::Window(log), Gauge::Window(lengths)) => log.is_idle(lengths, now),
@@ -151,7 +151,7 @@ impl Meter {
         }
     }
 
-    /// Converts the spent units to another quota. Nothing is forgiven.
+    /// Converts the spent units to another quota. No spent unit is lost.
     pub(super) fn converted(mut self, from: Gauge, to: Gauge, context: Context<'_>) -> Self {
         self.refresh(from, context);
         match (self, from, to) {
@@ -166,9 +166,9 @@ impl Meter {
             (Self::Fixed(fixed), Gauge::Fixed { period: was }, Gauge::Fixed { period }) if was == period => {
                 Self::Fixed(fixed)
             }
-            // another rule: units that count now are spent now
+            // another rule: units that count now are treated as spent now
             (meter, from, to) => {
-                // at most a burst: more would keep the tenant out for longer than a burst takes to come back
+                // at most a burst: more would block the tenant for longer than a burst takes to refill
                 let most = match to {
                     #[cfg(feature = "smooth")]
                     Gauge::Smooth(pace) => pace.burst,
@@ -207,14 +207,14 @@ impl Meter {
     }
 }
 
-/// Returns by how many units the limit would be exceeded.
+/// Returns the number of units beyond the limit.
 #[inline]
 fn over(used: u32, units: u32, limit: u32) -> u32 {
     let wanted = u64::from(used) + u64::from(units);
     u32::try_from(wanted.saturating_sub(u64::from(limit))).unwrap_or(u32::MAX)
 }
 
-/// The calendar window: a count that starts anew at fixed boundaries.
+/// The calendar window: a count that restarts at fixed boundaries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fixed {
     ends: u64,

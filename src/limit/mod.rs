@@ -31,10 +31,10 @@
 //!
 //! | event | rule |
 //! |---|---|
-//! | a quota is lowered live | nothing is admitted until what was spent fits; nothing is forgiven |
+//! | a quota is lowered live | nothing is admitted until the spent units fit; no spent unit is forgotten |
 //! | a refund | gives back units of that spend or of older ones, never of newer ones, and only once; nothing if they have come back already, or if the tenant was reset or got another plan |
 //! | a charge by the response ([`charge_if`](RateLimitLayer::charge_if)) | the units are reserved first and settled with the response; a dropped future stays charged |
-//! | [`Limiter::reset`] | voids what the tenant has spent, and is logged |
+//! | [`Limiter::reset`] | clears what the tenant has spent, and is logged |
 //! | a [shadow](Quota::shadow) quota | what it would refuse is logged, marked with `x-ratelimit-would-refuse`, and charged to the other quotas; it never appears in the standard headers |
 //! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Quotas`] names have room; others share 4096 buckets per plan; a tenant that gets room again, or a name, takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
@@ -52,14 +52,14 @@
 //! # Several limits
 //!
 //! The quotas of one [`Plan`] are charged all or nothing. The headers describe the one that
-//! refused, or else the one with the least left. Two layers with limiters of their own are
-//! charged one after the other, so the outer one stays charged if the inner one refuses. The
-//! headers describe the one that refused there, too.
+//! refused, or else the one with the least left. If two layers have different limiters, a
+//! request is charged to one after the other, so the outer one stays charged if the inner one
+//! refuses. Then, too, the headers describe the one that refused.
 //!
 //! # The tenant of a request
 //!
-//! The layer leaves a [`RateLimit`] in the request, with the tenant that it has charged. That
-//! tenant may only be claimed by the caller, for example in a header. It never replaces a
+//! The layer puts a [`RateLimit`] into the request, with the tenant that it has charged. That
+//! tenant may be a mere claim of the caller, for example in a header, so it never replaces a
 //! tenant that an outer layer has proved.
 
 mod board;

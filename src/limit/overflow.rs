@@ -1,16 +1,16 @@
 //! The buckets that tenants share when a limiter is full.
 //!
-//! A tenant without a row of its own spends from a bucket, which it shares with other tenants of the same plan. When there
-//! is room again, or when the configuration names the tenant, it gets a row that counts all that its bucket counts.
+//! A tenant without its own row spends from a bucket, which it shares with other tenants of the same plan. When there is
+//! room again, or when the configuration names the tenant, it gets a row that starts with the units counted in its bucket.
 //!
 //! Invariants:
 //!
 //! - A tenant gets a row, or spends from a bucket, only while its [`Buckets`] are locked, and after checking that it has
-//!   no row. So it never spends from both, and no spend is missed when a row is made.
-//! - The buckets of one number are locked together. A tenant finds all buckets that it may have spent from under one lock:
-//!   that of its plan, and that of the default plan.
+//!   no row. So it never spends from both, and no spend is missed when a row is created.
+//! - Buckets with the same number share one lock. It covers all buckets that a tenant may have spent from: that of its plan,
+//!   and that of the default plan.
 //! - Locks are taken in one order: buckets first, then one shard of the rows. No user code runs under either.
-//! - A row that is made for a named tenant counts its bucket only if the buckets began before the tenant was named. A spend
+//! - A new row of a named tenant counts its bucket only if the buckets began before the tenant was named. A spend
 //!   from a bucket is therefore refused if the buckets began after the epoch in which the caller looked up its plan: the
 //!   tenant may have been named in between.
 
@@ -42,7 +42,7 @@ type Rows = HashMap<BucketId, Row, RandomState>;
 #[derive(Default)]
 pub(super) struct Overflow {
     stripes: Box<[Mutex<Rows>]>,
-    /// How many buckets there are, and in which epoch the first of them was made. One word, so that they agree.
+    /// The number of buckets, and the epoch in which the first one was created. Stored in one word, so that they agree.
     state: AtomicU64,
     hasher: RandomState,
 }

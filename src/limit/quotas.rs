@@ -20,7 +20,7 @@ type PlanOf = dyn Fn(&Tenant) -> Option<Plan> + Send + Sync;
 /// Clones share one table, so an operator's endpoint can change it. A change applies from
 /// the next request on, and what a tenant has spent stays spent.
 ///
-/// A tenant that is named here keeps a budget of its own when the limiter is full.
+/// Tenants with a plan in this table keep their own budget when the limiter is full.
 ///
 /// ```
 /// use tollgate::{Plan, Quota, Quotas, Tenant};
@@ -39,7 +39,7 @@ struct Inner {
     named: DashMap<Tenant, NamedPlan, foldhash::fast::RandomState>,
     named_count: AtomicUsize,
     function: Option<Box<PlanOf>>,
-    /// Held during a change, so that each has an epoch of its own.
+    /// Held during a change, so that each change gets its own epoch.
     changes: Mutex<()>,
     /// Rises with each change, so that a row knows when to look up its plan again.
     epoch: AtomicU32,
@@ -62,8 +62,8 @@ impl Quotas {
     /// [`set`](Self::set). If it returns `None`, the default applies.
     ///
     /// Create each plan once and return clones, because plans are compared by identity
-    /// first. Keep the plans few: when the limiter is full, each has buckets of its own. A
-    /// tenant that shares a bucket and gets another plan starts anew in the bucket of that
+    /// first. Use only a few plans: when the limiter is full, each plan has its own buckets. A
+    /// tenant that shares a bucket and gets another plan starts again in the bucket of that
     /// plan.
     pub fn by(default: impl Into<Plan>, function: impl Fn(&Tenant) -> Option<Plan> + Send + Sync + 'static) -> Self {
         Self::with(default.into(), Some(Box::new(function)))
@@ -112,7 +112,7 @@ impl Quotas {
         self.find(tenant).0
     }
 
-    /// Returns the plan of a tenant, and since which epoch the tenant is named, if it is.
+    /// Returns the plan of a tenant and, if the tenant has its own, the epoch in which it was set.
     pub(super) fn find(&self, tenant: &Tenant) -> (Plan, Option<u32>) {
         // the lock of the table is released before the function runs
         let named = self.0.named.get(tenant).map(|named| NamedPlan::clone(&named));
@@ -122,7 +122,7 @@ impl Quotas {
         }
     }
 
-    /// Returns the plan that a tenant has if it is not named.
+    /// Returns the plan of a tenant without its own.
     pub(super) fn unnamed(&self, tenant: &Tenant) -> Plan {
         let chosen = self.0.function.as_ref().and_then(|function| function(tenant));
         chosen.unwrap_or_else(|| self.default())

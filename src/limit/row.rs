@@ -107,7 +107,7 @@ impl Row {
         Some((limited.quota, rises_at.min(standing.reset())))
     }
 
-    /// Refunds the charge with these marks, as far as it still counts.
+    /// Refunds the part of the charge with these marks that still counts.
     pub(super) fn refund(&mut self, context: Context<'_>, past: Past, marks: &Marks, units: u32) {
         if past != self.past() {
             return;
@@ -121,7 +121,7 @@ impl Row {
         }
     }
 
-    /// Voids all spends.
+    /// Clears all spends.
     pub(super) fn reset(&mut self, context: Context<'_>, generation: u32) {
         for (meter, limited) in zip(self.meters.as_slice(), self.plan.limits()) {
             context.bytes.give_back(meter.heap_bytes());
@@ -130,13 +130,12 @@ impl Row {
         self.bits = generation << GENERATION_SHIFT | self.bits & (PLACE | ON_BOARD);
     }
 
-    /// Returns whether nothing counts any more.
+    /// Returns whether no units count any more.
     pub(super) fn is_idle(&mut self, now: Moment) -> bool {
         zip(self.meters.as_slice(), self.plan.limits()).all(|(meter, limited)| meter.is_idle(limited.gauge, now))
     }
 
-    /// Confirms the plan and the place of this epoch. If they are new, what was spent is kept. Returns whether they
-    /// are.
+    /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed.
     pub(super) fn adopt(&mut self, plan: &Plan, place: Place, epoch: u32, context: Context<'_>) -> bool {
         self.epoch = epoch;
         let is_new = *plan != self.plan || place != self.place();
@@ -210,7 +209,7 @@ impl From<Vec<Meter>> for Meters {
 /// All or nothing: each enforced quota has room and is charged, or none is.
 #[inline]
 fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, units: u32, marks: &mut Marks) -> Decision {
-    // by far the most common plan, with nothing to compare
+    // by far the most common plan, which needs no comparison
     if let ([limited], [meter], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
         && !limited.quota.is_shadow()
     {
@@ -309,8 +308,8 @@ fn convert(old: &[Limited], mut meters: Vec<Meter>, new: &[Limited], context: Co
     converted
 }
 
-/// Returns whose meter a new quota starts from. It must be enforced, because a shadow does not count what it would
-/// refuse. The longest log that covers all of the new window is best, then the meter that counts most.
+/// Returns the meter that a new quota starts from. It must be of an enforced quota, because a shadow does not count requests
+/// that it would refuse. The longest log that covers the new window is best, then the meter that counts most.
 fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -> Option<usize> {
     let rank = |was: &Limited, meter: &Meter| {
         let window = was.quota.window();
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn place_board_and_generation_do_not_disturb_each_other() {
+    fn place_board_flag_and_generation_are_independent() {
         let bytes = ByteBudget::new(usize::MAX);
         let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
         let context = Context { now, unix_now, unix_at_zero: 0, bytes: &bytes };

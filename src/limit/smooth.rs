@@ -21,8 +21,7 @@ use crate::util::clock::Moment;
 pub(super) struct Smooth {
     /// When all units will have come back.
     whole_at: u64,
-    /// By how much refunds have moved up the units that were spent later. The marks of those spends are too late by as
-    /// much.
+    /// How much earlier later units come back because of refunds. The marks of their spends are too late by this much.
     moved_up: u64,
 }
 
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_after_another_reaches_no_newer_spend() {
+    fn a_second_refund_does_not_affect_a_newer_spend() {
         let mut smooth = Smooth::default();
         let (first, second_spend) = (spend(&mut smooth, 0, 10), spend(&mut smooth, 0, 10));
         smooth.refund(PACE, first, second(0), 10);
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn refunds_in_order_and_from_the_newest_back_give_everything_back() {
+    fn refunds_in_order_and_in_reverse_order_return_all_units() {
         for newest_first in [false, true] {
             let mut smooth = Smooth::default();
             let mut marks: Vec<_> = (0..20).map(|_| spend(&mut smooth, 0, 1)).collect();
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_state_and_no_clock_overflow() {
+    fn no_state_or_clock_overflows() {
         let mut smooth = Smooth::default();
         let end = Moment::from_nanos(u64::MAX - 1);
         assert!(smooth.try_spend(PACE, end, 1).is_err());

@@ -169,7 +169,7 @@ impl Log {
         self.used -= units - owed;
     }
 
-    /// Converts the entries to other lengths. None expires earlier because of it, or before an older one.
+    /// Converts the entries to other lengths. No entry expires earlier because of it, or before an older one.
     pub(super) fn convert(&mut self, from: Lengths, to: Lengths) {
         let (mut opened, mut last) = (0, 0);
         for entry in self.entries_mut() {
@@ -191,7 +191,7 @@ impl Log {
         Self { used, filled: Filled::Newest, oldest: Entry::EMPTY, newest: all, between: None }
     }
 
-    /// Returns whether nothing counts any more.
+    /// Returns whether no units count any more.
     pub(super) fn is_idle(&self, lengths: Lengths, now: Moment) -> bool {
         self.used == 0 || self.newest.expires(lengths) <= now.as_nanos()
     }
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_takes_from_its_own_entry_or_an_older_one() {
+    fn a_refund_is_taken_from_its_own_entry_or_an_older_one() {
         let (lengths, bytes, mut log) = (lengths(60, 240), ByteBudget::new(usize::MAX), Log::EMPTY);
         let first = log.add(lengths, at(0), 2, &bytes);
         let second = log.add(lengths, at(10 * SECOND), 3, &bytes);
@@ -441,7 +441,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_often_it_is_measured_anew_no_entry_overtakes_another(
+        fn repeated_conversions_keep_the_order_of_entries(
             gaps in vec((0..3_000_000_u64, prop_oneof![Just(0), 0..3_000_000_u64]), 1..12),
             all_lengths in vec((select(vec![1, 60, 86_400, 366 * 86_400]), select(vec![1, 7, 240, 1000])), 2..5),
         ) {

@@ -89,7 +89,7 @@ impl LoginLimits {
         Self { code_lifetime: lifetime, ..self }
     }
 
-    /// Sets how many wrong guesses void a one-time code.
+    /// Sets how many wrong guesses invalidate a one-time code.
     pub fn code_attempts(self, attempts: u8) -> Self {
         Self { code_attempts: attempts, ..self }
     }

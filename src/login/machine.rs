@@ -30,12 +30,12 @@ pub(crate) enum LoginCall<'a> {
     MayOpen(Method),
     /// Opens a challenge, which closes the one before.
     Open(&'a Challenge),
-    /// Compares a guess with the open code. `of` is the code that the attempt was counted for, and `owner` its owner with
-    /// the current generation, if a right guess may count.
+    /// Compares a guess with the open code. `of` is the code that the attempt was counted for. `owner` is its owner with
+    /// the current generation, or `None` if no guess may count.
     Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a BoundUser> },
     /// Confirms that all steps are done.
     Complete,
-    /// Ends the login because its user or a proof does not count any more.
+    /// Ends the login because its user or a proof no longer counts.
     End,
     /// Uses the login up for the code with this digest.
     Consume(&'a Handle),
@@ -58,7 +58,7 @@ pub(crate) enum LoginError {
     MethodNotAllowed,
     NoPendingChallenge,
     NotCompleted,
-    /// The last allowed attempts are still under way.
+    /// The last allowed attempts are still in progress.
     AttemptsUnderWay,
     /// This login sends no more codes. It ends after this time.
     NoSendsLeft(Duration),
@@ -141,7 +141,7 @@ fn not_expected(login: &Login, method: Method) -> Option<LoginError> {
     (!login.plan.allows(login.proved(), method)).then_some(LoginError::MethodNotAllowed)
 }
 
-/// A right secret that comes second is not a failure. It happens when somebody clicks twice.
+/// A right secret that arrives a second time is not a failure. It happens when a user clicks twice.
 fn refund(login: &Login, call: &LoginCall<'_>, error: LoginError) -> Option<Login> {
     match (call, error) {
         (LoginCall::Settle(_, Some(proved)), LoginError::NoStepRemaining | LoginError::MethodNotAllowed)

@@ -40,7 +40,7 @@ type Who = Option<usize>;
 enum Action {
     Wait(u64),
     Attempt(Method),
-    /// Ends the oldest attempt under way.
+    /// Ends the oldest attempt in progress.
     Settle(Who),
     Withdraw,
     Open(Method, Who),
@@ -162,7 +162,7 @@ impl Model {
         }
     }
 
-    /// Too many failures, or as many attempts whose end was never stored, half a minute ago.
+    /// Returns whether the login failed. Attempts whose end was never stored count as failures after half a minute.
     fn has_failed(&self, now: u64) -> bool {
         let is_unsettled = self.failures == 15 && self.remaining() > 0;
         self.status == LoginStatus::Failed || (is_unsettled && now >= self.last_call + 30)
@@ -189,7 +189,7 @@ impl Model {
         Err(LoginError::Expired)
     }
 
-    /// A right secret of this user, who was of that generation when it was sent.
+    /// Applies a right secret of this user, who had this generation when the secret was sent.
     fn succeed(&mut self, method: Method, user: usize, sent_to: Option<u64>) -> Result<(), LoginError> {
         let current = self.generations[user];
         let bound = match self.user {
@@ -204,7 +204,7 @@ impl Model {
         Ok(())
     }
 
-    /// The user, if this login can be theirs.
+    /// Returns the user if this login can be theirs.
     fn accepted(&self, who: Who) -> Who {
         who.filter(|who| match self.user {
             For::Anyone => true,
@@ -213,7 +213,7 @@ impl Model {
         })
     }
 
-    /// The intended effect of a call. `guess` is the typed code.
+    /// Applies the intended effect of a call. `guess` is the typed code.
     fn call(&mut self, action: Action, settled: Method, guess: &str, sent: &str, now: u64) -> Result<(), LoginError> {
         if self.is_over(now) {
             return Err(LoginError::Expired);
@@ -224,7 +224,7 @@ impl Model {
         let before = self.last_call;
         self.last_call = now;
         let answer = self.act(action, settled, guess, sent, now);
-        // refused calls and repeated confirmations are no activity
+        // refused calls and repeated confirmations do not count as activity
         let stays = match (&answer, action) {
             (Err(LoginError::WrongSecret(_)), Action::Settle(_)) => true,
             (Err(LoginError::WrongSecret(_) | LoginError::TooManyFailures), _) => false,
@@ -250,7 +250,7 @@ impl Model {
             }
             Action::Settle(who) => {
                 let user = self.accepted(who);
-                // a right secret is no failure, even if it comes second
+                // a right secret is not a failure, even if it arrives second
                 self.failures -= u32::from(user.is_some());
                 self.expects(settled)?;
                 let Some(user) = user else { return Err(self.fail(settled)) };
@@ -450,7 +450,7 @@ proptest! {
                 }
             }
 
-            // the login is what the model says
+            // the login agrees with the model
             let view = login.view(now);
             prop_assert_eq!(view.status, model.shown(seconds));
             prop_assert_eq!((view.completed, view.remaining), (model.proved.len(), model.remaining()));
@@ -499,7 +499,7 @@ proptest! {
         let parameters = (binding, Wanted::default());
         let login = Login::begin(&Secret::generate(), tenant(), parameters, plan(1), (&limits, now));
         prop_assert_eq!(login.has_ended(UnixTime::from_secs(BEGAN + at)), at >= idle);
-        // it makes progress as late as possible
+        // make progress as late as possible
         let last = UnixTime::from_secs(BEGAN + idle - 1);
         let login = transition(&login, &LoginCall::Attempt(Method::Password), last).next.unwrap();
         prop_assert_eq!(login.has_ended(UnixTime::from_secs(BEGAN + at)), at >= (2 * idle - 1).min(idle + more));

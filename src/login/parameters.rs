@@ -44,7 +44,7 @@ impl Binding {
     }
 }
 
-/// Wishes of a client about its tokens, sent when the login starts or when the code is requested.
+/// Optional parameters about the tokens, sent when the login starts or when the code is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) nonce: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Wanted {
     /// The user chose to stay signed in.
     #[serde(default)]
     pub(crate) remember: bool,
-    /// Where a sign-in to this site itself leads to.
+    /// The path to return to after a sign-in to the site itself.
     #[serde(default)]
     pub(crate) return_to: Option<String>,
 }

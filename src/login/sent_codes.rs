@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::limits::LoginLimits;
 use crate::{policy::Method, util::clock::UnixTime};
 
-/// The most codes that one address receives in a period.
+/// The maximum number of codes that one address receives in a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendLimit {
     most: usize,
@@ -64,7 +64,7 @@ impl SentCodes {
         Ok(Self(recent))
     }
 
-    /// Returns when all entries of now can be forgotten.
+    /// Returns when all current entries can be forgotten.
     pub(crate) fn forgotten_at(limit: SendLimit, now: UnixTime) -> UnixTime {
         now + limit.within
     }
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn c059_never_more_than_allowed_in_any_hour_and_never_two_within_thirty_seconds(
+        fn c059_limits_per_hour_and_the_minimum_interval_are_never_exceeded(
             steps in prop::collection::vec((0_u64..900, any::<bool>()), 0..200),
         ) {
             let (mut now, mut sends, mut sent) = (UnixTime::from_secs(1_000_000), SentCodes::default(), Vec::new());
@@ -95,7 +95,7 @@ mod tests {
                 let before = sends.clone();
                 match sends.one_more(method, limit(method), now) {
                     Ok(next) => { sends = next; sent.push((now, method)); }
-                    // the wait is exact: one nanosecond earlier is refused, and afterwards this reason is gone
+                    // the wait is exact: one nanosecond earlier is refused, and after it this reason no longer applies
                     Err(too_soon) => {
                         let (SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) = too_soon;
                         let ask = |at| before.one_more(method, limit(method), at);

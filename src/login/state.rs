@@ -28,15 +28,15 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 pub(super) const MAX_SENDS: u8 = 5;
 /// The number of failures that end a login.
 pub(super) const MAX_FAILURES: u8 = 15;
-/// An attempt that takes longer than this is not under way any more.
+/// An attempt that takes longer than this no longer counts as in progress.
 const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
-/// Steps of a signed-in session of the same browser, with which a login begins.
+/// Steps that a login takes over from a signed-in session of the same browser.
 #[derive(Clone, Debug)]
 pub(crate) struct CarriedProofs {
     pub(crate) session: Handle,
     pub(crate) user: BoundUser,
-    /// Ordered by time, each of another method.
+    /// Ordered by time. No two proofs have the same method.
     pub(crate) proofs: Vec<Proof>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Login {
     #[serde(with = "crate::util::text")]
     pub(crate) tenant: Tenant,
     pub(crate) binding: Binding,
-    /// The client's wishes, which the request for the code does not have to repeat.
+    /// Optional parameters of the client, which the request for the code does not have to repeat.
     pub(crate) wanted: Wanted,
     /// The name that was given at the start. It counts for throttles and events only: accounts are found by id.
     pub(crate) identifier: Option<Identifier>,
@@ -86,7 +86,7 @@ pub(crate) enum LoginPhase {
     Completed(u64),
     /// Too many failures.
     Failed,
-    /// The user or a proof does not count any more.
+    /// The user or a proof no longer counts.
     Ended,
     /// The login was spent: this session begins or is updated.
     Consumed(#[serde(with = "crate::util::text")] Handle),
@@ -144,7 +144,7 @@ impl Login {
         Self { identifier: Some(identifier), subject, ..self }
     }
 
-    /// Returns whether a new login can go on from this session.
+    /// Returns whether a new login can continue from this session.
     pub(crate) fn may_carry(&self, carried: &CarriedProofs) -> bool {
         self.subject.accepts(&carried.user.id)
     }
@@ -169,7 +169,7 @@ impl Login {
         self.proofs.get(..self.carried).unwrap_or_default()
     }
 
-    /// Returns who logged in and how, or `None` before the first proof.
+    /// Returns the user and the proofs, or `None` before the first proof.
     pub(crate) fn authentication(&self, acr: Option<&str>) -> Option<Authentication> {
         let user = self.subject.user().filter(|_| !self.proofs.is_empty())?;
         Some(Authentication {

@@ -1,4 +1,4 @@
-//! The work of hashing and checking, on whichever thread it runs.
+//! Hashes and checks passwords on the current thread.
 
 use std::{hint::black_box, sync::Arc};
 

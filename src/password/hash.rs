@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for PasswordHash {
     }
 }
 
-/// The reason why a text is not a usable [`PasswordHash`]. It contains nothing of the text.
+/// Why a text is not a usable [`PasswordHash`]. It contains no part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordHashError(&'static str);
 

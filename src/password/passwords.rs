@@ -17,8 +17,8 @@ const MOST: usize = 1 << 20;
 
 /// Hashes and checks passwords, away from the async threads.
 ///
-/// Uses argon2id with 19456 KiB, two iterations and one lane by default, the minimum that OWASP recommends. As many run
-/// at once as the machine has threads, and 64 times as many callers may wait. Clones share these limits. [`builder`](
+/// By default, uses argon2id with 19456 KiB, two iterations and one lane, the minimum that OWASP recommends. It computes as
+/// many hashes at once as the machine has threads, and lets 64 times as many callers wait. Clones share these limits. [`builder`](
 /// Self::builder) changes the settings.
 ///
 /// Its methods must be called within a tokio runtime.
@@ -135,7 +135,7 @@ impl fmt::Debug for Passwords {
 #[must_use]
 pub struct PasswordsBuilder {
     cost: Cost,
-    /// The least memory and iterations that are allowed.
+    /// The minimum memory and iterations.
     floor: Cost,
     concurrency: usize,
     waiting: usize,
@@ -156,7 +156,7 @@ impl PasswordsBuilder {
         self
     }
 
-    /// Sets how many times the memory is passed over: 2 to 16. Defaults to 2. Don't lower it, as for the memory.
+    /// Sets the number of passes over the memory: 2 to 16. Defaults to 2. Like the memory, it should not be lowered.
     pub fn iterations(mut self, iterations: u32) -> Self {
         self.cost.iterations = iterations;
         self

@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_work_spent_and_the_rest_add_up(whole in costs(), spent in costs()) {
+        fn the_first_and_the_second_run_add_up_to_the_required_work(whole in costs(), spent in costs()) {
             let both = spent.work() + whole.rest(spent).map_or(0, Cost::work);
             // argon2's own minimum
             let least = 9 * u64::from(whole.iterations);

@@ -59,7 +59,7 @@ fn counted(passwords: Passwords) -> (Passwords, Runs) {
 }
 
 #[tokio::test]
-async fn c048_a_wrong_password_and_a_missing_hash_cost_the_same_and_answer_the_same() {
+async fn c048_a_wrong_password_and_a_missing_hash_have_the_same_cost_and_outcome() {
     let (passwords, runs) = counted(Passwords::new());
     let stored = passwords.hash(Password::new("a")).await.unwrap();
     runs.lock().unwrap().clear();
@@ -222,7 +222,7 @@ async fn hashes_of_another_implementation_are_checked() {
 }
 
 #[tokio::test]
-async fn c050_a_right_password_under_a_weaker_or_older_hash_is_hashed_anew() {
+async fn c050_a_right_password_under_a_weaker_or_older_hash_is_rehashed() {
     let passwords = Passwords::new();
     let others = OTHERS.into_iter().map(|stored| (HORSE, stored)).chain([("pässword", SHORT)]);
     for (password, stored) in others {

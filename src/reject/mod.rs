@@ -1,5 +1,5 @@
-//! Rejected requests: a [`Rejection`] says why, and a [`Respond`] turns it into a response
-//! of your body type.
+//! Rejected requests: a [`Rejection`] contains the reason, and a [`Respond`] turns it into a
+//! response of your body type.
 
 mod oauth;
 mod rejection;

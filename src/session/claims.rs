@@ -64,7 +64,7 @@ impl CachedClaims {
         if let Some(claims) = self.cached(&user) {
             return MaybeReady::Ready(Ok(session.with_claims(claims)));
         }
-        // before the source is asked, so that an answer is never used longer than it may be
+        // read the time before asking the source, so that its answer is never used for too long
         let (read_at, reading, cache) = (self.clock.now(), self.source.claims(&session), Arc::clone(self));
         MaybeReady::Pending(Box::pin(async move {
             let claims = reading.await?;

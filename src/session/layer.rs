@@ -94,9 +94,9 @@ impl<R> SessionLayer<R> {
     /// Sets where the layer finds the URI that the browser requested.
     ///
     /// A router that nests services strips the prefix of the path, and the
-    /// [`return_parameter`](Self::return_parameter) needs the whole path. With the feature
-    /// `axum`, the default is the URI before axum's routers have changed it, otherwise the URI that the
-    /// layer sees.
+    /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the URI that
+    /// the layer sees. With the feature `axum`, defaults to the URI before axum's routers changed
+    /// it.
     ///
     /// ```
     /// # use tollgate::{SessionLayer, Sessions, store::Memory};
@@ -125,13 +125,13 @@ impl<R> SessionLayer<R> {
         Ok(self)
     }
 
-    /// Allows the pages of another origin to write, such as `https://admin.example`. If a
-    /// proxy changes the `Host` header, add the site's own origin. Plain HTTP is accepted
+    /// Allows pages of another origin, such as `https://admin.example`, to send requests that
+    /// change something. If a proxy changes the `Host` header, add the site's own origin. Plain HTTP is accepted
     /// only on a loopback address.
     ///
     /// # Errors
     ///
-    /// Returns an error if this is not an origin, or not an acceptable one.
+    /// Returns an error if this is not an origin, or if it uses plain HTTP on another address.
     pub fn trusted_origin(mut self, origin: &str) -> Result<Self, ConfigError> {
         self.gate.origins.trust(origin)?;
         Ok(self)

@@ -4,7 +4,7 @@
 //! live session is listed, so nothing escapes [`Sessions::list`] and
 //! [`Sessions::revoke_user`], even if a node crashes in between: a session is listed before
 //! it begins, and it ends before it is removed from the list. Ending a session that has not
-//! begun yet leaves its end in the row, so a sign-in under way cannot begin it afterwards.
+//! begun yet leaves its end in the row, so a sign-in in progress cannot begin it afterwards.
 //!
 //! A session that begins or is renewed is written first, and then the generation of its
 //! user is read. [`Sessions::end_user`] raises the generation first and then reads the list.
@@ -39,7 +39,7 @@ const MOST_TENANTS: usize = 4;
 #[cfg(any(feature = "login", test))]
 #[derive(Debug)]
 pub(crate) enum Renewal {
-    /// The user proved everything anew, so the absolute lifetime restarts.
+    /// The user proved all steps again, so the absolute lifetime restarts.
     FullSignIn(NewSession),
     /// The user proved more. Whether the session is remembered stays, and so does the absolute
     /// end, unless the new proofs are remembered for a shorter time.
@@ -147,12 +147,12 @@ impl Sessions {
         let began = self.rows().now();
         let expires = began + new.remember.unwrap_or(self.lifetimes().absolute);
         if is_full {
-            // what would fail below must not make the session the newest
+            // a renewal that would fail below must not make the session the newest
             let current = self.get(&session.sid()).await?;
             if current.is_none_or(|current| !current.row().secret.matches(&session.row().secret)) {
                 return Ok(None);
             }
-            // first the list, because it must never name an earlier end than the row
+            // the list comes first, because it must never contain an earlier end than the row
             let listed = ListedSession::new(session.sid(), expires);
             if self.amend(tenant, user, |list| list.renewed(listed)).await?.is_none() {
                 return Ok(None);
@@ -223,7 +223,7 @@ impl Sessions {
         };
         let Some(row) = self.rows().update(None, session.sid().as_bytes(), step).await? else { return Ok(None) };
         let had_proofs = !session.authentication().proofs.is_empty();
-        // with the secret that was passed: if another one has replaced it, a rotation must still fail
+        // keep the secret that was passed: if it has been replaced, a rotation must still fail
         let kept = Session::new(session.sid(), LiveSession { secret: session.row().secret, ..row });
         if had_proofs && kept.authentication().proofs.is_empty() {
             self.record(EventKind::SessionRevoked, &kept);
@@ -250,8 +250,8 @@ impl Sessions {
         Ok(self.end_sid(sid).await?.unwrap_or(false))
     }
 
-    /// Ends the session with this id, also one that has expired, because its tokens can still be live. Returns whether it
-    /// was live, or `None` if it had been ended before.
+    /// Ends the session with this id, even if it has expired, because its tokens can still be valid. Returns whether it
+    /// was live, or `None` if it had already been ended.
     pub(crate) async fn end_sid(&self, sid: &Handle) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
@@ -288,7 +288,7 @@ impl Sessions {
     }
 
     /// Ends all sessions of a user and everything else that the user has begun: sign-ins
-    /// under way, and the tokens that an `AuthService` on the same store has issued.
+    /// in progress, and the tokens that an `AuthService` on the same store has issued.
     /// Returns how many sessions there were.
     ///
     /// It does not matter whether the clocks of the nodes agree. The user can sign in again
@@ -312,7 +312,7 @@ impl Sessions {
 
     /// Ends the sessions that `session` replaces in its browser: other sessions at the same
     /// tenant, and the oldest sessions at other tenants beyond four tenants. Sessions that have
-    /// expired are among them: without their cookie, no sign-out could end their tokens any more.
+    /// expired are included, because without their cookie no sign-out could end their tokens.
     /// Call this after a sign-in, with the headers of its request. Returns the cookies that
     /// remove those of the ended sessions.
     #[cfg(any(feature = "login", test))]
@@ -324,7 +324,7 @@ impl Sessions {
         let mut others = self.held(headers).await?;
         others.retain(|other| other.sid() != session.sid());
         others.sort_by_key(Session::created);
-        // by name: two tenants can have one cookie, and then the new one replaces the other
+        // compare names: two tenants can share a cookie name, and then the new cookie replaces the other
         let own = self.cookie_name(session.tenant());
         let (replaced, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|other| self.cookie_name(other.tenant()) == own);
@@ -601,14 +601,14 @@ mod tests {
         assert_eq!((count(EventKind::SessionWrongSecret), count(EventKind::SessionUseAfterExpire)), (4, 0));
         assert!(present(&world.sessions, right).unwrap().is_some(), "nothing was ended");
         assert_ne!(row(), before);
-        // another user's secret does not help
+        // the secret of another user does not help
         let (other, _) = world.create(login("acme", "grace"));
         let mixed = SessionCookie { sid: session.sid(), ..cookie_of(&other) };
         assert!(present(&world.sessions, mixed).unwrap().is_none());
     }
 
     #[test]
-    fn c118_the_secret_before_a_rotation_opens_nothing() {
+    fn c118_the_secret_from_before_a_rotation_is_not_accepted() {
         let world = World::new();
         let (old, session) = world.create(login("acme", "ada"));
         let (new, rotated) = block_on(world.sessions.rotate(&session)).unwrap().unwrap();
@@ -702,7 +702,7 @@ mod tests {
         assert!(kept.amr().eq(["password"]) && kept.acr().is_none());
         let found = present(&world.sessions, cookie_of(&cookie)).unwrap().unwrap();
         assert_eq!(found.authentication(), kept.authentication(), "the cookie stays");
-        // a snapshot from before a rotation is still good for this, and for nothing else
+        // a snapshot from before a rotation still works for this, and for nothing else
         let (_, rotated) = block_on(world.sessions.rotate(&kept)).unwrap().unwrap();
         let again = keep(&session, "password").unwrap();
         assert!(block_on(world.sessions.rotate(&again)).unwrap().is_none());
@@ -739,7 +739,7 @@ mod tests {
         assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of three", "ada of two"]);
         assert!(!world.lives(&first[0]));
         assert_eq!(browser.0.len(), 4, "the cookie of the oldest is removed");
-        // somebody else at the same tenant replaces that session and no other
+        // another user at the same tenant replaces only that session
         world.sign_in(&mut browser, "three", "grace");
         assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of two", "grace of three"]);
         assert!(!world.lives(&first[2]) && world.lives(&first[1]));
@@ -747,7 +747,7 @@ mod tests {
         let mut other = Browser::default();
         world.sign_in(&mut other, "two", "ada");
         assert_eq!(world.signed_in(&browser).len(), 4);
-        // a session that ended takes no place
+        // an ended session does not count
         block_on(world.sessions.revoke(&first[1])).unwrap();
         world.sign_in(&mut browser, "six", "ada");
         assert_eq!(world.signed_in(&browser), ["ada of five", "ada of four", "ada of six", "grace of three"]);

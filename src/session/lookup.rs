@@ -141,7 +141,7 @@ impl Sessions {
         let now = self.rows().now();
         let tenant = match value {
             SessionRow::Ended(tenant) => tenant,
-            // before anything else: the sid is public, and callers without the secret learn nothing
+            // check the secret first: the sid is public, and callers without the secret must learn nothing
             SessionRow::Live(row) if !row.secret.matches(&cookie.secret) => {
                 self.tally(EventKind::SessionWrongSecret, &row.authentication.tenant, cookie.sid);
                 return CookieCheck::Refused;

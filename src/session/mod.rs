@@ -39,8 +39,8 @@
 //! A session records who signed in, when and how. Its random id, the [`sid`](Session::sid),
 //! never changes and is not a secret. The cookie contains the `sid` and a secret of 256
 //! bits, and the store keeps only the digest of the secret. A new sign-in always gets a new
-//! secret, so an attacker cannot plant one beforehand. A right `sid` with a wrong secret is no
-//! session: it changes nothing and is only counted in the event log.
+//! secret, so an attacker cannot plant one beforehand. A right `sid` with a wrong secret is
+//! treated like no session. It changes nothing and is only counted in the event log.
 //!
 //! By default a session ends after an hour without use, and 24 hours after the sign-in
 //! ([`SessionsBuilder`]). It also ends when it is revoked, and when its user has 100 newer
@@ -54,8 +54,8 @@
 //! |---|---|---|
 //! | with a session | passes with it | passes with it |
 //! | without a session | passes | 401; 303 to the login page for a person; UNAUTHENTICATED for gRPC |
-//! | with a cookie, and writes from another site | 403 | 403 |
-//! | with a cookie, and the store fails | 503 | 503 |
+//! | with a cookie, and an unsafe method from another site | 403 | 403 |
+//! | with a cookie, while the store fails | 503 | 503 |
 //!
 //! ## When the store fails
 //!
@@ -77,10 +77,10 @@
 //!
 //! ## Tenants
 //!
-//! A session belongs to one tenant, and each tenant has a cookie of its own:
+//! A session belongs to one tenant, and each tenant has its own cookie:
 //! `__Host-session_` and eight characters of the tenant's digest (`Secure`, `HttpOnly`,
 //! `SameSite=Lax`). So a browser can be signed in at several tenants, and signing in at one
-//! does not disturb the others.
+//! does not affect the others.
 //!
 //! With [`SessionLayer::tenant`], the layer reads only the cookie of the request's tenant,
 //! and compares the tenant of the session as well. Without it, a request must have exactly
@@ -90,8 +90,8 @@
 //!
 //! If a request carries several cookies of one tenant, the one with a live session counts. If two
 //! sessions are live, the request counts as one without a session, because a user must not act in a
-//! session that an attacker has planted. The same holds for more than four cookies of one tenant and more
-//! than 16 in total.
+//! session that an attacker has planted. The same applies to more than four cookies of one tenant, or
+//! more than 16 in total.
 //!
 //! ## Stale cookies
 //!

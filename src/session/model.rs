@@ -362,7 +362,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn c105_c106_c109_c118_c119_random_lives_of_sessions_agree_with_a_list(operations in vec(operation(), 1..80)) {
+    fn c105_c106_c109_c118_c119_random_calls_agree_with_a_plain_list_of_sessions(operations in vec(operation(), 1..80)) {
         let clock = ManualClock::new();
         let sessions = Sessions::builder(Memory::new()).clock(clock.clone()).absolute(Duration::from_secs(ABSOLUTE));
         let sessions = sessions.build().unwrap();

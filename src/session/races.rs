@@ -1,5 +1,5 @@
-//! Calls that overlap in every order, step by step. A property that holds after each step
-//! also holds after a crash at that point.
+//! Interleaves overlapping calls step by step in random orders. A property that holds after
+//! each step also holds after a crash at that point.
 
 use std::{
     collections::HashMap,
@@ -228,7 +228,7 @@ fn start(sessions: &Sessions, base: &[(SessionCookie, Session)], call: Call) -> 
 proptest! {
     #![proptest_config(Config::with_cases(2_000))]
     #[test]
-    fn c106_c109_c119_nothing_escapes_and_nothing_comes_back_in_any_interleaving(
+    fn c106_c109_c119_no_session_is_missed_or_revived_in_any_interleaving(
         calls in vec(call(), 1..5),
         schedule in vec(0..5_usize, 0..120),
     ) {

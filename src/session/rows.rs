@@ -65,8 +65,8 @@ pub(super) struct SessionLifetimes {
 }
 
 impl SessionLifetimes {
-    /// Returns the first moment at which the session is over. If the operator has shortened
-    /// a lifetime, that holds for existing sessions too.
+    /// Returns the moment at which the session ends. If the operator has shortened a lifetime,
+    /// that applies to existing sessions too.
     pub(super) fn end_of(&self, session: &LiveSession) -> UnixTime {
         if session.remembered {
             return session.expires;
@@ -420,7 +420,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_row_is_read_back_whole_and_no_part_of_it_is_a_row(row in rows(), cut: prop::sample::Index) {
+        fn a_row_is_read_back_unchanged_and_no_part_of_it_is_accepted(row in rows(), cut: prop::sample::Index) {
             let bytes = row.write().unwrap();
             let read = SessionRow::read(&bytes).unwrap();
             prop_assert_eq!(format!("{read:?}"), format!("{row:?}"));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_check_reads_the_kind_alone_and_reports_corrupt_rows() {
+    fn an_end_check_reads_only_the_kind_and_reports_corrupt_rows() {
         let (store, clock) = (AnyStore::from(Memory::new()), Arc::new(ManualClock::new()));
         let ended = EndedSessions::new(store.clone(), clock.clone());
         let raw: Table<RawRow> = Table::new(store, SESSIONS, clock);

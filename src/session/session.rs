@@ -24,7 +24,7 @@ const SHORTEST_REMEMBERED: Duration = Duration::from_secs(120);
 ///
 /// A `Session` is a snapshot of what the store holds. It cannot be changed or saved, so a
 /// late request cannot undo a sign-out. Keep what your application remembers about a
-/// visitor in a table of your own, under [`sid`](Self::sid) or [`user`](Self::user).
+/// visitor in your own table, under [`sid`](Self::sid) or [`user`](Self::user).
 ///
 /// With the feature `axum` it is an extractor: `Session` answers 401 to requests without a
 /// session, `Option<Session>` lets them through, and both answer 500 if no
@@ -86,12 +86,12 @@ impl Session {
         self.inner.row.amr.iter().map(AsRef::as_ref)
     }
 
-    /// Returns when the session began, or when the user last signed in to it anew.
+    /// Returns when the session began, or when the user last repeated the whole sign-in.
     pub fn created(&self) -> UnixTime {
         self.inner.row.created
     }
 
-    /// Returns when the session ends at the latest, however much it is used.
+    /// Returns when the session ends at the latest, regardless of use.
     pub fn expires(&self) -> UnixTime {
         self.inner.row.expires
     }

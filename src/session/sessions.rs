@@ -71,7 +71,7 @@ impl Sessions {
         Self::builder(store).assemble(CookieFormat::default_name())
     }
 
-    /// Begins to set up sessions in this store.
+    /// Creates a builder for sessions in this store.
     pub fn builder(store: impl Into<AnyStore>) -> SessionsBuilder {
         SessionsBuilder {
             store: store.into(),
@@ -184,17 +184,17 @@ impl SessionsBuilder {
     /// two minutes.
     ///
     /// Use is recorded once a minute, so a session can end up to a minute early. A shorter
-    /// time also holds for existing sessions, a longer one from their next use.
+    /// time also applies to existing sessions, a longer one from their next use.
     pub fn idle(mut self, lifetime: Duration) -> Self {
         self.lifetimes.idle = lifetime;
         self
     }
 
-    /// Ends sessions this long after the sign-in, however much they are used. Defaults to 24
+    /// Ends sessions this long after the sign-in, regardless of use. Defaults to 24
     /// hours, and is at most 400 days. [`NewSession::remember`](super::NewSession::remember)
     /// sets another time for one session.
     ///
-    /// A shorter time also holds for existing sessions.
+    /// A shorter time also applies to existing sessions.
     pub fn absolute(mut self, lifetime: Duration) -> Self {
         self.lifetimes.absolute = lifetime;
         self
@@ -214,7 +214,7 @@ impl SessionsBuilder {
     }
 
     /// Records in this log when sessions begin, get a new secret or are revoked, and when a
-    /// cookie is used that no longer counts.
+    /// cookie is used that is no longer valid.
     pub fn events(mut self, log: EventLog) -> Self {
         self.log = Some(log);
         self

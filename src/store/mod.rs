@@ -1,4 +1,4 @@
-//! Storage for sessions, logins, codes, refresh token families, throttles and passkeys.
+//! Storage for users, sessions, logins, codes, refresh token families and throttles.
 //!
 //! State lives behind the small [`Store`] trait. A store keeps bytes under a [`Key`] (table,
 //! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take. Each

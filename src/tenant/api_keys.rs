@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_names_its_tenant_and_no_key_names_none() {
+    fn a_key_identifies_its_tenant_and_a_missing_key_identifies_no_tenant() {
         assert_eq!(find(&keys(), &["demo-acme-key"]).unwrap().unwrap().as_str(), "acme");
         assert_eq!(find(&keys(), &["demo-globex-key"]).unwrap().unwrap().as_str(), "globex");
         assert_eq!(find(&keys(), &[]), Ok(None));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_request_can_carry_is_a_config_error() {
+    fn a_key_that_no_header_can_contain_is_a_config_error() {
         let huge = "x".repeat(ApiKeys::MAX_LEN + 1);
         for key in ["", " ", "a b", "é", "a\0", &huge] {
             assert_eq!(keys().key(key, "acme").unwrap_err().setting(), "API key");

@@ -59,8 +59,8 @@ impl ClientIp {
         Self { peer: None, proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
     }
 
-    /// Knows no client's address, so per-address limits are off: nothing slows down one address that guesses passwords or
-    /// asks for one-time codes, beyond the limits of each account. Prefer any other choice.
+    /// Finds no address, which turns per-address limits off: only the limits of each account slow down an address that
+    /// guesses passwords or requests one-time codes. Prefer any other choice.
     pub fn unknown() -> Self {
         Self::peer().peer_by(|_| None)
     }
@@ -70,7 +70,7 @@ impl ClientIp {
     ///
     /// # Security
     ///
-    /// Name your own proxies only. A caller from such a range can pass for any address.
+    /// List only your own proxies. A caller from such a range can impersonate any address.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_no_proxy_is_the_client_whatever_it_writes() {
+    fn a_peer_that_is_not_a_proxy_is_the_client_regardless_of_headers() {
         for line in ["203.0.113.9", "10.0.0.1", "", "unknown"] {
             assert_eq!(behind("198.51.100.7", &[line]), "198.51.100.7");
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rightmost_address_that_is_no_proxy_is_the_client() {
+    fn the_rightmost_address_that_is_not_a_proxy_is_the_client() {
         assert_eq!(behind("10.0.0.1", &["203.0.113.9, 198.51.100.7"]), "198.51.100.7");
         assert_eq!(behind("10.0.0.1", &["203.0.113.9, 198.51.100.7", "10.0.0.2, 192.0.2.1"]), "198.51.100.7");
         assert_eq!(behind("::ffff:10.0.0.1", &["::ffff:198.51.100.7, [fd00::1]:80"]), "198.51.100.7");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_proxies_the_leftmost_is_the_client() {
+    fn if_all_entries_are_proxies_the_leftmost_is_the_client() {
         assert_eq!(behind("10.0.0.1", &["10.0.0.4, 10.0.0.3", "10.0.0.2"]), "10.0.0.4");
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_peer_names_none() {
+    fn a_request_without_a_peer_has_no_tenant() {
         let request = Request::get("/").header("x-forwarded-for", "203.0.113.9").body(()).unwrap();
         assert_eq!(ClientIp::behind(PROXIES).unwrap().find(Head::of(&request)), Ok(None));
     }
@@ -335,7 +335,7 @@ mod tests {
         )
     }
 
-    /// An address in one of the ways in which proxies write it.
+    /// An address in one of the spellings of proxies.
     fn node(entry: &Entry) -> String {
         let mapped = |address: Ipv4Addr| address.to_ipv6_mapped();
         match (entry.address, entry.spelling % 8) {
@@ -394,8 +394,8 @@ mod tests {
         lines
     }
 
-    /// The client by the words of the documentation, over the chain itself: from the right, beginning at
-    /// the peer, the last address of the run that ends with the first that is no proxy.
+    /// Returns the client according to the documentation: reads the chain from the right, beginning at
+    /// the peer, and stops at the first address that is not a proxy.
     fn model(chain: &[Entry], peer: &Entry) -> Option<IpAddr> {
         let known: Vec<&Entry> = std::iter::once(peer)
             .chain(chain.iter().rev().take(32))
@@ -421,7 +421,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
         #[test]
-        fn every_chain_in_every_spelling_gives_what_the_model_gives(
+        fn every_chain_in_every_spelling_agrees_with_the_model(
             chain in prop::collection::vec(any_entry(), 0..40),
             peer in any_peer(),
         ) {
@@ -433,7 +433,7 @@ mod tests {
         }
 
         #[test]
-        fn what_the_client_writes_changes_nothing(
+        fn entries_written_by_the_client_have_no_effect(
             proxies in prop::collection::vec(any_entry().prop_filter("a proxy", |entry| entry.is_proxy), 0..4),
             client in any_peer().prop_filter("no proxy", |entry| !entry.is_proxy),
             written in prop::collection::vec(any_writing(), 0..4),
@@ -455,8 +455,8 @@ mod tests {
         }
 
         #[test]
-        fn garbage_never_makes_a_client_that_it_does_not_spell(written in prop::collection::vec("[!-9;-~ ]{0,60}", 0..4)) {
-            // without a colon and with dots replaced there is no address in it
+        fn malformed_headers_never_produce_an_address_they_do_not_contain(written in prop::collection::vec("[!-9;-~ ]{0,60}", 0..4)) {
+            // without colons and dots it contains no address
             let written: Vec<_> = written.iter().map(|line| line.replace('.', "_").into_bytes()).collect();
             let peer = IpAddr::from([10, 0, 0, 1]);
             let source = ClientIp::behind(PROXIES).unwrap();

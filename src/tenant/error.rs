@@ -32,7 +32,7 @@ impl TenantError {
         self
     }
 
-    /// Returns whether the request has a credential that is not known.
+    /// Returns whether the request has an unknown credential.
     pub fn is_unknown(&self) -> bool {
         self.unknown
     }
@@ -47,7 +47,7 @@ impl TenantError {
         self.unknown.then(given)
     }
 
-    /// Returns the reason. It is safe to send, because it contains nothing of the request.
+    /// Returns the reason. It is safe to send, because it contains no part of the request.
     pub fn detail(&self) -> &'static str {
         self.detail
     }

@@ -5,8 +5,8 @@ use http::Extensions;
 use super::{error::TenantError, id::Tenant, source::TenantSource};
 use crate::http::head::Head;
 
-/// Uses the tenant that an outer layer has left in the extensions of the request, as a
-/// [`Tenant`] or inside a type of its own.
+/// Uses the tenant that an outer layer has put into the extensions of the request, as a
+/// [`Tenant`] or inside your own type.
 ///
 /// The tenant is as trustworthy as that layer.
 ///
@@ -78,7 +78,7 @@ mod tests {
     struct User(Option<Tenant>);
 
     #[test]
-    fn the_extension_names_the_tenant() {
+    fn an_extension_identifies_the_tenant() {
         let mut request = Request::new(());
         assert_eq!(ExtensionTenant::new().find(Head::of(&request)), Ok(None));
         request.extensions_mut().insert(Tenant::anonymous());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_of_the_application_names_it_too() {
+    fn a_custom_extension_can_identify_the_tenant() {
         let source = ExtensionTenant::of(|user: &User| user.0.clone());
         let mut request = Request::new(());
         assert_eq!(source.find(Head::of(&request)), Ok(None));

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_quotes_separates_nothing() {
+    fn separators_inside_quotes_are_ignored() {
         for element in [
             "host=\"a, for=192.0.2.9\";for=192.0.2.1",
             "for=192.0.2.1;host=\"a;for=192.0.2.9, \\\"; for=192.0.2.9\"",
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_never_closed_hides_no_hop_on_its_right() {
+    fn an_unclosed_quote_does_not_hide_hops_on_its_right() {
         for open in ["for=\"", "for=\"\\", "\"", "for=\"a,\"b,\""] {
             let list = format!("{open}, for=192.0.2.1;host=\"x\", for=192.0.2.2");
             assert_eq!(read(&[&list]).get(..2), Some(&[ip("192.0.2.2"), ip("192.0.2.1")][..]), "{open}");
@@ -159,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn nearly_right_bytes_are_read_without_a_panic(line in "((for|by|=|;|,|\"|\\\\| |192\\.0\\.2\\.1|\\[::1\\]|:80|_x){0,20})") {
+        fn almost_valid_bytes_are_read_without_a_panic(line in "((for|by|=|;|,|\"|\\\\| |192\\.0\\.2\\.1|\\[::1\\]|:80|_x){0,20})") {
             for (at, _) in line.char_indices() {
                 address(&line.as_bytes()[at..]);
             }

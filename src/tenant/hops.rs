@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hops_come_from_the_right_over_all_lines() {
+    fn hops_are_read_from_the_right_across_all_lines() {
         let nearest_first = vec![ip("192.0.2.4"), ip("192.0.2.3"), ip("192.0.2.2"), ip("192.0.2.1")];
         assert_eq!(read(&["192.0.2.1, 192.0.2.2 ,192.0.2.3,\t192.0.2.4"]), nearest_first);
         assert_eq!(read(&["192.0.2.1, 192.0.2.2", "192.0.2.3", "192.0.2.4"]), nearest_first);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_32_hops_are_looked_at() {
+    fn at_most_32_hops_are_read() {
         let many = ["192.0.2.1"; MAX_HOPS + 1];
         assert_eq!(read(&[&many.join(",")]).len(), MAX_HOPS);
         assert_eq!(read(&many).len(), MAX_HOPS);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_8_kib_are_looked_at() {
+    fn at_most_8_kib_are_read() {
         let padded = |spaces: usize| format!("192.0.2.1,{}192.0.2.2", " ".repeat(spaces));
         let room = MAX_BYTES - "192.0.2.1,192.0.2.2".len();
         assert_eq!(read(&[&padded(room)]), [ip("192.0.2.2"), ip("192.0.2.1")]);

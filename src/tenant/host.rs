@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_one_tenant_however_it_is_written() {
+    fn all_spellings_of_a_host_are_one_tenant() {
         for host in
             ["shop.example", "SHOP.Example", "shop.example.", "shop.example:80", "Shop.example.:8080", "shop.example:"]
         {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_host_names_none() {
+    fn a_request_without_a_host_has_no_tenant() {
         assert_eq!(find(&HostTenant::whole(), "/", &[]), Ok(None));
         assert_eq!(find(&HostTenant::whole(), "/", &[""]), Ok(None));
     }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_is_none_is_a_config_error_that_names_it() {
+    fn an_invalid_domain_is_a_config_error_that_names_it() {
         for domain in ["", ".", ".example.com", "example..com", "example.com:80", "[::1]", "*.example.com", "a b"] {
             assert_eq!(HostTenant::subdomain_of(domain).unwrap_err().value(), domain);
         }

@@ -8,11 +8,11 @@ use std::{
 
 use super::error::TenantError;
 
-/// A customer, user or address with budgets and data of its own, as a short printable name.
+/// A customer, user or address with its own budgets and data, identified by a short printable name.
 ///
 /// Names have 1 to 128 visible ASCII characters without `"`, `\`, `,`, `<` and `>`, so that
 /// they are safe in headers, log lines and JSON. Names that begin with `ip:` or `~` belong
-/// to this crate and can't be parsed, so no caller can pass for an address or for the
+/// to this crate and can't be parsed, so no caller can impersonate an address or the
 /// anonymous tenant.
 ///
 /// Names of up to 38 bytes, such as UUIDs, are stored without an allocation.
@@ -66,13 +66,13 @@ impl Tenant {
         Self::parse_reserved(name)
     }
 
-    /// Returns whether a name belongs to this crate, so that no caller can pass for an address.
+    /// Returns whether a name belongs to this crate. Callers can't use such names to impersonate an address.
     #[inline]
     pub(super) fn is_reserved(name: &[u8]) -> bool {
         matches!(name, [b'~', ..] | [b'i', b'p', b':', ..])
     }
 
-    /// As [`parse`](Self::parse), for readers of logs, who may also ask for reserved names.
+    /// Like [`parse`](Self::parse), but accepts reserved names. For readers of logs.
     pub(crate) fn parse_reserved(name: impl AsRef<[u8]>) -> Result<Self, TenantError> {
         let name = name.as_ref();
         if name.is_empty() || name.len() > Self::MAX_LEN {
@@ -102,7 +102,7 @@ impl Tenant {
         Self::network(address, 64)
     }
 
-    /// As [`address`](Self::address), with IPv6 networks of this prefix length.
+    /// Like [`address`](Self::address), with IPv6 networks of this prefix length.
     pub(super) fn network(address: IpAddr, ipv6_prefix: u8) -> Self {
         let mut name = NameBuffer::new();
         let written = match address.to_canonical() {
@@ -131,7 +131,7 @@ impl Tenant {
 
     /// Returns the name.
     pub fn as_str(&self) -> &str {
-        // never the default: names are ASCII
+        // the default is never used, because names are ASCII
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
@@ -173,7 +173,7 @@ impl Hash for Tenant {
     }
 }
 
-/// By name, byte by byte.
+/// Orders by name, byte by byte.
 impl Ord for Tenant {
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_every_allowed_length_come_back_whole() {
+    fn names_of_every_allowed_length_are_kept_unchanged() {
         for len in 1..=Tenant::MAX_LEN {
             let name = "x".repeat(len);
             assert_eq!(Tenant::parse(&name).unwrap().as_str(), name);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_tenant_however_it_is_written() {
+    fn all_spellings_of_an_address_are_one_tenant() {
         let address = |text: &str| Tenant::address(text.parse().unwrap());
         assert_eq!(address("192.0.2.1").as_str(), "ip:192.0.2.1");
         assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tenants_stand_in_the_order_of_their_names(one in "[a-c]{1,60}", other in "[a-c]{1,60}") {
+        fn tenants_are_ordered_by_name(one in "[a-c]{1,60}", other in "[a-c]{1,60}") {
             let (a, b) = (Tenant::parse(&one).unwrap(), Tenant::parse(&other).unwrap());
             prop_assert_eq!(a.cmp(&b), one.cmp(&other));
             prop_assert_eq!(a.cmp(&b).is_eq(), a == b);
@@ -311,7 +311,7 @@ mod tests {
         }
 
         #[test]
-        fn exactly_the_allowed_names_are_tenants_and_stay_as_they_are(
+        fn exactly_the_allowed_names_are_accepted_unchanged(
             name in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..4),
                 prop::collection::vec(b' '..=127, 0..140),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_changes_nothing() {
+    fn text_that_does_not_fit_is_refused_without_a_change() {
         let mut buffer = NameBuffer::new();
         assert_eq!(buffer.extend(&[b'a'; Tenant::MAX_LEN - 1]), Some(()));
         assert_eq!(buffer.extend(b"bc"), None);

@@ -1,6 +1,6 @@
 //! Tenants: a [`TenantSource`] identifies the [`Tenant`] of a request.
 //!
-//! | source | the tenant is named by | callers can choose it |
+//! | source | identifies the tenant by | callers can choose it |
 //! |---|---|---|
 //! | [`ApiKeys`] | a secret that the caller knows | no |
 //! | [`ClientIp`] | the address that the request comes from | no |

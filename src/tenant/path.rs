@@ -6,8 +6,8 @@ use crate::{http::head::Head, util::form::decode_path};
 /// The path is the one that this layer sees. An outer router may have stripped a prefix.
 ///
 /// A path is rejected if a service behind this layer may see other segments in it, and so
-/// serve a tenant that does not pay: with a segment `.` or `..`, with a backslash, or with an
-/// escaped slash. No tenant found here therefore has a slash in its name.
+/// serve a tenant that is not charged: if it has a segment `.` or `..`, a backslash, or an
+/// escaped slash. The name of a tenant found here therefore never contains a slash.
 ///
 /// # Security
 ///
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_ends_before_it_names_none() {
+    fn a_path_without_the_segment_has_no_tenant() {
         for (segment, uri) in [(0, "/"), (1, "/acme"), (1, "/acme/"), (9, "/acme"), (0, "*"), (0, "example.com:80")] {
             assert_eq!(find(segment, uri), Ok(None), "{uri}");
         }
     }
 
     #[test]
-    fn a_path_that_others_may_read_otherwise_is_refused() {
+    fn an_ambiguous_path_is_refused() {
         for uri in ["//acme", "/acme/../globex", "/./acme", "/acme/%2E%2e/globex", "/acme/.%2e", "/..", "/%zz"] {
             assert!(find(0, uri).is_err(), "{uri}");
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_in_the_query_is_no_part_of_the_path() {
+    fn a_slash_in_the_query_does_not_belong_to_the_path() {
         assert_eq!(find(0, r"/acme?back=%2F..%5c\").unwrap().unwrap().as_str(), "acme");
     }
 }

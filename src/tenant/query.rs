@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parameter_names_the_tenant_however_it_is_encoded() {
+    fn the_parameter_identifies_the_tenant_in_any_encoding() {
         for uri in
             ["/?tenant=acme", "/?a=1&tenant=acme&b=2", "/?&&tenant=%61cm%65", "/?%74enant=acme", "/?a+b=+&tenant=acme"]
         {
@@ -76,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn a_query_without_it_names_none() {
+    fn a_query_without_the_parameter_has_no_tenant() {
         for uri in ["/", "/?", "/?page=2", "/?Tenant=acme", "/?tenants=acme", "/?x=tenant=acme", "/tenant=acme"] {
             assert_eq!(find(uri), Ok(None), "{uri}");
         }
     }
 
     #[test]
-    fn two_of_them_are_refused_however_they_are_spelled() {
+    fn a_repeated_parameter_is_refused_in_any_spelling() {
         for uri in ["/?tenant=acme&tenant=globex", "/?tenant=acme&%74enant=globex", "/?tenant&tenant=acme"] {
             assert!(find(uri).is_err(), "{uri}");
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_is_broken_anywhere_is_refused() {
+    fn a_query_with_any_malformed_parameter_is_refused() {
         for uri in ["/?tenant=acme&page=%zz", "/?page=%2&tenant=acme", "/?%=1&tenant=acme", "/?q=100%"] {
             assert!(find(uri).is_err(), "{uri}");
         }

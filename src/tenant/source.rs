@@ -7,7 +7,7 @@ use crate::http::head::Head;
 ///
 /// A source answers at once. If the tenant must be looked up in a database, load the
 /// data into [`ApiKeys`](super::ApiKeys), or use an asynchronous outer layer that
-/// leaves a [`Tenant`] in the extensions for
+/// puts a [`Tenant`] into the extensions for
 /// [`ExtensionTenant`](super::ExtensionTenant).
 ///
 /// Closures are sources, too. Return `Ok(None)` if the request names no tenant, so that
@@ -175,8 +175,8 @@ impl From<Tenant> for TenantName<'_> {
 
 /// Two sources in a row: the second is asked if the first finds no tenant.
 ///
-/// An error of the first is final. A request with an unknown API key is refused and does
-/// not pass for one without a key. Created by [`TenantSource::or`].
+/// An error of the first is final: a request with an unknown API key is refused, and not
+/// treated as one without a key. Created by [`TenantSource::or`].
 #[derive(Clone, Copy, Debug)]
 pub struct Or<A, B> {
     first: A,
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_401_has_a_challenge_whatever_was_given_and_a_400_has_none() {
+    fn every_401_has_a_challenge_and_a_400_has_none() {
         let asks_for = |challenge| TenantError::unknown("no").challenge(challenge).asks_for().unwrap();
         assert_eq!(asks_for("Bearer error=\"invalid_token\""), "Bearer error=\"invalid_token\"");
         for bad in ["", " ", "Bearer\nx: y", "Bearer\rx", "\0", "\t"] {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_finds_a_tenant_or_fails_answers() {
+    fn the_first_source_that_finds_a_tenant_or_fails_decides() {
         let acme: Found = Ok(Tenant::parse("acme").ok());
         let globex: Found = Ok(Tenant::parse("globex").ok());
         let none: Found = Ok(None);

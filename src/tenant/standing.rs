@@ -89,15 +89,15 @@ impl Standing {
         self.reset.since(self.now)
     }
 
-    /// Compares two quotas by how little they leave. With as much left, the tighter one is the one whose units come
-    /// back later, because `remaining` rises only when both do. A quota that is whole is never the tighter one.
+    /// Compares two quotas by how little they leave. If they leave the same, the tighter one is the one whose units come
+    /// back later, because `remaining` rises only when both do. An unused quota is never the tighter one.
     pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
         let order = |it: &Self| (it.remaining, it.remaining < it.limit, Reverse(it.reset));
         order(self) < order(other)
     }
 }
 
-/// The value that [`RateLimitLayer`](crate::RateLimitLayer) leaves in the extensions of a
+/// The value that [`RateLimitLayer`](crate::RateLimitLayer) puts into the extensions of a
 /// request.
 ///
 /// It holds the tenant that was charged and its [`Standing`]. If a request passes
@@ -138,7 +138,7 @@ impl Charges {
 }
 
 impl Tenant {
-    /// Returns the tenant that an outer layer has left in the request: an authenticated
+    /// Returns the tenant that an outer layer has put into the request: an authenticated
     /// tenant, or else the one that a rate limit has charged. With axum, use it as an
     /// extractor instead.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
@@ -151,7 +151,7 @@ impl RateLimit {
         Self { tenant, is_claimed, standing, would_refuse: None, charges: Charges::default() }
     }
 
-    /// Returns the value that the layers in front of this service have left in the request.
+    /// Returns the value that the layers in front of this service have put into the request.
     /// With axum, use it as an extractor instead.
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         extensions.get()

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_token_ends_nothing() {
+    fn a_made_up_token_does_not_revoke_the_family() {
         let first = RefreshToken::first(Handle::from_bytes([1; 16]));
         let live = family(&first);
         let other = RefreshToken::first(Handle::from_bytes([1; 16]));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn c092_the_family_of_a_code_is_found_by_the_code_alone_and_a_replay_counts_after_two_seconds() {
+    fn c092_a_family_id_is_derived_only_from_its_code_and_a_replay_counts_after_two_seconds() {
         let (code, other) = (Digest::of("code"), Digest::of("other"));
         assert_eq!(family_of_code(&code), family_of_code(&code));
         assert_ne!(family_of_code(&code), family_of_code(&other));

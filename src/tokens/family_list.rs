@@ -81,7 +81,7 @@ mod tests {
     proptest! {
         /// Begins and ends families in any order, and compares with a plain list of active families and their sessions.
         #[test]
-        fn a_list_stays_within_both_maxima_and_the_oldest_of_a_full_session_goes_before_the_oldest_of_all(
+        fn a_list_stays_within_both_maxima_and_a_full_session_evicts_its_own_oldest_family(
             steps in vec((any::<prop::sample::Index>(), 0..10_u8, prop::sample::select(vec![1_u8, 1, 2, 2, 3, 4, 5, 6, 7])), 1..250),
         ) {
             let now = UnixTime::from_secs(1000);

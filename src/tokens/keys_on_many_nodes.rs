@@ -171,7 +171,7 @@ async fn rotations_at_once_are_one() {
 }
 
 #[tokio::test]
-async fn c102_keys_that_are_withdrawn_are_gone_at_once_and_within_a_minute_elsewhere() {
+async fn c102_withdrawn_keys_are_gone_at_once_and_within_a_minute_on_other_nodes() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let (one, other) = (plain(&store, &clock), plain(&store, &clock));
     one.current().await.unwrap();
@@ -233,7 +233,7 @@ async fn c102_other_nodes_see_a_rotation_within_a_minute_and_long_before_it_sign
 }
 
 #[tokio::test]
-async fn a_set_stays_the_same_one_as_long_as_nothing_in_it_changes() {
+async fn the_key_set_keeps_its_allocation_until_a_key_changes() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let keys = plain(&store, &clock);
     let set = Arc::clone(&keys.current().await.unwrap().set);
@@ -247,7 +247,7 @@ async fn a_set_stays_the_same_one_as_long_as_nothing_in_it_changes() {
 }
 
 #[tokio::test]
-async fn an_unknown_kid_has_the_ring_read_at_once_and_then_not_for_five_seconds() {
+async fn an_unknown_kid_causes_one_read_at_once_and_no_other_for_five_seconds() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let (one, other) = (plain(&store, &clock), plain(&store, &clock));
     other.current().await.unwrap();
@@ -276,7 +276,7 @@ async fn an_unknown_kid_has_the_ring_read_at_once_and_then_not_for_five_seconds(
 }
 
 #[tokio::test]
-async fn when_the_store_fails_the_keys_that_are_there_go_on_and_it_is_asked_every_five_seconds() {
+async fn while_the_store_fails_the_known_keys_are_used_and_it_is_retried_every_five_seconds() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let keys = plain(&store, &clock);
     let set = Arc::clone(&keys.current().await.unwrap().set);
@@ -303,7 +303,7 @@ async fn when_the_store_fails_the_keys_that_are_there_go_on_and_it_is_asked_ever
 }
 
 #[tokio::test]
-async fn when_the_store_fails_at_first_so_do_the_keys_until_it_is_back() {
+async fn without_known_keys_a_failing_store_is_an_error_until_it_recovers() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let keys = plain(&store, &clock);
     store.fails(true);
@@ -318,7 +318,7 @@ async fn when_the_store_fails_at_first_so_do_the_keys_until_it_is_back() {
 
 /// A node with a wrong or missing secret gets an error, and the others go on.
 #[tokio::test]
-async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
+async fn a_node_with_another_seal_reads_and_writes_no_keys() {
     let (secret, wrong) = (Secret::generate(), Secret::generate());
     let (store, clock) = (Shared::default(), ManualClock::new());
     let right = node(&store, &clock, Seal::new(&secret), &WANTED);
@@ -347,7 +347,7 @@ async fn with_another_seal_nothing_is_read_and_nothing_is_written() {
 
 /// Both nodes find no keys and create some.
 #[tokio::test]
-async fn of_two_seals_at_once_one_gets_through() {
+async fn of_two_concurrent_nodes_with_different_seals_one_succeeds() {
     let (store, clock) = (Shared::default(), ManualClock::new());
     let nodes = [(); 2].map(|()| node(&store, &clock, Seal::new(&Secret::generate()), &WANTED));
     let (one, other) = tokio::join!(nodes[0].current(), nodes[1].current());
@@ -359,7 +359,7 @@ async fn of_two_seals_at_once_one_gets_through() {
 }
 
 #[tokio::test]
-async fn a_sealed_ring_shows_no_private_key_and_a_plain_one_is_read_on_until_it_is_rotated_out() {
+async fn a_sealed_ring_contains_no_private_key_and_plain_keys_stay_usable_until_rotated_out() {
     let secret = Secret::generate();
     let (store, clock) = (Shared::default(), ManualClock::new());
     let private = async |seal: &Seal| {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_successor_is_the_same_for_the_same_salt_only() {
+    fn the_successor_depends_on_the_salt() {
         let first = RefreshToken::first(Handle::from_bytes([7; 16]));
         let next = first.next(&Digest::from_bytes([1; 32]));
         assert_eq!(next.generation, 1);

@@ -170,7 +170,7 @@ mod tests {
     proptest! {
         /// Looks at random times and rotates at some of them. The promises hold at every moment, also between two looks.
         #[test]
-        fn c102_a_key_is_published_before_it_signs_and_until_nothing_of_it_lives(
+        fn c102_a_key_is_published_before_it_signs_and_until_its_tokens_expire(
             steps in vec((0..=LONGEST_WAIT.as_secs(), prop::sample::select(vec![false, false, false, true])), 1..40),
         ) {
             let (mut ring, mut now, mut watch) = (Ring::default(), UnixTime::from_secs(1_000_000), Watch::default());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn however_often_it_is_rotated_a_ring_stays_small() {
+    fn repeated_rotations_keep_a_ring_small() {
         let (mut ring, start) = (Ring::default(), UnixTime::from_secs(1_000_000));
         for second in 0..2000_u32 {
             let now = start + Duration::from_secs(second.into());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_algorithm_that_is_not_wanted_any_more_is_published_a_while() {
+    fn keys_of_an_unused_algorithm_are_published_for_a_while() {
         let now = UnixTime::from_secs(1_000_000);
         let mut ring = Ring::default();
         ring.add(Algorithm::Es256, key(1), SCHEDULE, now);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_secret_opens_and_only_under_the_same_name() {
+    fn only_the_same_secret_and_name_open_a_sealed_key() {
         let secret = Secret::generate();
         let seal = Seal::new(&secret);
         let stored = seal.close("ES256", b"private").unwrap();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_without_a_secret_is_read_with_one() {
+    fn a_key_stored_without_a_secret_can_be_read_with_one() {
         let plain = Seal::default().close("ES256", b"private").unwrap();
         assert_eq!(Seal::new(&Secret::generate()).open("ES256", &plain).unwrap().as_slice(), b"private");
     }

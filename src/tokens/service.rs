@@ -326,7 +326,7 @@ impl TokenService {
         if self.has_ended(grant).await? {
             return Err(RefreshError::Unknown);
         }
-        // what can fail without the store does so before the token is used
+        // steps that can fail without the store come before the token is used up
         self.prepare().await?;
         match self.use_token(presented, (random(), Handle::of(&random()))).await? {
             Refreshed::Unknown => Err(RefreshError::Unknown),

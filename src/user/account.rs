@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_is_set_outlives_the_hash_and_a_derived_one_does_not() {
+    fn an_explicit_mark_outlives_the_hash_and_a_derived_one_does_not() {
         let (old, new) = (hash("MDEyMzQ1Njc4OWFiY2RlZg"), hash("AAAAQ1Njc4OWFiY2RlZg"));
         assert_eq!(account().current_password_mark(), None);
         let derived = account().password(old.clone());

@@ -85,7 +85,7 @@ impl AnyUsers {
     }
 }
 
-/// Waits for an answer until the deadline.
+/// Waits for the response until the deadline.
 async fn within<T>(deadline: Duration, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     match Handle::try_current() {
         Ok(_) => timeout(deadline, answer)
@@ -205,7 +205,7 @@ mod tests {
         PasswordHash::parse(hash).unwrap()
     }
 
-    /// Overrides everything, and notes what is called.
+    /// Overrides every method and records the calls.
     #[derive(Default)]
     struct Overrides(Mutex<Vec<&'static str>>);
 
@@ -282,7 +282,7 @@ mod tests {
         assert!(matches!(verify(&users, Some(&ada()), "a").await, PasswordCheck::Right { .. }));
     }
 
-    /// Implements only what is required, with accounts that have this password.
+    /// Implements only the required methods, with accounts that have this password.
     struct Defaults(PasswordHash);
 
     impl Users for Defaults {

@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for PhoneNumber {
     }
 }
 
-/// The reason why a text is not a valid identifier, e-mail address or phone number. It contains nothing of the text.
+/// Why a text is not a valid identifier, e-mail address or phone number. It contains no part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentifierError(pub(super) &'static str);
 

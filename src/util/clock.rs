@@ -157,7 +157,7 @@ pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
 /// otherwise the monotonic clock of the operating system. The counter is calibrated when
 /// the first clock of the process is created, which takes up to 200 ms.
 ///
-/// Wall-clock time is derived from the same reading and anchored anew every 250 ms, so a
+/// Wall-clock time is derived from the same reading and synchronized every 250 ms, so a
 /// change of the wall clock takes at most that long to show.
 #[derive(Debug)]
 pub struct SystemClock {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_in_the_future_is_no_reason_to_read_the_wall_clock() {
+    fn a_future_moment_does_not_read_the_wall_clock_again() {
         let clock = SystemClock::new();
         let (now, unix_now) = clock.read();
         let anchor = clock.anchor_again_at.load(Relaxed);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_standard_library_comes_back_the_same() {
+    fn times_of_the_standard_library_round_trip() {
         for time in [UnixTime(0), UnixTime(1), UnixTime(1_700_000_000_123_456_700), UnixTime(u64::MAX)] {
             // Windows counts in steps of 100 ns
             assert!(UnixTime::from(SystemTime::from(time)).as_nanos().abs_diff(time.as_nanos()) < 100);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_shared_or_chosen_at_run_time_is_a_clock() {
+    fn shared_and_dynamic_clocks_are_clocks() {
         fn is_clock(_: impl Clock) {}
         let chosen: Arc<dyn Clock> = Arc::new(SystemClock::new());
         is_clock(Arc::clone(&chosen));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_stops_at_the_ends_of_time() {
+    fn arithmetic_saturates() {
         assert_eq!(Moment(5) - Duration::from_secs(1), Moment(0));
         assert_eq!(Moment(u64::MAX) + Duration::from_secs(1), Moment(u64::MAX));
         assert_eq!(Moment(1).since(Moment(9)), Duration::ZERO);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_round_up_only_when_something_is_left_over() {
+    fn seconds_are_rounded_up() {
         assert_eq!(UnixTime::from_secs(7).as_secs_ceil(), 7);
         assert_eq!(UnixTime(7 * NANOS_PER_SECOND + 1).as_secs_ceil(), 8);
         assert_eq!(UnixTime(7 * NANOS_PER_SECOND + 1).as_secs(), 7);

@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics_and_nothing_is_invented(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_forms_do_not_panic_and_yield_only_their_own_text(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(form) = Form::parse(&bytes) {
                 let decoded: usize = form.0.iter().map(|(name, value)| name.len() + value.len()).sum();
                 prop_assert!(decoded <= bytes.len());

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_reads_back_and_nothing_else_does() {
+    fn only_a_written_handle_can_be_parsed() {
         let handle = Handle::of(&Digest::of("x"));
         let text = handle.to_string();
         assert_eq!((text.len(), Handle::parse(&text)), (22, Some(handle)));

@@ -1,4 +1,4 @@
-//! What stands in an access token (RFC 9068), as another reader of tokens sees it.
+//! The contents of access tokens (RFC 9068), as another implementation reads them.
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, jwk::JwkSet};
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use tollgate::{
 };
 
 use crate::{
-    given::{Given, api, claims, header},
+    issued_tokens::{IssuedTokens, api, claims, header},
+    special_worlds::{client, world_with},
     world::{Browser, ISSUER, World},
-    worlds::{client, world_with},
 };
 
-/// What another implementation reads, with the keys that are published.
+/// Returns the claims that an independent implementation reads with the published keys.
 pub(crate) async fn verified(browser: &mut Browser, token: &str, audience: &str) -> Value {
     let keys: JwkSet = serde_json::from_str(&browser.get("/jwks").await.text).unwrap();
     let kid = jsonwebtoken::decode_header(token).unwrap().kid.unwrap();
@@ -22,7 +22,7 @@ pub(crate) async fn verified(browser: &mut Browser, token: &str, audience: &str)
     let header = jsonwebtoken::decode_header(token).unwrap();
     assert_eq!(key.common.key_algorithm.unwrap().to_string(), format!("{:?}", header.alg));
     let mut validation = Validation::new(header.alg);
-    // the clock here is that of the test
+    // time comes from the manual clock of the test
     validation.validate_exp = false;
     validation.set_audience(&[audience]);
     validation.set_issuer(&[ISSUER]);
@@ -30,26 +30,26 @@ pub(crate) async fn verified(browser: &mut Browser, token: &str, audience: &str)
 }
 
 #[tokio::test]
-async fn c097_access_tokens_are_those_of_rfc_9068() {
+async fn c097_access_tokens_have_the_format_of_rfc_9068() {
     let world = World::new().await;
     let mut browser = world.browser();
     world.advance(5);
     let code = browser.sign_in_with("web", &[("scope", "openid email")]).await;
     world.advance(20);
-    let given = Given::of(&browser.redeem("web", &code).await);
-    let head = header(&given.access);
+    let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
+    let head = header(&issued.access);
     assert_eq!((&head["typ"], &head["alg"]), (&json!("at+jwt"), &json!("ES256")));
-    let inside = verified(&mut browser, &given.access, ISSUER).await;
-    assert_eq!(inside, claims(&given.access));
+    let inside = verified(&mut browser, &issued.access, ISSUER).await;
+    assert_eq!(inside, claims(&issued.access));
     let (jti, sid) = (inside["jti"].as_str().unwrap(), inside["sid"].as_str().unwrap());
     let expected = json!({
-        "iss": ISSUER, "sub": "u-ada", "aud": ISSUER, "client_id": "web", "tenant": "acme", "scope": given.scope,
+        "iss": ISSUER, "sub": "u-ada", "aud": ISSUER, "client_id": "web", "tenant": "acme", "scope": issued.scope,
         "iat": 1_000_000_025, "exp": 1_000_000_625, "jti": jti, "auth_time": 1_000_000_005, "amr": ["pwd"], "sid": sid,
     });
     assert_eq!(inside, expected);
-    // 128 bits of family and 128 of its own
+    // 128 bits identify the family, 128 the token
     assert_eq!((jti.len(), sid.len()), (45, 22));
-    let next = Given::of(&browser.refresh("web", given.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     let later = verified(&mut browser, &next.access, ISSUER).await;
     assert_eq!(later["jti"].as_str().unwrap().split('.').next(), jti.split('.').next());
     assert_ne!(later["jti"], inside["jti"]);
@@ -57,26 +57,26 @@ async fn c097_access_tokens_are_those_of_rfc_9068() {
 }
 
 #[tokio::test]
-async fn c097_it_is_for_one_api_and_for_ten_minutes() {
+async fn c097_an_access_token_works_at_one_api_for_ten_minutes() {
     let world = world_with(|client| client.audience("https://orders.example").unwrap()).await;
     let mut browser = world.browser();
-    let given = browser.tokens("special", "openid").await;
-    assert_eq!(verified(&mut browser, &given.access, "https://orders.example").await["aud"], "https://orders.example");
-    assert_eq!(api(&world, &given.access).await, 401, "this is not that API");
-    let given = browser.tokens("web", "openid").await;
-    assert_eq!(api(&world, &given.access).await, 200);
-    assert_eq!(api(&world, given.id()).await, 401, "an id_token is for the client");
+    let issued = browser.tokens("special", "openid").await;
+    assert_eq!(verified(&mut browser, &issued.access, "https://orders.example").await["aud"], "https://orders.example");
+    assert_eq!(api(&world, &issued.access).await, 401, "the token is for another API");
+    let issued = browser.tokens("web", "openid").await;
+    assert_eq!(api(&world, &issued.access).await, 200);
+    assert_eq!(api(&world, issued.id()).await, 401, "an id_token is not an access token");
     world.advance(599);
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
     world.advance(1);
-    assert_eq!(browser.opens(&world, "web", &given.access).await[..2], [false; 2]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await[..2], [false; 2]);
     // clocks of APIs may differ by seconds
     world.advance(5);
-    assert_eq!(api(&world, &given.access).await, 401);
+    assert_eq!(api(&world, &issued.access).await, 401);
 }
 
 #[tokio::test]
-async fn c097_every_algorithm_is_read_elsewhere() {
+async fn c097_another_implementation_reads_tokens_of_every_algorithm() {
     for (algorithm, theirs) in [
         (tollgate::Algorithm::Es256, Algorithm::ES256),
         (tollgate::Algorithm::EdDsa, Algorithm::EdDSA),
@@ -88,12 +88,12 @@ async fn c097_every_algorithm_is_read_elsewhere() {
         let clients = tollgate::ClientTable::new([client("web")]).unwrap();
         let world = World::made(store, ManualClock::new(), clients, tokens, |service| service).await;
         let mut browser = world.browser();
-        let given = browser.tokens("web", "openid").await;
-        for (token, audience) in [(&*given.access, ISSUER), (given.id(), "web")] {
+        let issued = browser.tokens("web", "openid").await;
+        for (token, audience) in [(&*issued.access, ISSUER), (issued.id(), "web")] {
             assert_eq!(jsonwebtoken::decode_header(token).unwrap().alg, theirs);
             let inside = verified(&mut browser, token, audience).await;
             assert_eq!((inside["sub"].as_str(), inside["exp"].as_u64()), (Some("u-ada"), Some(1_000_000_060)));
         }
-        assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+        assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
     }
 }

@@ -1,9 +1,9 @@
-//! Section D of the checklist: what all steps have in common.
+//! Section D of the checklist: rules that all steps share.
 
 use serde_json::{Value, json};
 
 use crate::{
-    frail::Frail,
+    failing_store::FailingStore,
     world::{
         ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, World, join, parameters,
         with,
@@ -23,7 +23,7 @@ async fn post(browser: &mut Browser, endpoint: &str, body: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn c041_every_call_brings_what_the_login_began_with() {
+async fn c041_every_call_must_repeat_the_parameters_of_the_start() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -60,13 +60,13 @@ async fn c041_every_call_brings_what_the_login_began_with() {
         }
     }
     assert!(world.outbox.messages().is_empty());
-    // the same scopes in another writing are the same
+    // the same scopes in another order and spacing are equal
     let scope = with(with(parameters("mfa"), &[("session_id", &id), ("scope", "openid openid")]), STEPS[0].1);
     assert_eq!(post(&mut browser, "authenticate", &scope).await.status, 200);
 }
 
 #[tokio::test]
-async fn c041_fields_of_a_method_are_named_when_they_are_missing() {
+async fn c041_missing_fields_of_a_method_are_named_in_the_error() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -98,18 +98,18 @@ async fn c041_fields_of_a_method_are_named_when_they_are_missing() {
 }
 
 #[tokio::test]
-async fn c042_a_method_is_known_available_and_used_once() {
+async fn c042_a_method_must_be_known_and_enabled_and_can_be_used_once() {
     let world = World::with(tollgate::store::Memory::new(), tollgate::AuthServiceBuilder::without_passwords).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
-    // what nobody knows, and what is not served yet
+    // unknown methods, and methods that are not supported yet
     for method in ["pigeon", "Password", "password ", "otp", "SMS", "passkey", "sso"] {
         let answer = browser.call("authenticate", "web", &id, &[("method", method)]).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "unsupported_method"), "{method}");
     }
     let answer = browser.call("authenticate", "web", &id, &[("method", "password")]).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (409, "method_not_allowed"));
-    // what was proved by a phone is not proved by it again
+    // one phone can't prove two steps
     let id = browser.start("mfa", ADA).await;
     browser.ask("mfa", &id, "sms", ADA_PHONE).await;
     let code = world.code(ADA_PHONE).await;
@@ -122,7 +122,7 @@ async fn c042_a_method_is_known_available_and_used_once() {
 }
 
 #[tokio::test]
-async fn c043_a_login_that_is_done_or_has_ended_takes_no_steps() {
+async fn c043_a_completed_or_ended_login_accepts_no_steps() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -153,7 +153,7 @@ async fn c043_a_login_that_is_done_or_has_ended_takes_no_steps() {
 }
 
 #[tokio::test]
-async fn c044_the_counters_of_every_answer_add_up() {
+async fn c044_the_step_counters_of_every_response_add_up() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -192,9 +192,9 @@ async fn c044_the_counters_of_every_answer_add_up() {
 }
 
 #[tokio::test]
-async fn c045_what_is_right_twice_at_once_counts_once() {
+async fn c045_a_right_secret_sent_twice_at_once_counts_once() {
     for client in ["web", "mfa"] {
-        let world = World::with(Frail::new(), |service| service).await;
+        let world = World::with(FailingStore::new(), |service| service).await;
         let mut browser = world.browser();
         let id = browser.start(client, ADA).await;
         let mut tabs: Vec<_> = (0..3).map(|_| browser.clone()).collect();
@@ -202,7 +202,7 @@ async fn c045_what_is_right_twice_at_once_counts_once() {
         assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
         assert_eq!(browser.status(&id).await.json()["completed_steps"], 1);
     }
-    let world = World::with(Frail::new(), |service| service).await;
+    let world = World::with(FailingStore::new(), |service| service).await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
     browser.ask("mfa", &id, "sms", ADA_PHONE).await;
@@ -214,7 +214,7 @@ async fn c045_what_is_right_twice_at_once_counts_once() {
 }
 
 #[tokio::test]
-async fn c046_a_failure_takes_nothing_away() {
+async fn c046_a_failed_step_keeps_the_steps_before_it() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -236,21 +236,21 @@ async fn c046_a_failure_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn c047_all_steps_are_for_the_one_that_it_was_begun_for() {
+async fn c047_all_steps_must_be_for_the_user_that_the_login_began_with() {
     let world = World::new().await;
     let mut browser = world.browser();
-    // before the first success: the login is ada's, and grace is right about herself
+    // before the first proof: the login is ada's, so the right password of grace does not count
     let id = browser.start("mfa", ADA).await;
     let own = browser.password("mfa", &id, "ada", "wrong").await;
     let other = browser.password("mfa", &id, "grace", GRACE_PASSWORD).await;
     assert_eq!(other.whole(), own.whole());
-    // after it
+    // after the first proof
     browser.password("mfa", &id, "ada", ADA_PASSWORD).await;
     let sent = browser.ask("mfa", &id, "email", GRACE).await;
     assert_eq!(sent.status, 200);
     assert_eq!(browser.verify("mfa", &id, "000000").await.error(), "invalid_otp");
-    assert!(world.outbox.messages().is_empty(), "grace has no part in it");
-    // whatever name of the account is typed, it is the same account
+    assert!(world.outbox.messages().is_empty(), "no code is sent to grace");
+    // every name of the account leads to the same account
     for (identifier, username) in [(ADA, "ada"), ("ada", ADA), (" ADA ", "Ada@Example.com")] {
         let id = browser.start("web", identifier).await;
         assert_eq!(browser.password("web", &id, username, ADA_PASSWORD).await.status, 200, "{identifier} {username}");

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use tollgate::client::RedirectUri;
 
 use crate::{
-    frail::Frail,
+    failing_store::FailingStore,
     world::{
         ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, WITH_QUERY, World, challenge, encode, join, parameters, query,
         query_of, with,
     },
 };
 
-/// The query of a client with one parameter changed, or left out.
-fn changed(client: &str, name: &str, value: Option<&str>) -> String {
+/// Returns the query of a client with one parameter changed or removed.
+fn with_parameter(client: &str, name: &str, value: Option<&str>) -> String {
     let mut pairs = with(parameters(client), &[("state", "xyz")]);
     match value {
         Some(value) => pairs[name] = json!(value),
@@ -23,14 +23,14 @@ fn changed(client: &str, name: &str, value: Option<&str>) -> String {
     query_of(&pairs)
 }
 
-/// What a browser without cookies is answered.
-async fn asked(world: &World, query: &str) -> Answer {
+/// Returns the response to a browser without cookies.
+async fn response_to(world: &World, query: &str) -> Answer {
     world.browser().get(&format!("/authorize?{query}")).await
 }
 
-/// The error that is shown to the person, and goes nowhere.
-async fn shown(world: &World, query: &str) -> String {
-    let answer = asked(world, query).await;
+/// Returns the error that is error_shown to the user and not sent to the client.
+async fn error_shown(world: &World, query: &str) -> String {
+    let answer = response_to(world, query).await;
     assert!(answer.status.is_client_error() && answer.header("location").is_empty(), "{query} {answer:?}");
     let page = Request::get(format!("/authorize?{query}")).header("accept", "text/html,*/*;q=0.8");
     let page = world.browser().send(page, "").await;
@@ -40,9 +40,9 @@ async fn shown(world: &World, query: &str) -> String {
     answer.error()
 }
 
-/// The error that the client is told.
-async fn told(world: &World, query: &str) -> String {
-    let answer = asked(world, query).await;
+/// Returns the error that is sent to the client.
+async fn error_sent_to_client(world: &World, query: &str) -> String {
+    let answer = response_to(world, query).await;
     assert_eq!(answer.status, 302, "{query} {answer:?}");
     assert!(answer.header("location").starts_with(&format!("{CALLBACK}?error=")), "{query} {answer:?}");
     assert_eq!(answer.redirected("iss").as_deref(), Some(crate::world::ISSUER));
@@ -50,7 +50,7 @@ async fn told(world: &World, query: &str) -> String {
     answer.redirected("error").unwrap()
 }
 
-/// A browser with a completed login.
+/// Returns a browser with a completed login.
 async fn completed(world: &World, client: &str) -> (Browser, String) {
     let mut browser = world.browser();
     let id = browser.log_in(client, ADA).await;
@@ -58,7 +58,7 @@ async fn completed(world: &World, client: &str) -> (Browser, String) {
 }
 
 #[tokio::test]
-async fn c001_who_the_client_is_must_be_known_before_anything_is_sent_anywhere() {
+async fn c001_an_unknown_client_gets_an_error_page_and_no_redirect() {
     let world = World::new().await;
     for (value, error) in [
         (None, "invalid_request"),
@@ -68,31 +68,35 @@ async fn c001_who_the_client_is_must_be_known_before_anything_is_sent_anywhere()
         (Some("web "), "invalid_client"),
         (Some("../web"), "invalid_client"),
     ] {
-        assert_eq!(shown(&world, &changed("web", "client_id", value)).await, error, "{value:?}");
+        assert_eq!(error_shown(&world, &with_parameter("web", "client_id", value)).await, error, "{value:?}");
     }
-    assert_eq!(shown(&world, &format!("{}&client_id=web", query("web"))).await, "invalid_request");
-    assert_eq!(shown(&world, "").await, "invalid_request");
-    let answer = asked(&world, &changed("web", "client_id", Some("nobody"))).await;
+    assert_eq!(error_shown(&world, &format!("{}&client_id=web", query("web"))).await, "invalid_request");
+    assert_eq!(error_shown(&world, "").await, "invalid_request");
+    let answer = response_to(&world, &with_parameter("web", "client_id", Some("nobody"))).await;
     let expected = "400\ncontent-type: application/json\n\n\
         {\"error\":\"invalid_client\",\"error_description\":\"client_id is unknown\"}\n";
     assert_eq!(answer.own(), expected);
 }
 
 #[tokio::test]
-async fn c002_an_error_goes_to_no_address_that_is_not_the_clients() {
+async fn c002_errors_are_never_sent_to_an_unregistered_redirect_uri() {
     let world = World::new().await;
     for value in [None, Some(""), Some("https://evil.example/callback"), Some("/callback"), Some("javascript:alert(1)")]
     {
-        assert_eq!(shown(&world, &changed("web", "redirect_uri", value)).await, "invalid_request", "{value:?}");
+        assert_eq!(
+            error_shown(&world, &with_parameter("web", "redirect_uri", value)).await,
+            "invalid_request",
+            "{value:?}"
+        );
     }
-    assert_eq!(shown(&world, &format!("{}&redirect_uri=x", query("web"))).await, "invalid_request");
-    // not even one of another client of the same tenant
-    let other = changed("web", "redirect_uri", Some("http://127.0.0.1/callback"));
-    assert_eq!(shown(&world, &other).await, "invalid_request");
+    assert_eq!(error_shown(&world, &format!("{}&redirect_uri=x", query("web"))).await, "invalid_request");
+    // not even to one of another client of the same tenant
+    let other = with_parameter("web", "redirect_uri", Some("http://127.0.0.1/callback"));
+    assert_eq!(error_shown(&world, &other).await, "invalid_request");
 }
 
 #[tokio::test]
-async fn c003_a_redirect_uri_is_the_same_text_or_another_one() {
+async fn c003_redirect_uris_are_compared_byte_by_byte() {
     let world = World::new().await;
     for other in [
         "https://app.example/callback/",
@@ -124,16 +128,20 @@ async fn c003_a_redirect_uri_is_the_same_text_or_another_one() {
         "https://app.example/callback?b=%2Fx+y&a=1",
         "https://app.example/callback?a=1&b=%2fx+y",
     ] {
-        assert_eq!(shown(&world, &changed("web", "redirect_uri", Some(other))).await, "invalid_request", "{other}");
+        assert_eq!(
+            error_shown(&world, &with_parameter("web", "redirect_uri", Some(other))).await,
+            "invalid_request",
+            "{other}"
+        );
     }
 }
 
 #[tokio::test]
-async fn c004_on_loopback_the_port_is_free_and_nothing_else() {
+async fn c004_only_the_port_may_differ_on_loopback() {
     let world = World::new().await;
     for port in ["", ":1", ":51004", ":65535"] {
         let uri = format!("http://127.0.0.1{port}/callback");
-        let answer = asked(&world, &changed("native", "redirect_uri", Some(&uri))).await;
+        let answer = response_to(&world, &with_parameter("native", "redirect_uri", Some(&uri))).await;
         assert!(answer.header("location").starts_with("/authentication/start?"), "{port} {answer:?}");
     }
     for other in [
@@ -155,15 +163,19 @@ async fn c004_on_loopback_the_port_is_free_and_nothing_else() {
         "http://localhost:51004/callback",
         "https://127.0.0.1:51004/callback",
     ] {
-        assert_eq!(shown(&world, &changed("native", "redirect_uri", Some(other))).await, "invalid_request", "{other}");
+        assert_eq!(
+            error_shown(&world, &with_parameter("native", "redirect_uri", Some(other))).await,
+            "invalid_request",
+            "{other}"
+        );
     }
-    // no port is free where the host is not loopback
-    let port = changed("web", "redirect_uri", Some("https://app.example:8443/callback"));
-    assert_eq!(shown(&world, &port).await, "invalid_request");
+    // the port is fixed if the host is not loopback
+    let port = with_parameter("web", "redirect_uri", Some("https://app.example:8443/callback"));
+    assert_eq!(error_shown(&world, &port).await, "invalid_request");
 }
 
 #[test]
-fn c005_what_could_be_read_or_taken_over_by_others_is_never_registered() {
+fn c005_redirect_uris_that_others_could_read_or_take_over_are_refused() {
     for good in ["https://a.example/cb", "http://127.0.0.1/cb", "http://[::1]:1234/cb", "com.example.app:/cb"] {
         assert!(RedirectUri::parse(good).is_ok(), "{good}");
     }
@@ -188,22 +200,22 @@ fn c005_what_could_be_read_or_taken_over_by_others_is_never_registered() {
 }
 
 #[tokio::test]
-async fn c006_the_answer_goes_to_the_port_that_was_asked_for() {
+async fn c006_the_redirect_goes_to_the_requested_port() {
     let world = World::new().await;
     let (mut browser, _) = completed(&world, "native").await;
     let answer = browser.authorize("native").await;
     assert!(answer.header("location").starts_with("http://127.0.0.1:51004/callback?code="), "{answer:?}");
-    let error = asked(&world, &changed("native", "scope", Some("nothing"))).await;
+    let error = response_to(&world, &with_parameter("native", "scope", Some("nothing"))).await;
     assert!(error.header("location").starts_with("http://127.0.0.1:51004/callback?error="), "{error:?}");
-    // and a login for one port gives nothing to another
+    // a login for one port yields no code for another
     let (mut browser, _) = completed(&world, "native").await;
-    let other = changed("native", "redirect_uri", Some("http://127.0.0.1:51005/callback"));
+    let other = with_parameter("native", "redirect_uri", Some("http://127.0.0.1:51005/callback"));
     let answer = browser.get(&format!("/authorize?{other}")).await;
     assert!(answer.header("location").starts_with("/authentication/start?"), "{answer:?}");
 }
 
 #[tokio::test]
-async fn c007_the_query_of_a_redirect_uri_stays_as_it_is() {
+async fn c007_the_query_of_a_redirect_uri_is_kept() {
     let world = World::new().await;
     let mut browser = world.browser();
     let mut body = with(parameters("web"), &[("redirect_uri", WITH_QUERY), ("identifier", ADA)]);
@@ -214,7 +226,7 @@ async fn c007_the_query_of_a_redirect_uri_stays_as_it_is() {
         body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
         assert_eq!(browser.post(&format!("/authentication/{endpoint}"), &body).await.status, 200);
     }
-    let answer = browser.get(&format!("/authorize?{}", changed("web", "redirect_uri", Some(WITH_QUERY)))).await;
+    let answer = browser.get(&format!("/authorize?{}", with_parameter("web", "redirect_uri", Some(WITH_QUERY)))).await;
     assert!(answer.header("location").starts_with(&format!("{WITH_QUERY}&code=")), "{answer:?}");
     assert_eq!(answer.header("location").matches('?').count(), 1);
     for taken in ["code", "state", "error", "error_description", "iss"] {
@@ -224,7 +236,7 @@ async fn c007_the_query_of_a_redirect_uri_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn c008_to_c014_what_else_is_wrong_is_told_to_the_client() {
+async fn c008_to_c014_other_errors_are_sent_to_the_client() {
     // c008 c009 c012 c013 c014
     let world = World::new().await;
     let (long, padded) = ("A".repeat(44), format!("{}=", challenge()));
@@ -257,20 +269,20 @@ async fn c008_to_c014_what_else_is_wrong_is_told_to_the_client() {
         ("code_challenge_method", Some("s256"), "invalid_request"),
         ("code_challenge_method", Some("S256 "), "invalid_request"),
     ] {
-        assert_eq!(told(&world, &changed("web", name, value)).await, error, "{name} {value:?}");
+        assert_eq!(error_sent_to_client(&world, &with_parameter("web", name, value)).await, error, "{name} {value:?}");
     }
-    let answer = asked(&world, &changed("web", "code_challenge", None)).await;
+    let answer = response_to(&world, &with_parameter("web", "code_challenge", None)).await;
     let expected = format!(
         "302\nlocation: {CALLBACK}?error=invalid_request&error_description=code%20challenge%20required\
          &state=xyz&iss=https%3A%2F%2Fauth.example\n"
     );
     assert_eq!(answer.own(), expected);
-    let order = asked(&world, &changed("web", "scope", Some("email openid profile openid"))).await;
+    let order = response_to(&world, &with_parameter("web", "scope", Some("email openid profile openid"))).await;
     assert!(order.header("location").starts_with("/authentication/start?"), "{order:?}");
 }
 
 #[tokio::test]
-async fn c009_scopes_are_a_set_from_the_start_to_the_code() {
+async fn c009_scopes_are_compared_as_a_set_from_start_to_code() {
     let world = World::new().await;
     let mut browser = world.browser();
     let sent = |scope: &str| with(parameters("web"), &[("scope", scope)]);
@@ -280,38 +292,41 @@ async fn c009_scopes_are_a_set_from_the_start_to_the_code() {
     assert_eq!(browser.post("/authentication/authenticate", &with(sent("email openid"), &step)).await.status, 200);
     let complete = with(sent("openid openid email"), &[("session_id", &id)]);
     assert_eq!(browser.post("/authentication/complete", &complete).await.status, 200);
-    let answer = browser.get(&format!("/authorize?{}", changed("web", "scope", Some("email openid")))).await;
+    let answer = browser.get(&format!("/authorize?{}", with_parameter("web", "scope", Some("email openid")))).await;
     assert!(answer.redirected("code").is_some(), "{answer:?}");
 }
 
 #[tokio::test]
-async fn c010_no_parameter_stands_twice() {
+async fn c010_no_parameter_may_appear_twice() {
     let world = World::new().await;
     for name in ["response_type", "scope", "code_challenge", "code_challenge_method", "state", "nonce", "x"] {
         let value = parameters("web")[name].as_str().unwrap_or("same").to_owned();
-        let twice = format!("{}&{name}={}", changed("web", name, Some(&value)), encode(&value));
-        assert_eq!(told(&world, &twice).await, "invalid_request", "{name}");
-        // the second one empty, or its name written with escapes
-        assert_eq!(told(&world, &format!("{}&{name}", changed("web", name, Some(&value)))).await, "invalid_request");
+        let twice = format!("{}&{name}={}", with_parameter("web", name, Some(&value)), encode(&value));
+        assert_eq!(error_sent_to_client(&world, &twice).await, "invalid_request", "{name}");
+        // a second one that is empty, or whose name is percent-encoded
+        assert_eq!(
+            error_sent_to_client(&world, &format!("{}&{name}", with_parameter("web", name, Some(&value)))).await,
+            "invalid_request"
+        );
         let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
         assert_eq!(
-            told(&world, &format!("{}&{escaped}=1", changed("web", name, Some(&value)))).await,
+            error_sent_to_client(&world, &format!("{}&{escaped}=1", with_parameter("web", name, Some(&value)))).await,
             "invalid_request"
         );
     }
-    // a state that is given twice is none of the two
-    let answer = asked(&world, &format!("{}&state=abc", changed("web", "state", Some("xyz")))).await;
+    // a repeated state is not sent back
+    let answer = response_to(&world, &format!("{}&state=abc", with_parameter("web", "state", Some("xyz")))).await;
     assert_eq!(answer.redirected("state"), None);
 }
 
 #[tokio::test]
-async fn c011_what_is_empty_is_left_out_and_what_is_unknown_is_passed_over() {
+async fn c011_empty_parameters_count_as_absent_and_unknown_ones_are_ignored() {
     let world = World::new().await;
     for name in parameters("web").as_object().unwrap().keys() {
-        let (empty, without) = (changed("web", name, Some("")), changed("web", name, None));
-        assert_eq!(asked(&world, &empty).await.own(), asked(&world, &without).await.own(), "{name}");
+        let (empty, without) = (with_parameter("web", name, Some("")), with_parameter("web", name, None));
+        assert_eq!(response_to(&world, &empty).await.own(), response_to(&world, &without).await.own(), "{name}");
     }
-    let unknown = asked(&world, &format!("{}&color=red&&", query("web"))).await;
+    let unknown = response_to(&world, &format!("{}&color=red&&", query("web"))).await;
     assert_eq!(unknown.header("location"), format!("/authentication/start?{}&color=red&&", query("web")));
     let (mut browser, _) = completed(&world, "web").await;
     let answer = browser.get(&format!("/authorize?{}&color=red&state=", query("web"))).await;
@@ -319,44 +334,48 @@ async fn c011_what_is_empty_is_left_out_and_what_is_unknown_is_passed_over() {
 }
 
 #[tokio::test]
-async fn c015_the_state_comes_back_byte_by_byte_with_code_and_errors() {
+async fn c015_the_state_comes_back_unchanged_with_codes_and_errors() {
     let world = World::new().await;
     let long = "x".repeat(2048);
     for state in [&*long, "a+b c%20d", "ünïcödé 🦀", "&code=evil&iss=x#", "\"<script>\\\u{7f}", "\r\nlocation: x", " "]
     {
         let (mut browser, _) = completed(&world, "web").await;
-        let answer = browser.get(&format!("/authorize?{}", changed("web", "state", Some(state)))).await;
+        let answer = browser.get(&format!("/authorize?{}", with_parameter("web", "state", Some(state)))).await;
         assert_eq!(answer.redirected("state").as_deref(), Some(state));
         assert_eq!(answer.redirected("iss").as_deref(), Some(crate::world::ISSUER));
         assert_eq!(answer.redirected("code").unwrap().len(), 43);
         assert_eq!(answer.header("location").matches("code=").count(), 1);
-        let both = format!("{}&scope=nothing", changed("web", "state", Some(state)).replace("scope=openid&", ""));
-        let error = asked(&world, &both).await;
+        let both =
+            format!("{}&scope=nothing", with_parameter("web", "state", Some(state)).replace("scope=openid&", ""));
+        let error = response_to(&world, &both).await;
         assert_eq!(error.redirected("error").as_deref(), Some("invalid_scope"));
         assert_eq!(error.redirected("state").as_deref(), Some(state));
         assert_eq!(error.redirected("iss").as_deref(), Some(crate::world::ISSUER));
     }
     let longest = "s".repeat(4096);
-    let answer = asked(&world, &changed("web", "state", Some(&longest))).await;
+    let answer = response_to(&world, &with_parameter("web", "state", Some(&longest))).await;
     assert!(answer.header("location").starts_with("/authentication/start?"));
-    assert_eq!(told(&world, &changed("web", "state", Some(&(longest + "s")))).await, "invalid_request");
+    assert_eq!(
+        error_sent_to_client(&world, &with_parameter("web", "state", Some(&(longest + "s")))).await,
+        "invalid_request"
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn c015_any_state_comes_back(state in "\\PC{1,200}|[\\x00-\\xff]{1,100}") {
+    fn c015_any_state_comes_back_unchanged(state in "\\PC{1,200}|[\\x00-\\xff]{1,100}") {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
             let world = World::new().await;
-            let answer = asked(&world, &changed("web", "state", Some(&state)).replace("scope=openid", "scope=x")).await;
+            let answer = response_to(&world, &with_parameter("web", "state", Some(&state)).replace("scope=openid", "scope=x")).await;
             assert_eq!(answer.redirected("state"), Some(state));
         });
     }
 }
 
 #[tokio::test]
-async fn c016_what_the_client_is_told_has_plain_characters_alone() {
+async fn c016_errors_sent_to_the_client_contain_only_allowed_characters() {
     let world = World::new().await;
     let plain = |text: &str| text.bytes().all(|byte| matches!(byte, 0x20..=0x21 | 0x23..=0x5b | 0x5d..=0x7e));
     for (name, value) in [
@@ -365,7 +384,7 @@ async fn c016_what_the_client_is_told_has_plain_characters_alone() {
         ("code_challenge", "\u{1}\u{2}\"\\"),
         ("code_challenge_method", "p\u{202e}lain\"\\"),
     ] {
-        let answer = asked(&world, &changed("web", name, Some(value))).await;
+        let answer = response_to(&world, &with_parameter("web", name, Some(value))).await;
         for part in ["error", "error_description"] {
             let text = answer.redirected(part).unwrap();
             assert!(plain(&text) && !text.contains(value) && !text.is_empty(), "{text}");
@@ -374,28 +393,32 @@ async fn c016_what_the_client_is_told_has_plain_characters_alone() {
 }
 
 #[tokio::test]
-async fn c017_a_browser_is_sent_on_by_302_and_never_with_its_body() {
+async fn c017_redirects_use_302_and_never_repeat_the_body() {
     let world = World::new().await;
     let (mut browser, _) = completed(&world, "web").await;
     let statuses = [
         browser.authorize("web").await.status,
         browser.authorize("web").await.status,
-        asked(&world, &changed("web", "scope", Some("x"))).await.status,
-        world.browser().get(&format!("/authentication/start?{}", changed("web", "scope", Some("x")))).await.status,
+        response_to(&world, &with_parameter("web", "scope", Some("x"))).await.status,
+        world
+            .browser()
+            .get(&format!("/authentication/start?{}", with_parameter("web", "scope", Some("x"))))
+            .await
+            .status,
     ];
     assert!(statuses.iter().all(|status| *status == 302), "{statuses:?}");
     let put = world.browser().send(Request::put(format!("/authorize?{}", query("web"))), "").await;
     assert_eq!((put.status.as_u16(), put.header("allow")), (405, "GET, HEAD, POST, OPTIONS"));
 }
 
-/// A form that a page of another site posts here, in a browser that keeps its cookies back.
+/// A form that another site posts in a browser. The browser withholds its cookies.
 fn post(body: &str) -> (http::request::Builder, String) {
     let request = Request::post("/authorize").header("content-type", "application/x-www-form-urlencoded");
     (request.header("origin", "https://app.example").header("sec-fetch-site", "cross-site"), body.to_owned())
 }
 
 #[tokio::test]
-async fn c017_a_form_leads_by_303_to_the_url_that_says_the_same() {
+async fn c017_a_posted_form_is_redirected_by_303_to_the_equivalent_url() {
     let world = World::new().await;
     let (mut browser, _) = completed(&world, "web").await;
     let state = "a b&=%+é\"<\u{0}#x";
@@ -410,7 +433,7 @@ async fn c017_a_form_leads_by_303_to_the_url_that_says_the_same() {
     let code = browser.get(&location).await;
     assert!(code.redirected("code").is_some(), "{code:?}");
     assert_eq!(code.redirected("state").as_deref(), Some(state));
-    // what is wrong is told where it is looked at: at the URL
+    // errors are reported where the request is checked: at that URL
     for (wrong, error) in [
         (format!("{wanted}&scope=openid"), "invalid_request"),
         (format!("{wanted}&max_age=x"), "invalid_request"),
@@ -427,7 +450,7 @@ async fn c017_a_form_leads_by_303_to_the_url_that_says_the_same() {
 }
 
 #[tokio::test]
-async fn a_form_that_can_not_be_read_goes_nowhere() {
+async fn a_malformed_form_is_not_redirected() {
     let world = World::new().await;
     let form = "application/x-www-form-urlencoded";
     let at_most = format!("x={}", "x".repeat(16 * 1024 - 2));
@@ -453,11 +476,13 @@ async fn a_form_that_can_not_be_read_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn c018_scripts_of_other_origins_never_read_authorize() {
+async fn c018_scripts_of_other_origins_cannot_read_authorize() {
     let world = World::new().await;
     let (browser, _) = completed(&world, "web").await;
     for origin in ["https://app.example", "https://evil.example", "null", crate::world::ISSUER] {
-        for query in [query("web"), changed("web", "scope", Some("x")), changed("web", "client_id", Some("x"))] {
+        for query in
+            [query("web"), with_parameter("web", "scope", Some("x")), with_parameter("web", "client_id", Some("x"))]
+        {
             let mut browser = browser.clone();
             let request = Request::get(format!("/authorize?{query}")).header("origin", origin);
             let answer = browser.send(request, "").await;
@@ -472,17 +497,17 @@ async fn c018_scripts_of_other_origins_never_read_authorize() {
 }
 
 #[tokio::test]
-async fn c019_no_answer_is_kept_framed_guessed_or_named_to_others() {
+async fn c019_responses_forbid_caching_framing_sniffing_and_referrers() {
     let world = World::new().await;
     let (mut browser, _) = completed(&world, "web").await;
     let page = Request::get("/authorize").header("accept", "text/html");
     for answer in [
-        asked(&world, &query("web")).await,
-        asked(&world, "").await,
-        asked(&world, &changed("web", "scope", Some("x"))).await,
+        response_to(&world, &query("web")).await,
+        response_to(&world, "").await,
+        response_to(&world, &with_parameter("web", "scope", Some("x"))).await,
         world.browser().send(page, "").await,
     ] {
-        // `own` asserts that the headers are there
+        // `own` asserts that the headers are present
         answer.own();
         assert!(answer.header("content-security-policy").contains("frame-ancestors 'none'"));
     }
@@ -498,7 +523,7 @@ async fn c019_no_answer_is_kept_framed_guessed_or_named_to_others() {
 }
 
 #[tokio::test]
-async fn c020_who_only_looks_gets_no_code() {
+async fn c020_head_and_prefetch_requests_get_no_code() {
     let world = World::new().await;
     let (mut browser, id) = completed(&world, "web").await;
     let target = format!("/authorize?{}", query("web"));
@@ -515,24 +540,24 @@ async fn c020_who_only_looks_gets_no_code() {
 }
 
 #[tokio::test]
-async fn c021_a_code_is_for_the_browser_that_logged_in_and_for_what_it_logged_in_to() {
+async fn c021_a_code_requires_the_same_browser_and_the_same_request_as_the_login() {
     let world = World::new().await;
     let (browser, _) = completed(&world, "web").await;
     let other = tollgate::CodeChallenge::of(&tollgate::CodeVerifier::generate()).to_string();
     let for_other = [
         query("mfa"),
-        changed("web", "scope", Some("openid email")),
-        changed("web", "scope", Some("email")),
-        changed("web", "redirect_uri", Some(WITH_QUERY)),
-        changed("web", "code_challenge", Some(&other)),
+        with_parameter("web", "scope", Some("openid email")),
+        with_parameter("web", "scope", Some("email")),
+        with_parameter("web", "redirect_uri", Some(WITH_QUERY)),
+        with_parameter("web", "code_challenge", Some(&other)),
     ];
     for query in for_other {
         let answer = browser.clone().get(&format!("/authorize?{query}")).await;
         assert!(answer.header("location").starts_with("/authentication/start?"), "{query} {answer:?}");
     }
-    let answer = asked(&world, &query("web")).await;
+    let answer = response_to(&world, &query("web")).await;
     assert!(answer.header("location").starts_with("/authentication/start?"), "{answer:?}");
-    // the right secret under another name, and the right name with another secret
+    // the right secret under another name, and another secret under the right name
     let (name, secret) = browser.cookies.first_key_value().unwrap();
     for (name, value) in [("__Host-auth_session_AAAAAAAA", &**secret), (&name[7..], secret), (name, &*challenge())] {
         let mut thief = world.browser();
@@ -544,7 +569,7 @@ async fn c021_a_code_is_for_the_browser_that_logged_in_and_for_what_it_logged_in
 }
 
 #[tokio::test]
-async fn c021_of_several_logins_the_newest_completed_one_is_taken() {
+async fn c021_the_newest_completed_login_is_used_first() {
     let world = World::new().await;
     let mut browser = world.browser();
     for identifier in [ADA, crate::world::GRACE] {
@@ -557,7 +582,7 @@ async fn c021_of_several_logins_the_newest_completed_one_is_taken() {
     let unfinished = browser.start("web", ADA).await;
     let before = browser.cookies.len();
     assert!(browser.authorize("web").await.redirected("code").is_some());
-    // the session in place of the login that was spent
+    // the session cookie replaces the cookie of the login that was used
     assert_eq!((before, browser.cookies.len()), (3, 3));
     assert!(browser.authorize("web").await.redirected("code").is_some());
     assert_eq!(browser.authorize("web").await.redirected("code"), None);
@@ -565,7 +590,7 @@ async fn c021_of_several_logins_the_newest_completed_one_is_taken() {
 }
 
 #[tokio::test]
-async fn c021_an_account_that_was_closed_meanwhile_gets_no_code() {
+async fn c021_an_account_disabled_during_the_login_gets_no_code() {
     let world = World::new().await;
     let (mut browser, id) = completed(&world, "web").await;
     let acme = "acme".parse().unwrap();
@@ -577,7 +602,7 @@ async fn c021_an_account_that_was_closed_meanwhile_gets_no_code() {
 }
 
 #[tokio::test]
-async fn c023_a_login_gives_one_code() {
+async fn c023_a_login_yields_one_code() {
     let world = World::new().await;
     let (mut browser, _) = completed(&world, "web").await;
     let copy = browser.clone();
@@ -586,8 +611,8 @@ async fn c023_a_login_gives_one_code() {
         let answer = again.authorize("web").await;
         assert!(answer.header("location").starts_with("/authentication/start?"), "{answer:?}");
     }
-    // also of calls that race
-    let world = World::with(Frail::new(), |service| service).await;
+    // even if calls race
+    let world = World::with(FailingStore::new(), |service| service).await;
     let (browser, _) = completed(&world, "web").await;
     let mut browsers: Vec<_> = (0..8).map(|_| browser.clone()).collect();
     let answers = browsers.iter_mut().map(|browser| browser.authorize("web"));

@@ -1,4 +1,4 @@
-//! Whose budget a request spends: that of the tenant, told by client and login alone.
+//! Rate limits: each request is charged to the tenant of its client or login.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn acme() -> Tenant {
     "acme".parse().unwrap()
 }
 
-/// A world whose tenants have so many requests a minute.
+/// Creates a world in which each tenant may send this many requests a minute.
 async fn world(limit: u32) -> (World, Limiter) {
     let clock = ManualClock::new();
     let limiter =
@@ -31,7 +31,7 @@ fn left(limiter: &Limiter, tenant: &Tenant) -> Option<u32> {
 
 const ENDPOINTS: &[&str] = &["authorize", "page", "start", "status", "authenticate", "verify-otp", "complete"];
 
-/// One call of each endpoint that a tenant is known at.
+/// Calls one endpoint that knows the tenant.
 async fn call(browser: &mut Browser, endpoint: &str, client: &str, id: &str, header: (&str, &str)) -> Answer {
     let target = match endpoint {
         "authorize" => format!("/authorize?{}", query(client)),
@@ -55,7 +55,7 @@ const REFUSED: &str = "429\ncache-control: no-store\ncontent-security-policy: de
     {\"error\":\"rate_limit_exceeded\",\"error_description\":\"rate limit exceeded\",\"retry_after\":60}";
 
 #[tokio::test]
-async fn c112_a_tenant_without_budget_is_refused_everywhere_whatever_the_caller_says() {
+async fn c112_a_tenant_without_budget_is_refused_at_every_endpoint_with_any_headers() {
     let (world, limiter) = world(20).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -83,16 +83,16 @@ async fn c112_a_tenant_without_budget_is_refused_everywhere_whatever_the_caller_
         }
     }
     assert_eq!(left(&limiter, &globex), before);
-    // the other tenant has a budget of its own
+    // the other tenant has its own budget
     let mut other = world.browser();
     other.start("other", ADA).await;
-    // and this one has its own back in a minute
+    // and the budget of this one returns after a minute
     world.advance(60);
     assert_eq!(browser.status(&id).await.status, 200);
 }
 
 #[tokio::test]
-async fn c112_each_call_is_one_request_of_its_tenant() {
+async fn c112_each_call_costs_its_tenant_one_request() {
     let (world, limiter) = world(100).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -104,7 +104,7 @@ async fn c112_each_call_is_one_request_of_its_tenant() {
         assert_eq!(answer.header("x-ratelimit-remaining"), expected.to_string(), "{endpoint}");
         assert_eq!(answer.header("x-ratelimit-limit"), "100");
     }
-    // a login is of its tenant also where no client is named, or that of another
+    // a login belongs to its tenant even if the request names no client, or a client of another tenant
     for client in [None, Some("nobody"), Some("other")] {
         let mut body = with(serde_json::json!({}), &[("session_id", &id)]);
         body["client_id"] = serde_json::json!(client);
@@ -116,7 +116,7 @@ async fn c112_each_call_is_one_request_of_its_tenant() {
 }
 
 #[tokio::test]
-async fn every_answer_says_how_the_budget_stands() {
+async fn every_response_shows_the_remaining_budget() {
     let (world, _) = world(100).await;
     let mut browser = world.browser();
     let json = |path: &str| Request::post(path).header("content-type", "application/json");
@@ -145,7 +145,7 @@ async fn every_answer_says_how_the_budget_stands() {
 }
 
 #[tokio::test]
-async fn what_names_no_tenant_is_charged_to_the_address() {
+async fn requests_without_a_tenant_are_charged_to_the_address() {
     let (world, limiter) = world(3).await;
     let json = |path: &str| Request::post(path).header("content-type", "application/json");
     let calls: Vec<(http::request::Builder, &str)> = vec![
@@ -179,7 +179,7 @@ async fn what_names_no_tenant_is_charged_to_the_address() {
 }
 
 #[tokio::test]
-async fn an_address_spends_its_share_and_the_tenant_keeps_the_rest() {
+async fn one_address_can_spend_only_its_share_of_the_budget() {
     let clock = ManualClock::new();
     let limiter = Limiter::builder(Quotas::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
@@ -198,14 +198,14 @@ async fn an_address_spends_its_share_and_the_tenant_keeps_the_rest() {
         assert_eq!(answer.header("x-ratelimit-limit"), "4");
         assert_eq!(answer.header("retry-after"), "60");
     }
-    assert_eq!(left(&limiter, &acme()), Some(96), "what was refused was not the tenant's");
+    assert_eq!(left(&limiter, &acme()), Some(96), "refused requests cost the tenant nothing");
     browser.address = [192, 0, 2, 9].into();
     let answer = browser.status(&id).await;
     assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-remaining")), (200, "95"));
 }
 
 #[tokio::test]
-async fn a_limiter_that_is_shared_with_a_layer_outside_charges_once() {
+async fn a_limiter_shared_with_an_outer_layer_charges_once() {
     for (outer, expected) in [("acme", [Some(99), Some(100)]), ("globex", [Some(99), Some(99)])] {
         let (world, limiter) = world(100).await;
         let outer: Tenant = outer.parse().unwrap();
@@ -218,7 +218,7 @@ async fn a_limiter_that_is_shared_with_a_layer_outside_charges_once() {
         body.collect().await.unwrap();
         assert_eq!(parts.status, 302);
         let seen: BTreeMap<_, _> = parts.headers.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        assert_eq!(parts.headers.len(), seen.len(), "no header twice");
+        assert_eq!(parts.headers.len(), seen.len(), "no header appears twice");
         assert_eq!(parts.headers["x-ratelimit-remaining"], "99");
         assert_eq!([left(&limiter, &acme()), left(&limiter, &"globex".parse().unwrap())], expected);
     }

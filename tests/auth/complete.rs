@@ -3,7 +3,7 @@
 use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, World};
 
 #[tokio::test]
-async fn c086_a_login_is_completed_when_its_steps_are_done_and_as_often_as_it_is_asked_for() {
+async fn c086_a_login_can_be_completed_repeatedly_once_its_steps_are_done() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -20,7 +20,7 @@ async fn c086_a_login_is_completed_when_its_steps_are_done_and_as_often_as_it_is
     browser.ask("mfa", &id, "sms", ADA_PHONE).await;
     let code = world.code(ADA_PHONE).await;
     browser.verify("mfa", &id, &code).await;
-    // steps alone give no code
+    // completed steps alone yield no code
     assert_eq!(browser.authorize("mfa").await.redirected("code"), None);
     assert_eq!(
         browser.complete("web", &id).await.json()["error_description"],
@@ -39,7 +39,7 @@ async fn c086_a_login_is_completed_when_its_steps_are_done_and_as_often_as_it_is
 }
 
 #[tokio::test]
-async fn c087_the_code_is_had_within_five_minutes_of_the_first_complete() {
+async fn c087_the_code_must_be_fetched_within_five_minutes_of_the_first_complete() {
     for (seconds, is_had) in [(5 * 60 - 1, true), (5 * 60, false)] {
         let world = World::new().await;
         let mut browser = world.browser();
@@ -47,12 +47,12 @@ async fn c087_the_code_is_had_within_five_minutes_of_the_first_complete() {
         browser.password("web", &id, "ada", ADA_PASSWORD).await;
         browser.complete("web", &id).await;
         world.advance(200);
-        // asking again puts nothing off
+        // completing again does not extend the time
         browser.complete("web", &id).await;
         world.advance(seconds - 200);
         assert_eq!(browser.authorize("web").await.redirected("code").is_some(), is_had, "{seconds}");
     }
-    // nor does it put off the end of the login as a whole
+    // nor the lifetime of the login
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;

@@ -1,4 +1,4 @@
-//! Pages of other origins: which may call, and what they may read.
+//! Pages of other origins: which of them may call, and which responses they may read.
 
 use http::Request;
 
@@ -7,7 +7,7 @@ use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, ISSUER, World, parameters
 const APP: &str = "https://app.example";
 const EVIL: &str = "https://evil.example";
 
-/// The headers of an answer that browsers ask for other origins.
+/// Returns the CORS headers of a response.
 pub(crate) fn cors(answer: &Answer) -> Vec<String> {
     let pairs =
         answer.headers.iter().filter(|(name, _)| name.as_str().starts_with("access-control") || *name == "vary");
@@ -23,7 +23,7 @@ const READABLE: &[&str] = &[
     "vary: origin",
 ];
 
-/// A call from a page of this origin.
+/// Calls an endpoint from a page of this origin.
 async fn from(browser: &mut Browser, origin: &str, endpoint: &str, id: &str, client: &str) -> Answer {
     let fields = [("identifier", ADA), ("session_id", id), ("method", "password"), ("username", "ada"), ("otp", "1")];
     let body = with(with(parameters(client), &fields), &[("password", ADA_PASSWORD)]).to_string();
@@ -38,13 +38,13 @@ async fn from(browser: &mut Browser, origin: &str, endpoint: &str, id: &str, cli
 const CALLS: &[&str] = &["start", "status", "authenticate", "verify-otp", "complete"];
 
 #[tokio::test]
-async fn pages_of_the_client_read_answers_and_errors() {
+async fn pages_of_the_client_can_read_responses_and_errors() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     for (round, _) in [(); 2].iter().enumerate() {
         for endpoint in CALLS {
-            // the second time all but start and status are errors
+            // in the second round, all calls except start and status fail
             let answer = from(&mut browser.clone(), APP, endpoint, &id, "web").await;
             assert_eq!(cors(&answer), READABLE, "{round} {endpoint} {answer:?}");
         }
@@ -52,7 +52,7 @@ async fn pages_of_the_client_read_answers_and_errors() {
 }
 
 #[tokio::test]
-async fn pages_of_others_call_nothing_and_read_nothing() {
+async fn pages_of_unknown_origins_cannot_call_or_read_anything() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -73,11 +73,11 @@ async fn pages_of_others_call_nothing_and_read_nothing() {
 }
 
 #[tokio::test]
-async fn pages_of_one_client_do_not_call_for_another() {
+async fn pages_of_one_client_cannot_call_for_another_client() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("native", ADA).await;
-    // of `native` no pages are known; naming `web` with its login changes nothing
+    // `native` has no pages, and using a login of `web` makes no difference
     for client in ["native", "web", "nobody"] {
         let answer = from(&mut browser, APP, "authenticate", &id, client).await;
         assert_eq!((&*answer.error(), cors(&answer)), ("origin_not_allowed", vec!["vary: origin".to_owned()]));
@@ -87,7 +87,7 @@ async fn pages_of_one_client_do_not_call_for_another() {
 }
 
 #[tokio::test]
-async fn our_own_pages_need_no_permission() {
+async fn pages_of_our_own_origin_need_no_registration() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("native", ADA).await;
@@ -102,7 +102,7 @@ async fn our_own_pages_need_no_permission() {
 }
 
 #[tokio::test]
-async fn a_preflight_says_what_may_be_called() {
+async fn a_preflight_lists_the_allowed_methods_and_headers() {
     let world = World::new().await;
     let ask = |path: &'static str, origin: &'static str, method: &'static str| {
         let request = Request::options(path).header("access-control-request-method", method);
@@ -136,7 +136,7 @@ async fn a_preflight_says_what_may_be_called() {
         assert_eq!(cors(&answer), expected, "{path}");
         for origin in [EVIL, "null", "", ISSUER] {
             let answer = ask(path, origin, "POST").await;
-            // without an origin it is a plain question
+            // without an origin it is a plain OPTIONS request
             assert_eq!(answer.status, if origin.is_empty() { 204 } else { 403 }, "{path} {origin}");
             assert!(!cors(&answer).iter().any(|line| line.starts_with("access-control")), "{path} {origin}");
         }
@@ -149,7 +149,7 @@ async fn a_preflight_says_what_may_be_called() {
 }
 
 #[tokio::test]
-async fn pages_of_the_client_can_read_why_they_must_wait_and_what_they_sent_wrong() {
+async fn pages_of_the_client_can_read_rate_limits_and_malformed_request_errors() {
     let clock = tollgate::testing::ManualClock::new();
     let quota = tollgate::Quota::per_minute(1).unwrap();
     let limiter = tollgate::Limiter::builder(tollgate::Quotas::new(quota)).clock(clock.clone()).build().unwrap();
@@ -159,7 +159,7 @@ async fn pages_of_the_client_can_read_why_they_must_wait_and_what_they_sent_wron
     for endpoint in CALLS {
         let answer = from(&mut browser, APP, endpoint, &id, "web").await;
         assert_eq!((answer.status.as_u16(), cors(&answer)), (429, READABLE.iter().map(|it| (*it).into()).collect()));
-        // who may not call learns nothing, not even that
+        // an origin that may not call can't even read that
         let other = from(&mut browser, EVIL, endpoint, &id, "web").await;
         assert!(!cors(&other).iter().any(|line| line.starts_with("access-control")), "{other:?}");
     }

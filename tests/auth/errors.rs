@@ -1,4 +1,4 @@
-//! What is said of an error, in either shape; and that it is never anything of the request.
+//! Error responses in both formats. They never contain anything from the request.
 
 use http::Request;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::world::{ADA, ADA_PHONE, Answer, Browser, World, encode, parameters, query};
 
 #[tokio::test]
-async fn both_shapes_of_an_error_say_the_same() {
+async fn both_error_formats_contain_the_same_information() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -49,14 +49,14 @@ async fn both_shapes_of_an_error_say_the_same() {
         assert_eq!(problem_members.remove("type").unwrap(), "about:blank");
         assert_eq!(problem_members.remove("title").unwrap(), problem.status.canonical_reason().unwrap());
         assert_eq!(problem_members.remove("detail"), plain_members.get("error_description").cloned());
-        // `status` is the number of the answer there, so that of the login has another name
+        // there, `status` is the HTTP status, so the status of the login has another name
         let number = problem_members.remove("status").unwrap();
         assert_eq!(number, problem.status.as_u16(), "{at} {problem:?}");
         if let Some(status) = problem_members.remove("login_status") {
             problem_members.insert("status".into(), status);
         }
         assert_eq!(problem_members, plain_members, "{at}");
-        // and no name stands twice in the text
+        // and no name appears twice in the text
         for name in ["\"status\":", "\"error\":", "\"detail\":"] {
             assert_eq!(problem.text.matches(name).count(), 1, "{at} {}", problem.text);
         }
@@ -70,7 +70,7 @@ async fn both_shapes_of_an_error_say_the_same() {
     }
 }
 
-/// Stands in everything hostile, so that it is found wherever it comes back.
+/// Part of every hostile value, so that it is found wherever it comes back.
 const MARK: &str = "h0st1le";
 
 fn hostile() -> impl Strategy<Value = Value> {
@@ -127,7 +127,7 @@ const FIELDS: &[&str] = &[
     "h0st1le",
 ];
 
-/// Some of the members are as they should be, some are not.
+/// Some of the members are valid, some are not.
 fn body() -> impl Strategy<Value = Vec<(usize, Value)>> {
     prop::collection::vec((0..FIELDS.len(), hostile()), 1..4)
 }
@@ -136,7 +136,7 @@ fn check(answer: &Answer, asked: &str) {
     assert!(!answer.status.is_server_error(), "{asked} {answer:?}");
     assert!(!answer.text.contains(MARK), "{asked} {answer:?}");
     for (name, value) in &answer.headers {
-        // to the login page the query goes as it came, and to the client its own state
+        // the query is passed on to the login page, and the state to the client
         let is_passed_on = name == "location";
         let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
         assert!(is_passed_on || !text.contains(MARK), "{asked} {answer:?}");
@@ -166,7 +166,7 @@ async fn attack(browser: &mut Browser, id: &str, members: &[(usize, Value)]) {
     let text = body.to_string();
     for endpoint in ["start", "authenticate", "verify-otp", "complete"] {
         let request = Request::post(format!("/authentication/{endpoint}")).header("content-type", "application/json");
-        // the cookies of the login alone, however many are begun
+        // keep only the cookies of this login, however many logins have begun
         let mut browser = browser.clone();
         check(&browser.send(request, text.clone()).await, &text);
     }
@@ -196,7 +196,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn c114_nothing_of_a_request_comes_back_in_an_error(members in body()) {
+    fn c114_an_error_contains_nothing_of_the_request(members in body()) {
         run(async {
             let world = World::new().await;
             let mut browser = world.browser();
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn c114_whatever_the_body_is_it_is_answered(body in prop::collection::vec(any::<u8>(), 0..300), near in "[\\[{}\\]:,\"\\\\ua0-9client_id ]{0,60}") {
+    fn c114_any_body_gets_a_response(body in prop::collection::vec(any::<u8>(), 0..300), near in "[\\[{}\\]:,\"\\\\ua0-9client_id ]{0,60}") {
         run(async {
             let world = World::new().await;
             let mut browser = world.browser();
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn c114_whatever_the_target_is_it_is_answered(tail in "[!-~]{0,80}", path in "/(authorize|authentication/(start|status|x)|[!-~]{0,20})") {
+    fn c114_any_target_gets_a_response(tail in "[!-~]{0,80}", path in "/(authorize|authentication/(start|status|x)|[!-~]{0,20})") {
         run(async {
             let Ok(uri) = format!("{path}?{tail}").parse::<http::Uri>() else { return };
             let world = World::new().await;
@@ -236,7 +236,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_page_of_an_error_has_nothing_of_the_request_in_it() {
+async fn an_error_page_contains_nothing_of_the_request() {
     let world = World::new().await;
     for target in [
         format!("/authorize?client_id={MARK}%3Cscript%3E"),

@@ -1,11 +1,11 @@
-//! A store that fails at each operation in turn: before it did anything, after it did, or for good.
+//! Logins on a store that fails at each operation in turn: before it takes effect, after it, or permanently.
 
 use crate::{
-    steered::{FAULTS, Fault, Steered},
+    controlled_store::{ControlledStore, FAULTS, Fault},
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, ISSUER, World},
 };
 
-/// The steps of a login, in their order.
+/// The steps of a login, in order.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum Step {
     Start,
@@ -22,20 +22,20 @@ use Step::{Ask, Authorize, Complete, Password, Start, Status, Verify};
 const STEPS: [Step; 7] = [Start, Status, Password, Ask, Verify, Complete, Authorize];
 const CLIENT: &str = "mfa";
 
-/// One login under way.
+/// A login in progress.
 struct Flow {
     world: World,
-    store: Steered,
+    store: ControlledStore,
     browser: Browser,
     id: String,
-    /// As it was once the login had begun: it keeps the cookie.
+    /// A copy of the browser from after the start, which keeps the cookie.
     witness: Browser,
     codes: Vec<String>,
 }
 
 impl Flow {
     async fn new() -> Self {
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let world = World::with(store.clone(), |service| service).await;
         let browser = world.browser();
         Self { world, store, witness: browser.clone(), browser, id: String::new(), codes: Vec::new() }
@@ -93,22 +93,22 @@ fn is_unavailable(step: Step, answer: &Answer) -> bool {
         && !answer.headers.contains_key("set-cookie")
 }
 
-/// Every step, each of its operations, each kind of failure: then the login is done again from there, to its end.
+/// Tries every step, each of its operations and each kind of failure, and then repeats the login from there to its end.
 #[tokio::test]
-async fn c114_whatever_fails_when_the_answer_is_503_and_there_is_never_a_second_code() {
+async fn c114_every_store_failure_yields_a_503_and_never_a_second_code() {
     for step in STEPS {
         for fault in FAULTS {
             let mut at = 0;
             while fails_at(step, at, fault).await {
                 at += 1;
             }
-            // it has operations to fail at
+            // at least one operation must have failed
             assert!(at > 0, "{step:?} {fault:?}");
         }
     }
 }
 
-/// Says whether this step has such an operation.
+/// Returns whether this step has that many operations.
 async fn fails_at(step: Step, at: usize, fault: Fault) -> bool {
     let case = format!("{step:?}, {fault:?} at operation {at}");
     let mut flow = Flow::new().await;
@@ -121,16 +121,16 @@ async fn fails_at(step: Step, at: usize, fault: Fault) -> bool {
     if !flow.store.heal() {
         return false;
     }
-    // what was right is answered so, even where the failures before it could not be forgotten
+    // a right secret is accepted even if the failures before it could not be reset
     let is_tidying = answer.status == 200 && matches!(step, Password | Verify);
     assert!(is_tidying || is_unavailable(step, &answer), "{case}: {answer:?}");
 
-    // it stands where it stood, or one step on, if that step was proved
+    // the login is where it was, or one step further if that step was proved
     let moved = if step > Start { flow.completed().await - before } else { 0 };
     assert!(moved == 0 || (moved == 1 && matches!(step, Password | Verify)), "{case}");
     assert!(moved == 1 || !is_tidying, "{case}");
 
-    // what is left is done again; what was done says so
+    // remaining steps are repeated; steps that took effect report so
     flow.world.advance(31);
     for again in STEPS.into_iter().filter(|again| *again >= step) {
         let mut answer = flow.call(again).await;
@@ -141,7 +141,7 @@ async fn fails_at(step: Step, at: usize, fault: Fault) -> bool {
                 "{case}: {said}"
             );
         } else if answer.status == 401 && again == Verify {
-            // the code was never sent, and another is
+            // the code was never sent, so request another
             flow.world.advance(31);
             assert_eq!(flow.call(Ask).await.status, 200, "{case}");
             answer = flow.call(Verify).await;
@@ -155,7 +155,7 @@ async fn fails_at(step: Step, at: usize, fault: Fault) -> bool {
         flow.call(Authorize).await;
     }
     assert!(flow.codes.len() <= 1, "{case}: {:?}", flow.codes);
-    // only the last step can cost the login, and only once it is spent
+    // only the last step can lose the login, and only once it has been used up
     let is_spent = flow.witness.status(&flow.id).await.json()["status"] == "expired";
     assert!(is_spent, "{case}");
     assert!(step == Authorize || flow.codes.len() == 1, "{case}");
@@ -163,7 +163,7 @@ async fn fails_at(step: Step, at: usize, fault: Fault) -> bool {
 }
 
 #[tokio::test]
-async fn a_visit_for_another_request_gets_nothing_whatever_fails() {
+async fn a_call_for_another_request_gets_nothing_at_any_store_failure() {
     for fault in FAULTS {
         for at in 0..20 {
             let mut flow = Flow::new().await;
@@ -179,9 +179,9 @@ async fn a_visit_for_another_request_gets_nothing_whatever_fails() {
     }
 }
 
-/// A try that is under way when the store fails is counted, so that nobody guesses for nothing.
+/// An attempt in progress when the store fails is counted, so that failures give no free guesses.
 #[tokio::test]
-async fn c057_c110_no_failure_of_the_store_gives_a_guess_for_nothing() {
+async fn c057_c110_no_store_failure_allows_an_uncounted_guess() {
     for fault in FAULTS {
         for at in 0..24 {
             let mut flow = Flow::new().await;
@@ -197,7 +197,7 @@ async fn c057_c110_no_failure_of_the_store_gives_a_guess_for_nothing() {
                 flow.store.heal();
             }
             assert!(told <= 5, "{fault:?} {at}");
-            // the same code is right only while tries are left, and proves one step at most
+            // the same code works only while attempts remain, and proves at most one step
             flow.world.advance(3600);
             let late = flow.browser.verify(CLIENT, &id, &code).await;
             assert_ne!(late.status, 200, "{late:?}");
@@ -205,9 +205,9 @@ async fn c057_c110_no_failure_of_the_store_gives_a_guess_for_nothing() {
     }
 }
 
-/// A caller who goes away: whatever was under way stops where it is.
+/// A caller who disconnects. The call stops wherever it is.
 #[tokio::test]
-async fn c023_a_caller_who_goes_away_at_any_point_leaves_one_code_at_most() {
+async fn c023_a_caller_who_disconnects_at_any_point_leaves_at_most_one_code() {
     use std::task::{Context, Poll, Waker};
 
     let (mut whole, mut cost) = (false, 0);
@@ -239,6 +239,6 @@ async fn c023_a_caller_who_goes_away_at_any_point_leaves_one_code_at_most() {
         }
     }
     assert!(whole);
-    // it costs the login only between the moment in which it is spent and the answer
+    // the login is lost only between the moment when it is used up and the response
     assert!((1..20).contains(&cost), "{cost}");
 }

@@ -25,7 +25,7 @@ async fn world() -> World {
     World::with(Memory::new(), |service| service.first_party(tenant("acme"))).await
 }
 
-/// The query of a redirect.
+/// Returns the query of a redirect.
 fn query(answer: &Answer) -> BTreeMap<String, String> {
     let (_, query) = answer.header("location").split_once('?').unwrap();
     let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().unwrap().into_owned();
@@ -36,7 +36,7 @@ fn query(answer: &Answer) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Goes to `/sign-in` and returns what the login page has to post.
+/// Opens `/sign-in` and returns the parameters that the login page must post.
 async fn begin(browser: &mut Browser, return_to: &str) -> Value {
     let answer = browser.get(&format!("/sign-in?return_to={}", encode(return_to))).await;
     assert_eq!(answer.status, 303, "{answer:?}");
@@ -44,7 +44,7 @@ async fn begin(browser: &mut Browser, return_to: &str) -> Value {
     json!(query(&answer))
 }
 
-/// Signs in by password up to `complete`, as the login page does, and returns the id of the login.
+/// Signs in by password up to `complete`, as the login page does. Returns the login id.
 async fn complete(browser: &mut Browser, fields: &Value, who: &str, password: &str) -> String {
     let started = browser.post("/authentication/start", &with(fields.clone(), &[("identifier", who)])).await;
     assert_eq!(started.status, 200, "{started:?}");
@@ -63,7 +63,7 @@ async fn sign_in(browser: &mut Browser, return_to: &str) -> Answer {
     browser.get("/sign-in/finish").await
 }
 
-/// Posts to `/sign-out` as a page of this site does.
+/// Posts to `/sign-out` like a page of this site.
 async fn sign_out(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
     let request = crate::world::posted("/sign-out").header("sec-fetch-site", "same-origin");
     browser.send(request, form_of(fields)).await
@@ -78,14 +78,14 @@ fn has_session(browser: &Browser) -> bool {
 }
 
 #[tokio::test]
-async fn a_user_signs_in_to_the_site_itself_and_returns_to_the_page_without_any_code() {
+async fn a_user_signs_in_to_the_site_and_returns_to_the_page_without_a_code() {
     let world = world().await;
     let mut browser = world.browser();
     let fields = begin(&mut browser, "/account?tab=1&x=%2F#top").await;
     assert_eq!(fields["client_id"], BUILT_IN);
     assert_eq!(fields["redirect_uri"], "https://auth.example/sign-in/finish");
     assert_eq!((&fields["response_type"], &fields["code_challenge_method"]), (&json!("code"), &json!("S256")));
-    assert_ne!(fields["code_challenge"], begin(&mut browser, "/").await["code_challenge"], "made anew each time");
+    assert_ne!(fields["code_challenge"], begin(&mut browser, "/").await["code_challenge"], "each challenge is new");
     assert!(browser.cookies.is_empty());
 
     let page = Request::get(format!("/authentication/start?{}", crate::world::query_of(&fields)));
@@ -94,16 +94,16 @@ async fn a_user_signs_in_to_the_site_itself_and_returns_to_the_page_without_any_
     assert_eq!(described["redirect"], json!({ "kind": "site", "host": "auth.example" }));
 
     complete(&mut browser, &fields, ADA, ADA_PASSWORD).await;
-    assert!(!has_session(&browser), "the session begins when the login is spent");
+    assert!(!has_session(&browser), "the session begins when the login is used up");
     let finished = browser.get("/sign-in/finish").await;
     assert_eq!((finished.status.as_u16(), finished.header("location")), (303, "/account?tab=1&x=%2F#top"));
-    assert_eq!(browser.cookies.len(), 1, "the cookie of the login is gone: {:?}", browser.cookies);
+    assert_eq!(browser.cookies.len(), 1, "the cookie of the login was removed: {:?}", browser.cookies);
     assert!(has_session(&browser));
     let live = sessions(&world, "u-ada").await;
     assert_eq!(live.len(), 1);
     assert_eq!(live[0].amr().collect::<Vec<_>>(), ["pwd"]);
 
-    // a reload has nothing to finish, and goes on as the signed-in user
+    // a reload has no login to finish, and continues as the signed-in user
     let again = browser.get("/sign-in/finish").await;
     assert_eq!((again.status.as_u16(), again.header("location")), (303, "/sign-in"));
     let straight = browser.get("/sign-in?return_to=%2Faccount").await;
@@ -113,7 +113,7 @@ async fn a_user_signs_in_to_the_site_itself_and_returns_to_the_page_without_any_
 }
 
 #[tokio::test]
-async fn a_login_begins_one_session_however_many_requests_finish_it() {
+async fn a_login_begins_one_session_even_if_many_requests_finish_it() {
     let world = world().await;
     let mut browser = world.browser();
     let fields = begin(&mut browser, "/").await;
@@ -146,7 +146,7 @@ async fn another_browser_cannot_finish_a_login() {
 }
 
 #[tokio::test]
-async fn an_account_that_was_disabled_meanwhile_gets_no_session() {
+async fn an_account_disabled_during_the_login_gets_no_session() {
     let world = world().await;
     let mut browser = world.browser();
     let fields = begin(&mut browser, "/").await;
@@ -195,10 +195,10 @@ async fn c122_return_to_never_leaves_the_site_and_never_leads_back_to_the_sign_i
     assert_eq!(sessions(&world, "u-ada").await.len(), 1);
 }
 
-/// Clients that claim to know every id.
-struct Careless(Arc<Client>);
+/// A client store that claims to know every id.
+struct ClaimsEveryId(Arc<Client>);
 
-impl Clients for Careless {
+impl Clients for ClaimsEveryId {
     async fn find(&self, _: &str) -> Result<Option<Arc<Client>>, StoreError> {
         Ok(Some(Arc::clone(&self.0)))
     }
@@ -209,12 +209,12 @@ impl Clients for Careless {
 }
 
 #[tokio::test]
-async fn c123_the_built_in_client_has_no_codes_and_no_tokens_even_if_somebody_registers_it() {
+async fn c123_the_built_in_client_gets_no_codes_or_tokens_even_if_its_id_is_registered() {
     assert!(Client::new(BUILT_IN, tenant("acme")).is_err());
     let careless = |service: AuthServiceBuilder| {
         let client = Client::new("any", tenant("acme")).unwrap().scopes("openid").unwrap();
         let client = client.redirect_uri("https://auth.example/sign-in/finish").unwrap();
-        service.first_party(tenant("acme")).clients(Careless(Arc::new(client)))
+        service.first_party(tenant("acme")).clients(ClaimsEveryId(Arc::new(client)))
     };
     for world in [world().await, World::with(Memory::new(), careless).await] {
         let mut browser = world.browser();
@@ -234,7 +234,7 @@ async fn c123_the_built_in_client_has_no_codes_and_no_tokens_even_if_somebody_re
             let fields = [("client_id", BUILT_IN), ("code_verifier", crate::world::VERIFIER)];
             refused(browser.form("/token", &[&grant[..], &fields[..]].concat()).await);
         }
-        // the login is still there for the one place where it counts
+        // the login still works at `/sign-in/finish`
         assert_eq!(browser.get("/sign-in/finish").await.header("location"), "/");
         let codes = tollgate::event::Query::new().kind(tollgate::event::EventKind::CodeIssued);
         assert!(world.log.read(&codes).events.is_empty());
@@ -242,7 +242,7 @@ async fn c123_the_built_in_client_has_no_codes_and_no_tokens_even_if_somebody_re
 }
 
 #[tokio::test]
-async fn without_first_party_sign_in_there_is_nothing() {
+async fn the_endpoints_do_not_exist_unless_first_party_sign_in_is_enabled() {
     let world = World::new().await;
     let mut browser = world.browser();
     for path in ["/sign-in", "/sign-in/finish"] {
@@ -254,7 +254,7 @@ async fn without_first_party_sign_in_there_is_nothing() {
 }
 
 #[tokio::test]
-async fn only_a_page_of_this_site_signs_out_and_tokens_end_with_the_session() {
+async fn only_a_page_of_this_site_can_sign_out_and_tokens_end_with_the_session() {
     let world = world().await;
     let mut browser = world.browser();
     sign_in(&mut browser, "/").await;
@@ -297,18 +297,18 @@ async fn only_a_page_of_this_site_signs_out_and_tokens_end_with_the_session() {
     assert_eq!(sessions(&world, "u-ada").await.len(), 0);
     let refused = browser.send(crate::world::posted("/token"), borrowed(&refresh)).await;
     assert_eq!((refused.status.as_u16(), refused.error().as_str()), (400, "invalid_grant"));
-    // once more, by a browser that only knows its origin
+    // again, from a browser that sends only `Origin`
     let again = browser.send(crate::world::posted("/sign-out").header("origin", "https://auth.example"), "").await;
     assert_eq!((again.status.as_u16(), again.header("location")), (303, "/"));
 }
 
 #[tokio::test]
-async fn another_user_of_the_same_browser_ends_the_session_before() {
+async fn another_user_in_the_same_browser_ends_the_previous_session() {
     let world = world().await;
     let mut browser = world.browser();
     let mut tab = browser.clone();
     sign_in(&mut browser, "/").await;
-    // the sign-in of the tab began before the session
+    // the sign-in of this tab began before the session
     let fields = begin(&mut tab, "/").await;
     tab.cookies.clone_from(&browser.cookies);
     complete(&mut tab, &fields, GRACE, GRACE_PASSWORD).await;
@@ -317,12 +317,12 @@ async fn another_user_of_the_same_browser_ends_the_session_before() {
     assert_eq!(sessions(&world, "u-grace").await.len(), 1);
 }
 
-/// The tenant that a header names, as a proxy of a test could set it.
+/// Reads the tenant from a header, as a trusted proxy would set it.
 fn by_header(head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
     head.headers().get("x-tenant").map(|name| Tenant::parse(name.as_bytes())).transpose()
 }
 
-/// A browser whose requests reach the site of one tenant.
+/// Sends a browser's request to the site of one tenant.
 async fn ask(app: &Router, browser: &mut Browser, name: &str, request: http::request::Builder, body: &str) -> Answer {
     let cookies: Vec<_> = browser.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let request = request.header("x-tenant", name).header(header::COOKIE, cookies.join("; "));
@@ -360,7 +360,7 @@ async fn sign_in_at(app: &Router, browser: &mut Browser, name: &str, who: &str) 
     assert_eq!((finished.status.as_u16(), finished.header("location")), (303, "/"));
 }
 
-/// Ada exists at both tenants, by two ids.
+/// Ada has an account at both tenants, with different ids.
 async fn two_tenants(more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder) -> World {
     let world = World::with(Memory::new(), more).await;
     let hash = tollgate::Passwords::insecure_fast().hash(tollgate::Password::new(ADA_PASSWORD)).await.unwrap();
@@ -374,7 +374,7 @@ async fn who(session: Option<Session>) -> String {
 }
 
 #[tokio::test]
-async fn c121_a_sign_in_at_a_second_tenant_leaves_the_session_at_the_first_alone() {
+async fn c121_signing_in_at_a_second_tenant_keeps_the_session_at_the_first() {
     let world = two_tenants(|service| service.first_party(by_header)).await;
     let app = Router::new()
         .route("/who", get(who))
@@ -410,7 +410,7 @@ async fn c121_a_layer_without_a_tenant_never_picks_one_of_several_sessions() {
 }
 
 #[tokio::test]
-async fn a_protected_page_sends_a_person_to_the_sign_in_and_back_also_below_a_nested_router() {
+async fn a_protected_page_redirects_to_the_sign_in_and_back_even_in_a_nested_router() {
     let world = world().await;
     let required = world.service.session_layer().required();
     let inner = Router::new().route("/page", get(who)).layer(required.clone());
@@ -425,7 +425,7 @@ async fn a_protected_page_sends_a_person_to_the_sign_in_and_back_also_below_a_ne
         assert_eq!(sent.status, 303, "{sent:?}");
         assert!(sent.header("location").starts_with("/sign-in?"), "{sent:?}");
         assert_eq!(sent.redirected("return_to").as_deref(), Some(path));
-        // a program gets an error
+        // a program gets an error instead
         let refused = ask(&app, &mut browser, "", Request::get(path), "").await;
         assert_eq!((refused.status.as_u16(), refused.header("location")), (401, ""));
     }
@@ -435,7 +435,7 @@ async fn a_protected_page_sends_a_person_to_the_sign_in_and_back_also_below_a_ne
 }
 
 #[tokio::test]
-async fn below_the_path_of_the_issuer_the_layer_leads_to_the_right_place() {
+async fn the_layer_redirects_correctly_below_the_path_of_the_issuer() {
     let (store, clock) = (Memory::new().into(), tollgate::testing::ManualClock::new());
     let (clients, tokens) = (crate::world::clients(), tollgate::Tokens::new());
     let first_party = |service: AuthServiceBuilder| service.first_party(tenant("acme"));
@@ -455,7 +455,7 @@ async fn below_the_path_of_the_issuer_the_layer_leads_to_the_right_place() {
     assert_eq!(looping.status, 400);
 }
 
-/// Accounts with roles.
+/// Adds roles to the accounts.
 struct WithRoles(StoredUsers);
 
 impl Users for WithRoles {
@@ -484,7 +484,7 @@ impl Users for WithRoles {
 }
 
 #[tokio::test]
-async fn a_session_has_the_claims_of_its_user_for_a_minute() {
+async fn a_session_caches_the_claims_of_its_user_for_a_minute() {
     let store = tollgate::store::AnyStore::from(Memory::new());
     let clock = tollgate::testing::ManualClock::new();
     let users = WithRoles(StoredUsers::with_clock(store.clone(), clock.clone()));
@@ -499,7 +499,7 @@ async fn a_session_has_the_claims_of_its_user_for_a_minute() {
     sign_in(&mut browser, "/").await;
     let shown = r#"Some(["u-ada", "editor"]) Some("en") None"#;
     assert_eq!(ask(&app, &mut browser, "", Request::get("/"), "").await.text, shown);
-    // an account that was disabled has no roles, as soon as they are read again
+    // a disabled account has no roles as soon as they are read again
     world.users.disable(&tenant("acme"), &UserId::parse("u-ada").unwrap()).await.unwrap();
     world.clock.advance(Duration::from_secs(59));
     assert_eq!(ask(&app, &mut browser, "", Request::get("/"), "").await.text, shown);
@@ -537,9 +537,9 @@ async fn users_stay_signed_in_only_if_they_choose_to_and_the_service_offers_it()
     }
 }
 
-/// A source can be any `TenantSource`, chosen at run time.
+/// Accepts any `TenantSource`, even one chosen at run time.
 #[test]
-fn a_source_is_given_as_a_tenant_a_closure_or_an_arc() {
+fn a_source_can_be_a_tenant_a_closure_or_an_arc() {
     let source: Arc<dyn TenantSource> = Arc::new(tenant("acme"));
     let builder = || tollgate::AuthService::builder("https://auth.example", Memory::new());
     let _ = (builder().first_party(source), builder().first_party(by_header), builder().first_party(tenant("acme")));

@@ -1,4 +1,4 @@
-//! The flow as the interface tells it, from the first visit to the code.
+//! The whole flow, from the first request to the code.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ async fn a_login_by_password_ends_with_a_code() {
 }
 
 #[tokio::test]
-async fn two_steps_are_two_kinds_of_proof() {
+async fn two_steps_require_two_kinds_of_proof() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -57,7 +57,7 @@ async fn two_steps_are_two_kinds_of_proof() {
 }
 
 #[tokio::test]
-async fn a_new_sign_in_renews_the_session_of_the_browser_and_no_other() {
+async fn a_new_sign_in_renews_the_session_of_the_browser_and_keeps_others() {
     let world = World::new().await;
     let (mut browser, mut other) = (world.browser(), world.browser());
     for browser in [&mut other, &mut browser] {
@@ -70,7 +70,7 @@ async fn a_new_sign_in_renews_the_session_of_the_browser_and_no_other() {
     world.advance(1);
     browser.sign_in("web").await;
     let after = world.sessions.list(&acme, &ada).await.unwrap();
-    // the ids stay; the secret of one is new, and its lifetime begins again
+    // the ids stay, but this session has a new secret and a new lifetime
     let ids =
         |sessions: &[tollgate::Session]| sessions.iter().map(|one| one.sid().to_string()).collect::<BTreeSet<_>>();
     assert_eq!(ids(&before), ids(&after));

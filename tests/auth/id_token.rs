@@ -10,22 +10,22 @@ use tollgate::{
 
 use crate::{
     access_token::verified,
-    given::{Given, claims, header},
+    issued_tokens::{IssuedTokens, claims, header},
+    special_worlds::client,
     world::{ADA, ADA_PASSWORD, ADA_PHONE, ISSUER, World, parameters, query, with},
-    worlds::client,
 };
 
 #[tokio::test]
-async fn c098_it_says_who_logged_in_how_and_when() {
+async fn c098_an_id_token_shows_who_logged_in_how_and_when() {
     let world = World::new().await;
     let mut browser = world.browser();
     world.advance(5);
     let code = browser.sign_in("web").await;
     world.advance(20);
-    let given = Given::of(&browser.redeem("web", &code).await);
-    assert_eq!(header(given.id())["typ"], "JWT");
-    let inside = verified(&mut browser, given.id(), "web").await;
-    let access = claims(&given.access);
+    let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
+    assert_eq!(header(issued.id())["typ"], "JWT");
+    let inside = verified(&mut browser, issued.id(), "web").await;
+    let access = claims(&issued.access);
     assert_eq!(
         inside,
         json!({
@@ -38,37 +38,37 @@ async fn c098_it_says_who_logged_in_how_and_when() {
 }
 
 #[tokio::test]
-async fn c098_a_nonce_comes_back_once() {
+async fn c098_a_nonce_appears_in_one_id_token_only() {
     let world = World::new().await;
     let mut browser = world.browser();
     for nonce in ["n-0S6_WzA2Mj", "a \"nonce\" & more", &"x".repeat(512)] {
         let code = browser.sign_in_with("web", &[("nonce", nonce)]).await;
-        let given = Given::of(&browser.redeem("web", &code).await);
-        assert_eq!(verified(&mut browser, given.id(), "web").await["nonce"], *nonce);
-        let next = Given::of(&browser.refresh("web", given.refresh()).await);
+        let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
+        assert_eq!(verified(&mut browser, issued.id(), "web").await["nonce"], *nonce);
+        let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
         assert!(claims(next.id())["nonce"].is_null());
     }
 }
 
 #[tokio::test]
-async fn c098_claims_come_where_they_were_asked_for_by_name() {
+async fn c098_claims_requested_by_name_appear_where_they_were_requested() {
     let world = World::new().await;
     let mut browser = world.browser();
     let wanted = r#"{"id_token":{"email":null,"phone_number":{"essential":true}},"userinfo":{"preferred_username":null,"phone_number":null}}"#;
     let code = browser.sign_in_with("web", &[("claims", wanted)]).await;
-    let given = Given::of(&browser.redeem("web", &code).await);
-    for given in [Given::of(&browser.refresh("web", given.refresh()).await), given] {
-        let inside = claims(given.id());
-        // the client could ask for an address by a scope, and not for a number
+    let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
+    for issued in [IssuedTokens::of(&browser.refresh("web", issued.refresh()).await), issued] {
+        let inside = claims(issued.id());
+        // the client may ask for the e-mail address because it has the scope, but not for the phone number
         assert_eq!((&inside["email"], &inside["phone_number"]), (&ADA.into(), &serde_json::Value::Null));
         assert!(inside["preferred_username"].is_null());
-        let info = browser.with_token("/userinfo", &given.access).await;
+        let info = browser.with_token("/userinfo", &issued.access).await;
         assert_eq!(info.json(), json!({ "sub": "u-ada", "tenant": "acme", "preferred_username": "ada" }));
     }
 }
 
 #[tokio::test]
-async fn c098_what_was_wanted_at_the_start_alone_comes_too_unless_the_url_says_otherwise() {
+async fn c098_parameters_of_the_start_apply_unless_the_url_contains_them() {
     let at_start = [
         ("identifier", ADA),
         ("nonce", "n-start"),
@@ -86,23 +86,23 @@ async fn c098_what_was_wanted_at_the_start_alone_comes_too_unless_the_url_says_o
         (browser, redeemed)
     };
     let (mut browser, redeemed) = whole(&at_start, "").await;
-    let given = Given::of(&redeemed);
-    let inside = claims(given.id());
+    let issued = IssuedTokens::of(&redeemed);
+    let inside = claims(issued.id());
     assert_eq!((&inside["nonce"], &inside["email"]), (&json!("n-start"), &json!(ADA)));
-    let info = browser.with_token("/userinfo", &given.access).await;
+    let info = browser.with_token("/userinfo", &issued.access).await;
     assert_eq!(info.json(), json!({ "sub": "u-ada", "tenant": "acme", "preferred_username": "ada" }));
-    // field by field, the url counts
+    // for each parameter, the URL takes precedence
     let (_, redeemed) = whole(&at_start, "&nonce=n-url").await;
-    let inside = claims(Given::of(&redeemed).id());
+    let inside = claims(IssuedTokens::of(&redeemed).id());
     assert_eq!((&inside["nonce"], &inside["email"]), (&json!("n-url"), &json!(ADA)));
-    // a key that was named at the start must be proved
+    // a key named at the start must be proved
     let thumbprint = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I";
     let (_, redeemed) = whole(&[("identifier", ADA), ("dpop_jkt", thumbprint)], "").await;
     assert_eq!(redeemed.error(), "invalid_dpop_proof");
 }
 
 #[tokio::test]
-async fn c098_methods_are_those_of_rfc_8176() {
+async fn c098_methods_have_the_names_of_rfc_8176() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -112,8 +112,8 @@ async fn c098_methods_are_those_of_rfc_8176() {
     browser.verify("mfa", &id, &otp).await;
     browser.complete("mfa", &id).await;
     let code = browser.authorize("mfa").await.redirected("code").unwrap();
-    let given = Given::of(&browser.redeem("mfa", &code.into()).await);
-    for token in [given.id(), &given.access] {
+    let issued = IssuedTokens::of(&browser.redeem("mfa", &code.into()).await);
+    for token in [issued.id(), &issued.access] {
         let mut amr: Vec<_> =
             claims(token)["amr"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
         amr.sort_unstable();
@@ -122,7 +122,7 @@ async fn c098_methods_are_those_of_rfc_8176() {
 }
 
 #[tokio::test]
-async fn c098_it_names_the_access_token_that_it_came_with() {
+async fn c098_an_id_token_contains_the_hash_of_its_access_token() {
     use sha2::{Digest, Sha256, Sha512};
     for algorithm in [Algorithm::Es256, Algorithm::EdDsa, Algorithm::Rs256] {
         let store = AnyStore::from(Memory::new());
@@ -132,31 +132,31 @@ async fn c098_it_names_the_access_token_that_it_came_with() {
         let world = World::made(store, ManualClock::new(), clients, tokens, |service| service).await;
         let mut browser = world.browser();
         for (client, signs) in [("web", algorithm), ("old", Algorithm::Rs256)] {
-            let mut given = browser.tokens(client, "openid").await;
+            let mut issued = browser.tokens(client, "openid").await;
             for _ in 0..2 {
-                assert_eq!(header(given.id())["alg"], signs.as_str());
-                assert_eq!(header(&given.access)["alg"], algorithm.as_str());
+                assert_eq!(header(issued.id())["alg"], signs.as_str());
+                assert_eq!(header(&issued.access)["alg"], algorithm.as_str());
                 // Ed25519 hashes with SHA-512
                 let whole = match signs {
-                    Algorithm::EdDsa => Sha512::digest(&given.access).to_vec(),
-                    _ => Sha256::digest(&given.access).to_vec(),
+                    Algorithm::EdDsa => Sha512::digest(&issued.access).to_vec(),
+                    _ => Sha256::digest(&issued.access).to_vec(),
                 };
-                let inside = verified(&mut browser, given.id(), client).await;
+                let inside = verified(&mut browser, issued.id(), client).await;
                 assert_eq!(BASE64URL.decode(inside["at_hash"].as_str().unwrap()).unwrap(), whole[..whole.len() / 2]);
-                given = Given::of(&browser.refresh(client, given.refresh()).await);
+                issued = IssuedTokens::of(&browser.refresh(client, issued.refresh()).await);
             }
         }
     }
 }
 
 #[tokio::test]
-async fn c098_a_refreshed_one_is_of_the_same_login() {
+async fn c098_a_refreshed_id_token_describes_the_same_login() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     world.advance(3600);
-    let next = Given::of(&browser.refresh("web", given.refresh()).await);
-    let (first, later) = (claims(given.id()), claims(next.id()));
+    let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
+    let (first, later) = (claims(issued.id()), claims(next.id()));
     for name in ["iss", "sub", "aud", "auth_time", "amr", "sid"] {
         assert_eq!(first[name], later[name], "{name}");
         assert!(!first[name].is_null());

@@ -1,31 +1,31 @@
-//! `POST /introspect` (RFC 7662): what is known of a token, and by whom.
+//! `POST /introspect` (RFC 7662): what callers learn about a token, and which callers.
 
 use serde_json::{Value, json};
 use tollgate::{Secret, UserId, store::Memory};
 
 use crate::{
     cors::cors,
-    given::claims,
+    issued_tokens::claims,
+    special_worlds::world_with,
     world::{Answer, Browser, ISSUER, World, posted},
-    worlds::world_with,
 };
 
 const NOT: &str = "200\ncontent-type: application/json\n\n{\"active\":false}\n";
 
-/// Asks as an API that shows this.
+/// Introspects as an API that sends this secret.
 async fn ask_as(browser: &mut Browser, shown: &str, token: &str) -> Answer {
     let request = posted("/introspect").header("authorization", shown);
     browser.send(request, format!("token={token}")).await
 }
 
 #[tokio::test]
-async fn c100_of_a_good_token_its_claims_are_told() {
+async fn c100_introspection_returns_the_claims_of_a_valid_token() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid email").await;
-    let inside = claims(&given.access);
-    let scope = given.scope.as_str();
-    let mut known = browser.introspect("web", &given.access).await;
+    let issued = browser.tokens("web", "openid email").await;
+    let inside = claims(&issued.access);
+    let scope = issued.scope.as_str();
+    let mut known = browser.introspect("web", &issued.access).await;
     assert_eq!(
         known,
         json!({
@@ -34,7 +34,7 @@ async fn c100_of_a_good_token_its_claims_are_told() {
             "auth_time": inside["auth_time"],
         })
     );
-    known = browser.introspect("web", given.refresh()).await;
+    known = browser.introspect("web", issued.refresh()).await;
     assert_eq!(
         known,
         json!({
@@ -42,78 +42,78 @@ async fn c100_of_a_good_token_its_claims_are_told() {
             "exp": 1_000_000_000 + 24 * 3600, "auth_time": inside["auth_time"],
         })
     );
-    // and asking uses nothing up
-    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    // introspection does not use up the token
+    assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
-async fn c100_of_an_account_that_was_closed_nothing_is_told_and_no_page_reads_what_is() {
+async fn c100_tokens_of_disabled_accounts_are_inactive_and_no_page_can_introspect() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
-    for token in [&given.access, given.refresh()] {
+    let issued = browser.tokens("web", "openid").await;
+    for token in [&issued.access, issued.refresh()] {
         let request = posted("/introspect").header("origin", "https://app.example");
         let answer = browser.send(request, format!("client_id=web&token={token}")).await;
         assert_eq!((answer.json()["active"].clone(), cors(&answer)), (true.into(), vec!["vary: origin".to_owned()]));
     }
     world.users.disable(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();
-    for token in [&given.access, given.refresh()] {
+    for token in [&issued.access, issued.refresh()] {
         assert_eq!(browser.ask_about("web", token).await.own(), NOT);
     }
 }
 
 #[tokio::test]
-async fn c100_of_any_other_token_nothing_is_told() {
+async fn c100_any_other_token_is_reported_as_inactive() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let code = browser.sign_in("web").await;
-    let changed = format!("{}A", &given.access[..given.access.len() - 1]);
-    let unsigned = format!("{}.", given.access.rsplit_once('.').unwrap().0);
+    let changed = format!("{}A", &issued.access[..issued.access.len() - 1]);
+    let unsigned = format!("{}.", issued.access.rsplit_once('.').unwrap().0);
     for (client, token) in [
-        ("mfa", &*given.access),
-        ("mfa", given.refresh()),
-        ("other", &given.access),
-        ("web", given.id()),
+        ("mfa", &*issued.access),
+        ("mfa", issued.refresh()),
+        ("other", &issued.access),
+        ("web", issued.id()),
         ("web", &code.code),
         ("web", &unsigned),
-        ("web", &given.access[1..]),
+        ("web", &issued.access[1..]),
         ("web", "x"),
         ("web", "a.b.c"),
         ("web", &"x".repeat(60_000)),
     ] {
         assert_eq!(browser.ask_about(client, token).await.own(), NOT, "{client} {token}");
     }
-    if changed != given.access {
+    if changed != issued.access {
         assert_eq!(browser.ask_about("web", &changed).await.own(), NOT);
     }
-    // a used refresh token can't be traded, though asking about it is no theft
-    let used = given.refresh().to_owned();
-    let next = crate::given::Given::of(&browser.refresh("web", &used).await);
+    // a used refresh token can't be exchanged, but introspecting it is not a replay
+    let used = issued.refresh().to_owned();
+    let next = crate::issued_tokens::IssuedTokens::of(&browser.refresh("web", &used).await);
     assert_eq!(browser.ask_about("web", &used).await.own(), NOT);
     world.advance(599);
-    assert_eq!(browser.introspect("web", &given.access).await["active"], true);
+    assert_eq!(browser.introspect("web", &issued.access).await["active"], true);
     world.advance(1);
-    assert_eq!(browser.ask_about("web", &given.access).await.own(), NOT, "it is over");
+    assert_eq!(browser.ask_about("web", &issued.access).await.own(), NOT, "the token has expired");
     assert_eq!(browser.introspect("web", next.refresh()).await["active"], true);
     world.advance(24 * 3600 - 600);
-    assert_eq!(browser.ask_about("web", next.refresh()).await.own(), NOT, "and so is the family");
+    assert_eq!(browser.ask_about("web", next.refresh()).await.own(), NOT, "the family is revoked");
 }
 
 #[tokio::test]
-async fn c100_an_api_with_a_secret_may_ask_about_any() {
+async fn c100_an_api_with_a_secret_can_introspect_any_token() {
     let (secret, second) = (Secret::generate(), Secret::generate());
     let world = World::with(Memory::new(), |service| service.introspector(&secret).introspector(&second)).await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     for secret in [&secret, &second] {
         for scheme in ["Bearer", "bearer"] {
             let shown = format!("{scheme} {}", secret.expose());
-            for token in [&*given.access, given.refresh()] {
+            for token in [&*issued.access, issued.refresh()] {
                 let answer = ask_as(&mut browser, &shown, token).await;
                 assert_eq!((answer.status.as_u16(), &answer.json()["sub"]), (200, &Value::from("u-ada")), "{answer:?}");
             }
-            // about nobody's it asks at nobody's cost
+            // a token of no tenant is charged to no tenant
             let answer = ask_as(&mut browser, &shown, "x").await;
             assert_eq!((answer.status.as_u16(), &*answer.text), (200, r#"{"active":false}"#));
             assert!(!answer.headers.contains_key("x-ratelimit"));
@@ -132,22 +132,22 @@ async fn c100_an_api_with_a_secret_may_ask_about_any() {
         "Bearer ",
         "Bearer",
         "",
-        &format!("Bearer {}", given.access),
+        &format!("Bearer {}", issued.access),
     ] {
-        assert_eq!(ask_as(&mut browser, shown, &given.access).await.own(), refused, "{shown}");
+        assert_eq!(ask_as(&mut browser, shown, &issued.access).await.own(), refused, "{shown}");
     }
-    // nor does a secret help where none is known
+    // a secret is refused if the service has none
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let shown = format!("Bearer {}", secret.expose());
-    assert_eq!(ask_as(&mut browser, &shown, &given.access).await.own(), refused);
+    assert_eq!(ask_as(&mut browser, &shown, &issued.access).await.own(), refused);
 }
 
 #[tokio::test]
-async fn c100_a_client_may_ask_about_its_own_at_another_api() {
+async fn c100_a_client_can_introspect_its_own_tokens_for_other_apis() {
     let world = world_with(|client| client.audience("https://orders.example").unwrap()).await;
     let mut browser = world.browser();
-    let given = browser.tokens("special", "openid").await;
-    assert_eq!(browser.introspect("special", &given.access).await["aud"], "https://orders.example");
+    let issued = browser.tokens("special", "openid").await;
+    assert_eq!(browser.introspect("special", &issued.access).await["aud"], "https://orders.example");
 }

@@ -1,4 +1,4 @@
-//! `GET /jwks`: the keys as they come and go.
+//! `GET /jwks`: published keys and their rotation.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tollgate::{
 
 use crate::{
     access_token::verified,
-    given::{Given, api, header},
+    issued_tokens::{IssuedTokens, api, header},
     world::{Browser, ISSUER, World, clients},
 };
 
@@ -26,10 +26,10 @@ async fn kids(browser: &mut Browser) -> BTreeSet<String> {
     keys(browser).await.iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The name of the key that signs access tokens now.
+/// Returns the id of the key that currently signs access tokens.
 async fn signs(browser: &mut Browser) -> (String, String) {
-    let given = browser.tokens("web", "openid").await;
-    (header(&given.access)["kid"].as_str().unwrap().to_owned(), given.access)
+    let issued = browser.tokens("web", "openid").await;
+    (header(&issued.access)["kid"].as_str().unwrap().to_owned(), issued.access)
 }
 
 async fn on(store: &AnyStore, clock: &ManualClock) -> World {
@@ -38,7 +38,7 @@ async fn on(store: &AnyStore, clock: &ManualClock) -> World {
 }
 
 #[tokio::test]
-async fn c102_each_key_says_what_it_is_for_and_nothing_private() {
+async fn c102_published_keys_state_their_use_and_contain_nothing_private() {
     let world = World::new().await;
     let mut browser = world.browser();
     let answer = browser.get("/jwks").await;
@@ -63,7 +63,7 @@ async fn c102_each_key_says_what_it_is_for_and_nothing_private() {
 }
 
 #[tokio::test]
-async fn c102_a_key_is_published_before_it_signs_and_after_and_no_restart_is_needed() {
+async fn c102_keys_are_published_before_they_sign_and_after_and_no_restart_is_needed() {
     let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
     let (one, two) = (on(&store, &clock).await, on(&store, &clock).await);
     let (mut first, mut second) = (one.browser(), two.browser());
@@ -71,15 +71,15 @@ async fn c102_a_key_is_published_before_it_signs_and_after_and_no_restart_is_nee
     assert_eq!(signs(&mut second).await.0, old, "both sign with one key");
     assert_eq!(kids(&mut first).await.len(), 2);
 
-    // an hour before its time is over the next one is published
+    // the next key is published an hour before the current one ends
     one.advance(90 * DAY - HOUR - 60);
     assert_eq!(kids(&mut first).await.len(), 2);
     one.advance(60);
     let published = kids(&mut first).await;
-    assert_eq!(published.len(), 4, "one more for each algorithm");
+    assert_eq!(published.len(), 4, "one more key for each algorithm");
     one.advance(61);
     assert_eq!(kids(&mut second).await, published);
-    // nobody signs with it before all who keep copies (for five minutes) have it
+    // no node signs with it before all clients, which keep copies for five minutes, have it
     for _ in 0..11 {
         assert_eq!((signs(&mut first).await.0, signs(&mut second).await.0), (old.clone(), old.clone()));
         one.advance(300);
@@ -93,7 +93,7 @@ async fn c102_a_key_is_published_before_it_signs_and_after_and_no_restart_is_nee
     assert!(published.contains(&new));
     assert_eq!(signs(&mut first).await.0, new);
 
-    // each reads what the other signed, before and after; and what the old one signed counts to its end
+    // each node accepts the other's tokens before and after, and old tokens stay valid until they expire
     for (world, browser) in [(&one, &mut first), (&two, &mut second)] {
         for token in [&token, &fresh] {
             assert_eq!(api(world, token).await, 200);
@@ -113,44 +113,44 @@ async fn c102_a_key_is_published_before_it_signs_and_after_and_no_restart_is_nee
 }
 
 #[tokio::test]
-async fn c102_an_operator_rotates_ahead_of_time() {
+async fn c102_an_operator_can_rotate_keys_early() {
     let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
     let (one, two) = (on(&store, &clock).await, on(&store, &clock).await);
     let (mut first, mut second) = (one.browser(), two.browser());
     let (old, token) = signs(&mut first).await;
     assert_eq!(kids(&mut second).await.len(), 2);
     one.service.rotate_keys().await.unwrap();
-    assert_eq!(kids(&mut first).await.len(), 4, "it is published at once");
+    assert_eq!(kids(&mut first).await.len(), 4, "the new keys are published at once");
     one.advance(61);
-    assert_eq!(kids(&mut second).await.len(), 4, "and on others within a minute");
+    assert_eq!(kids(&mut second).await.len(), 4, "other nodes follow within a minute");
     one.advance(HOUR - 62);
     assert_eq!(signs(&mut first).await.0, old);
     one.advance(1);
     let (new, fresh) = signs(&mut first).await;
     assert_ne!(new, old);
-    assert_eq!((api(&two, &fresh).await, api(&two, &token).await), (200, 401), "that one is over by its own time");
+    assert_eq!((api(&two, &fresh).await, api(&two, &token).await), (200, 401), "the older token has expired");
 }
 
 #[tokio::test]
-async fn c102_an_operator_withdraws_all_keys_at_once() {
+async fn c102_an_operator_can_withdraw_all_keys_at_once() {
     let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
     let (one, two) = (on(&store, &clock).await, on(&store, &clock).await);
     let (mut first, mut second) = (one.browser(), two.browser());
-    let given = first.tokens("web", "openid").await;
-    assert_eq!((api(&one, &given.access).await, api(&two, &given.access).await), (200, 200));
+    let issued = first.tokens("web", "openid").await;
+    assert_eq!((api(&one, &issued.access).await, api(&two, &issued.access).await), (200, 200));
     let old = kids(&mut first).await;
     one.service.withdraw_keys().await.unwrap();
     let new = kids(&mut first).await;
     assert!(new.len() == 2 && new.is_disjoint(&old), "{new:?}");
     let (kid, fresh) = signs(&mut first).await;
-    assert!(new.contains(&kid), "it signs at once");
-    // on other nodes a minute later
+    assert!(new.contains(&kid), "the new key signs at once");
+    // other nodes follow within a minute
     clock.advance(std::time::Duration::from_secs(60));
     for (world, browser) in [(&one, &mut first), (&two, &mut second)] {
         assert_eq!(kids(browser).await, new);
-        assert_eq!((api(world, &fresh).await, api(world, &given.access).await), (200, 401));
-        assert_eq!(browser.with_token("/userinfo", &given.access).await.status, 401);
+        assert_eq!((api(world, &fresh).await, api(world, &issued.access).await), (200, 401));
+        assert_eq!(browser.with_token("/userinfo", &issued.access).await.status, 401);
     }
-    let next = Given::of(&second.refresh("web", given.refresh()).await);
+    let next = IssuedTokens::of(&second.refresh("web", issued.refresh()).await);
     assert_eq!(second.opens(&two, "web", &next.access).await, [true; 3]);
 }

@@ -1,6 +1,7 @@
-//! Sign-ins and everything that ends them, in any order, in two browsers and at two tenants.
+//! Random sequences of sign-ins and of everything that ends them, in two browsers and at two tenants.
 //!
-//! The model knows who proved what. After each step, every session, code and token lives exactly if the model says so.
+//! The model knows all proofs. After each step, every session, code and token must be valid exactly if the model says
+//! so.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,10 +10,10 @@ use proptest::{collection::vec, prelude::*};
 use tollgate::{Session, Tenant};
 
 use crate::{
-    given::{EVERYWHERE, Given, good_at},
-    grants::{Grant, is_no_grant},
-    scripts,
-    sites::{Begun, TENANTS, tenant, user, world_with},
+    five_tenants::{Begun, TENANTS, tenant, user, world_with},
+    issued_tokens::{EVERYWHERE, IssuedTokens, good_at},
+    random_runs,
+    token_requests::{Grant, is_no_grant},
     world::{Answer, Browser, ISSUER, World, encode, form_of, posted},
 };
 
@@ -21,11 +22,11 @@ const USERS: [usize; 3] = [0, 0, 1];
 const ACCESS_LIVES: u64 = 600;
 const CODE_LIVES: u64 = 60;
 const LEEWAY: u64 = 5;
-/// A login ends after so long without a call.
+/// A login ends after this many seconds without a call.
 const LOGIN_IDLE: u64 = 600;
-/// The next code by e-mail can be asked for after so long.
+/// The next code by e-mail can be requested after this many seconds.
 const RESEND: u64 = 31;
-/// All of them are looked at after each step.
+/// The number of families that the test keeps. All of them are checked after each step.
 const MOST_FAMILIES: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,7 @@ enum Action {
         two: bool,
         offline: bool,
     },
-    /// The first of two steps; `Finish` does the rest.
+    /// Proves the first of two steps. `Finish` does the rest.
     Begin {
         browser: usize,
         user: usize,
@@ -62,12 +63,12 @@ enum Action {
         browser: usize,
         tenant: usize,
     },
-    /// The page that asks, and its button.
+    /// Opens the logout page and presses its button.
     Button {
         browser: usize,
         tenant: usize,
     },
-    /// `/logout` with an id_token of a family, in a browser that may be another one.
+    /// Calls `/logout` with an id_token of a family, possibly in another browser.
     Hint {
         browser: usize,
         family: usize,
@@ -136,7 +137,7 @@ impl Proved {
     }
 }
 
-/// A user, and how often each thing about them was changed.
+/// A user, with the number of changes to each property.
 #[derive(Clone, Debug, Default)]
 struct Person {
     number: usize,
@@ -183,7 +184,7 @@ struct Known {
     ended: bool,
 }
 
-/// The sign-in that a code came from.
+/// The session and proofs that a code came from.
 #[derive(Clone, Debug)]
 struct Origin {
     session: usize,
@@ -202,12 +203,12 @@ struct Code {
 
 struct Family {
     client: String,
-    given: Given,
+    issued: IssuedTokens,
     origin: Origin,
     access_ends: u64,
 }
 
-/// A login of two steps, of which the password is proved.
+/// A login with two steps whose password is already proved.
 struct Pending {
     login: Begun,
     user: usize,
@@ -216,12 +217,12 @@ struct Pending {
     touched: u64,
 }
 
-struct Play {
+struct Simulation {
     world: World,
     browsers: [Browser; 2],
     people: Vec<Person>,
     sessions: Vec<Known>,
-    /// The session whose cookie a browser has, by browser and tenant.
+    /// The session that each cookie belongs to, by browser and tenant.
     signed_in: [[Option<usize>; 2]; 2],
     codes: Vec<Code>,
     families: Vec<Family>,
@@ -229,7 +230,7 @@ struct Play {
     now: u64,
 }
 
-impl Play {
+impl Simulation {
     async fn new() -> Self {
         let world = world_with(|service| service.session_idle(Duration::from_secs(24 * 3600))).await;
         let people: Vec<_> = (0..USERS.len()).map(|number| Person { number, ..Person::default() }).collect();
@@ -257,7 +258,7 @@ impl Play {
         self.now += seconds;
     }
 
-    /// The session that a browser is signed in with.
+    /// Returns the session that a browser is signed in with.
     fn live(&self, browser: usize, tenant: usize) -> Option<usize> {
         self.signed_in[browser][tenant].filter(|at| !self.sessions[*at].ended)
     }
@@ -267,7 +268,8 @@ impl Play {
         ended.map(|session| session.ended = true).count()
     }
 
-    /// The account behind a session is read: proofs that count no more are dropped, and the session ends with the last.
+    /// Models reading the account of a session: proofs that no longer count are dropped, and the session ends with the
+    /// last one.
     fn read(&mut self, session: usize) -> Option<usize> {
         let session_of = &mut self.sessions[session];
         let person = &self.people[session_of.user];
@@ -288,7 +290,7 @@ impl Play {
         cookie.split_once('.').unwrap().0.to_owned()
     }
 
-    /// A login with new proofs only has got its code: the session that it begins or renews.
+    /// A login with new proofs got its code. Returns the session that it begins or renews.
     fn signed_in(&mut self, browser: usize, user: usize, proofs: Vec<Proved>) -> Result<usize, TestCaseError> {
         let place = USERS[user];
         let sid = self.sid_in(browser, place);
@@ -363,7 +365,7 @@ impl Play {
         (self.people[at].tenant(), user(&self.people[at].id()))
     }
 
-    /// The application may tell of a change at once.
+    /// Reports a change to the service, as an application may do.
     async fn tell(&mut self, at: usize, tells: bool) -> Result<(), TestCaseError> {
         if !tells {
             return Ok(());
@@ -433,14 +435,14 @@ impl Play {
         Ok(())
     }
 
-    /// A client that wants two steps continues from the session, if there is one.
+    /// Starts at a client that requires two steps. It continues from the session, if the browser has one.
     async fn step_up(&mut self, browser: usize, place: usize) -> Result<(), TestCaseError> {
         self.wait(RESEND);
         let client = format!("{}-bank", TENANTS[place]);
         let login = self.browsers[browser].begin(&client, &[]).await;
         let session = self.live(browser, place).and_then(|session| self.read(session));
         let Some(session) = session else {
-            prop_assert_eq!(&login.started["next_step"], 1, "nothing is carried");
+            prop_assert_eq!(&login.started["next_step"], 1, "no step is carried over");
             self.browsers[browser].forget(&login);
             return Ok(());
         };
@@ -461,7 +463,7 @@ impl Play {
         }
         let code = self.browsers[browser].finish(&login).await;
         prop_assert!(code.is_ok(), "{:?}", code.err());
-        prop_assert_eq!(&self.sid_in(browser, place), &self.sessions[session].sid, "a step more keeps the session");
+        prop_assert_eq!(&self.sid_in(browser, place), &self.sessions[session].sid, "a step-up keeps the session");
         self.sessions[session].proofs = proofs.clone();
         let (user, generation) = (person.number, person.generation);
         self.issued(client, code.unwrap(), Origin { session, user, generation, proofs, offline: false });
@@ -494,21 +496,21 @@ impl Play {
         if self.families.len() == MOST_FAMILIES {
             self.families.remove(0);
         }
-        let (given, access_ends) = (Given::of(&answer), self.now + ACCESS_LIVES);
-        self.families.push(Family { client: code.client, given, origin: code.origin, access_ends });
+        let (issued, access_ends) = (IssuedTokens::of(&answer), self.now + ACCESS_LIVES);
+        self.families.push(Family { client: code.client, issued, origin: code.origin, access_ends });
         Ok(())
     }
 
     async fn refresh(&mut self, family: usize) -> Result<(), TestCaseError> {
         let Some(at) = self.families.len().checked_sub(1 + family) else { return Ok(()) };
         let family = &self.families[at];
-        let answer = self.world.browser().refresh(&family.client, family.given.refresh()).await;
+        let answer = self.world.browser().refresh(&family.client, family.issued.refresh()).await;
         if !self.lives(&family.origin) {
             prop_assert!(is_no_grant(&answer), "{:?}", answer);
             return Ok(());
         }
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
-        self.families[at].given = Given::of(&answer);
+        self.families[at].issued = IssuedTokens::of(&answer);
         self.families[at].access_ends = self.now + ACCESS_LIVES;
         Ok(())
     }
@@ -519,7 +521,7 @@ impl Play {
         all.into_iter().find(|session| session.sid().to_string() == self.sessions[at].sid)
     }
 
-    /// The application gives a session a new secret. The old one is no session at once.
+    /// Replaces the secret of a session, as an application may do. The old secret is invalid from then on.
     async fn rotate(&mut self, browser: usize, place: usize) -> Result<(), TestCaseError> {
         let Some(at) = self.live(browser, place) else { return Ok(()) };
         let session = self.session_of(at).await.unwrap();
@@ -548,12 +550,12 @@ impl Play {
         let Some(at) = self.families.len().checked_sub(1 + family) else { return Ok(()) };
         let family = &self.families[at];
         let place = USERS[family.origin.user];
-        let target = format!("/logout?client_id={}&id_token_hint={}", family.client, encode(family.given.id()));
+        let target = format!("/logout?client_id={}&id_token_hint={}", family.client, encode(family.issued.id()));
         let request = Request::get(target).header("accept", "text/html");
         let ends = family.origin.session;
         let answer = self.browsers[browser].send(request, "").await;
         self.sessions[ends].ended = true;
-        // the page claims no logout while another session lives in this browser
+        // the page confirms no logout while another session remains in this browser
         let is_another = self.live(browser, place).is_some();
         prop_assert_eq!(is_done(&answer), !is_another, "{:?}", answer);
         if !is_another {
@@ -575,7 +577,7 @@ impl Play {
         Ok(())
     }
 
-    /// All sessions and tokens, at every place.
+    /// Compares all sessions and tokens with the model, at every place that checks them.
     async fn look(&mut self) -> Result<(), TestCaseError> {
         for person in &self.people {
             let listed = self.world.sessions_of(&person.tenant(), &person.id()).await;
@@ -592,7 +594,7 @@ impl Play {
         }
         let verifier = self.world.service.verifier();
         for family in &self.families {
-            let good = good_at(&mut self.world.browser(), &verifier, &family.client, &family.given).await;
+            let good = good_at(&mut self.world.browser(), &verifier, &family.client, &family.issued).await;
             let mut expected = BTreeSet::new();
             if self.lives(&family.origin) {
                 expected.insert(EVERYWHERE[3]);
@@ -600,7 +602,7 @@ impl Play {
                     expected.extend(&EVERYWHERE[..3]);
                 }
             }
-            // a layer accepts tokens for a while longer, because clocks differ
+            // a layer accepts tokens a little longer, because clocks differ
             if (family.access_ends..family.access_ends + LEEWAY).contains(&self.now) {
                 expected.extend(good.get(EVERYWHERE[2]));
             }
@@ -614,23 +616,23 @@ fn is_done(answer: &Answer) -> bool {
     answer.status == 200 && answer.text.contains("<h1>You are logged out</h1>")
 }
 
-fn plays(actions: Vec<Action>) -> Result<(), TestCaseError> {
+fn simulate(actions: Vec<Action>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut play = Play::new().await;
+        let mut simulation = Simulation::new().await;
         for action in actions {
-            play.act(action).await?;
+            simulation.act(action).await?;
         }
         Ok(())
     })
 }
 
 proptest! {
-    #![proptest_config(scripts::config(16, 0x11FE_71AE))]
+    #![proptest_config(random_runs::config(16, 0x11FE_71AE))]
     #[test]
-    fn c118_c119_c120_c121_in_any_order_nothing_lives_that_the_rules_end_and_nothing_ends_that_they_keep(
+    fn c118_c119_c120_c121_sessions_and_tokens_end_exactly_when_the_rules_say_so_in_any_order(
         actions in vec(action(), 1..40),
     ) {
-        plays(actions)?;
+        simulate(actions)?;
     }
 }

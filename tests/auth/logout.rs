@@ -9,16 +9,16 @@ use tollgate::{
 };
 
 use crate::{
-    given::{Given, claims},
-    steered::{FAULTS, Fault},
+    controlled_store::{FAULTS, Fault},
+    issued_tokens::{IssuedTokens, claims},
+    special_worlds::{controlled_store_with_keys, world_with},
     world::{Answer, Browser, GRACE, ISSUER, World, form_of, posted},
-    worlds::{steered_with_keys, world_with},
 };
 
 const SESSION: &str = "__Host-session_giszrYfB";
 const AFTER: &str = "https://app.example/goodbye";
 
-/// `special` sends browsers to a page of its own afterwards, and may ask for `offline_access`.
+/// The client `special` has its own page after a logout, and may ask for `offline_access`.
 async fn world() -> World {
     world_with(|client: Client| {
         let client = client.after_logout(AFTER).unwrap().after_logout("https://app.example/other?a=1").unwrap();
@@ -27,19 +27,19 @@ async fn world() -> World {
     .await
 }
 
-/// A browser where ada is signed in, and what her client got.
-async fn signed_in(world: &World) -> (Browser, Given) {
+/// Returns a browser where ada is signed in, and the tokens of her client.
+async fn signed_in(world: &World) -> (Browser, IssuedTokens) {
     let mut browser = world.browser();
-    let given = browser.tokens("special", "openid").await;
+    let issued = browser.tokens("special", "openid").await;
     assert!(browser.cookies.contains_key(SESSION));
-    (browser, given)
+    (browser, issued)
 }
 
 async fn get(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
     browser.send(Request::get(format!("/logout?{}", form_of(fields))).header("accept", "text/html"), "").await
 }
 
-/// Posts a form as a page of this site does.
+/// Posts a form like a page of this site.
 async fn post(browser: &mut Browser, site: Option<&str>, origin: Option<&str>, fields: &[(&str, &str)]) -> Answer {
     let request = posted("/logout");
     let request = request.header("accept", "text/html");
@@ -62,7 +62,7 @@ fn is_done(answer: &Answer) -> bool {
     answer.status == 200 && answer.text.contains("<h1>You are logged out</h1>")
 }
 
-/// The fields of the form of our own page, and where they go.
+/// Returns the action and the fields of the form on our own page.
 fn form(answer: &Answer) -> (String, Vec<(String, String)>) {
     let attribute = |tag: &str, name: &str| {
         let value = tag.split_once(&format!("{name}=\"")).unwrap().1;
@@ -75,58 +75,58 @@ fn form(answer: &Answer) -> (String, Vec<(String, String)>) {
 }
 
 #[tokio::test]
-async fn with_a_hint_the_session_ends_at_once() {
+async fn with_an_id_token_hint_the_session_ends_at_once() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let session = browser.cookies[SESSION].clone();
     world.advance(3600 / 2);
     let answer =
-        get(&mut browser, &[("id_token_hint", given.id()), ("post_logout_redirect_uri", AFTER), ("state", "a b&c=+")])
+        get(&mut browser, &[("id_token_hint", issued.id()), ("post_logout_redirect_uri", AFTER), ("state", "a b&c=+")])
             .await;
     let expected = format!("302\nlocation: {AFTER}?state=a+b%26c%3D%2B\nset-cookie: {SESSION}=<secret>; ");
     assert!(answer.own().replace("a%20b", "a+b").starts_with(&expected), "{}", answer.own());
     assert!(answer.header("set-cookie").contains("Max-Age=0"), "{answer:?}");
     assert!(!browser.cookies.contains_key(SESSION));
-    // the session is over, not only its cookie; and so are the tokens that came of it
+    // the session itself has ended, not only its cookie, and so have its tokens
     browser.cookies.insert(SESSION.to_owned(), session);
-    assert!(is_done(&get(&mut browser, &[]).await), "there is nobody to ask");
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    assert!(is_done(&get(&mut browser, &[]).await), "without a session, there is no question");
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     world.log.flush();
     assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
 }
 
 #[tokio::test]
-async fn what_was_given_to_outlive_the_session_does() {
+async fn tokens_with_offline_access_outlive_the_session() {
     let world = world().await;
     let mut browser = world.browser();
     let offline = browser.tokens("special", "openid offline_access").await;
     let narrow = [("client_id", "special"), ("grant_type", "refresh_token"), ("scope", "openid")];
     let narrow = [&narrow[..], &[("refresh_token", offline.refresh())]].concat();
-    let narrow = Given::of(&browser.form("/token", &narrow).await);
-    // the session is named where somebody is to be signed out of it, and not to those who would end with it
-    for given in [&offline, &narrow] {
-        assert!(claims(&given.access)["sid"].is_null() && claims(given.id())["sid"].is_string());
+    let narrow = IssuedTokens::of(&browser.form("/token", &narrow).await);
+    // the `sid` appears in tokens that are used for logout, but not in access tokens that outlive the session
+    for issued in [&offline, &narrow] {
+        assert!(claims(&issued.access)["sid"].is_null() && claims(issued.id())["sid"].is_string());
     }
     world.advance(1);
     assert!(is_done(&get(&mut browser, &[("id_token_hint", offline.id())]).await));
     assert_eq!(browser.opens(&world, "special", &offline.access).await, [true; 3]);
     assert_eq!(browser.opens(&world, "special", &narrow.access).await, [true; 3]);
     assert_eq!(browser.refresh("special", narrow.refresh()).await.status, 200);
-    // another browser's session is another
-    let (_, given) = signed_in(&world).await;
+    // the session of another browser is not affected
+    let (_, issued) = signed_in(&world).await;
     let (mut second, _) = signed_in(&world).await;
     let code = second.sign_in("special").await;
-    let own = Given::of(&second.redeem("special", &code).await);
+    let own = IssuedTokens::of(&second.redeem("special", &code).await);
     assert!(is_done(&get(&mut second, &[("id_token_hint", own.id())]).await));
     assert_eq!(second.opens(&world, "special", &own.access).await, [false; 3]);
-    assert_eq!(second.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(second.opens(&world, "special", &issued.access).await, [true; 3]);
 }
 
 #[tokio::test]
-async fn without_a_hint_a_person_is_asked_and_presses_a_button() {
+async fn without_a_hint_the_user_is_asked_and_confirms_with_a_button() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let page =
         get(&mut browser, &[("client_id", "special"), ("post_logout_redirect_uri", AFTER), ("state", "\"><script>&")])
             .await;
@@ -134,11 +134,11 @@ async fn without_a_hint_a_person_is_asked_and_presses_a_button() {
     assert!(!page.text.contains("<script>"));
     let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
     assert_eq!((page.header("content-security-policy"), page.header("cache-control")), (policy, "no-store"));
-    // or the browser would say that the form comes from `null`
+    // otherwise the browser would send `Origin: null` with the form
     assert_eq!(page.header("referrer-policy"), "same-origin");
-    // the query of the page must not come with the form
+    // the form must not repeat the query of the page
     let (action, fields) = form(&page);
-    assert_eq!(action, "logout", "to the same path without its query");
+    assert_eq!(action, "logout", "the form posts to the same path without its query");
     let fields: Vec<_> = fields
         .iter()
         .map(|(name, value)| (&**name, value.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">")))
@@ -153,19 +153,19 @@ async fn without_a_hint_a_person_is_asked_and_presses_a_button() {
             ("confirmed", "yes")
         ]
     );
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &fields).await;
     assert!(is_done(&answer), "{answer:?}");
-    // a form may lead nowhere else, so a link does
+    // the policy forbids the form to redirect elsewhere, so the page shows a link
     assert!(answer.text.contains(&format!(r#"<a href="{AFTER}?state=%22%3E%3Cscript%3E%26">"#)), "{}", answer.text);
     assert!(!browser.cookies.contains_key(SESSION));
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_logs_nobody_out() {
+async fn a_page_of_another_site_cannot_log_users_out() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let fields = [("confirmed", "yes"), ("client_id", "special")];
     for (site, origin) in [
         (Some("cross-site"), Some("https://evil.example")),
@@ -184,40 +184,40 @@ async fn a_page_of_another_site_logs_nobody_out() {
         assert!(asks(&get(&mut browser, more).await));
     }
     assert!(browser.cookies.contains_key(SESSION));
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
 }
 
 #[tokio::test]
-async fn a_hint_of_somebody_else_or_for_another_client_is_none() {
+async fn a_hint_of_another_issuer_or_client_is_ignored() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let mut grace = world.browser();
     grace.log_in("web", GRACE).await;
     let code = grace.authorize("web").await.redirected("code").unwrap();
-    let of_grace = Given::of(&grace.redeem("web", &code.into()).await);
+    let of_grace = IssuedTokens::of(&grace.redeem("web", &code.into()).await);
     let (_, elsewhere) = signed_in(&world).await;
-    let unsigned = format!("{}.AAAA", given.id().rsplit_once('.').unwrap().0);
-    for hint in [of_grace.id(), elsewhere.id(), &given.access, &unsigned, "x"] {
+    let unsigned = format!("{}.AAAA", issued.id().rsplit_once('.').unwrap().0);
+    for hint in [of_grace.id(), elsewhere.id(), &issued.access, &unsigned, "x"] {
         let answer = get(&mut browser, &[("id_token_hint", hint)]).await;
         assert!(asks(&answer), "{answer:?}");
     }
-    // nobody is sent anywhere by it
+    // the browser is not redirected
     for after in [None, Some(("post_logout_redirect_uri", AFTER))] {
         let fields = [("id_token_hint", of_grace.id()), ("client_id", "special")];
         let answer = get(&mut browser, &fields.into_iter().chain(after).collect::<Vec<_>>()).await;
         assert!(answer.status == 400 && answer.text.contains("belongs to another client than client_id"), "{answer:?}");
     }
     assert!(asks(&get(&mut browser, &[("client_id", "special")]).await));
-    // its time does not matter
+    // expired id_tokens are accepted
     world.advance(3000);
-    assert!(is_done(&get(&mut browser, &[("id_token_hint", given.id()), ("client_id", "special")]).await));
+    assert!(is_done(&get(&mut browser, &[("id_token_hint", issued.id()), ("client_id", "special")]).await));
 }
 
 #[tokio::test]
-async fn a_request_that_shows_no_session_takes_no_cookie_away() {
+async fn a_request_without_a_session_cookie_removes_no_cookie() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
-    // a browser withholds its cookies from a form of another site; it sends them where that redirects
+    let (mut browser, issued) = signed_in(&world).await;
+    // browsers withhold cookies from a form of another site, but send them with the redirect that follows
     let session = browser.cookies.remove(SESSION).unwrap();
     let fields = [("confirmed", "yes"), ("client_id", "special")];
     for (site, origin) in [
@@ -235,32 +235,33 @@ async fn a_request_that_shows_no_session_takes_no_cookie_away() {
     assert!(is_done(&answer) && !answer.headers.contains_key("set-cookie"), "{answer:?}");
     let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &fields).await;
     assert!(is_done(&answer) && !answer.headers.contains_key("set-cookie"), "{answer:?}");
-    // a cookie of no session is removed
+    // a cookie that belongs to no session is removed
     browser.cookies.insert(SESSION.to_owned(), "x".to_owned());
     assert!(get(&mut browser, &[]).await.headers.contains_key("set-cookie"));
     browser.cookies.insert(SESSION.to_owned(), session);
     assert!(asks(&get(&mut browser, &[]).await));
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
 }
 
 #[tokio::test]
-async fn a_hint_ends_its_session_where_that_is_not_shown_or_was_idle_for_long() {
+async fn a_hint_ends_its_session_even_if_it_is_idle_or_its_cookie_is_missing() {
     for (idle, cookie) in [(false, false), (true, false), (true, true)] {
         let world = world().await;
-        let (mut browser, given) = signed_in(&world).await;
+        let (mut browser, issued) = signed_in(&world).await;
         if idle {
             world.advance(3601);
         }
         let session = browser.cookies.remove(SESSION).unwrap();
-        let target = format!("/logout?id_token_hint={}", given.id());
+        let target = format!("/logout?id_token_hint={}", issued.id());
         assert_eq!(browser.send(Request::head(target), "").await.status, 200);
-        let fresh = browser.refresh("special", given.refresh()).await;
-        let (access, refresh) = (Given::of(&fresh).access, Given::of(&fresh).refresh.unwrap());
+        let fresh = browser.refresh("special", issued.refresh()).await;
+        let (access, refresh) = (IssuedTokens::of(&fresh).access, IssuedTokens::of(&fresh).refresh.unwrap());
         if cookie {
             browser.cookies.insert(SESSION.to_owned(), session.clone());
         }
         let answer =
-            post(&mut browser, Some("cross-site"), Some("https://app.example"), &[("id_token_hint", given.id())]).await;
+            post(&mut browser, Some("cross-site"), Some("https://app.example"), &[("id_token_hint", issued.id())])
+                .await;
         if cookie {
             assert!(is_done(&answer), "{answer:?}");
         } else {
@@ -270,18 +271,18 @@ async fn a_hint_ends_its_session_where_that_is_not_shown_or_was_idle_for_long() 
         assert_eq!(browser.opens(&world, "special", &access).await, [false; 3], "{idle}");
         assert_eq!(browser.refresh("special", &refresh).await.error(), "invalid_grant", "{idle}");
         browser.cookies.insert(SESSION.to_owned(), session);
-        assert!(is_done(&get(&mut browser, &[]).await), "there is nobody to ask");
+        assert!(is_done(&get(&mut browser, &[]).await), "without a session, there is no question");
         world.log.flush();
         assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
     }
 }
 
 #[tokio::test]
-async fn who_was_idle_for_long_is_asked_and_ends_what_came_of_the_session() {
+async fn an_idle_user_is_asked_and_the_tokens_of_the_session_end() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     world.advance(3700);
-    let next = Given::of(&browser.refresh("special", given.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("special", issued.refresh()).await);
     assert!(asks(&get(&mut browser, &[]).await));
     assert_eq!(browser.opens(&world, "special", &next.access).await, [true; 3]);
     let answer = post(&mut browser, Some("same-origin"), Some(ISSUER), &[("confirmed", "yes")]).await;
@@ -291,14 +292,14 @@ async fn who_was_idle_for_long_is_asked_and_ends_what_came_of_the_session() {
     assert!(is_done(&get(&mut browser, &[]).await));
 }
 
-/// The session that a browser shows, as an application sees it.
+/// Returns the session of a browser, as an application sees it.
 async fn session_of(world: &World) -> Session {
     let tenant = "acme".parse().unwrap();
     world.sessions.list(&tenant, &UserId::parse("u-ada").unwrap()).await.unwrap().pop().unwrap()
 }
 
 #[tokio::test]
-async fn a_sign_out_of_the_application_reaches_as_far() {
+async fn a_sign_out_by_the_application_ends_the_same_tokens() {
     let world = world().await;
     let (mut browser, first) = signed_in(&world).await;
     let (mut other, elsewhere) = signed_in(&world).await;
@@ -306,62 +307,62 @@ async fn a_sign_out_of_the_application_reaches_as_far() {
     let second = browser.tokens("special", "openid").await;
     let session = session_of(&world).await;
     assert!(world.service.end_session(&session.sid()).await.unwrap());
-    for given in [&first, &second] {
-        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    for issued in [&first, &second] {
+        assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+        assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     }
-    assert!(is_done(&get(&mut browser, &[]).await), "it has ended");
+    assert!(is_done(&get(&mut browser, &[]).await), "the session has ended");
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_session_with_a_new_secret_counts_on_and_its_tokens_end_with_it() {
+async fn a_session_with_a_new_secret_continues_and_its_tokens_end_with_it() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let session = session_of(&world).await;
     let (cookie, renewed) = world.sessions.rotate(&session).await.unwrap().unwrap();
-    assert!(world.sessions.rotate(&session).await.unwrap().is_none(), "it has one already");
+    assert!(world.sessions.rotate(&session).await.unwrap().is_none(), "the session already has a new secret");
     let cookie = cookie.header_value().to_str().unwrap().split([';', '=']).nth(1).unwrap().to_owned();
     browser.cookies.insert(SESSION.to_owned(), cookie);
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     assert!(asks(&get(&mut browser, &[]).await));
     assert!(world.service.end_session(&renewed.sid()).await.unwrap());
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
 }
 
 #[tokio::test]
-async fn a_hint_of_another_session_ends_that_one_alone() {
+async fn a_hint_of_another_session_ends_only_that_one() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     let (mut other, elsewhere) = signed_in(&world).await;
-    // not at a client that it is not for
+    // not at another client than the one it was issued to
     let fields = [("id_token_hint", elsewhere.id()), ("client_id", "web")];
     assert_eq!(get(&mut browser, &fields).await.status, 400);
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [true; 3]);
     assert!(asks(&get(&mut browser, &[("id_token_hint", elsewhere.id())]).await));
     assert_eq!(other.opens(&world, "special", &elsewhere.access).await, [false; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.error(), "invalid_grant");
-    assert!(is_done(&get(&mut other, &[]).await), "there is nobody to ask");
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
-    assert_eq!(browser.refresh("special", given.refresh()).await.status, 200);
+    assert!(is_done(&get(&mut other, &[]).await), "without a session, there is no question");
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
-async fn all_that_came_of_a_session_ends_with_it_and_what_came_of_an_expired_one_when_another_replaces_it() {
+async fn tokens_end_with_their_session_and_those_of_an_expired_session_when_it_is_replaced() {
     for way in ["hint", "hint without a cookie", "page"] {
         let world = world().await;
         let (mut browser, first) = signed_in(&world).await;
         let (mut other, elsewhere) = signed_in(&world).await;
         let mut all = vec![first];
-        // the first was idle for long when the next took its place
+        // the first session was idle for long before the next one replaced it
         for seconds in [3700, 1] {
             world.advance(seconds);
             all.push(browser.tokens("special", "openid").await);
         }
         world.advance(1);
         assert_eq!(browser.refresh("special", all[0].refresh()).await.error(), "invalid_grant", "{way}");
-        assert_eq!(browser.refresh("special", all[1].refresh()).await.status, 200, "it lives on");
+        assert_eq!(browser.refresh("special", all[1].refresh()).await.status, 200, "the token still works");
         let hint = [("id_token_hint", all[2].id())];
         let answer = match way {
             "hint" => get(&mut browser, &hint).await,
@@ -372,8 +373,8 @@ async fn all_that_came_of_a_session_ends_with_it_and_what_came_of_an_expired_one
             }
         };
         assert!(is_done(&answer) || answer.status == 303 && way == "hint without a cookie", "{way} {answer:?}");
-        for given in &all {
-            assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3], "{way}");
+        for issued in &all {
+            assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3], "{way}");
         }
         assert_eq!(browser.refresh("special", all[0].refresh()).await.error(), "invalid_grant", "{way}");
         assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200, "{way}");
@@ -381,7 +382,7 @@ async fn all_that_came_of_a_session_ends_with_it_and_what_came_of_an_expired_one
 }
 
 #[tokio::test]
-async fn the_newest_twenty_sign_ins_of_a_session_live_and_all_end_with_it() {
+async fn only_the_newest_twenty_sign_ins_of_a_session_keep_tokens_and_all_end_with_it() {
     let world = world().await;
     let (mut browser, first) = signed_in(&world).await;
     let mut all = vec![first];
@@ -394,14 +395,14 @@ async fn the_newest_twenty_sign_ins_of_a_session_live_and_all_end_with_it() {
     assert_eq!(browser.refresh("special", oldest.refresh()).await.error(), "invalid_grant");
     assert_eq!(browser.refresh("special", rest[0].refresh()).await.status, 200);
     assert!(is_done(&get(&mut browser, &[("id_token_hint", all[10].id())]).await));
-    for (at, given) in rest.iter().enumerate() {
-        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3], "{at}");
-        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant", "{at}");
+    for (at, issued) in rest.iter().enumerate() {
+        assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3], "{at}");
+        assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant", "{at}");
     }
 }
 
 #[tokio::test]
-async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
+async fn signing_in_over_another_user_ends_the_tokens_of_their_sessions() {
     let world = world().await;
     let (mut browser, first) = signed_in(&world).await;
     world.advance(1);
@@ -410,29 +411,29 @@ async fn who_signs_in_over_somebody_else_ends_what_came_of_their_sessions() {
     world.advance(1);
     browser.log_in("web", GRACE).await;
     let code = browser.authorize("web").await.redirected("code").unwrap();
-    for given in [first, second] {
-        assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-        assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
+    for issued in [first, second] {
+        assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+        assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
     }
-    let of_grace = Given::of(&browser.redeem("web", &code.into()).await);
+    let of_grace = IssuedTokens::of(&browser.redeem("web", &code.into()).await);
     assert_eq!(browser.opens(&world, "web", &of_grace.access).await, [true; 3]);
     assert_eq!(other.refresh("special", elsewhere.refresh()).await.status, 200);
 }
 
-/// What goes wrong while grace signs in where ada is signed in.
+/// Something that goes wrong while grace signs in over ada's session.
 #[derive(Clone, Copy, Debug)]
-enum Wrong {
+enum Failure {
     Store(Fault),
-    /// The browser goes away.
-    Gone,
+    /// The browser disconnects.
+    Disconnect,
 }
 
-/// Grace gets her code where ada was signed in, be it by a second login; then nothing of ada's is good. Says whether
-/// anything went wrong.
-async fn signs_in_over(wrong: Wrong, at: usize) -> bool {
-    let (store, world) = steered_with_keys().await;
+/// Signs grace in where ada was signed in, with a second login if the first one fails. Afterwards no token of ada may
+/// work. Returns whether anything went wrong.
+async fn signs_in_over(wrong: Failure, at: usize) -> bool {
+    let (store, world) = controlled_store_with_keys().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     world.advance(1);
     let login = async |browser: &mut Browser| {
         let id = browser.start("web", GRACE).await;
@@ -442,12 +443,12 @@ async fn signs_in_over(wrong: Wrong, at: usize) -> bool {
     login(&mut browser).await;
     let mut answer = None;
     let went_wrong = match wrong {
-        Wrong::Store(fault) => {
+        Failure::Store(fault) => {
             store.fail(at, fault);
             answer = Some(browser.authorize("web").await);
             store.heal()
         }
-        Wrong::Gone => {
+        Failure::Disconnect => {
             store.yields();
             let mut gone = browser.clone();
             let mut call = std::pin::pin!(gone.authorize("web"));
@@ -458,14 +459,14 @@ async fn signs_in_over(wrong: Wrong, at: usize) -> bool {
         login(&mut browser).await;
         assert!(browser.authorize("web").await.redirected("code").is_some(), "{wrong:?} at {at}");
     }
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3], "{wrong:?} at {at}");
-    assert_eq!(browser.refresh("web", given.refresh()).await.error(), "invalid_grant", "{wrong:?} at {at}");
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [false; 3], "{wrong:?} at {at}");
+    assert_eq!(browser.refresh("web", issued.refresh()).await.error(), "invalid_grant", "{wrong:?} at {at}");
     went_wrong
 }
 
 #[tokio::test]
-async fn whatever_fails_there_what_came_of_their_sessions_ends() {
-    for wrong in FAULTS.map(Wrong::Store).into_iter().chain([Wrong::Gone]) {
+async fn no_failure_while_signing_in_over_another_user_keeps_their_tokens_alive() {
+    for wrong in FAULTS.map(Failure::Store).into_iter().chain([Failure::Disconnect]) {
         let mut at = 0;
         while signs_in_over(wrong, at).await {
             at += 1;
@@ -475,9 +476,9 @@ async fn whatever_fails_there_what_came_of_their_sessions_ends() {
 }
 
 #[tokio::test]
-async fn a_browser_goes_nowhere_but_where_its_client_has_said() {
+async fn after_a_logout_browsers_are_redirected_only_to_registered_uris() {
     let world = world().await;
-    let (mut browser, given) = signed_in(&world).await;
+    let (mut browser, issued) = signed_in(&world).await;
     for uri in [
         "https://evil.example/",
         "https://app.example/goodbye/",
@@ -488,37 +489,37 @@ async fn a_browser_goes_nowhere_but_where_its_client_has_said() {
         "javascript:alert(1)",
         "//evil.example",
     ] {
-        let fields = [("id_token_hint", given.id()), ("post_logout_redirect_uri", uri)];
+        let fields = [("id_token_hint", issued.id()), ("post_logout_redirect_uri", uri)];
         let answer = get(&mut browser, &fields).await;
         assert_eq!(answer.status, 400, "{uri} {answer:?}");
         assert!(!answer.headers.contains_key("location") && !answer.text.contains("evil"), "{answer:?}");
         let answer = post(&mut browser, None, None, &fields).await;
         assert_eq!((answer.status.as_u16(), answer.headers.get("location")), (400, None), "{uri}");
     }
-    // no client is known, or one that has said nothing
+    // no client is known, or the client has registered none
     for fields in [
         &[("post_logout_redirect_uri", AFTER)][..],
         &[("post_logout_redirect_uri", AFTER), ("client_id", "nobody")],
         &[("post_logout_redirect_uri", AFTER), ("client_id", "web")],
-        &[("post_logout_redirect_uri", AFTER), ("client_id", "web"), ("id_token_hint", given.id())],
+        &[("post_logout_redirect_uri", AFTER), ("client_id", "web"), ("id_token_hint", issued.id())],
         &[("post_logout_redirect_uri", AFTER), ("post_logout_redirect_uri", AFTER), ("client_id", "special")],
         &[("post_logout_redirect_uri", AFTER), ("client_id", "special"), ("state", &"x".repeat(4097))],
     ] {
         let answer = get(&mut browser, fields).await;
         assert_eq!((answer.status.as_u16(), answer.headers.get("location")), (400, None), "{fields:?}");
     }
-    assert!(browser.cookies.contains_key(SESSION), "none of it ended the session");
-    // a registered one with a query keeps it
+    assert!(browser.cookies.contains_key(SESSION), "none of these requests ended the session");
+    // a registered URI keeps its query
     let fields =
-        [("id_token_hint", given.id()), ("post_logout_redirect_uri", "https://app.example/other?a=1"), ("state", "x")];
+        [("id_token_hint", issued.id()), ("post_logout_redirect_uri", "https://app.example/other?a=1"), ("state", "x")];
     assert_eq!(get(&mut browser, &fields).await.header("location"), "https://app.example/other?a=1&state=x");
-    // and without a state there is none
-    let fields = [("id_token_hint", given.id()), ("post_logout_redirect_uri", AFTER)];
+    // without a state, none is added
+    let fields = [("id_token_hint", issued.id()), ("post_logout_redirect_uri", AFTER)];
     assert_eq!(get(&mut browser, &fields).await.header("location"), AFTER);
 }
 
 #[tokio::test]
-async fn programs_are_told_in_json_what_is_wrong() {
+async fn programs_get_logout_errors_as_json() {
     let world = world().await;
     let mut browser = world.browser();
     let answer = browser.send(Request::get("/logout?state=a&state=b").header("accept", "application/json"), "").await;

@@ -1,6 +1,6 @@
-//! Every state of a login with every call: the table of the design, as it is met on the wire.
+//! Calls every endpoint in every state of a login and compares the responses with a table.
 //!
-//! `matrix.txt` is the expected text. It is written anew with `TOLLGATE_WRITE_MATRIX=1`, and then read line by line.
+//! `matrix.txt` contains the expected text. `TOLLGATE_WRITE_MATRIX=1` writes it; review the difference line by line.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -61,70 +61,70 @@ const CALLS: &[&str] = &[
     "GET /authentication/nothing",
 ];
 
-/// A login that has come so far, and the browser that it was begun in.
-struct Begun {
+/// A login in one state, with the browser that started it.
+struct LoginInState {
     world: World,
     browser: Browser,
     id: String,
     code: Option<String>,
-    /// Those of before the call.
+    /// The cookies before the call.
     cookies: BTreeMap<String, String>,
 }
 
-async fn stage(state: &str) -> Begun {
+async fn login_in(state: &str) -> LoginInState {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start(CLIENT, ADA).await;
-    let mut stage = Begun { browser, id, code: None, world, cookies: BTreeMap::new() };
+    let mut login = LoginInState { browser, id, code: None, world, cookies: BTreeMap::new() };
     match state {
-        "no login" => stage.browser.cookies.clear(),
-        "wrong cookie" => stage.browser.cookies.values_mut().for_each(|secret| *secret = challenge()),
+        "no login" => login.browser.cookies.clear(),
+        "wrong cookie" => login.browser.cookies.values_mut().for_each(|secret| *secret = challenge()),
         "started" => {}
-        "code open" => stage.open("sms").await,
-        "one step done" => stage.password().await,
+        "code open" => login.open("sms").await,
+        "one step done" => login.password().await,
         "code open at step two" => {
-            stage.password().await;
-            stage.open("sms").await;
+            login.password().await;
+            login.open("sms").await;
         }
-        "all steps done" => stage.all_steps().await,
+        "all steps done" => login.all_steps().await,
         "completed" | "consumed" | "completed 5 min ago" => {
-            stage.all_steps().await;
-            assert_eq!(stage.browser.complete(CLIENT, &stage.id).await.status, 200);
+            login.all_steps().await;
+            assert_eq!(login.browser.complete(CLIENT, &login.id).await.status, 200);
             if state == "consumed" {
-                let cookies = stage.browser.cookies.clone();
-                assert!(stage.browser.authorize(CLIENT).await.redirected("code").is_some());
-                // who kept a copy of what was taken away
-                stage.browser.cookies = cookies;
+                let cookies = login.browser.cookies.clone();
+                assert!(login.browser.authorize(CLIENT).await.redirected("code").is_some());
+                // plays a caller who kept a copy of the removed cookies
+                login.browser.cookies = cookies;
             } else if state != "completed" {
-                stage.world.advance(5 * 60);
+                login.world.advance(5 * 60);
             }
         }
         "failed" => {
             for failure in 0..15 {
                 let address = format!("nobody{}@example.com", failure / 5);
                 if failure % 5 == 0 {
-                    assert_eq!(stage.browser.ask(CLIENT, &stage.id, "email", &address).await.status, 200);
+                    assert_eq!(login.browser.ask(CLIENT, &login.id, "email", &address).await.status, 200);
                 }
-                let answer = stage.browser.verify(CLIENT, &stage.id, "000000").await;
+                let answer = login.browser.verify(CLIENT, &login.id, "000000").await;
                 assert_eq!(answer.error() == "session_failed", failure == 14, "{failure} {answer:?}");
             }
         }
-        "idle for 10 min" => stage.world.advance(10 * 60),
+        "idle for 10 min" => login.world.advance(10 * 60),
         "30 min old" => {
             for _ in 0..3 {
-                stage.world.advance(9 * 60);
-                stage.open("email").await;
+                login.world.advance(9 * 60);
+                login.open("email").await;
             }
-            stage.world.advance(3 * 60);
+            login.world.advance(3 * 60);
         }
-        "forgotten" => stage.world.advance(10 * 60 + 3600),
+        "forgotten" => login.world.advance(10 * 60 + 3600),
         _ => panic!("{state}"),
     }
-    stage.cookies = stage.browser.cookies.clone();
-    stage
+    login.cookies = login.browser.cookies.clone();
+    login
 }
 
-impl Begun {
+impl LoginInState {
     async fn open(&mut self, method: &str) {
         let address = if method == "email" { ADA } else { ADA_PHONE };
         let answer = self.browser.ask(CLIENT, &self.id, method, address).await;
@@ -145,7 +145,7 @@ impl Begun {
     }
 }
 
-impl Stage for Begun {
+impl Case for LoginInState {
     async fn call(&mut self, call: &str) -> Answer {
         let code = self.code.clone().unwrap_or_else(|| "123456".to_owned());
         let (browser, id) = (&mut self.browser, self.id.as_str());
@@ -203,8 +203,8 @@ impl Stage for Begun {
         }
     }
 
-    /// How the login stands, as its own browser is told: status, steps done and steps to do.
-    async fn stands(&self) -> String {
+    /// Returns the state of the login as its own browser sees it: status, completed steps and remaining steps.
+    async fn state(&self) -> String {
         let mut browser = Browser { cookies: self.cookies.clone(), ..self.browser.clone() };
         let answer = browser.status(&self.id).await;
         if answer.status != StatusCode::OK {
@@ -217,27 +217,27 @@ impl Stage for Begun {
     }
 }
 
-/// Calls are made on it, each on one of its own.
-pub(crate) trait Stage {
+/// A state to call endpoints in. Each call gets a new one.
+pub(crate) trait Case {
     async fn call(&mut self, call: &str) -> Answer;
-    /// How it stands, before a call and after it.
-    async fn stands(&self) -> String;
+    /// Describes the state, before and after a call.
+    async fn state(&self) -> String;
 }
 
-/// The table, and below it every answer that stands in it, as `own` writes it.
-pub(crate) async fn table<S: Stage>(
+/// Writes the table, followed by each response that occurs in it, as `own` writes it.
+pub(crate) async fn table<S: Case>(
     states: &[&str],
     calls: &[&str],
-    stage: impl AsyncFn(&str) -> S,
+    begin: impl AsyncFn(&str) -> S,
     own: impl Fn(&Answer) -> String,
 ) -> String {
     let (mut text, mut answers) = (String::new(), Vec::<String>::new());
     for call in calls {
         let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
         for state in states {
-            let mut stage = stage(state).await;
-            let before = stage.stands().await;
-            let answer = stage.call(call).await;
+            let mut case = begin(state).await;
+            let before = case.state().await;
+            let answer = case.call(call).await;
             let own = own(&answer);
             let number = answers.iter().position(|known| *known == own).unwrap_or_else(|| {
                 answers.push(own);
@@ -245,7 +245,7 @@ pub(crate) async fn table<S: Stage>(
             });
             let name = if answer.text.starts_with('{') { answer.error() } else { String::new() };
             let name = if name.is_empty() { String::new() } else { format!(" {name}") };
-            let after = stage.stands().await;
+            let after = case.state().await;
             let to = if after == before { "same" } else { &after };
             let outcome = format!("{}{name} [{}] to {to}", answer.status.as_u16(), number + 1);
             match rows.iter_mut().find(|(known, _)| *known == outcome) {
@@ -268,7 +268,7 @@ pub(crate) async fn table<S: Stage>(
     text
 }
 
-/// Compares a table with the file beside this one; writes that, where it is asked for.
+/// Compares a table with its file, or writes the file if that was requested.
 pub(crate) fn compare(table: &str, name: &str) {
     let path = format!("{}/tests/auth/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("TOLLGATE_WRITE_MATRIX").is_some() {
@@ -281,7 +281,7 @@ pub(crate) fn compare(table: &str, name: &str) {
     assert_eq!(table.lines().count(), expected.lines().count());
 }
 
-/// What stands on a page is another matter.
+/// Leaves out the contents of pages, which other tests check.
 fn own(answer: &Answer) -> String {
     if answer.text.starts_with("<!doctype html>") {
         return Answer { text: "(the page)".to_owned(), ..answer.clone() }.own();
@@ -290,6 +290,6 @@ fn own(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn every_state_meets_every_call_as_the_table_says() {
-    compare(&table(STATES, CALLS, stage, own).await, "matrix.txt");
+async fn every_call_in_every_state_responds_as_the_table_says() {
+    compare(&table(STATES, CALLS, login_in, own).await, "matrix.txt");
 }

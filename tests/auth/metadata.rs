@@ -1,4 +1,4 @@
-//! What the service says of itself (RFC 8414, OpenID Connect Discovery).
+//! The metadata of the service (RFC 8414, OpenID Connect Discovery).
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use tollgate::{
 use tower::ServiceExt;
 
 use crate::{
+    special_worlds::client,
     world::{ISSUER, World, clients},
-    worlds::client,
 };
 
 const OPENID: &str = "/.well-known/openid-configuration";
@@ -51,7 +51,7 @@ fn expected(issuer: &str) -> Value {
     })
 }
 
-/// What is answered at this path, past the description of the endpoints.
+/// Returns the response at this path, without comparing it with the OpenAPI document.
 async fn answered(service: &AuthService, method: Method, path: &str) -> (u16, String) {
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     let response = service.clone().oneshot(request).await.unwrap();
@@ -60,7 +60,7 @@ async fn answered(service: &AuthService, method: Method, path: &str) -> (u16, St
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// A service under this issuer.
+/// Creates a service with this issuer.
 async fn under(issuer: &str) -> World {
     let store = AnyStore::from(Memory::new());
     let tokens = Tokens::new();
@@ -68,7 +68,7 @@ async fn under(issuer: &str) -> World {
 }
 
 #[tokio::test]
-async fn c101_both_documents_are_one_and_say_all() {
+async fn c101_both_metadata_documents_are_equal_and_complete() {
     let world = World::new().await;
     let mut browser = world.browser();
     let openid = browser.get(OPENID).await;
@@ -87,7 +87,7 @@ async fn c101_both_documents_are_one_and_say_all() {
 }
 
 #[tokio::test]
-async fn c101_every_endpoint_that_is_named_is_there() {
+async fn c101_every_endpoint_in_the_metadata_exists() {
     for issuer in [ISSUER, "https://example.com/login/v1"] {
         let world = under(issuer).await;
         let (_, text) = answered(&world.service, Method::GET, OPENID).await;
@@ -108,14 +108,14 @@ async fn c101_every_endpoint_that_is_named_is_there() {
 }
 
 #[tokio::test]
-async fn c101_the_path_of_an_issuer_comes_after_the_well_known_one() {
+async fn c101_the_path_of_the_issuer_follows_the_well_known_path() {
     let issuer = "https://example.com/login/v1";
     let world = under(issuer).await;
     let (status, server) = answered(&world.service, Method::GET, &format!("{SERVER}/login/v1")).await;
     assert_eq!(status, 200);
     let document: Value = serde_json::from_str(&server).unwrap();
     assert_eq!(document, expected(issuer));
-    // OpenID Connect puts it before; and a router may have taken it off
+    // OpenID Connect puts the issuer's path first, and a router may have stripped it
     for path in [format!("/login/v1{OPENID}"), OPENID.to_owned(), SERVER.to_owned()] {
         assert_eq!(answered(&world.service, Method::GET, &path).await, (200, server.clone()), "{path}");
     }
@@ -127,7 +127,7 @@ async fn c101_the_path_of_an_issuer_comes_after_the_well_known_one() {
 }
 
 #[tokio::test]
-async fn c101_without_tokens_nothing_of_them_is_there() {
+async fn c101_a_service_without_tokens_has_no_metadata_or_token_endpoints() {
     let world = World::new().await;
     let service = AuthService::builder(ISSUER, Memory::new())
         .clients(clients())
@@ -146,7 +146,7 @@ async fn c101_without_tokens_nothing_of_them_is_there() {
 }
 
 #[tokio::test]
-async fn clients_whose_id_tokens_nothing_signs_are_found_ahead() {
+async fn clients_whose_id_token_algorithm_is_unsupported_are_refused_when_the_service_is_built() {
     let world = World::new().await;
     for (usual, own, is_good) in [
         (Algorithm::Es256, Algorithm::EdDsa, false),
@@ -167,7 +167,7 @@ async fn clients_whose_id_tokens_nothing_signs_are_found_ahead() {
 }
 
 #[tokio::test]
-async fn settings_of_tokens_are_checked_with_the_service() {
+async fn token_settings_are_checked_when_the_service_is_built() {
     let world = World::new().await;
     let service = || {
         let service = AuthService::builder(ISSUER, Memory::new()).clients(clients()).users(world.users.clone());

@@ -1,4 +1,4 @@
-//! Every answer of every test here is held against the description of the endpoints.
+//! Compares every response of every test with the OpenAPI document.
 
 use std::sync::LazyLock;
 
@@ -10,12 +10,12 @@ use crate::world::Answer;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(AuthService::openapi()).unwrap());
 
-/// Fails where an answer is not as described: its status, its headers, its body.
+/// Fails if the status, the headers or the body of a response is not as documented.
 pub(crate) fn check(method: &Method, path: &str, answer: &Answer) {
     let by = if method == Method::HEAD { Method::GET } else { method.clone() };
     let operation = &DOCUMENT["paths"][path][by.as_str().to_lowercase()];
     if operation.is_null() {
-        // what is not served is told in the shape of all errors
+        // unknown endpoints use the common error format
         let bodyless = *method == Method::HEAD || answer.status == 204;
         assert!([204, 403, 404, 405, 429].contains(&answer.status.as_u16()), "{method} {path}: {answer:?}");
         if !bodyless {
@@ -26,7 +26,7 @@ pub(crate) fn check(method: &Method, path: &str, answer: &Answer) {
     let described = resolve(&operation["responses"][answer.status.as_str()]);
     assert!(!described.is_null(), "{method} {path} is not described to answer {}: {answer:?}", answer.status);
     for (name, header) in described["headers"].as_object().into_iter().flatten() {
-        // a number that no retry helps is left out
+        // `Retry-After` is omitted if retrying can't help
         let may_lack = name.starts_with("x-ratelimit") || resolve(header)["required"] != true;
         match answer.headers.get(name) {
             Some(value) if resolve(header)["schema"]["type"] == "integer" => {
@@ -45,7 +45,7 @@ pub(crate) fn check(method: &Method, path: &str, answer: &Answer) {
     }
 }
 
-/// The schema of the content type that was sent.
+/// Returns the schema of the content type that was sent.
 fn content(answer: &Answer, described: &Value) -> Value {
     let content_type = answer.header("content-type").split(';').next().unwrap();
     if content_type == "text/html" {
@@ -64,7 +64,7 @@ fn resolve(value: &Value) -> &Value {
     }
 }
 
-/// JSON Schema, as far as the description uses it for answers; members that are not described are not there.
+/// Checks the parts of JSON Schema that the document uses for responses. Members without a description are errors.
 fn conforms(schema: &Value, value: &Value, place: &str) {
     let schema = resolve(schema);
     let types: Vec<&str> = match &schema["type"] {
@@ -114,7 +114,7 @@ fn conforms(schema: &Value, value: &Value, place: &str) {
 
 #[test]
 #[should_panic(expected = "is not described")]
-fn a_member_that_is_not_described_is_found() {
+fn an_undocumented_member_is_reported() {
     let schema = &DOCUMENT["components"]["schemas"]["Completed"];
     let value = serde_json::json!({ "session_id": "A".repeat(22), "status": "completed", "user": "ada" });
     conforms(schema, &value, "complete");

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use tollgate::{event::Query, store::Memory};
 
 use crate::{
-    frail::Frail,
+    failing_store::FailingStore,
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PHONE, NOBODY, World, join},
 };
 
 const STRANGE_PHONE: &str = "+15555559999";
 
-/// A login with a code on its way, and the code.
+/// Starts a login and requests a code. Returns both.
 async fn opened(world: &World, method: &str, address: &str) -> (Browser, String, String) {
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -21,8 +21,8 @@ async fn opened(world: &World, method: &str, address: &str) -> (Browser, String,
     (browser, id, code)
 }
 
-/// Another code than this.
-fn not(code: &str) -> String {
+/// Returns a different code.
+fn another_code(code: &str) -> String {
     if code.starts_with('0') { "1" } else { "0" }.to_owned() + &code[1..]
 }
 
@@ -31,7 +31,7 @@ fn is(answer: &Answer, status: u16, error: &str) {
 }
 
 #[tokio::test]
-async fn c053_a_code_goes_to_a_verified_address_of_the_account_and_nowhere_else() {
+async fn c053_codes_are_sent_only_to_verified_addresses_of_the_account() {
     let world = World::new().await;
     let mut answers = BTreeSet::new();
     for (identifier, method, address, sent) in [
@@ -52,7 +52,7 @@ async fn c053_a_code_goes_to_a_verified_address_of_the_account_and_nowhere_else(
         world.advance(30);
     }
     assert_eq!(answers.len(), 2, "{answers:?}");
-    // capital letters are small ones
+    // upper and lower case are equal
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     browser.ask("web", &id, "email", " ADA@Example.COM ").await;
@@ -61,7 +61,7 @@ async fn c053_a_code_goes_to_a_verified_address_of_the_account_and_nowhere_else(
 }
 
 #[tokio::test]
-async fn c053_an_address_that_was_not_verified_gets_nothing() {
+async fn c053_an_unverified_address_gets_no_code() {
     let world = World::new().await;
     let (acme, ada) = ("acme".parse().unwrap(), tollgate::UserId::parse("u-ada").unwrap());
     let new = tollgate::user::Contact::Email(tollgate::user::EmailAddress::parse("new@example.com").unwrap());
@@ -78,7 +78,7 @@ async fn c053_an_address_that_was_not_verified_gets_nothing() {
 }
 
 #[tokio::test]
-async fn c054_codes_are_six_digits_and_never_the_same() {
+async fn c054_codes_have_six_digits_and_differ() {
     let world = World::new().await;
     let mut seen = BTreeSet::new();
     for round in 1..=20 {
@@ -92,7 +92,7 @@ async fn c054_codes_are_six_digits_and_never_the_same() {
 }
 
 #[tokio::test]
-async fn c055_a_code_lives_five_minutes() {
+async fn c055_a_code_expires_after_five_minutes() {
     for (seconds, status) in [(299, 200), (300, 401)] {
         let world = World::new().await;
         let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
@@ -106,8 +106,8 @@ async fn c055_a_code_lives_five_minutes() {
 }
 
 #[tokio::test]
-async fn c056_a_code_is_good_once() {
-    let world = World::with(Frail::new(), |service| service).await;
+async fn c056_a_code_works_once() {
+    let world = World::with(FailingStore::new(), |service| service).await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
     browser.ask("mfa", &id, "sms", ADA_PHONE).await;
@@ -120,27 +120,27 @@ async fn c056_a_code_is_good_once() {
 }
 
 #[tokio::test]
-async fn c057_after_five_wrong_tries_the_right_code_is_wrong_too() {
+async fn c057_after_five_wrong_attempts_the_right_code_fails_too() {
     let world = World::new().await;
     let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
     for _ in 0..5 {
-        is(&browser.verify("web", &id, &not(&code)).await, 401, "invalid_otp");
+        is(&browser.verify("web", &id, &another_code(&code)).await, 401, "invalid_otp");
     }
     is(&browser.verify("web", &id, &code).await, 409, "no_pending_challenge");
-    // the fifth may be right
+    // the fifth attempt may be the right one
     let world = World::new().await;
     let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
     for _ in 0..4 {
-        browser.verify("web", &id, &not(&code)).await;
+        browser.verify("web", &id, &another_code(&code)).await;
     }
     assert_eq!(browser.verify("web", &id, &code).await.status, 200);
 }
 
 #[tokio::test]
-async fn c057_tries_that_race_are_counted_before_they_are_compared() {
-    let world = World::with(Frail::new(), |service| service).await;
+async fn c057_concurrent_attempts_are_counted_before_they_are_compared() {
+    let world = World::with(FailingStore::new(), |service| service).await;
     let (browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
-    let guesses: Vec<_> = (0..20).map(|n| if n < 19 { not(&code) } else { code.clone() }).collect();
+    let guesses: Vec<_> = (0..20).map(|n| if n < 19 { another_code(&code) } else { code.clone() }).collect();
     let mut tabs: Vec<_> = guesses.iter().map(|_| browser.clone()).collect();
     let answers = join(tabs.iter_mut().zip(&guesses).map(|(tab, guess)| tab.verify("web", &id, guess))).await;
     let compared = answers.iter().filter(|answer| matches!(answer.status.as_u16(), 200 | 401)).count();
@@ -148,20 +148,20 @@ async fn c057_tries_that_race_are_counted_before_they_are_compared() {
 }
 
 #[tokio::test]
-async fn c058_a_new_code_does_not_make_the_failures_undone() {
+async fn c058_a_new_code_does_not_reset_the_failures() {
     let world = World::new().await;
     let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
     for _ in 0..5 {
-        browser.verify("web", &id, &not(&code)).await;
+        browser.verify("web", &id, &another_code(&code)).await;
     }
-    // the wait after five failures is longer than the cool-down of a new code
+    // the wait after five failures is longer than the resend interval
     world.advance(29);
     is(&browser.ask("web", &id, "sms", ADA_PHONE).await, 429, "slow_down");
     world.advance(1);
     assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
     let code = world.code(ADA_PHONE).await;
-    is(&browser.verify("web", &id, &not(&code)).await, 401, "invalid_otp");
-    // the sixth failure in a row doubles the wait, although it was the first of this code
+    is(&browser.verify("web", &id, &another_code(&code)).await, 401, "invalid_otp");
+    // the sixth failure in a row doubles the wait, although it is the first one for this code
     let refused = browser.verify("web", &id, &code).await;
     is(&refused, 429, "too_many_attempts");
     assert_eq!(refused.header("retry-after"), "60");
@@ -170,7 +170,7 @@ async fn c058_a_new_code_does_not_make_the_failures_undone() {
 }
 
 #[tokio::test]
-async fn c058_an_account_takes_a_hundred_failures_of_a_method_and_nobody_sees_it() {
+async fn c058_after_a_hundred_failures_a_method_is_locked_without_a_visible_difference() {
     let world = World::new().await;
     let ada = |round: u32, guess: &'static str| {
         let mut browser = world.browser();
@@ -198,20 +198,20 @@ async fn c058_an_account_takes_a_hundred_failures_of_a_method_and_nobody_sees_it
     world.log.flush();
     let seen = world.log.read(&Query::new().kind(tollgate::event::EventKind::LoginCeiling)).events;
     assert!(!seen.is_empty());
-    // another method is open
+    // other methods still work
     let (mut browser, id, code) = opened(&world, "email", ADA).await;
     assert_eq!(browser.verify("web", &id, &code).await.status, 200);
 }
 
 #[tokio::test]
-async fn c059_codes_are_sent_again_after_a_while_and_not_without_end() {
+async fn c059_codes_can_be_resent_after_a_wait_and_only_a_few_times() {
     let world = World::new().await;
     let (mut browser, id, _) = opened(&world, "sms", ADA_PHONE).await;
     world.advance(10);
     let soon = browser.ask("web", &id, "sms", ADA_PHONE).await;
     is(&soon, 429, "slow_down");
     assert_eq!((soon.header("retry-after"), soon.json()["retry_after"].as_u64()), ("20", Some(20)));
-    // neither another login nor another browser gets around it
+    // another login or another browser does not help
     let mut other = world.browser();
     let second = other.start("web", ADA).await;
     is(&other.ask("web", &second, "sms", ADA_PHONE).await, 429, "slow_down");
@@ -222,14 +222,14 @@ async fn c059_codes_are_sent_again_after_a_while_and_not_without_end() {
     world.advance(30);
     let sixth = browser.ask("web", &id, "sms", ADA_PHONE).await;
     is(&sixth, 429, "too_many_attempts");
-    // as long as this login lasts
+    // until the end of this login
     assert_eq!(sixth.header("retry-after"), "570");
-    // not by another method either: the login has had its five
+    // not with another method either: this login has sent its five codes
     is(&browser.ask("web", &id, "email", ADA).await, 429, "too_many_attempts");
 }
 
 #[tokio::test]
-async fn c059_an_address_gets_ten_messages_an_hour_or_fifty_mails_a_day() {
+async fn c059_an_address_gets_at_most_ten_messages_an_hour_or_fifty_mails_a_day() {
     for (method, address, most, span) in [("sms", ADA_PHONE, 10, 3600), ("email", ADA, 50, 24 * 3600)] {
         let world = World::new().await;
         for round in 0..most {
@@ -243,7 +243,7 @@ async fn c059_an_address_gets_ten_messages_an_hour_or_fifty_mails_a_day() {
         let answer = browser.ask("web", &id, method, address).await;
         is(&answer, 429, "too_many_attempts");
         assert_eq!(answer.header("retry-after"), (span - 30 * most).to_string());
-        // under another name of hers the answer is as always, and nothing is sent
+        // under another of her names, the response is the same but nothing is sent
         world.settle().await;
         let before = world.outbox.messages().len();
         let id = browser.start("web", "ada").await;
@@ -254,7 +254,7 @@ async fn c059_an_address_gets_ten_messages_an_hour_or_fifty_mails_a_day() {
 }
 
 #[tokio::test]
-async fn c060_a_new_code_voids_the_one_before() {
+async fn c060_a_new_code_replaces_the_one_before() {
     let world = World::new().await;
     let (mut browser, id, first) = opened(&world, "sms", ADA_PHONE).await;
     world.advance(30);
@@ -265,14 +265,14 @@ async fn c060_a_new_code_voids_the_one_before() {
         is(&browser.verify("web", &id, &first).await, 401, "invalid_otp");
     }
     assert_eq!(browser.verify("web", &id, &second).await.status, 200);
-    // also one by another method
+    // even if another method sends it
     let (mut browser, id, first) = opened(&world, "email", ADA).await;
     browser.ask("web", &id, "whatsapp", ADA_PHONE).await;
     is(&browser.verify("web", &id, &first).await, 401, "invalid_otp");
 }
 
 #[tokio::test]
-async fn c061_a_code_is_good_in_its_login_alone() {
+async fn c061_a_code_works_only_in_its_login() {
     let world = World::new().await;
     let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
     let mut other = world.browser();
@@ -288,15 +288,15 @@ async fn c061_a_code_is_good_in_its_login_alone() {
 }
 
 #[tokio::test]
-async fn c061_one_users_code_proves_nobody_else() {
-    // grace begins a login for ada, and asks for a code to her own phone
+async fn c061_a_code_of_one_user_never_proves_another() {
+    // grace begins a login for ada and requests a code to her own phone
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     assert_eq!(browser.ask("web", &id, "sms", GRACE_PHONE).await.status, 200);
     world.settle().await;
     assert!(world.outbox.messages().is_empty());
-    // nor can ada's phone be proved in a login for grace
+    // ada's phone can't be used in a login for grace either
     let id = browser.start("web", GRACE).await;
     assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
     world.settle().await;
@@ -304,34 +304,34 @@ async fn c061_one_users_code_proves_nobody_else() {
 }
 
 #[tokio::test]
-async fn c062_codes_and_addresses_stand_in_no_answer_and_no_log() {
+async fn c062_codes_and_addresses_never_appear_in_responses_or_logs() {
     let world = World::new().await;
     let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
     let answers = [
-        browser.verify("web", &id, &not(&code)).await,
+        browser.verify("web", &id, &another_code(&code)).await,
         browser.status(&id).await,
         browser.verify("web", &id, &code).await,
     ];
     world.log.flush();
     let text =
         format!("{answers:?} {:?} {:?} {:?}", world.log.read(&Query::new()), world.service, world.outbox.messages());
-    let text = text.replace(&id, "").replace(&not(&code), "");
+    let text = text.replace(&id, "").replace(&another_code(&code), "");
     for secret in [&*code, ADA_PHONE, "5550100"] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
 }
 
 #[tokio::test]
-async fn c063_whatever_is_wrong_with_a_code_is_one_answer_and_counts() {
+async fn c063_every_wrong_code_gets_the_same_error_and_is_counted() {
     let world = World::new().await;
     let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
     let mut answers = BTreeSet::new();
-    for wrong in [&not(&code), &code[..5], &format!("{code}0"), " ", &code.replace(|_: char| true, "٣")] {
+    for wrong in [&another_code(&code), &code[..5], &format!("{code}0"), " ", &code.replace(|_: char| true, "٣")] {
         answers.insert(browser.verify("web", &id, wrong).await.whole());
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
     is(&browser.verify("web", &id, &code).await, 409, "no_pending_challenge");
-    // neither spaces nor signs make a wrong code right
+    // spaces and punctuation do not make a wrong code right
     let world = World::new().await;
     let (mut browser, id, code) = opened(&world, "sms", ADA_PHONE).await;
     for wrong in [format!(" {code}"), format!("{code}\n"), format!("+{code}"), format!("{}-{}", &code[..3], &code[3..])]
@@ -341,7 +341,7 @@ async fn c063_whatever_is_wrong_with_a_code_is_one_answer_and_counts() {
 }
 
 #[tokio::test]
-async fn c064_without_a_code_on_its_way_there_is_none_to_be_wrong() {
+async fn c064_without_a_pending_code_the_error_says_so() {
     let world = World::new().await;
     let mut shown = BTreeSet::new();
     for identifier in [ADA, NOBODY] {
@@ -357,18 +357,18 @@ async fn c064_without_a_code_on_its_way_there_is_none_to_be_wrong() {
     assert_eq!(shown.len(), 1);
 }
 
-/// A gateway that never answers.
-struct Hung;
+/// A gateway that never responds.
+struct HangingGateway;
 
-impl tollgate::delivery::OtpSender for Hung {
+impl tollgate::delivery::OtpSender for HangingGateway {
     async fn send(&self, _: &tollgate::delivery::Message) -> Result<(), tollgate::delivery::SendError> {
         std::future::pending().await
     }
 }
 
 #[tokio::test]
-async fn c065_no_answer_waits_for_a_gateway() {
-    let world = World::with(Memory::new(), |service| service.sms(Hung)).await;
+async fn c065_responses_do_not_wait_for_the_gateway() {
+    let world = World::with(Memory::new(), |service| service.sms(HangingGateway)).await;
     let mut shown = BTreeSet::new();
     for identifier in [ADA, NOBODY] {
         let mut browser = world.browser();
@@ -379,7 +379,7 @@ async fn c065_no_answer_waits_for_a_gateway() {
 }
 
 #[tokio::test]
-async fn c066_who_is_unknown_gets_as_many_tries_and_the_same_answers() {
+async fn c066_unknown_users_get_the_same_attempts_and_responses() {
     let mut told = Vec::new();
     for (identifier, address) in
         [(ADA, ADA_PHONE), (NOBODY, STRANGE_PHONE), (ADA, STRANGE_PHONE), (NOBODY, GRACE_PHONE)]
@@ -405,7 +405,7 @@ async fn c066_who_is_unknown_gets_as_many_tries_and_the_same_answers() {
     for other in &told[1..] {
         assert_eq!(other, &told[0]);
     }
-    // and there was something to be equal
+    // make sure that the comparison covered something
     let all = told[0].join("\n");
     for error in ["invalid_otp", "no_pending_challenge", "too_many_attempts"] {
         assert!(all.contains(error), "{error}");

@@ -1,4 +1,4 @@
-//! What a person is shown, as it comes from the server: the page, its parts, its description, and errors.
+//! The pages for people as the server sends them: the login page, its assets, its JSON description, and errors.
 
 use http::Request;
 use tollgate::{AuthService, Client, ClientIp, ClientTable, Policy, store::Memory};
@@ -6,7 +6,7 @@ use tollgate::{AuthService, Client, ClientIp, ClientTable, Policy, store::Memory
 use crate::world::{Answer, Browser, CALLBACK, ISSUER, World, challenge, query};
 
 const HTML: &str = "text/html; charset=utf-8";
-/// What browsers say that they like when a person opens a page.
+/// The `Accept` header of browsers that open a page.
 const PERSON: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 async fn ask(browser: &mut Browser, method: &str, target: &str, accept: &str) -> Answer {
@@ -17,7 +17,7 @@ fn start(client: &str) -> String {
     format!("/authentication/start?{}&state=xyz", query(client))
 }
 
-/// That nothing can be run in it, framed by others, kept, or guessed to be something else.
+/// Asserts that the headers forbid scripts, framing, caching and sniffing.
 fn assert_locked(answer: &Answer) {
     let policy: Vec<_> = answer.header("content-security-policy").split("; ").collect();
     for part in ["default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"] {
@@ -37,7 +37,7 @@ fn assert_locked(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn the_page_and_its_parts_are_served_as_what_they_are() {
+async fn the_page_and_its_assets_have_the_right_types() {
     let world = World::new().await;
     let mut browser = world.browser();
     for (target, content_type) in [
@@ -52,7 +52,7 @@ async fn the_page_and_its_parts_are_served_as_what_they_are() {
         let mut head = ask(&mut browser, "HEAD", target, PERSON).await;
         let mut headers = page.headers.clone();
         assert_eq!((head.status.as_u16(), head.text.as_str()), (200, ""), "{target}");
-        // each is a request that is charged, and the answer without a body still says how long one would be
+        // each request is charged, and a response without a body still has the content length
         for name in ["x-ratelimit-remaining", "x-ratelimit-reset", "content-length"] {
             head.headers.remove(name);
             headers.remove(name);
@@ -65,7 +65,7 @@ async fn the_page_and_its_parts_are_served_as_what_they_are() {
 }
 
 #[tokio::test]
-async fn the_page_obeys_its_own_policy_and_says_nothing_of_the_request() {
+async fn the_page_obeys_its_own_policy_and_contains_nothing_of_the_request() {
     let world = World::new().await;
     let mut browser = world.browser();
     let page = ask(&mut browser, "GET", &start("web"), PERSON).await;
@@ -76,7 +76,7 @@ async fn the_page_obeys_its_own_policy_and_says_nothing_of_the_request() {
     for forbidden in ["<style", " style=", " onclick", " onload", " onsubmit", "javascript:", "://", "<script>"] {
         assert!(!page.text.contains(forbidden), "{forbidden}");
     }
-    // whatever is asked, the page is one and the same: it reads its own URL
+    // the page is always the same, because it reads its own URL
     assert_eq!(page.text, ask(&mut browser, "GET", &start("mfa"), PERSON).await.text);
     let script = ask(&mut browser, "GET", "/authentication/page.js", "*/*").await.text;
     for forbidden in
@@ -89,7 +89,7 @@ async fn the_page_obeys_its_own_policy_and_says_nothing_of_the_request() {
 }
 
 #[tokio::test]
-async fn a_page_of_your_own_gets_the_same_as_json() {
+async fn a_custom_page_gets_the_same_information_as_json() {
     let world = World::new().await;
     let mut browser = world.browser();
     for (client, steps) in [("web", 1), ("mfa", 2)] {
@@ -111,7 +111,7 @@ async fn a_page_of_your_own_gets_the_same_as_json() {
 }
 
 #[tokio::test]
-async fn what_is_described_is_what_a_login_offers() {
+async fn the_described_methods_are_those_that_a_login_offers() {
     let clients = |service: tollgate::AuthServiceBuilder| service.without_passwords();
     let world = World::with(Memory::new(), clients).await;
     let mut browser = world.browser();
@@ -125,7 +125,7 @@ async fn what_is_described_is_what_a_login_offers() {
 }
 
 #[tokio::test]
-async fn a_client_is_shown_by_its_name() {
+async fn a_client_is_shown_with_its_name() {
     let world = World::new().await;
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
     let client = client.redirect_uri(CALLBACK).unwrap().name("</script>\"Ada\u{2019}s\"").unwrap();
@@ -143,7 +143,7 @@ async fn a_client_is_shown_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_wrong_link_is_shown_to_a_person_and_told_to_a_program() {
+async fn a_wrong_link_is_shown_as_a_page_to_people_and_as_json_to_programs() {
     let world = World::new().await;
     let mut browser = world.browser();
     let challenge = challenge();
@@ -172,7 +172,7 @@ async fn a_wrong_link_is_shown_to_a_person_and_told_to_a_program() {
             assert_eq!((told.status.as_u16(), told.error().as_str()), (400, code), "{target}");
             assert_locked(&told);
         }
-        // what can be told at the redirect URI is told there
+        // errors that can be sent to the redirect URI are sent there
         let target = format!("{path}?{}&code_challenge=again", query("web"));
         let sent = ask(&mut browser, "GET", &target, PERSON).await;
         assert_eq!((sent.status.as_u16(), sent.redirected("error").as_deref()), (302, Some("invalid_request")));

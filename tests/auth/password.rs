@@ -1,11 +1,11 @@
-//! Section E of the checklist: the method `password`, as it is met on the wire.
+//! Section E of the checklist: the method `password` over HTTP.
 
 use tollgate::{Identifier, UserId, event::Query, user::NewUser};
 
 use crate::world::{ADA, ADA_PASSWORD, GRACE_PASSWORD, NOBODY, World};
 
 #[tokio::test]
-async fn c048_all_that_can_be_wrong_with_a_password_is_one_answer() {
+async fn c048_every_wrong_password_gets_the_same_response() {
     let world = World::new().await;
     let acme = "acme".parse().unwrap();
     let bare = NewUser::new(UserId::parse("u-bare").unwrap(), Identifier::parse("bare").unwrap());
@@ -28,7 +28,7 @@ async fn c048_all_that_can_be_wrong_with_a_password_is_one_answer() {
         let mut browser = world.browser();
         let id = browser.start("mfa", identifier).await;
         answers.push(browser.password("mfa", &id, username, password).await.whole());
-        // so is what stands afterwards
+        // and so is the status afterwards
         answers.push(browser.status(&id).await.whole());
     }
     for answer in answers.chunks(2) {
@@ -40,7 +40,7 @@ async fn c048_all_that_can_be_wrong_with_a_password_is_one_answer() {
 }
 
 #[tokio::test]
-async fn c052_passwords_stand_in_no_log_and_in_no_debug_text() {
+async fn c052_passwords_never_appear_in_logs_or_debug_output() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;

@@ -1,4 +1,4 @@
-//! Requests that are pushed, and named in the URL.
+//! Pushed authorization requests, which the URL refers to.
 
 use http::Request;
 use serde_json::json;
@@ -13,7 +13,7 @@ async fn push(browser: &mut Browser, body: &str) -> Answer {
     browser.send(request, body).await
 }
 
-/// The request of a client, pushed: what stands in the URL in its place.
+/// Pushes the request of a client and returns the query that refers to it.
 pub(crate) async fn pushed(browser: &mut Browser, client: &str, more: &str) -> String {
     let answer = push(browser, &format!("{}&state=xyz&{more}", query(client))).await;
     assert_eq!((answer.status.as_u16(), answer.json()["expires_in"].as_u64()), (201, Some(90)), "{answer:?}");
@@ -36,7 +36,7 @@ async fn a_pushed_request_leads_through_a_login_to_one_code() {
     let (mut program, mut browser) = (world.browser(), world.browser());
     let named = pushed(&mut program, "web", "nonce=n&prompt=login&login_hint=ada").await;
     world.advance(89);
-    // what else stands in the URL counts for nothing, and goes nowhere
+    // other parameters of the URL are ignored and not forwarded
     let first =
         authorize(&mut browser, &format!("{named}&scope=email&state=evil&redirect_uri=https://evil.example/")).await;
     assert_eq!(first.header("location"), format!("/authentication/start?{named}"));
@@ -56,7 +56,7 @@ async fn a_pushed_request_leads_through_a_login_to_one_code() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_unknown_expired_or_anothers_is_shown_and_never_redirected() {
+async fn an_unknown_or_expired_request_or_one_of_another_client_shows_an_error_page() {
     let world = World::new().await;
     let mut browser = world.browser();
     browser.log_in("web", ADA).await;
@@ -71,7 +71,7 @@ async fn a_request_that_is_unknown_expired_or_anothers_is_shown_and_never_redire
     }
     assert_eq!(authorize(&mut browser, &named.replace("client_id=web&", "")).await.error(), "invalid_request");
     assert_eq!(authorize(&mut browser, &format!("{named}&request_uri=x")).await.error(), "invalid_request");
-    // a browser comes in time, or not at all
+    // requests expire
     world.advance(90);
     assert!(is_gone(&authorize(&mut browser, &named).await));
     let named = pushed(&mut browser, "web", "").await;
@@ -84,7 +84,7 @@ async fn a_request_that_is_unknown_expired_or_anothers_is_shown_and_never_redire
 }
 
 #[tokio::test]
-async fn what_is_pushed_is_held_to_what_authorize_takes() {
+async fn pushed_requests_are_checked_like_those_at_authorize() {
     let world = World::new().await;
     let mut browser = world.browser();
     let good = query("web");
@@ -121,7 +121,7 @@ async fn what_is_pushed_is_held_to_what_authorize_takes() {
 }
 
 #[tokio::test]
-async fn a_client_can_have_its_requests_pushed_or_refused() {
+async fn a_client_can_be_required_to_push_its_requests() {
     let world = World::new().await;
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().redirect_uri(CALLBACK).unwrap();
     let client = client.scopes("openid").unwrap().require_pushed_requests().single_sign_on();
@@ -139,7 +139,7 @@ async fn a_client_can_have_its_requests_pushed_or_refused() {
     assert_eq!(plain.redirected("error").as_deref(), Some("invalid_request"), "{plain:?}");
     let named = pushed(&mut browser, "web", "").await;
     assert!(authorize(&mut browser, &named).await.redirected("code").is_some());
-    // by the session too: each request gives one code
+    // with single sign-on too, each request yields one code
     let named = pushed(&mut browser, "web", "").await;
     assert!(authorize(&mut browser, &named).await.redirected("code").is_some());
     assert!(is_gone(&authorize(&mut browser, &named).await));
@@ -150,7 +150,7 @@ async fn a_client_can_have_its_requests_pushed_or_refused() {
 }
 
 #[tokio::test]
-async fn c094_a_client_that_proves_who_it_is_is_refused_and_what_it_showed_is_not_kept() {
+async fn c094_a_pushed_request_with_client_credentials_is_refused_and_not_stored() {
     let world = World::new().await;
     let mut browser = world.browser();
     for (scheme, more) in [
@@ -166,12 +166,12 @@ async fn c094_a_client_that_proves_who_it_is_is_refused_and_what_it_showed_is_no
         assert_eq!((answer.status.as_u16(), &*answer.error()), (401, "invalid_client"), "{scheme:?} {more}");
         assert_eq!(answer.header("www-authenticate"), r#"Basic realm="token""#, "{scheme:?} {more}");
     }
-    // as left out
+    // an empty value counts as absent
     assert_eq!(push(&mut browser, &format!("{}&client_secret=", query("web"))).await.status, 201);
 }
 
 #[tokio::test]
-async fn whoever_has_the_url_learns_of_a_pushed_request_what_a_page_needs_and_no_more() {
+async fn the_url_of_a_pushed_request_reveals_only_what_the_login_page_needs() {
     let world = World::new().await;
     let mut browser = world.browser();
     let claims = encode(r#"{"id_token":{"email":null}}"#);

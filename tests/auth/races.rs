@@ -1,14 +1,14 @@
-//! Calls that overlap: on several threads, and step by step in orders that a machine thinks of.
+//! Calls that overlap: on several threads, and interleaved in random orders.
 
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 use tokio::runtime::Runtime;
 
 use crate::{
-    steered::{Running, Steered, interleave},
+    controlled_store::{ControlledStore, Running, interleave},
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, NOBODY, World},
 };
 
-/// So many at once, on threads.
+/// The number of concurrent calls.
 pub(crate) async fn at_once<F>(count: usize, call: impl Fn(usize) -> F) -> Vec<Answer>
 where
     F: Future<Output = Answer> + Send + 'static,
@@ -29,7 +29,7 @@ fn with_code(answers: &[Answer]) -> usize {
     count(answers, |answer| answer.status == 302 && answer.redirected("code").is_some())
 }
 
-/// From another address each, so that no address is wrong too often.
+/// Each call comes from another address, so that no address has too many failures.
 pub(crate) fn from(browser: &Browser, at: usize) -> Browser {
     let mut browser = browser.clone();
     browser.address = [192, 0, 2, u8::try_from(at % 250).unwrap()].into();
@@ -37,12 +37,12 @@ pub(crate) fn from(browser: &Browser, at: usize) -> Browser {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c045_right_passwords_at_once_are_one_step() {
+async fn c045_concurrent_right_passwords_count_as_one_step() {
     for client in ["web", "mfa"] {
         let world = World::new().await;
         let mut browser = world.browser();
         let id = browser.start(client, ADA).await;
-        // as many as are free
+        // as many as may run at once
         let answers = at_once(5, |at| {
             let (mut browser, id) = (from(&browser, at), id.clone());
             async move { browser.password(client, &id, "ada", ADA_PASSWORD).await }
@@ -55,7 +55,7 @@ async fn c045_right_passwords_at_once_are_one_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c045_c056_right_codes_at_once_are_one_step() {
+async fn c045_c056_concurrent_right_codes_count_as_one_step() {
     for _ in 0..10 {
         let world = World::new().await;
         let mut browser = world.browser();
@@ -74,7 +74,7 @@ async fn c045_c056_right_codes_at_once_are_one_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c057_of_fifty_guesses_at_once_five_are_tries() {
+async fn c057_of_fifty_concurrent_guesses_five_are_checked() {
     for identifier in [ADA, NOBODY] {
         let world = World::new().await;
         let mut browser = world.browser();
@@ -97,11 +97,11 @@ async fn c057_of_fifty_guesses_at_once_five_are_tries() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c110_of_forty_passwords_at_once_five_are_tried() {
+async fn c110_of_forty_concurrent_passwords_five_are_checked() {
     for identifier in [ADA, NOBODY] {
         let world = World::new().await;
         let mut browser = world.browser();
-        // of logins of their own: what is counted is who is tried
+        // each in its own login, because attempts are counted by account
         let mut logins = Vec::new();
         for _ in 0..4 {
             logins.push(browser.start("web", identifier).await);
@@ -119,11 +119,11 @@ async fn c110_of_forty_passwords_at_once_five_are_tried() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifteen_failures_at_once_end_a_login_and_no_more_are_counted() {
+async fn concurrent_failures_end_a_login_at_the_fifteenth_and_no_more_are_counted() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
-    // each by another name, so that none of them is locked
+    // each with another name, so that no name is locked
     let answers = at_once(40, |at| {
         let (mut browser, id) = (from(&browser, at), id.clone());
         async move { browser.password("web", &id, &format!("name{at}"), "wrong").await }
@@ -139,7 +139,7 @@ async fn fifteen_failures_at_once_end_a_login_and_no_more_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c086_completing_at_once_completes() {
+async fn c086_concurrent_completes_all_succeed() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -154,7 +154,7 @@ async fn c086_completing_at_once_completes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c023_sixteen_visits_at_once_get_one_code() {
+async fn c023_sixteen_concurrent_calls_of_authorize_get_one_code() {
     for _ in 0..20 {
         let world = World::new().await;
         let browser = completed(&world, "web").await;
@@ -170,7 +170,7 @@ async fn c023_sixteen_visits_at_once_get_one_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c036_starts_at_once_are_logins_of_their_own() {
+async fn c036_concurrent_starts_begin_separate_logins() {
     let world = World::new().await;
     let browser = world.browser();
     let calls: Vec<_> = (0..16)
@@ -203,7 +203,7 @@ async fn completed(world: &World, client: &str) -> Browser {
     browser
 }
 
-/// What is called while others are.
+/// A call that overlaps with others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Call {
     Right,
@@ -238,14 +238,14 @@ fn make(browser: &Browser, client: &'static str, id: &str, code: &str, call: Cal
 proptest! {
     #![proptest_config(Config::with_cases(60))]
     #[test]
-    fn c023_c044_c045_c056_c060_whatever_overlaps_each_proof_counts_once_and_there_is_one_code(
+    fn c023_c044_c045_c056_c060_overlapping_calls_count_each_proof_once_and_yield_one_code(
         mfa in any::<bool>(),
         calls in vec(call(), 2..6),
         order in vec(0..6_usize, 0..120),
     ) {
         let runtime = runtime();
         let client = if mfa { "mfa" } else { "web" };
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let (world, mut browser, id, code) = runtime.block_on(async {
             let world = World::with(store.clone(), |service| service).await;
             let mut browser = world.browser();
@@ -269,12 +269,12 @@ proptest! {
         prop_assert!(by_code <= 1 && by_password <= 1, "{:?}", answers);
         prop_assert_eq!(shown["completed_steps"].as_u64(), Some((by_code + by_password) as u64), "{:?}", answers);
         prop_assert_eq!(of(Call::Wrong, 200), 0);
-        // a code that was voided by the next is not right any more
+        // a code that was replaced by a new one no longer works
         if of(Call::Resend, 200) > 0 && by_code == 0 {
             let late = runtime.block_on(browser.verify(client, &id, &code));
             prop_assert!(late.status != 200, "{:?}", late);
         }
-        // and what is completed has one code
+        // a completed login yields one code
         let mut codes = with_code(&answers);
         for _ in 0..2 {
             runtime.block_on(browser.complete(client, &id));
@@ -286,9 +286,9 @@ proptest! {
     }
 
     #[test]
-    fn c023_visits_that_overlap_in_any_order_get_one_code(order in vec(0..4_usize, 0..100)) {
+    fn c023_calls_of_authorize_that_overlap_in_any_order_get_one_code(order in vec(0..4_usize, 0..100)) {
         let runtime = runtime();
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let browser = runtime.block_on(async {
             let world = World::with(store.clone(), |service| service).await;
             completed(&world, "web").await
@@ -301,15 +301,15 @@ proptest! {
     }
 
     #[test]
-    fn c023_c045_two_nodes_on_one_store_are_as_one(order in vec(0..6_usize, 0..120)) {
+    fn c023_c045_two_nodes_on_one_store_act_as_one(order in vec(0..6_usize, 0..120)) {
         let runtime = runtime();
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let (one, other, id, code) = runtime.block_on(async {
             let one = World::with(store.clone(), |service| service).await;
             let other = World::on(store.clone().into(), one.clock.clone(), |service| service).await;
             let mut browser = one.browser();
             let id = browser.start("web", ADA).await;
-            // each knows the codes and the counts of the other
+            // each node knows the codes and counters of the other
             assert_eq!(browser.ask("web", &id, "sms", ADA_PHONE).await.status, 200);
             let code = one.code(ADA_PHONE).await;
             let mut elsewhere = other.browser();
@@ -334,9 +334,9 @@ proptest! {
     }
 
     #[test]
-    fn c057_guesses_that_overlap_in_any_order_are_no_more_than_five(order in vec(0..9_usize, 0..200)) {
+    fn c057_at_most_five_guesses_are_checked_when_they_overlap_in_any_order(order in vec(0..9_usize, 0..200)) {
         let runtime = runtime();
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let (browser, id) = runtime.block_on(async {
             let world = World::with(store.clone(), |service| service).await;
             let mut browser = world.browser();
@@ -353,11 +353,11 @@ proptest! {
 }
 
 #[test]
-fn c023_two_browsers_that_come_with_one_pushed_request_at_once_get_one_code() {
+fn c023_two_browsers_that_use_one_pushed_request_at_once_get_one_code() {
     let runtime = runtime();
-    // the second has come this far when the first is let run to its end
+    // how far the second call has come when the first one runs to its end
     for head_start in 0..40 {
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let (browsers, named) = runtime.block_on(async {
             let world = World::with(store.clone(), |service| service).await;
             let browsers = [completed(&world, "web").await, completed(&world, "web").await];
@@ -377,11 +377,11 @@ fn c023_two_browsers_that_come_with_one_pushed_request_at_once_get_one_code() {
 }
 
 #[test]
-fn c110_a_right_code_that_came_second_is_no_failure() {
+fn c110_a_right_code_that_arrives_second_is_not_counted_as_a_failure() {
     let runtime = runtime();
-    // the second has come this far when the first is let run to its end
+    // how far the second call has come when the first one runs to its end
     for head_start in 0..25 {
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let (world, mut browser, id, code) = runtime.block_on(async {
             let world = World::with(store.clone(), |service| service).await;
             let mut browser = world.browser();
@@ -398,7 +398,7 @@ fn c110_a_right_code_that_came_second_is_no_failure() {
             interleave(calls, &order)
         };
         assert_eq!(count(&answers, |answer| answer.status == 200), 1, "{answers:?}");
-        // five are free yet: one that was left of the second would make the fifth wait
+        // five attempts are free, so a leftover count of the second call would make the fifth one wait
         runtime.block_on(async {
             world.advance(31);
             let id = browser.start("web", ADA).await;

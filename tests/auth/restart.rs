@@ -1,4 +1,4 @@
-//! A service that ends in the middle of a login, and one that goes on from the same file.
+//! A service that stops in the middle of a login, and another one that continues from the same file.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ impl Drop for File {
     }
 }
 
-/// What is left of a service that has ended: its file, the time, and the browser.
+/// The state that outlives a service: its file, the time, and the browser.
 struct Life {
     file: File,
     clock: ManualClock,
@@ -38,7 +38,7 @@ struct Life {
 impl Life {
     async fn begin(&self) -> (World, Browser) {
         let disk = loop {
-            // the file is free once the last task of the former life has let go of it
+            // the file is free once the last task of the stopped service has dropped it
             match Disk::open(&self.file.0) {
                 Ok(disk) => break disk,
                 Err(error) => {
@@ -61,10 +61,10 @@ impl Life {
 }
 
 #[tokio::test]
-async fn a_login_goes_on_after_each_restart_to_its_one_code() {
-    // a bit for each place
+async fn a_login_continues_after_restarts_and_yields_one_code() {
+    // one bit for each possible restart
     for ends in 0..32_u32 {
-        // all of them, each alone, and none
+        // none, each one alone, and all
         if ends.count_ones() > 1 && ends != 31 {
             continue;
         }
@@ -97,7 +97,7 @@ async fn a_login_goes_on_after_each_restart_to_its_one_code() {
         if ends & 16 != 0 {
             (world, browser) = life.end(world, browser).await;
         }
-        // what is spent stays so
+        // a used login stays used
         browser.cookies = spent;
         assert_eq!(browser.authorize("mfa").await.redirected("code"), None);
         assert_eq!(browser.status(&id).await.json()["status"], "expired");
@@ -106,7 +106,7 @@ async fn a_login_goes_on_after_each_restart_to_its_one_code() {
 }
 
 #[tokio::test]
-async fn c058_c110_what_was_counted_is_counted_after_a_restart() {
+async fn c058_c110_counters_survive_a_restart() {
     let mut life = Life { file: File::new(), clock: ManualClock::new(), cookies: BTreeMap::new() };
     let (mut world, mut browser) = life.begin().await;
     let id = browser.start("web", ADA).await;
@@ -124,7 +124,7 @@ async fn c058_c110_what_was_counted_is_counted_after_a_restart() {
 const FILE: &str = "TOLLGATE_LOGIN_FILE";
 const STEPS: &str = "TOLLGATE_LOGIN_STEPS";
 
-/// It logs in so far, says so, and waits to be killed.
+/// Logs in up to this step, prints its progress, and waits to be killed.
 #[tokio::test]
 #[ignore = "it is the child of the next one"]
 async fn child() {
@@ -148,7 +148,7 @@ async fn child() {
 }
 
 #[tokio::test]
-async fn a_login_goes_on_after_a_kill_9_and_what_is_spent_stays_so() {
+async fn a_login_continues_after_kill_9_and_a_used_login_stays_used() {
     for steps in 0..4 {
         let file = File::new();
         let mut child = Command::new(std::env::current_exe().unwrap())

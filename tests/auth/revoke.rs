@@ -1,20 +1,20 @@
-//! `POST /revoke` (RFC 7009): a client gives back what it has.
+//! `POST /revoke` (RFC 7009).
 
 use serde_json::json;
 use tollgate::event::{EventKind, Query};
 
-use crate::{given::Given, world::World};
+use crate::{issued_tokens::IssuedTokens, world::World};
 
 const DONE: &str = "200\ncontent-type: application/json\n\n{}\n";
 
 #[tokio::test]
-async fn c100_a_refresh_token_or_an_access_token_ends_all_that_came_of_its_code() {
+async fn c100_revoking_a_refresh_or_access_token_revokes_its_family() {
     for what in ["refresh", "used refresh", "access", "older access"] {
         let world = World::new().await;
         let mut browser = world.browser();
         let other = browser.tokens("web", "openid").await;
         let first = browser.tokens("web", "openid").await;
-        let last = Given::of(&browser.refresh("web", first.refresh()).await);
+        let last = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
         world.advance(60);
         let token = match what {
             "refresh" => last.refresh(),
@@ -30,7 +30,7 @@ async fn c100_a_refresh_token_or_an_access_token_ends_all_that_came_of_its_code(
         }
         assert_eq!(browser.opens(&world, "web", &other.access).await, [true; 3]);
         assert_eq!(browser.refresh("web", other.refresh()).await.status, 200);
-        // a second time is as good as the first
+        // revoking again succeeds too
         assert_eq!(browser.revoke("web", token).await.own(), DONE);
         world.log.flush();
         assert_eq!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.len(), 1);
@@ -38,20 +38,20 @@ async fn c100_a_refresh_token_or_an_access_token_ends_all_that_came_of_its_code(
 }
 
 #[tokio::test]
-async fn c100_the_answer_is_the_same_for_what_is_no_token_of_this_client() {
+async fn c100_revoking_anything_but_a_token_of_this_client_succeeds_and_changes_nothing() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let code = browser.sign_in("web").await;
-    let mut changed = given.refresh().to_owned().into_bytes();
+    let mut changed = issued.refresh().to_owned().into_bytes();
     changed[40] = if changed[40] == b'A' { b'B' } else { b'A' };
     let changed = String::from_utf8(changed).unwrap();
-    let unsigned = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
+    let unsigned = format!("{}.AAAA", issued.access.rsplit_once('.').unwrap().0);
     for (client, token) in [
-        ("mfa", given.refresh()),
-        ("mfa", &given.access),
-        ("other", given.refresh()),
-        ("web", given.id()),
+        ("mfa", issued.refresh()),
+        ("mfa", &issued.access),
+        ("other", issued.refresh()),
+        ("web", issued.id()),
         ("web", &code.code),
         ("web", &changed),
         ("web", &unsigned),
@@ -62,11 +62,11 @@ async fn c100_the_answer_is_the_same_for_what_is_no_token_of_this_client() {
         assert_eq!(browser.revoke(client, token).await.own(), DONE);
     }
     for hint in ["access_token", "refresh_token", "x"] {
-        let fields = [("client_id", "mfa"), ("token", given.refresh()), ("token_type_hint", hint)];
+        let fields = [("client_id", "mfa"), ("token", issued.refresh()), ("token_type_hint", hint)];
         assert_eq!(browser.form("/revoke", &fields).await.own(), DONE);
     }
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
-    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
     assert_eq!(browser.redeem("web", &code).await.status, 200);
     world.log.flush();
     assert!(world.log.read(&Query::new().kind(EventKind::TokenRevoked)).events.is_empty());

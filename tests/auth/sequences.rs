@@ -1,14 +1,14 @@
-//! Thousands of random calls from several browsers, and what may never come of them.
+//! Thousands of random calls from several browsers, compared with a model.
 //!
-//! The model knows what was proved: which password is whose, and which code was sent for which login. Everything else it
-//! takes from outside, by looking at every login with the cookie that it was begun with.
+//! The model knows the facts: the password of each account, and the code sent for each login. It learns everything else
+//! from the responses, by checking every login with its own cookie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::{collection::vec, prelude::*};
 use tollgate::{UserId, policy::FactorClass};
 
-use crate::scripts;
+use crate::random_runs;
 use crate::world::{
     ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, NOBODY, World, parameters,
     query_of, with,
@@ -16,9 +16,9 @@ use crate::world::{
 
 const SESSION: &str = "__Host-session_giszrYfB";
 const BROWSERS: usize = 3;
-/// All of them are looked at after each call.
+/// The number of logins that the test keeps. All of them are checked after each call.
 const MOST_LOGINS: usize = 8;
-/// Names, and whose they are.
+/// Names, and the accounts that they belong to.
 const NAMES: [(&str, Option<&str>); 5] = [
     ("ada", Some("u-ada")),
     (ADA, Some("u-ada")),
@@ -56,7 +56,7 @@ enum Action {
         login: usize,
         address: usize,
     },
-    /// The newest code of that login, of another, or none.
+    /// Sends the newest code of this login, a code of another login, or a wrong one.
     Verify {
         browser: usize,
         login: usize,
@@ -72,17 +72,17 @@ enum Action {
         mfa: bool,
         tab: usize,
     },
-    /// What leads on with the newest login that was begun in this browser, so that some get far.
-    GoOn {
+    /// Continues the newest login of this browser, so that some logins get far.
+    Continue {
         browser: usize,
         pick: usize,
     },
-    /// All cookies of one get into the other.
+    /// Copies all cookies of one browser to another.
     Steal {
         from: usize,
         to: usize,
     },
-    /// The secret of one login under the name of another.
+    /// Sends the secret of one login under the name of another.
     Rename {
         browser: usize,
         secret: usize,
@@ -92,7 +92,7 @@ enum Action {
 }
 
 fn likely() -> impl Strategy<Value = Action> {
-    (0..BROWSERS, 0..12_usize).prop_map(|(browser, pick)| Action::GoOn { browser, pick })
+    (0..BROWSERS, 0..12_usize).prop_map(|(browser, pick)| Action::Continue { browser, pick })
 }
 
 fn unlikely() -> impl Strategy<Value = Action> {
@@ -134,7 +134,7 @@ fn challenge(tab: usize) -> String {
     format!("{tab:A<43}")
 }
 
-/// What is known of a login.
+/// A login in the model.
 #[derive(Debug)]
 struct Known {
     id: String,
@@ -142,17 +142,17 @@ struct Known {
     cookie: (String, String),
     mfa: bool,
     tab: usize,
-    /// Whose account the name is that it was begun with.
+    /// The account of the name that it began with.
     account: Option<&'static str>,
     proved: Vec<FactorClass>,
-    /// The newest code that was sent for it, by which class of factor, and when; until it is used or replaced.
+    /// The newest code sent for it, its factor class and its time, until it is used or replaced.
     code: Option<(String, FactorClass, u64)>,
     /// When its steps were confirmed.
     completed_at: Option<u64>,
     began: u64,
     touched: u64,
     has_code: bool,
-    /// What it looked like last: its status and its completed steps.
+    /// The status and number of completed steps at the last check.
     seen: (String, u64),
 }
 
@@ -165,29 +165,29 @@ impl Known {
         browser.cookies.get(&self.cookie.0) == Some(&self.cookie.1)
     }
 
-    /// Whether its time is over, whatever the service says.
+    /// Returns whether it must have timed out.
     fn is_over(&self, now: u64) -> bool {
         self.has_code || now >= self.began + 1800 || now >= self.completed_at.map_or(self.touched + 600, |at| at + 300)
     }
 }
 
-struct Play {
+struct Simulation {
     world: World,
     browsers: Vec<Browser>,
     logins: Vec<Known>,
     now: u64,
     messages: usize,
     codes: BTreeSet<String>,
-    /// Whose the sessions are that have not ended, by the secrets in their cookies.
+    /// The users of all active sessions, by the secrets in the cookies.
     sessions: BTreeMap<String, &'static str>,
 }
 
-/// Which login a call is about: counted from the newest.
+/// Returns the login that a call is about, counted from the newest.
 fn at(logins: &[Known], login: usize) -> Option<usize> {
     logins.len().checked_sub(1 + login)
 }
 
-impl Play {
+impl Simulation {
     async fn new() -> Self {
         let world = World::new().await;
         let mut browsers: Vec<_> = (0..BROWSERS).map(|_| world.browser()).collect();
@@ -205,7 +205,7 @@ impl Play {
         }
     }
 
-    /// The call that leads on.
+    /// Returns the call that continues a login.
     fn next_of(&self, browser: usize, pick: usize) -> Action {
         let newest = self.logins.iter().rposition(|login| login.home == browser);
         let fresh = Action::Start { browser, mfa: pick.is_multiple_of(2), name: pick % NAMES.len(), tab: pick % 3 / 2 };
@@ -237,11 +237,11 @@ impl Play {
 
     async fn act(&mut self, action: Action) -> Result<(), TestCaseError> {
         let action = match action {
-            Action::GoOn { browser, pick } => self.next_of(browser, pick),
+            Action::Continue { browser, pick } => self.next_of(browser, pick),
             action => action,
         };
         let target = match action {
-            Action::GoOn { .. } => None,
+            Action::Continue { .. } => None,
             Action::Wait(seconds) => {
                 self.world.advance(seconds);
                 self.now += seconds;
@@ -293,7 +293,7 @@ impl Play {
         let id = answer.json()["session_id"].as_str().unwrap().to_owned();
         let cookie = format!("__Host-auth_session_{}", &id[..8]);
         let secret = browser.cookies[&cookie].clone();
-        prop_assert!(!before.values().any(|value| *value == secret), "a cookie was taken on");
+        prop_assert!(!before.values().any(|value| *value == secret), "a login used the secret of a caller");
         let account = NAMES[name].1;
         let (began, touched, seen) = (self.now, self.now, ("pending".to_owned(), 0));
         self.logins.push(Known {
@@ -356,12 +356,12 @@ impl Play {
             return Ok(());
         }
         if known.is_over(self.now) {
-            // what has ended is remembered for an hour
+            // ended logins are remembered for an hour
             let is_forgotten = answer.error() == "invalid_session" && self.now >= known.began + 3600;
             prop_assert!(is_forgotten || answer.error() == "session_expired", "{:?}", answer);
             return Ok(());
         }
-        // what is refused without being tried is no activity
+        // attempts that are refused unchecked do not count as activity
         let has_failed = answer.error() == "session_failed" && known.seen.0 != "failed";
         if has_failed || [200, 401].contains(&answer.status.as_u16()) {
             known.touched = self.now;
@@ -371,7 +371,7 @@ impl Play {
                 let proves =
                     known.account.filter(|own| NAMES[name].1 == Some(*own) && PASSWORDS[password].1 == Some(*own));
                 if is_right {
-                    prop_assert!(proves.is_some(), "a wrong password was right: {:?}", answer);
+                    prop_assert!(proves.is_some(), "a wrong password was accepted: {:?}", answer);
                     known.proved.push(FactorClass::Knowledge);
                     known.code = None;
                 } else if proves.is_some() {
@@ -396,7 +396,7 @@ impl Play {
                 prop_assert!(new.len() <= usize::from(is_right));
                 for message in new {
                     prop_assert_eq!(message.to(), to);
-                    prop_assert!(owner.is_some() && owner == known.account, "a code for somebody else");
+                    prop_assert!(owner.is_some() && owner == known.account, "a code proved another user");
                 }
             }
             Action::Verify { .. } => {
@@ -407,7 +407,7 @@ impl Play {
                         known.proved.push(class);
                         known.code = None;
                     }
-                    None => prop_assert!(!is_right, "a wrong code was right: {:?}", answer),
+                    None => prop_assert!(!is_right, "a wrong code was accepted: {:?}", answer),
                     Some(_) => {}
                 }
             }
@@ -423,7 +423,7 @@ impl Play {
         Ok(())
     }
 
-    /// Says which login was spent.
+    /// Returns the login that was used up.
     async fn authorize(&mut self, browser: usize, mfa: bool, tab: usize) -> Result<Option<usize>, TestCaseError> {
         let meant = self.logins.iter().rposition(|login| {
             login.is_in(&self.browsers[browser])
@@ -437,12 +437,12 @@ impl Play {
         prop_assert_eq!(answer.status.as_u16(), 302, "{:?}", answer);
         let code = answer.redirected("code");
         let Some(meant) = meant else {
-            prop_assert_eq!(code, None, "a code for nothing");
+            prop_assert_eq!(code, None, "a code without a completed login");
             return self.check_sessions().await.map(|()| None);
         };
         let code = code.ok_or_else(|| TestCaseError::fail(format!("no code: {answer:?}")))?;
-        prop_assert!(self.codes.insert(code), "the same code twice");
-        // of those begun at one moment any may be the newest
+        prop_assert!(self.codes.insert(code), "the same code was issued twice");
+        // if several began at the same moment, any of them counts as the newest
         let moment = self.logins[meant].began;
         let candidates: Vec<_> = (0..self.logins.len())
             .filter(|at| {
@@ -453,17 +453,17 @@ impl Play {
         let mut spent = None;
         for at in candidates {
             if !self.logins[at].has_code && self.peek(at).await.0 == "expired" && !self.logins[at].is_over(self.now) {
-                prop_assert!(spent.is_none(), "two logins were spent");
+                prop_assert!(spent.is_none(), "two logins were used up");
                 spent = Some(at);
             }
         }
-        let spent = spent.ok_or_else(|| TestCaseError::fail("no login was spent"))?;
+        let spent = spent.ok_or_else(|| TestCaseError::fail("no login was used up"))?;
         let login = &mut self.logins[spent];
         login.has_code = true;
         let classes: BTreeSet<_> = login.proved.iter().collect();
-        prop_assert!(classes.len() >= login.required(), "a code without its proofs");
-        // it is the one who proved that is signed in now, in place of who was signed in before, and nobody else
-        let account = login.account.ok_or_else(|| TestCaseError::fail("somebody unknown got a code"))?;
+        prop_assert!(classes.len() >= login.required(), "a code without the required proofs");
+        // the user who proved their identity replaces the user who was signed in before
+        let account = login.account.ok_or_else(|| TestCaseError::fail("an unknown user got a code"))?;
         if let Some(replaced) = replaced {
             self.sessions.remove(&replaced);
         }
@@ -472,19 +472,19 @@ impl Play {
         Ok(Some(spent))
     }
 
-    /// Those who should be signed in are, and nobody else.
+    /// Checks that exactly the expected users are signed in.
     async fn check_sessions(&self) -> Result<(), TestCaseError> {
         let acme = "acme".parse().unwrap();
         for user in ["u-ada", "u-grace"] {
             let live = self.world.sessions.list(&acme, &UserId::parse(user).unwrap()).await.unwrap().len();
-            // those that are idle for an hour have ended
+            // sessions that are idle for an hour have ended
             let meant = self.sessions.values().filter(|owner| **owner == user).count();
             prop_assert!(if self.now < 3600 { live == meant } else { live <= meant }, "{} of {}", live, meant);
         }
         Ok(())
     }
 
-    /// What the browser of a login sees of it.
+    /// Returns the state of a login as its browser sees it.
     async fn peek(&self, login: usize) -> (String, u64) {
         let known = &self.logins[login];
         let mut own = self.world.browser();
@@ -497,19 +497,19 @@ impl Play {
         (shown["status"].as_str().unwrap().to_owned(), shown["completed_steps"].as_u64().unwrap())
     }
 
-    /// Looks at all logins, of which one was called.
+    /// Checks all logins after a call to one of them.
     async fn look(&mut self, called: Option<usize>) -> Result<(), TestCaseError> {
         for at in 0..self.logins.len() {
             let now = self.peek(at).await;
             let known = &mut self.logins[at];
             let is_over = ["expired", "gone"].contains(&&*now.0);
             if known.is_over(self.now) {
-                prop_assert!(is_over, "it is over and shows {:?}: {:?}", now, known);
+                prop_assert!(is_over, "it ended too early and shows {:?}: {:?}", now, known);
             }
             if ["expired", "gone"].contains(&&*known.seen.0) {
-                prop_assert!(is_over, "it came back: {:?}", known);
+                prop_assert!(is_over, "an ended login works again: {:?}", known);
             } else if called != Some(at) && !is_over {
-                prop_assert_eq!(&now, &known.seen, "it changed, and nobody called: {:?}", known);
+                prop_assert_eq!(&now, &known.seen, "it changed without a call: {:?}", known);
             }
             if known.seen.0 == "failed" {
                 prop_assert!(is_over || now.0 == "failed");
@@ -530,7 +530,7 @@ impl Play {
     }
 }
 
-/// The counters of an answer about a login agree with each other.
+/// Checks that the counters in a response are consistent.
 fn counters(answer: &Answer, required: usize) -> Result<(), TestCaseError> {
     let shown = answer.json();
     if let Some(completed) = shown["completed_steps"].as_u64() {
@@ -543,27 +543,27 @@ fn counters(answer: &Answer, required: usize) -> Result<(), TestCaseError> {
 
 fn run(script: Vec<Action>) -> Result<usize, TestCaseError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let mut play = Play::new().await;
+        let mut simulation = Simulation::new().await;
         for action in script {
-            play.act(action).await?;
+            simulation.act(action).await?;
         }
-        Ok(play.codes.len())
+        Ok(simulation.codes.len())
     })
 }
 
 proptest! {
-    #![proptest_config(scripts::config(2, 0x7011_6A7E))]
+    #![proptest_config(random_runs::config(2, 0x7011_6A7E))]
     #[test]
-    fn c021_c023_c034_c037_c044_c046_c047_c061_whatever_is_called_nobody_gets_a_code_who_did_not_prove_who_they_are(
+    fn c021_c023_c034_c037_c044_c046_c047_c061_random_calls_yield_codes_only_to_users_who_proved_who_they_are(
         script in vec(prop_oneof![2 => likely(), 1 => unlikely()], 1..60),
     ) {
         run(script)?;
     }
 }
 
-/// That the scripts above get anywhere.
+/// Makes sure that random logins reach their end.
 #[test]
-fn of_random_logins_many_end_with_a_code() {
+fn many_random_logins_end_with_a_code() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = vec(prop_oneof![2 => likely(), 1 => unlikely()], 60);

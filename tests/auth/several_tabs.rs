@@ -6,8 +6,8 @@ use http::Request;
 use serde_json::json;
 
 use crate::{
-    given::{Given, all_are},
-    sites::{Begun, tenant, world, world_with},
+    five_tenants::{Begun, tenant, world, world_with},
+    issued_tokens::{IssuedTokens, all_are},
     world::{
         ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, ISSUER, World, form_of, join, parameters, posted,
         query_of, with,
@@ -46,8 +46,8 @@ async fn two_tabs_that_finish_with_the_same_cookies_share_one_session() {
         let two = other_tab.return_of(&second).await.unwrap();
         assert_eq!(live(&world, "u-ada").await, 1, "{is_signed_in}");
         // the cookies of the second answer replace those of the first
-        let one = Given::of(&other_tab.redeem("acme-web", &one).await);
-        let two = Given::of(&other_tab.redeem("acme-web", &two).await);
+        let one = IssuedTokens::of(&other_tab.redeem("acme-web", &one).await);
+        let two = IssuedTokens::of(&other_tab.redeem("acme-web", &two).await);
         for given in [&one, &two] {
             all_are(true, &world, "acme-web", given).await;
         }
@@ -86,7 +86,7 @@ async fn a_tab_that_signs_in_somebody_else_ends_the_session_of_the_other_tab() {
     let grace = completed(&mut browser, "acme-web", GRACE, GRACE_PASSWORD, &[]).await;
     let mut other_tab = browser.clone();
     let code = browser.return_of(&ada).await.unwrap();
-    let of_ada = Given::of(&browser.redeem("acme-web", &code).await);
+    let of_ada = IssuedTokens::of(&browser.redeem("acme-web", &code).await);
     all_are(true, &world, "acme-web", &of_ada).await;
     other_tab.return_of(&grace).await.unwrap();
     assert_eq!((live(&world, "u-ada").await, live(&world, "u-grace").await), (0, 1));

@@ -1,4 +1,4 @@
-//! One session for several clients, and what of it counts where more is demanded.
+//! Single sign-on: one session for several clients, and steps that are still missing.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::world::{
 
 const SESSION: &str = "__Host-session_giszrYfB";
 
-/// Of acme: `web` and `mfa` as elsewhere; `shop`, `bank` (two steps) and `native` (loopback) share sessions. Of globex:
-/// `other`, which does too.
+/// Clients of acme: `web` and `mfa` as usual; `shop`, `bank` (two steps) and `native` (loopback) share sessions.
+/// `other` of globex shares sessions too.
 pub(crate) async fn world() -> World {
     World::with(Memory::new(), |service| service).await.sharing()
 }
@@ -76,8 +76,8 @@ fn is_page(answer: &Answer) -> bool {
     answer.header("location").starts_with("/authentication/start?")
 }
 
-/// A login that is begun without a name, from whoever is signed in.
-async fn go_on(browser: &mut Browser, client: &str, more: &[(&str, &str)]) -> Answer {
+/// Starts a login without a name, continuing from the browser's session.
+async fn continue_login(browser: &mut Browser, client: &str, more: &[(&str, &str)]) -> Answer {
     browser.post("/authentication/start", &with(parameters(client), more)).await
 }
 
@@ -96,7 +96,7 @@ fn id_of(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn c109_who_is_signed_in_gets_a_code_at_once_where_clients_share_sessions() {
+async fn c109_a_signed_in_user_gets_a_code_at_once_at_clients_that_share_sessions() {
     let world = world().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;
@@ -108,30 +108,30 @@ async fn c109_who_is_signed_in_gets_a_code_at_once_where_clients_share_sessions(
         assert!(!answer.headers.contains_key("set-cookie"));
     }
     assert_eq!((&browser.cookies, world.sessions_of_ada().await), (&before, 1));
-    // not where it was not said, be it the client of the session itself
+    // not at clients without single sign-on, even if the session began there
     for client in ["web", "mfa"] {
         assert!(is_page(&authorize(&mut browser, client, "").await));
         let told = authorize(&mut browser, client, "prompt=none").await;
         assert_eq!(told.redirected("error").as_deref(), Some("login_required"), "{client}");
     }
-    // nor where two steps are demanded, of which one was done; nor for a level
+    // not if a client or a level requires two steps and one was done
     for (client, more) in [("bank", "prompt=none"), ("shop", "prompt=none&acr_values=two")] {
         let told = authorize(&mut browser, client, more).await;
         assert_eq!(told.redirected("error").as_deref(), Some("login_required"), "{client}");
     }
-    // nor for another tenant, or another browser
+    // not at another tenant, and not in another browser
     assert_eq!(
         authorize(&mut browser, "other", "prompt=none").await.redirected("error").as_deref(),
         Some("login_required")
     );
     assert_eq!(authorize(&mut world.browser(), "shop", "").await.redirected("code"), None);
-    // who only looks gets nothing
+    // HEAD and prefetch requests get nothing
     let head = browser.send(Request::head(format!("/authorize?{}", query("shop"))).header("accept", "*/*"), "").await;
     assert!(is_page(&head));
 }
 
 #[tokio::test]
-async fn c025_what_the_request_says_of_the_login_holds_for_the_session_too() {
+async fn c025_login_parameters_of_a_request_apply_to_sessions_too() {
     let world = world().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;
@@ -148,24 +148,27 @@ async fn c025_what_the_request_says_of_the_login_holds_for_the_session_too() {
         let told = authorize(&mut browser, "shop", &format!("prompt=none&{more}")).await;
         assert_eq!(told.redirected("error").as_deref(), Some("login_required"), "{more}");
     }
-    // a fresh login carries nothing over
+    // a login that must be fresh carries nothing over
     for more in
         [("prompt", "login"), ("max_age", "0"), ("max_age", "99"), ("claims", r#"{"id_token":{"sub":{"value":"x"}}}"#)]
     {
-        assert_eq!(steps(&go_on(&mut browser, "shop", &[more]).await), (Some(1), Some(1)), "{more:?}");
-        assert_eq!(steps(&go_on(&mut browser, "shop", &[more, ("identifier", ADA)]).await), (Some(1), Some(1)));
+        assert_eq!(steps(&continue_login(&mut browser, "shop", &[more]).await), (Some(1), Some(1)), "{more:?}");
+        assert_eq!(
+            steps(&continue_login(&mut browser, "shop", &[more, ("identifier", ADA)]).await),
+            (Some(1), Some(1))
+        );
     }
-    let carried = go_on(&mut browser, "shop", &[]).await;
+    let carried = continue_login(&mut browser, "shop", &[]).await;
     assert_eq!(steps(&carried), (Some(1), None));
     assert_eq!(browser.complete("shop", &id_of(&carried)).await.status, 200);
     for more in ["prompt=login", "max_age=0", "max_age=99"] {
         assert!(is_page(&authorize(&mut browser, "shop", more).await), "{more}");
     }
-    // a login that did not ask the user does not answer a request that does
+    // a login that did not ask the user does not answer a request that requires it
     for prompt in ["consent", "select_account"] {
         let more = format!("prompt={prompt}");
         assert!(is_page(&authorize(&mut browser, "shop", &more).await), "{prompt}");
-        let carried = go_on(&mut browser, "shop", &[("prompt", prompt)]).await;
+        let carried = continue_login(&mut browser, "shop", &[("prompt", prompt)]).await;
         assert_eq!(steps(&carried), (Some(1), None));
         assert_eq!(browser.complete("shop", &id_of(&carried)).await.status, 200);
         assert!(authorize(&mut browser, "shop", &more).await.redirected("code").is_some());
@@ -174,13 +177,13 @@ async fn c025_what_the_request_says_of_the_login_holds_for_the_session_too() {
 }
 
 #[tokio::test]
-async fn c109_a_session_that_ended_or_whose_account_changed_gives_nothing() {
+async fn c109_a_session_that_ended_or_whose_account_changed_yields_no_code() {
     let (acme, ada) = world().await.ada();
     for what in 0..5 {
         let world = world().await;
         let mut browser = world.browser();
         browser.sign_in("web").await;
-        let carried = id_of(&go_on(&mut browser, "shop", &[]).await);
+        let carried = id_of(&continue_login(&mut browser, "shop", &[]).await);
         assert_eq!(browser.complete("shop", &carried).await.status, 200);
         match what {
             0 => drop(world.sessions.revoke_user(&acme, &ada).await.unwrap()),
@@ -197,19 +200,19 @@ async fn c109_a_session_that_ended_or_whose_account_changed_gives_nothing() {
             let answer = authorize(&mut browser, "shop", more).await;
             assert_eq!(answer.redirected("code"), None, "{what} {answer:?}");
         }
-        assert_eq!(steps(&go_on(&mut browser, "shop", &[]).await), (Some(1), Some(1)), "{what}");
+        assert_eq!(steps(&continue_login(&mut browser, "shop", &[]).await), (Some(1), Some(1)), "{what}");
         assert_eq!(described(&mut browser, "shop", "").await["signed_in"], Value::Null, "{what}");
     }
 }
 
 #[tokio::test]
-async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
+async fn c021_a_signed_in_user_does_only_the_missing_steps() {
     let world = world().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;
     let old = browser.cookies[SESSION].clone();
     assert_eq!(described(&mut browser, "bank", "").await["signed_in"], "ada");
-    let started = go_on(&mut browser, "bank", &[]).await;
+    let started = continue_login(&mut browser, "bank", &[]).await;
     assert_eq!(steps(&started), (Some(2), Some(2)));
     assert_eq!(started.json()["available_methods"], json!(["sms", "email"]));
     let id = id_of(&started);
@@ -221,7 +224,7 @@ async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
     world.advance(5);
     assert_eq!(browser.verify("bank", &id, &code).await.json()["remaining_steps"], 0);
     assert_eq!(browser.complete("bank", &id).await.status, 200);
-    // what it began with is too old, whatever else was proved just now
+    // the proof that it began with is too old, even though another is new
     assert!(is_page(&authorize(&mut browser, "bank", "max_age=4").await));
     assert!(browser.authorize("bank").await.redirected("code").is_some());
     // the session has a new secret, and both steps count in it
@@ -234,13 +237,13 @@ async fn c021_who_is_signed_in_does_the_steps_that_are_missing() {
     for client in ["bank", "shop"] {
         assert!(authorize(&mut browser, client, "prompt=none&acr_values=two").await.redirected("code").is_some());
     }
-    // but not where the older one is too old
+    // but not if the older proof is too old
     assert!(is_page(&authorize(&mut browser, "bank", "max_age=4").await));
     assert!(authorize(&mut browser, "shop", "max_age=4").await.redirected("code").is_some());
 }
 
 #[tokio::test]
-async fn c021_no_proof_counts_for_longer_than_its_session_lives() {
+async fn c021_no_proof_outlives_its_session() {
     const HOUR: u64 = 3600;
     let world = World::with(Memory::new(), |service| service)
         .await
@@ -248,7 +251,7 @@ async fn c021_no_proof_counts_for_longer_than_its_session_lives() {
     let mut browser = world.browser();
     browser.sign_in("web").await;
     world.advance(23 * HOUR);
-    let started = go_on(&mut browser, "bank", &[]).await;
+    let started = continue_login(&mut browser, "bank", &[]).await;
     assert_eq!(steps(&started), (Some(2), Some(2)), "the password still counts");
     browser.ask("bank", &id_of(&started), "sms", ADA_PHONE).await;
     let code = world.code(ADA_PHONE).await;
@@ -262,11 +265,11 @@ async fn c021_no_proof_counts_for_longer_than_its_session_lives() {
         (sessions[0].amr().collect::<Vec<_>>().join(" "), sessions[0].acr()),
         ("pwd otp sms mfa".into(), Some("two"))
     );
-    // a step more does not make the session live longer
+    // another step does not extend the session
     world.advance(HOUR - 1);
     assert!(authorize(&mut browser, "bank", "prompt=none").await.redirected("code").is_some());
-    // a login that begins while it lives can't end afterwards with its proofs
-    let late = id_of(&go_on(&mut browser, "bank", &[("prompt", "consent")]).await);
+    // a login that begins while the session is active can't complete with its proofs afterwards
+    let late = id_of(&continue_login(&mut browser, "bank", &[("prompt", "consent")]).await);
     assert_eq!(browser.complete("bank", &late).await.status, 200);
     world.advance(1);
     assert_eq!(authorize(&mut browser, "bank", "prompt=consent").await.redirected("code"), None);
@@ -274,47 +277,51 @@ async fn c021_no_proof_counts_for_longer_than_its_session_lives() {
         let told = authorize(&mut browser, client, "prompt=none").await;
         assert_eq!(told.redirected("error").as_deref(), Some("login_required"));
     }
-    assert_eq!(steps(&go_on(&mut browser, "bank", &[]).await), (Some(2), Some(1)));
+    assert_eq!(steps(&continue_login(&mut browser, "bank", &[]).await), (Some(2), Some(1)));
     assert_eq!(world.sessions_of_ada().await, 0);
 }
 
 #[tokio::test]
-async fn a_step_up_needs_no_shared_sessions_at_the_client_of_the_session() {
+async fn c021_a_step_up_needs_no_single_sign_on_at_the_client_of_the_session() {
     let world = world().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;
-    // with nothing left to do it would be a single sign-on
-    assert_eq!(steps(&go_on(&mut browser, "web", &[]).await), (Some(1), Some(1)));
-    assert_eq!(steps(&go_on(&mut browser, "web", &[("identifier", ADA)]).await), (Some(1), Some(1)));
-    assert_eq!(steps(&go_on(&mut browser, "web", &[("acr_values", "two")]).await), (Some(2), Some(2)));
-    assert_eq!(steps(&go_on(&mut browser, "mfa", &[("identifier", ADA)]).await), (Some(2), Some(1)));
-    assert_eq!(steps(&go_on(&mut browser, "mfa", &[]).await), (Some(2), Some(1)));
+    // with no step missing, it would be single sign-on
+    assert_eq!(steps(&continue_login(&mut browser, "web", &[]).await), (Some(1), Some(1)));
+    assert_eq!(steps(&continue_login(&mut browser, "web", &[("identifier", ADA)]).await), (Some(1), Some(1)));
+    assert_eq!(steps(&continue_login(&mut browser, "web", &[("acr_values", "two")]).await), (Some(2), Some(2)));
+    assert_eq!(steps(&continue_login(&mut browser, "mfa", &[("identifier", ADA)]).await), (Some(2), Some(1)));
+    assert_eq!(steps(&continue_login(&mut browser, "mfa", &[]).await), (Some(2), Some(1)));
 }
 
 #[tokio::test]
-async fn c031_a_name_of_somebody_else_continues_from_nothing_whether_it_exists_or_not() {
+async fn c031_a_login_for_another_name_carries_nothing_over_whether_the_name_exists_or_not() {
     let world = world().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;
     let mut answers = Vec::new();
     for name in [GRACE, NOBODY] {
-        let started = go_on(&mut browser, "bank", &[("identifier", name)]).await;
+        let started = continue_login(&mut browser, "bank", &[("identifier", name)]).await;
         assert_eq!(steps(&started), (Some(2), Some(1)), "{name}");
         answers.push(started.own());
     }
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
     // all names of the signed-in user lead to the same account
     for name in [ADA, "ada"] {
-        assert_eq!(steps(&go_on(&mut browser, "bank", &[("identifier", name)]).await), (Some(2), Some(2)), "{name}");
+        assert_eq!(
+            steps(&continue_login(&mut browser, "bank", &[("identifier", name)]).await),
+            (Some(2), Some(2)),
+            "{name}"
+        );
     }
-    // and nobody else's proof joins hers
-    let id = id_of(&go_on(&mut browser, "bank", &[("identifier", ADA)]).await);
+    // and proofs of other users are not added to hers
+    let id = id_of(&continue_login(&mut browser, "bank", &[("identifier", ADA)]).await);
     let asked = browser.ask("bank", &id, "email", GRACE).await;
     assert_eq!(asked.status, 200);
     world.settle().await;
     assert!(!world.outbox.messages().iter().any(|message| message.to() == GRACE));
-    // another user signs in over her
-    let id = id_of(&go_on(&mut browser, "shop", &[("identifier", GRACE)]).await);
+    // another user signs in over her session
+    let id = id_of(&continue_login(&mut browser, "shop", &[("identifier", GRACE)]).await);
     assert_eq!(browser.password("shop", &id, GRACE, GRACE_PASSWORD).await.status, 200);
     browser.complete("shop", &id).await;
     assert!(authorize(&mut browser, "shop", "prompt=login").await.redirected("code").is_some());
@@ -322,7 +329,7 @@ async fn c031_a_name_of_somebody_else_continues_from_nothing_whether_it_exists_o
 }
 
 #[tokio::test]
-async fn what_stands_on_the_users_own_machine_gets_a_code_when_they_say_so() {
+async fn a_program_on_the_users_machine_gets_a_code_only_after_confirmation() {
     let world = world().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;
@@ -335,19 +342,19 @@ async fn what_stands_on_the_users_own_machine_gets_a_code_when_they_say_so() {
     assert_eq!(described(&mut browser, "shop", "prompt=consent").await["confirmation_required"], true);
     assert_eq!(described(&mut browser, "shop", "").await["confirmation_required"], false);
     assert_eq!(described(&mut world.browser(), "native", "").await["signed_in"], Value::Null);
-    // they press the button
-    let started = go_on(&mut browser, "native", &[]).await;
+    // the user presses the button
+    let started = continue_login(&mut browser, "native", &[]).await;
     assert_eq!(steps(&started), (Some(1), None));
     assert_eq!(browser.complete("native", &id_of(&started)).await.status, 200);
     let session = browser.cookies[SESSION].clone();
     assert!(browser.authorize("native").await.redirected("code").is_some());
     assert_eq!((&browser.cookies[SESSION], world.sessions_of_ada().await), (&session, 1));
-    assert!(is_page(&authorize(&mut browser, "native", "").await), "one code for one yes");
+    assert!(is_page(&authorize(&mut browser, "native", "").await), "each confirmation yields one code");
 }
 
 #[tokio::test]
-async fn c025_nobody_goes_on_as_another_than_whom_the_request_means() {
-    let world = crate::worlds::world_with(Client::single_sign_on).await;
+async fn c025_a_session_is_not_used_if_the_request_expects_another_user() {
+    let world = crate::special_worlds::world_with(Client::single_sign_on).await;
     let (mut ada, mut grace) = (world.browser(), world.browser());
     let hint = format!("id_token_hint={}", ada.tokens("special", "openid").await.id());
     let id = grace.start("special", GRACE).await;
@@ -369,7 +376,7 @@ async fn c025_nobody_goes_on_as_another_than_whom_the_request_means() {
 }
 
 #[tokio::test]
-async fn c029_pages_of_other_origins_neither_learn_who_is_signed_in_nor_confirm_for_them() {
+async fn c029_pages_of_other_origins_cannot_see_the_signed_in_user_or_confirm_for_them() {
     let world = world().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;

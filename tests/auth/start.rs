@@ -15,7 +15,7 @@ async fn start(browser: &mut Browser, body: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn c027_the_parameters_are_held_to_what_authorize_holds_them_to() {
+async fn c027_parameters_are_checked_like_those_of_authorize() {
     let world = World::new().await;
     let mut wrong = Vec::new();
     for name in parameters("web").as_object().unwrap().keys() {
@@ -46,7 +46,7 @@ async fn c027_the_parameters_are_held_to_what_authorize_holds_them_to() {
 }
 
 #[tokio::test]
-async fn c028_only_a_bounded_json_object_without_repetitions_is_read() {
+async fn c028_the_body_must_be_a_bounded_json_object_without_duplicates() {
     let world = World::new().await;
     let text = body("web", ADA).to_string();
     let with_type = |content_type: &str| Request::post("/authentication/start").header("content-type", content_type);
@@ -72,7 +72,7 @@ async fn c028_only_a_bounded_json_object_without_repetitions_is_read() {
 }
 
 #[tokio::test]
-async fn c029_a_page_of_another_site_begins_nothing() {
+async fn c029_a_page_of_another_site_cannot_begin_a_login() {
     let world = World::new().await;
     let sent = |headers: &[(&str, &str)]| {
         let request = Request::post("/authentication/start").header("content-type", "application/json");
@@ -109,18 +109,18 @@ async fn c029_a_page_of_another_site_begins_nothing() {
             assert!(!answer.headers.contains_key("access-control-allow-origin"));
         }
     }
-    // the origin of one client is none of another's
+    // the origin of one client is not allowed for another
     let answer =
         world.browser().send(sent(&[("origin", "https://app.example")]), body("native", ADA).to_string()).await;
     assert_eq!(answer.status, 403);
-    // and what is refused has not begun to look at anything else
+    // refused requests are not examined any further
     let wrong = with(body("web", ADA), &[("scope", "nothing")]);
     let answer = world.browser().send(sent(&[("origin", "https://evil.example")]), wrong.to_string()).await;
     assert_eq!(answer.status, 403);
 }
 
 #[tokio::test]
-async fn c030_a_login_is_told_by_its_id_its_methods_and_its_steps() {
+async fn c030_the_response_has_the_id_the_methods_and_the_steps_of_the_login() {
     let world = World::new().await;
     let one = start(&mut world.browser(), &body("web", ADA)).await;
     let expected = "200\ncontent-type: application/json\n\
@@ -134,7 +134,7 @@ async fn c030_a_login_is_told_by_its_id_its_methods_and_its_steps() {
 }
 
 #[tokio::test]
-async fn c031_who_has_an_account_and_who_has_none_begin_alike() {
+async fn c031_known_and_unknown_users_get_the_same_start() {
     let world = World::new().await;
     let known = start(&mut world.browser(), &body("mfa", ADA)).await;
     for identifier in [NOBODY, "grace", "+15555550100", "+15555559999", "x", "ünbekannt"] {
@@ -146,7 +146,7 @@ async fn c031_who_has_an_account_and_who_has_none_begin_alike() {
 }
 
 #[tokio::test]
-async fn c032_the_methods_are_those_of_the_policy_and_not_those_of_the_user() {
+async fn c032_the_methods_depend_on_the_policy_and_not_on_the_user() {
     let world = World::with(tollgate::store::Memory::new(), |service| {
         let two = Policy::slots([Method::Password, Method::Sms]).unwrap();
         service.policies(Policies::new(two))
@@ -157,14 +157,14 @@ async fn c032_the_methods_are_those_of_the_policy_and_not_those_of_the_user() {
         assert_eq!(answer["available_methods"], json!(["password", "sms"]), "{identifier}");
         assert_eq!(answer["required_steps"], 2);
     }
-    // and of them only what is enabled
+    // and only enabled methods are listed
     let world = World::with(tollgate::store::Memory::new(), tollgate::AuthServiceBuilder::without_passwords).await;
     let answer = start(&mut world.browser(), &body("web", ADA)).await.json();
     assert_eq!(answer["available_methods"], json!(["sms", "email", "whatsapp"]));
 }
 
 #[tokio::test]
-async fn c033_each_login_has_a_new_secret_and_takes_none_from_the_caller() {
+async fn c033_each_login_has_a_new_secret_and_ignores_those_sent_by_the_caller() {
     let world = World::new().await;
     let mut browser = world.browser();
     let mut seen = std::collections::BTreeSet::new();
@@ -182,13 +182,13 @@ async fn c033_each_login_has_a_new_secret_and_takes_none_from_the_caller() {
         assert!(!answer.header("set-cookie").contains(&chosen), "{answer:?}");
         assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 1);
     }
-    // a session_id in the body is passed over
+    // a session_id in the body is ignored
     let answer = start(&mut browser, &with(body("web", ADA), &[("session_id", "AAAAAAAAAAAAAAAAAAAAAA")])).await;
     assert_ne!(answer.json()["session_id"], "AAAAAAAAAAAAAAAAAAAAAA");
 }
 
 #[tokio::test]
-async fn c033_the_fifth_login_of_a_browser_takes_the_place_of_the_oldest() {
+async fn c033_the_fifth_login_of_a_browser_replaces_the_oldest() {
     let world = World::new().await;
     let mut browser = world.browser();
     let mut ids = Vec::new();
@@ -207,12 +207,12 @@ async fn c033_the_fifth_login_of_a_browser_takes_the_place_of_the_oldest() {
 }
 
 #[tokio::test]
-async fn c034_the_id_of_a_login_opens_nothing_without_its_cookie() {
+async fn c034_the_id_of_a_login_is_useless_without_its_cookie() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     let mut other = world.browser();
-    // not even in a browser that has a login of its own
+    // not even in a browser that has another login
     other.start("web", ADA).await;
     for mut other in [world.browser(), other] {
         for answer in [
@@ -229,15 +229,15 @@ async fn c034_the_id_of_a_login_opens_nothing_without_its_cookie() {
 }
 
 #[tokio::test]
-async fn c035_nobody_begins_without_end() {
-    // by address, where a share is set
+async fn c035_the_number_of_starts_is_limited() {
+    // by address, if a quota is set
     let share = |service: tollgate::AuthServiceBuilder| service.per_address(Quota::per_minute(10).unwrap());
     let world = World::with(tollgate::store::Memory::new(), share).await;
     for round in 0..12 {
         let answer = start(&mut world.browser(), &body("web", &format!("user{round}"))).await;
         assert_eq!(answer.status, if round < 10 { 200 } else { 429 }, "{round}");
     }
-    // by name, whether there is such a user or not
+    // by name, for known and unknown users
     for identifier in [ADA, NOBODY] {
         let world = World::new().await;
         for round in 0_u16..601 {
@@ -252,7 +252,7 @@ async fn c035_nobody_begins_without_end() {
             }
         }
     }
-    // in an address from which too much went wrong
+    // from an address with too many failures
     let world = World::new().await;
     for round in 0..60 {
         let mut browser = world.browser();
@@ -266,7 +266,7 @@ async fn c035_nobody_begins_without_end() {
 }
 
 #[tokio::test]
-async fn c036_two_logins_in_one_browser_leave_each_other_alone() {
+async fn c036_two_logins_in_one_browser_are_independent() {
     let world = World::new().await;
     let mut browser = world.browser();
     let first = browser.start("web", ADA).await;

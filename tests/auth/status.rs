@@ -5,7 +5,7 @@ use http::Request;
 use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, NOBODY, World, challenge};
 
 #[tokio::test]
-async fn c037_no_cookie_a_wrong_one_and_no_such_login_are_one_answer() {
+async fn c037_a_missing_cookie_a_wrong_one_and_an_unknown_login_get_the_same_response() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -35,7 +35,7 @@ async fn c037_no_cookie_a_wrong_one_and_no_such_login_are_one_answer() {
 }
 
 #[tokio::test]
-async fn c038_status_says_what_the_last_answer_said_and_changes_nothing() {
+async fn c038_the_status_equals_that_of_the_last_response_and_changes_nothing() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -63,7 +63,7 @@ async fn c038_status_says_what_the_last_answer_said_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn c038_asking_keeps_no_login_alive() {
+async fn c038_asking_for_the_status_keeps_no_login_alive() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -75,7 +75,7 @@ async fn c038_asking_keeps_no_login_alive() {
 }
 
 #[tokio::test]
-async fn c039_status_shows_nothing_of_the_user() {
+async fn c039_the_status_reveals_nothing_about_the_user() {
     let world = World::new().await;
     let mut shown = Vec::new();
     for identifier in [ADA, NOBODY] {
@@ -95,7 +95,7 @@ async fn c039_status_shows_nothing_of_the_user() {
 }
 
 #[tokio::test]
-async fn c040_a_login_that_has_ended_says_so_to_its_browser_for_an_hour() {
+async fn c040_an_ended_login_reports_its_end_to_its_browser_for_an_hour() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -111,7 +111,7 @@ async fn c040_a_login_that_has_ended_says_so_to_its_browser_for_an_hour() {
 }
 
 #[tokio::test]
-async fn a_query_that_cannot_be_read_is_said_to_be_so() {
+async fn a_malformed_query_is_reported() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;

@@ -1,9 +1,9 @@
-//! Section M of the checklist: throttles, and what errors look like.
+//! Section M of the checklist: throttling, and the format of errors.
 
 use http::Request;
 
 use crate::{
-    frail::{Frail, SAID},
+    failing_store::{FailingStore, SAID},
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, GRACE, GRACE_PASSWORD, NOBODY, World, parameters, query, with},
 };
 
@@ -14,7 +14,7 @@ async fn wrong(world: &World, username: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn c110_the_wait_grows_with_each_failure_whoever_it_is_about() {
+async fn c110_the_wait_grows_with_each_failure_for_known_and_unknown_users() {
     let mut told = Vec::new();
     for username in ["ada", NOBODY, "grace"] {
         let world = World::new().await;
@@ -28,7 +28,7 @@ async fn c110_the_wait_grows_with_each_failure_whoever_it_is_about() {
             assert_eq!(refused.header("retry-after"), wait.to_string());
             assert_eq!(refused.json()["retry_after"], wait);
             answers.push(refused.whole());
-            // trying on puts nothing off
+            // further attempts do not extend the wait
             world.advance(wait - 1);
             assert_eq!(wrong(&world, username).await.header("retry-after"), "1");
             world.advance(1);
@@ -41,7 +41,7 @@ async fn c110_the_wait_grows_with_each_failure_whoever_it_is_about() {
 }
 
 #[tokio::test]
-async fn c110_a_success_makes_up_for_all_failures() {
+async fn c110_a_success_resets_all_failures() {
     let world = World::new().await;
     for _ in 0..2 {
         for _ in 0..4 {
@@ -54,7 +54,7 @@ async fn c110_a_success_makes_up_for_all_failures() {
 }
 
 #[tokio::test]
-async fn c110_one_tenants_name_is_not_anothers() {
+async fn c110_the_same_name_at_two_tenants_is_counted_separately() {
     let world = World::new().await;
     for _ in 0..6 {
         wrong(&world, "ada").await;
@@ -63,12 +63,12 @@ async fn c110_one_tenants_name_is_not_anothers() {
     let mut browser = world.browser();
     let id = browser.start("other", ADA).await;
     assert_eq!(browser.password("other", &id, "ada", "wrong").await.status, 401);
-    // and spelling a name otherwise is no way around
+    // another spelling of the name does not help
     assert_eq!(wrong(&world, " ADA ").await.status, 429);
 }
 
 #[tokio::test]
-async fn c111_who_is_locked_out_of_one_method_can_use_another() {
+async fn c111_a_user_locked_out_of_one_method_can_use_another() {
     let world = World::new().await;
     for _ in 0..6 {
         wrong(&world, "ada").await;
@@ -80,13 +80,13 @@ async fn c111_who_is_locked_out_of_one_method_can_use_another() {
     browser.ask("web", &id, "email", ADA).await;
     let code = world.code(ADA).await;
     assert_eq!(browser.verify("web", &id, &code).await.status, 200);
-    // and nobody else is locked out
+    // and other users are not locked out
     let id = browser.start("web", GRACE).await;
     assert_eq!(browser.password("web", &id, "grace", GRACE_PASSWORD).await.status, 200);
 }
 
 #[tokio::test]
-async fn c110_an_address_that_is_wrong_too_often_waits_a_minute() {
+async fn c110_an_address_with_too_many_failures_waits_a_minute() {
     let world = World::new().await;
     for round in 0..60 {
         assert_eq!(wrong(&world, &format!("user{round}")).await.status, 401, "{round}");
@@ -97,14 +97,14 @@ async fn c110_an_address_that_is_wrong_too_often_waits_a_minute() {
     browser.address = [192, 0, 2, 2].into();
     let id = browser.start("web", ADA).await;
     assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
-    // the address is counted, not the browser: a login that was begun elsewhere is refused too
+    // the address is counted, not the browser: logins begun elsewhere are refused too
     let id = browser.start("web", ADA).await;
     browser.address = [192, 0, 2, 1].into();
     assert_eq!(browser.password("web", &id, "ada", ADA_PASSWORD).await.error(), "too_many_attempts");
 }
 
 #[tokio::test]
-async fn c113_every_error_is_json_and_says_what_would_do() {
+async fn c113_every_error_is_json_and_shows_how_to_continue() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -167,26 +167,26 @@ async fn c113_every_error_is_json_and_says_what_would_do() {
     }
 }
 
-/// A login by password and text message, with the store failing in one of its calls after so many things.
+/// The outcome of a login by password and text message whose store fails after a number of operations.
 struct Failed {
     world: World,
     answers: Vec<Answer>,
-    /// Whether it has come so far that the store failed.
+    /// Whether the store was called often enough to fail.
     has_failed: bool,
-    /// How the login stood before and after.
+    /// The status of the login before and after.
     stood: [String; 2],
 }
 
 async fn login(call: usize, things: i64, once: bool) -> Failed {
-    let frail = Frail::new();
-    let world = World::with(frail.clone(), |service| service).await;
+    let failing = FailingStore::new();
+    let world = World::with(failing.clone(), |service| service).await;
     let mut browser = world.browser();
     let (mut answers, mut id, mut has_failed) = (Vec::new(), String::new(), false);
     let mut stood = [String::new(), String::new()];
     for at in 0..8 {
         if at == call {
             stood[0] = browser.status(&id).await.text;
-            frail.fail_after(things, once);
+            failing.fail_after(things, once);
         }
         let answer = match at {
             0 => browser.post("/authentication/start", &with(parameters("mfa"), &[("identifier", ADA)])).await,
@@ -200,12 +200,12 @@ async fn login(call: usize, things: i64, once: bool) -> Failed {
                 browser.verify("mfa", &id, &code).await
             }
             5 => browser.complete("mfa", &id).await,
-            // the sixth, and once more
+            // the sixth call, and a repetition
             _ => browser.authorize("mfa").await,
         };
         if at == call {
-            has_failed = frail.has_failed();
-            frail.mend();
+            has_failed = failing.has_failed();
+            failing.repair();
             stood[1] = browser.status(&id).await.text;
         }
         if at == 0 && answer.status == 200 {
@@ -217,7 +217,7 @@ async fn login(call: usize, things: i64, once: bool) -> Failed {
 }
 
 #[tokio::test]
-async fn c114_a_store_that_fails_opens_nothing_and_says_nothing() {
+async fn c114_a_failing_store_grants_nothing_and_reveals_nothing() {
     for call in 0..7 {
         for once in [true, false] {
             let mut things = 0;
@@ -229,7 +229,7 @@ async fn c114_a_store_that_fails_opens_nothing_and_says_nothing() {
     }
 }
 
-/// Fails in one place, and says whether that is one.
+/// Fails one operation of the login. Returns whether there is such an operation.
 async fn fails(call: usize, things: i64, once: bool) -> bool {
     let Failed { world, answers, has_failed, stood } = login(call, things, once).await;
     if !has_failed {
@@ -241,7 +241,7 @@ async fn fails(call: usize, things: i64, once: bool) -> bool {
     let text = format!("{answer:?} {:?}", world.log.read(&tollgate::event::Query::new()));
     assert!(!text.contains("relation") && !text.contains("hunter2") && !text.contains(SAID), "{text}");
     if call == 6 {
-        // a browser is sent back, as for any other error
+        // a browser is redirected, as for any other error
         assert_eq!(answer.redirected("error").as_deref(), Some("temporarily_unavailable"), "{place}");
         assert_eq!((answer.redirected("code"), answer.header("set-cookie")), (None, ""));
     } else if answer.status != 200 {
@@ -252,7 +252,7 @@ async fn fails(call: usize, things: i64, once: bool) -> bool {
         assert_eq!(answer.header("set-cookie"), "");
         assert_eq!(stood[0], stood[1], "{place}");
     }
-    // what came after has not led to more than one code, nor to one without all steps
+    // afterwards there is at most one code, and only if all steps are done
     let codes = answers.iter().filter(|answer| answer.redirected("code").is_some()).count();
     assert!(codes <= 1, "{place}");
     if codes == 1 {

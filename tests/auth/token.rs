@@ -1,26 +1,26 @@
-//! `POST /token`: what gives tokens, and what does not.
+//! `POST /token`: requests that get tokens, and requests that are refused.
 
 use http::{Method, Request};
 use tollgate::{CodeChallenge, CodeVerifier};
 
 use crate::{
-    given::Given,
-    grants::{Fields, Grant, redemption, refused, set, without},
-    steered::Steered,
+    controlled_store::ControlledStore,
+    issued_tokens::IssuedTokens,
+    special_worlds::world_with,
+    token_requests::{Fields, Grant, redemption, refused, set, without},
     world::{CALLBACK, VERIFIER, World, challenge, form_of, join, posted},
-    worlds::world_with,
 };
 
 const SPENT_OR_WRONG: &str = "400\ncontent-type: application/json\npragma: no-cache\n\n\
     {\"error\":\"invalid_grant\",\"error_description\":\"the authorization code is invalid, expired or was issued for another request\"}\n";
 
 #[tokio::test]
-async fn c089_the_answer_is_for_the_client_alone() {
+async fn c089_the_response_must_not_be_cached() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
     let answer = browser.redeem("web", &code).await;
-    let Given { access, refresh, id, scope } = Given::of(&answer);
+    let IssuedTokens { access, refresh, id, scope } = IssuedTokens::of(&answer);
     let (refresh, id) = (refresh.unwrap(), id.unwrap());
     let body = format!(
         r#"{{"access_token":"{access}","token_type":"Bearer","expires_in":600,"refresh_token":"{refresh}","id_token":"{id}","scope":"{scope}"}}"#
@@ -33,7 +33,7 @@ async fn c089_the_answer_is_for_the_client_alone() {
 }
 
 #[tokio::test]
-async fn c022_a_code_is_good_once_and_for_sixty_seconds() {
+async fn c022_a_code_works_once_and_for_sixty_seconds() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -46,7 +46,7 @@ async fn c022_a_code_is_good_once_and_for_sixty_seconds() {
 }
 
 #[tokio::test]
-async fn c088_nothing_but_a_posted_form_is_read() {
+async fn c088_only_a_posted_form_is_accepted() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -94,13 +94,13 @@ async fn c088_nothing_but_a_posted_form_is_read() {
     }
     let long = browser.send(post("/token"), format!("{form}&x={}", "x".repeat(64 * 1024))).await;
     assert_eq!(long.own(), refused(413, "content_too_large", "the body is longer than 64 KiB"));
-    // none of this has spent it; names that are not known are passed over, and of what is empty nothing is known
+    // none of these used up the code; unknown parameters are ignored, and empty ones count as absent
     let more = set(&set(&fields, "redirect_uri", ""), "scope", "");
     assert_eq!(browser.form("/token", &[&more[..], &[("resource", "x")]].concat()).await.status, 200);
 }
 
 #[tokio::test]
-async fn c088_what_is_missing_is_named_and_what_is_empty_is_missing() {
+async fn c088_missing_parameters_are_named_and_empty_ones_count_as_missing() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -116,7 +116,7 @@ async fn c088_what_is_missing_is_named_and_what_is_empty_is_missing() {
 }
 
 #[tokio::test]
-async fn c090_each_mismatch_is_one_answer_and_spends_nothing() {
+async fn c090_every_mismatch_gets_the_same_error_and_uses_up_nothing() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -139,7 +139,7 @@ async fn c090_each_mismatch_is_one_answer_and_spends_nothing() {
     ] {
         answers.push((name, browser.form("/token", &set(&fields, name, value)).await));
     }
-    assert_eq!(browser.form("/token", &fields).await.status, 200, "it is still good");
+    assert_eq!(browser.form("/token", &fields).await.status, 200, "the code still works");
     answers.push(("spent", browser.form("/token", &fields).await));
     let code = browser.sign_in("web").await;
     world.advance(60);
@@ -147,14 +147,14 @@ async fn c090_each_mismatch_is_one_answer_and_spends_nothing() {
     for (name, answer) in answers {
         assert_eq!(answer.own(), SPENT_OR_WRONG, "{name}");
     }
-    // a code can do without its redirect URI, which PKCE makes up for
+    // the redirect URI may be omitted, because PKCE binds the code
     let code = browser.sign_in("web").await;
     let answer = browser.form("/token", &without(&redemption("web", &code), "redirect_uri")).await;
     assert_eq!(answer.status, 200);
 }
 
 #[tokio::test]
-async fn c090_a_loopback_redirect_is_the_one_with_its_port() {
+async fn c090_a_loopback_redirect_uri_is_compared_with_its_port() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("native").await;
@@ -166,8 +166,8 @@ async fn c090_a_loopback_redirect_is_the_one_with_its_port() {
 }
 
 #[tokio::test]
-async fn c091_verifiers_are_those_of_rfc_7636() {
-    // the vector of appendix B
+async fn c091_verifiers_are_checked_as_in_rfc_7636() {
+    // the test vector of appendix B
     assert_eq!(challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     let world = World::new().await;
     let mut browser = world.browser();
@@ -187,7 +187,7 @@ async fn c091_verifiers_are_those_of_rfc_7636() {
     ] {
         assert_eq!(browser.form("/token", &set(&fields, "code_verifier", bad)).await.own(), malformed, "{bad}");
     }
-    // the challenge itself is a verifier as any other
+    // the challenge itself has the form of a verifier
     for wrong in [&challenge(), &"~".repeat(43), &"-".repeat(128), &format!("{VERIFIER}A")] {
         assert_eq!(browser.form("/token", &set(&fields, "code_verifier", wrong)).await.own(), SPENT_OR_WRONG);
     }
@@ -201,8 +201,8 @@ async fn c091_verifiers_are_those_of_rfc_7636() {
 }
 
 #[tokio::test]
-async fn c093_of_parallel_redemptions_one_gives_tokens() {
-    let store = Steered::default();
+async fn c093_of_concurrent_redemptions_one_gets_tokens() {
+    let store = ControlledStore::default();
     let world = World::with(store.clone(), |service| service).await;
     let mut browser = world.browser();
     browser.tokens("web", "openid").await;
@@ -211,19 +211,19 @@ async fn c093_of_parallel_redemptions_one_gives_tokens() {
         let code = browser.sign_in("web").await;
         let mut tries: Vec<_> = (0..4).map(|_| browser.clone()).collect();
         let answers = join(tries.iter_mut().map(|browser| browser.redeem("web", &code))).await;
-        let given: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();
-        assert_eq!(given.len(), 1, "{answers:?}");
+        let issued: Vec<_> = answers.iter().filter(|answer| answer.status == 200).collect();
+        assert_eq!(issued.len(), 1, "{answers:?}");
         for answer in answers.iter().filter(|answer| answer.status != 200) {
             assert_eq!(answer.own(), SPENT_OR_WRONG);
         }
-        // nor did the others end what the one was given
-        let access = Given::of(given[0]).access;
+        // and the others did not revoke them
+        let access = IssuedTokens::of(issued[0]).access;
         assert_eq!(browser.opens(&world, "web", &access).await, [true; 3]);
     }
 }
 
 #[tokio::test]
-async fn c094_other_grants_are_not_supported() {
+async fn c094_other_grant_types_are_not_supported() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -239,7 +239,7 @@ async fn c094_other_grants_are_not_supported() {
 }
 
 #[tokio::test]
-async fn c094_nobody_has_a_secret_to_show() {
+async fn c094_client_credentials_are_refused_because_clients_have_no_secret() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -261,20 +261,20 @@ async fn c094_nobody_has_a_secret_to_show() {
 }
 
 #[tokio::test]
-async fn c094_a_client_that_gets_no_refresh_tokens_trades_none() {
+async fn c094_a_client_without_refresh_tokens_cannot_use_any() {
     let world = world_with(tollgate::Client::without_refresh_tokens).await;
     let mut browser = world.browser();
-    let given = browser.tokens("special", "openid").await;
-    assert_eq!(given.refresh, None);
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    let issued = browser.tokens("special", "openid").await;
+    assert_eq!(issued.refresh, None);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     let answer = browser.refresh("special", "x").await;
     assert_eq!(answer.own(), refused(400, "unauthorized_client", "this client may not use refresh tokens"));
 }
 
 #[tokio::test]
-async fn without_openid_there_is_no_id_token() {
+async fn without_the_scope_openid_there_is_no_id_token() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "profile").await;
-    assert_eq!((given.id, &*given.scope), (None, "profile"));
+    let issued = browser.tokens("web", "profile").await;
+    assert_eq!((issued.id, &*issued.scope), (None, "profile"));
 }

@@ -14,11 +14,11 @@ use tollgate::{
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
-    given::{Given, claims},
+    issued_tokens::{IssuedTokens, claims},
     world::{CALLBACK, ISSUER, World},
 };
 
-/// Users with roles for clients with that scope, a department for clients that ask for it, and a picture at userinfo.
+/// Adds roles for clients with that scope, a department for clients that request it, and a picture at userinfo.
 struct WithRoles {
     users: StoredUsers,
     fails: bool,
@@ -84,11 +84,11 @@ async fn claims_of_the_application_reach_tokens_and_userinfo_by_scope_and_by_nam
     ] {
         let names: &[_] = if names.is_empty() { &[] } else { &[("claims", names)] };
         let code = browser.sign_in_with("web", &[&[("scope", scope)], names].concat()).await;
-        let first = Given::of(&browser.redeem("web", &code).await);
-        let next = Given::of(&browser.refresh("web", first.refresh()).await);
-        for given in [&first, &next] {
-            let (access, id) = (claims(&given.access), claims(given.id()));
-            let info = browser.with_token("/userinfo", &given.access).await.json();
+        let first = IssuedTokens::of(&browser.redeem("web", &code).await);
+        let next = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
+        for issued in [&first, &next] {
+            let (access, id) = (claims(&issued.access), claims(issued.id()));
+            let info = browser.with_token("/userinfo", &issued.access).await.json();
             for document in [&access, &id, &info] {
                 assert_eq!(document["roles"], roles);
                 assert_eq!(document["sub"], "u-ada");
@@ -100,17 +100,17 @@ async fn claims_of_the_application_reach_tokens_and_userinfo_by_scope_and_by_nam
             assert_eq!((&access["client"], &id["client"]), (&json!("web"), &Value::Null));
         }
     }
-    // a narrower scope gives fewer claims
-    let given = browser.tokens("web", "openid roles").await;
+    // a narrower scope yields fewer claims
+    let issued = browser.tokens("web", "openid roles").await;
     let fields = [("grant_type", "refresh_token"), ("client_id", "web"), ("scope", "openid")];
-    let narrow = browser.form("/token", &[&fields[..], &[("refresh_token", given.refresh())]].concat()).await;
-    assert_eq!(claims(&Given::of(&narrow).access)["roles"], Value::Null);
+    let narrow = browser.form("/token", &[&fields[..], &[("refresh_token", issued.refresh())]].concat()).await;
+    assert_eq!(claims(&IssuedTokens::of(&narrow).access)["roles"], Value::Null);
 }
 
 #[tokio::test]
 async fn an_api_reads_claims_of_the_access_token() {
     let world = world().await;
-    let given = world.browser().tokens("web", "openid roles").await;
+    let issued = world.browser().tokens("web", "openid roles").await;
     let api = BearerLayer::new(world.service.verifier()).layer(service_fn(async |request: Request<Body>| {
         let token = AccessToken::from_extensions(request.extensions()).unwrap();
         let roles: Option<Vec<String>> = token.claim("roles");
@@ -118,20 +118,20 @@ async fn an_api_reads_claims_of_the_access_token() {
         let wrong: Option<u64> = token.claim("roles");
         Ok::<_, Infallible>(Response::new(format!("{roles:?} {missing:?} {wrong:?}")))
     }));
-    let request = Request::get("/").header("authorization", format!("Bearer {}", given.access));
+    let request = Request::get("/").header("authorization", format!("Bearer {}", issued.access));
     let answer = api.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.body(), r#"Some(["editor", "u-ada"]) [None, None] None"#);
 }
 
 #[tokio::test]
-async fn a_failing_source_of_claims_spends_neither_code_nor_refresh_token() {
+async fn a_failing_source_of_claims_uses_up_neither_code_nor_refresh_token() {
     let world = world().await;
     let (mut one, mut other) = (world.browser(), world.browser());
     other.service = service(&world, true);
     let code = one.sign_in("web").await;
     assert_eq!(other.redeem("web", &code).await.status, 503);
-    let given = Given::of(&one.redeem("web", &code).await);
-    assert_eq!(other.refresh("web", given.refresh()).await.status, 503);
-    assert_eq!(other.with_token("/userinfo", &given.access).await.status, 503);
-    assert_eq!(one.refresh("web", given.refresh()).await.status, 200);
+    let issued = IssuedTokens::of(&one.redeem("web", &code).await);
+    assert_eq!(other.refresh("web", issued.refresh()).await.status, 503);
+    assert_eq!(other.with_token("/userinfo", &issued.access).await.status, 503);
+    assert_eq!(one.refresh("web", issued.refresh()).await.status, 200);
 }

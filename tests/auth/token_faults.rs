@@ -1,25 +1,25 @@
-//! A store that fails at each operation of each call about tokens: before it did anything, after it did, or for good.
+//! Token calls on a store that fails at each operation in turn: before it takes effect, after it, or permanently.
 
 use std::{collections::BTreeSet, future::poll_fn, pin::pin, task::Poll};
 
 use crate::{
-    given::{EVERYWHERE, Given, all_are, at_layer, good_at},
-    grants::{Grant, is_no_grant},
-    steered::{FAULTS, Fault, Steered},
+    controlled_store::{ControlledStore, FAULTS, Fault},
+    issued_tokens::{EVERYWHERE, IssuedTokens, all_are, at_layer, good_at},
+    special_worlds::controlled_store_with_keys,
+    token_requests::{Grant, is_no_grant},
     world::{Answer, Browser, World},
-    worlds::steered_with_keys,
 };
 
-/// What is asked when the store fails.
+/// The call during which the store fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Call {
     Redeem,
-    /// A spent code, long after.
+    /// Redeems a used code, long after.
     Replay,
     Refresh,
-    /// A refresh token once more, within its grace.
+    /// Uses a refresh token again within its grace.
     RefreshAgain,
-    /// The same long after.
+    /// Uses a refresh token again, long after.
     Reuse,
     RevokeAccess,
     RevokeRefresh,
@@ -65,28 +65,28 @@ fn is_unavailable(answer: &Answer) -> bool {
         && !answer.headers.contains_key("set-cookie")
 }
 
-/// A login, and what came of it.
+/// A login and its tokens.
 struct Flow {
     world: World,
-    store: Steered,
+    store: ControlledStore,
     browser: Browser,
     code: Grant,
-    first: Option<Given>,
-    newest: Option<Given>,
+    first: Option<IssuedTokens>,
+    newest: Option<IssuedTokens>,
 }
 
 impl Flow {
-    /// As it stands before this call.
+    /// Returns a login in the state before this call.
     async fn before(call: Call) -> Self {
-        let (store, world) = steered_with_keys().await;
+        let (store, world) = controlled_store_with_keys().await;
         let mut browser = world.browser();
         let code = browser.sign_in("web").await;
         let mut flow = Self { world, store, browser, code, first: None, newest: None };
         if call == Redeem {
             return flow;
         }
-        let first = Given::of(&flow.browser.redeem("web", &flow.code).await);
-        let newest = Given::of(&flow.browser.refresh("web", first.refresh()).await);
+        let first = IssuedTokens::of(&flow.browser.redeem("web", &flow.code).await);
+        let newest = IssuedTokens::of(&flow.browser.refresh("web", first.refresh()).await);
         (flow.first, flow.newest) = (Some(first), Some(newest));
         flow.world.advance(match call {
             Replay => 3,
@@ -96,8 +96,8 @@ impl Flow {
         flow
     }
 
-    /// To a service that has read nothing yet.
-    async fn move_on(&mut self) {
+    /// Switches to a service that has cached nothing.
+    async fn restart_service(&mut self) {
         let world = World::on(self.store.clone().into(), self.world.clock.clone(), |service| service).await;
         self.browser.service = world.service.clone();
         self.world = world;
@@ -120,20 +120,20 @@ impl Flow {
         }
     }
 
-    /// All that anybody was given is good for nothing, at any place.
-    async fn is_over(&self, case: &str) {
+    /// Asserts that no token of this login works anywhere.
+    async fn assert_revoked(&self, case: &str) {
         let verifier = self.world.service.verifier();
-        for given in self.first.iter().chain(&self.newest) {
-            let good = good_at(&mut self.world.browser(), &verifier, "web", given).await;
+        for issued in self.first.iter().chain(&self.newest) {
+            let good = good_at(&mut self.world.browser(), &verifier, "web", issued).await;
             assert_eq!(good, BTreeSet::new(), "{case}");
-            assert!(is_no_grant(&self.world.browser().refresh("web", given.refresh()).await), "{case}");
+            assert!(is_no_grant(&self.world.browser().refresh("web", issued.refresh()).await), "{case}");
         }
     }
 }
 
-/// Every call, each of its operations, each kind of failure, on a service that has just begun and on one that has not.
+/// Tries every call, each of its operations and each kind of failure, on a new service and on one with cached keys.
 #[tokio::test]
-async fn c092_c093_c095_c096_c114_whatever_fails_the_answer_is_503_and_asking_again_leads_where_it_should() {
+async fn c092_c093_c095_c096_c114_every_store_failure_yields_a_503_and_a_retry_succeeds() {
     for call in CALLS {
         for fault in FAULTS {
             for prepared in [false, true] {
@@ -147,12 +147,12 @@ async fn c092_c093_c095_c096_c114_whatever_fails_the_answer_is_503_and_asking_ag
     }
 }
 
-/// Says whether this call has such an operation.
+/// Fails one operation of the call. Returns whether there is such an operation.
 async fn fails_at(call: Call, at: usize, fault: Fault, prepared: bool) -> bool {
     let case = format!("{call:?}, {fault:?} at operation {at}, {prepared}");
     let mut flow = Flow::before(call).await;
     if !prepared {
-        flow.move_on().await;
+        flow.restart_service().await;
     }
     flow.store.fail(at, fault);
     let answer = flow.call(call).await;
@@ -160,41 +160,43 @@ async fn fails_at(call: Call, at: usize, fault: Fault, prepared: bool) -> bool {
         assert!(call.is_answered(&answer), "{case}: {answer:?}");
         return false;
     }
-    // old keys do as well
+    // cached keys also work
     assert!(is_unavailable(&answer) || call.is_answered(&answer), "{case}: {answer:?}");
     let was_answered = call.is_answered(&answer);
 
     let again = flow.call(call).await;
     match call {
         Redeem => {
-            // it may be spent, and then it is so for ever
+            // it may have been used up, and then it stays used
             let answers = [&answer, &again];
-            let given: Vec<_> = answers.into_iter().filter(|answer| answer.status == 200).map(Given::of).collect();
-            assert!(given.len() <= 1, "{case}: {answers:?}");
+            let issued: Vec<_> =
+                answers.into_iter().filter(|answer| answer.status == 200).map(IssuedTokens::of).collect();
+            assert!(issued.len() <= 1, "{case}: {answers:?}");
             assert!(again.status == 200 || is_no_grant(&again), "{case}: {again:?}");
-            for given in &given {
-                all_are(true, &flow.world, "web", given).await;
-                Given::of(&flow.browser.refresh("web", given.refresh()).await);
+            for issued in &issued {
+                all_are(true, &flow.world, "web", issued).await;
+                IssuedTokens::of(&flow.browser.refresh("web", issued.refresh()).await);
             }
             flow.world.advance(3);
             assert!(is_no_grant(&flow.browser.redeem("web", &flow.code).await), "{case}");
-            for given in &given {
-                all_are(false, &flow.world, "web", given).await;
+            for issued in &issued {
+                all_are(false, &flow.world, "web", issued).await;
             }
         }
         Refresh => {
-            let next = Given::of(&again);
+            let next = IssuedTokens::of(&again);
             if was_answered {
-                assert_eq!(Given::of(&answer).refresh(), next.refresh(), "{case}");
+                assert_eq!(IssuedTokens::of(&answer).refresh(), next.refresh(), "{case}");
             }
             all_are(true, &flow.world, "web", &next).await;
-            // and there is no other branch
-            let third = Given::of(&flow.call(Refresh).await);
+            // and there is no second chain
+            let third = IssuedTokens::of(&flow.call(Refresh).await);
             assert_eq!((third.refresh(), third.jti()), (next.refresh(), next.jti()), "{case}");
-            all_are(true, &flow.world, "web", &Given::of(&flow.browser.refresh("web", next.refresh()).await)).await;
+            all_are(true, &flow.world, "web", &IssuedTokens::of(&flow.browser.refresh("web", next.refresh()).await))
+                .await;
         }
         RefreshAgain => {
-            assert_eq!(Given::of(&again).refresh(), flow.newest.as_ref().unwrap().refresh(), "{case}");
+            assert_eq!(IssuedTokens::of(&again).refresh(), flow.newest.as_ref().unwrap().refresh(), "{case}");
             all_are(true, &flow.world, "web", flow.newest.as_ref().unwrap()).await;
         }
         UserInfo | IntrospectAccess | IntrospectRefresh => {
@@ -203,14 +205,14 @@ async fn fails_at(call: Call, at: usize, fault: Fault, prepared: bool) -> bool {
         }
         Replay | Reuse | RevokeAccess | RevokeRefresh | LogOut => {
             assert!(call.is_answered(&again), "{case}: {again:?}");
-            flow.is_over(&case).await;
+            flow.assert_revoked(&case).await;
         }
     }
     true
 }
 
 #[tokio::test]
-async fn c114_a_layer_whose_store_fails_lets_nobody_through_and_says_503() {
+async fn c114_a_layer_whose_store_fails_refuses_requests_with_a_503() {
     for fault in FAULTS {
         for (revoked, normally) in [(false, 200), (true, 401)] {
             for at in 0.. {
@@ -219,10 +221,10 @@ async fn c114_a_layer_whose_store_fails_lets_nobody_through_and_says_503() {
                 if revoked {
                     flow.call(RevokeRefresh).await;
                 }
-                // one that remembers the token, and one that has read nothing
+                // one verifier has cached the token, the other has read nothing
                 let known = flow.world.service.verifier();
                 assert_eq!(at_layer(&known, &newest.access).await, normally);
-                flow.move_on().await;
+                flow.restart_service().await;
                 let mut failed = false;
                 for verifier in [known, flow.world.service.verifier()] {
                     flow.store.fail(at, fault);
@@ -241,13 +243,13 @@ async fn c114_a_layer_whose_store_fails_lets_nobody_through_and_says_503() {
     }
 }
 
-/// An answer that never came: the client asks again, once its time is over.
+/// The response was lost: the client asks again after some time.
 #[tokio::test]
-async fn c095_a_refresh_whose_answer_was_lost_is_a_theft_after_its_grace_and_not_before() {
+async fn c095_a_refresh_whose_response_was_lost_counts_as_theft_only_after_the_grace() {
     for (wait, expected) in [(9, 200), (10, 400)] {
         let mut flow = Flow::before(Refresh).await;
         let mut at = 0;
-        // the first write is what uses the token
+        // the first write uses up the token
         flow.store.done();
         loop {
             flow.store.fail(at, Fault::After);
@@ -264,14 +266,14 @@ async fn c095_a_refresh_whose_answer_was_lost_is_a_theft_after_its_grace_and_not
         let again = flow.call(Refresh).await;
         assert_eq!(again.status.as_u16(), expected, "{again:?}");
         if expected == 400 {
-            flow.is_over("after its grace").await;
+            flow.assert_revoked("after its grace").await;
         }
     }
 }
 
-/// A client that hangs up at any moment: what it set off is done wholly, or not at all.
+/// A client disconnects at any moment. Its call then has all of its effects, or none of them.
 #[tokio::test]
-async fn c096_who_hangs_up_while_a_family_ends_keeps_no_half_of_it() {
+async fn c096_disconnecting_during_a_revocation_leaves_no_half_of_the_family() {
     for call in [Reuse, Replay, RevokeAccess, RevokeRefresh] {
         let mut ends = 0;
         for polls in 1.. {
@@ -295,7 +297,7 @@ async fn c096_who_hangs_up_while_a_family_ends_keeps_no_half_of_it() {
             let good = good_at(&mut flow.world.browser(), &flow.world.service.verifier(), "web", &newest).await;
             assert!(good.is_empty() || good == BTreeSet::from(EVERYWHERE), "{call:?} {polls}: {good:?}");
             ends += usize::from(good.is_empty());
-            // and no mark is forgotten before the row
+            // and no revocation mark is dropped before the row
             flow.world.advance(13 * 60);
             let answer = flow.browser.refresh("web", newest.refresh()).await;
             assert_eq!(answer.status == 200, !good.is_empty(), "{call:?} {polls}: {answer:?}");

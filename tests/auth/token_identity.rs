@@ -1,4 +1,4 @@
-//! Tokens belong to the user, not to a name, and end with what proved the user.
+//! Tokens belong to a user, not to a name, and end when their proofs stop counting.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tollgate::{
 };
 
 use crate::{
-    given::{Given, all_are, at_layer},
-    grants::{Grant, set, without},
+    issued_tokens::{IssuedTokens, all_are, at_layer},
+    special_worlds::world_with,
+    token_requests::{Grant, set, without},
     world::{ADA, Browser, ISSUER, World, clients, parameters, query_of, with},
-    worlds::world_with,
 };
 
 fn ada() -> (Tenant, UserId) {
@@ -28,10 +28,10 @@ fn reuses(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn c120_a_user_who_changes_the_address_they_sign_in_with_keeps_all_tokens() {
+async fn c120_a_user_who_changes_their_sign_in_address_keeps_all_tokens() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid email").await;
+    let issued = browser.tokens("web", "openid email").await;
     let open = browser.sign_in("web").await;
     let (acme, ada) = ada();
     let new = "ada@new.example";
@@ -44,43 +44,43 @@ async fn c120_a_user_who_changes_the_address_they_sign_in_with_keeps_all_tokens(
     world.users.verify_contact(&acme, &ada, contact).await.unwrap();
     world.users.set_names(&acme, &ada, Some("Ada King"), Some("ada.king")).await.unwrap();
 
-    all_are(true, &world, "web", &given).await;
-    assert_eq!(browser.with_token("/userinfo", &given.access).await.json()["email"], new);
-    let next = Given::of(&browser.refresh("web", given.refresh()).await);
+    all_are(true, &world, "web", &issued).await;
+    assert_eq!(browser.with_token("/userinfo", &issued.access).await.json()["email"], new);
+    let next = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     all_are(true, &world, "web", &next).await;
-    let opened = Given::of(&browser.redeem("web", &open).await);
+    let opened = IssuedTokens::of(&browser.redeem("web", &open).await);
     all_are(true, &world, "web", &opened).await;
 }
 
 #[tokio::test]
-async fn c120_a_new_password_ends_what_the_old_one_proved() {
+async fn c120_a_new_password_ends_tokens_based_on_the_old_one() {
     for place in ["refresh", "userinfo", "introspect", "code"] {
         let world = World::new().await;
         let mut browser = world.browser();
-        let given = browser.tokens("web", "openid offline_access").await;
+        let issued = browser.tokens("web", "openid offline_access").await;
         let open = browser.sign_in("web").await;
         let (acme, ada) = ada();
         let hash = Passwords::insecure_fast().hash(Password::new("another one entirely")).await.unwrap();
         world.users.set_password(&acme, &ada, Some(hash)).await.unwrap();
         match place {
-            "refresh" => assert_eq!(browser.refresh("web", given.refresh()).await.error(), "invalid_grant"),
-            "userinfo" => assert_eq!(browser.with_token("/userinfo", &given.access).await.status, 401),
+            "refresh" => assert_eq!(browser.refresh("web", issued.refresh()).await.error(), "invalid_grant"),
+            "userinfo" => assert_eq!(browser.with_token("/userinfo", &issued.access).await.status, 401),
             "code" => assert_eq!(browser.redeem("web", &open).await.error(), "invalid_grant"),
-            _ => assert_eq!(browser.introspect("web", given.refresh()).await, json!({ "active": false })),
+            _ => assert_eq!(browser.introspect("web", issued.refresh()).await, json!({ "active": false })),
         }
         if place != "code" {
             // the first place that reads the account ends the family everywhere
-            assert_eq!(at_layer(&world.service.verifier(), &given.access).await, 401, "{place}");
+            assert_eq!(at_layer(&world.service.verifier(), &issued.access).await, 401, "{place}");
         }
-        all_are(false, &world, "web", &given).await;
+        all_are(false, &world, "web", &issued).await;
     }
 }
 
 #[tokio::test]
-async fn c120_hashing_the_same_password_again_ends_nothing() {
+async fn c120_a_hash_upgrade_ends_no_tokens() {
     let world = World::new().await;
-    let given = world.browser().tokens("web", "openid").await;
-    // another service on the same store, with the default cost, replaces the weak hash
+    let issued = world.browser().tokens("web", "openid").await;
+    // another service on the same store, with the default cost, upgrades the weak hash
     let strong = AuthService::builder(ISSUER, world.store.clone())
         .clients(clients())
         .users(world.users.clone())
@@ -99,12 +99,12 @@ async fn c120_hashing_the_same_password_again_ends_nothing() {
     let mut browser = Browser { service: strong, ..world.browser() };
     browser.sign_in("web").await;
     assert_ne!(hash().await, before);
-    all_are(true, &world, "web", &given).await;
-    assert_eq!(world.browser().refresh("web", given.refresh()).await.status, 200);
+    all_are(true, &world, "web", &issued).await;
+    assert_eq!(world.browser().refresh("web", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
-async fn c126_a_used_refresh_token_revokes_its_family_whatever_else_is_wrong() {
+async fn c126_a_used_refresh_token_revokes_its_family_even_if_the_request_is_otherwise_wrong() {
     let form = [("grant_type", "refresh_token"), ("client_id", "web")];
     let wrong = [
         form.to_vec(),
@@ -121,7 +121,7 @@ async fn c126_a_used_refresh_token_revokes_its_family_whatever_else_is_wrong() {
         let world = World::new().await;
         let mut browser = world.browser();
         let first = browser.tokens("web", "openid").await;
-        let next = Given::of(&browser.refresh("web", first.refresh()).await);
+        let next = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
         let presented = [&fields[..], &[("refresh_token", first.refresh())]].concat();
         world.advance(9);
         let answer = browser.form("/token", &presented).await;
@@ -132,7 +132,7 @@ async fn c126_a_used_refresh_token_revokes_its_family_whatever_else_is_wrong() {
         all_are(false, &world, "web", &next).await;
         assert_eq!(reuses(&world), 1, "{fields:?}");
         assert_ne!(browser.form("/token", &presented).await.status, 200);
-        assert_eq!(reuses(&world), 1, "the family has ended already");
+        assert_eq!(reuses(&world), 1, "the family had already ended");
     }
 }
 
@@ -146,16 +146,16 @@ async fn c126_a_used_refresh_token_revokes_its_family_without_its_key_and_at_int
         browser.send(request, crate::world::form_of(fields)).await
     };
     let code = browser.sign_in("web").await;
-    let first = Given::of(&post(&mut browser, &crate::grants::redemption("web", &code)).await);
+    let first = IssuedTokens::of(&post(&mut browser, &crate::token_requests::redemption("web", &code)).await);
     let form = [("grant_type", "refresh_token"), ("client_id", "web"), ("refresh_token", first.refresh())];
-    let next = Given::of(&post(&mut browser, &form).await);
+    let next = IssuedTokens::of(&post(&mut browser, &form).await);
     world.advance(10);
     assert_eq!(browser.form("/token", &form).await.error(), "invalid_dpop_proof");
     assert_eq!(browser.introspect("web", next.refresh()).await, json!({ "active": false }));
 
-    // made up ones end nothing
+    // made-up tokens revoke nothing
     let first = browser.tokens("web", "openid").await;
-    let next = Given::of(&browser.refresh("web", first.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
     world.advance(10);
     let mut made_up = first.refresh().to_owned().into_bytes();
     made_up[40] = if made_up[40] == b'A' { b'B' } else { b'A' };
@@ -180,46 +180,46 @@ async fn one_session_has_at_most_twenty_families_of_a_client() {
         let own = with(parameters("special"), &[("code_challenge", &challenge), ("prompt", "none")]);
         let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
         let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));
-        all.push(Given::of(&browser.redeem("special", &Grant { code, verifier }).await));
+        all.push(IssuedTokens::of(&browser.redeem("special", &Grant { code, verifier }).await));
     }
     all_are(false, &world, "special", &all[0]).await;
-    for given in [&all[1], &all[20], &other] {
-        all_are(true, &world, "special", given).await;
+    for issued in [&all[1], &all[20], &other] {
+        all_are(true, &world, "special", issued).await;
     }
 }
 
 #[tokio::test]
-async fn a_process_without_logins_verifies_with_the_store_alone() {
+async fn a_process_without_logins_can_verify_tokens_with_the_store_alone() {
     let store = AnyStore::from(Memory::new());
     let clock = ManualClock::new();
     let real = SystemClock::new();
     clock.set_wall(real.unix(real.now()));
     let world = World::on(store.clone(), clock, |service| service).await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let verifier = Tokens::new().verifier_in(ISSUER, store).unwrap();
-    assert_eq!(at_layer(&verifier, &given.access).await, 200);
-    browser.revoke("web", given.refresh()).await;
-    assert_eq!(at_layer(&verifier, &given.access).await, 401);
+    assert_eq!(at_layer(&verifier, &issued.access).await, 200);
+    browser.revoke("web", issued.refresh()).await;
+    assert_eq!(at_layer(&verifier, &issued.access).await, 401);
     assert!(Tokens::new().verifier_in("http://auth.example", Memory::new()).is_err());
 }
 
 #[tokio::test]
-async fn the_grace_and_the_lifetime_within_a_session_are_settings() {
+async fn the_grace_and_the_lifetime_within_a_session_can_be_configured() {
     let store = AnyStore::from(Memory::new());
     let tokens =
         Tokens::new().refresh_grace(Duration::from_secs(3)).session_refresh_lifetime(Duration::from_secs(3600));
     let world = World::made(store, ManualClock::new(), clients(), tokens, |service| service).await;
     let mut browser = world.browser();
     let [first, second] = [browser.tokens("web", "openid").await, browser.tokens("web", "openid").await];
-    let next = Given::of(&browser.refresh("web", first.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
     world.advance(2);
-    assert_eq!(Given::of(&browser.refresh("web", first.refresh()).await).refresh, next.refresh);
+    assert_eq!(IssuedTokens::of(&browser.refresh("web", first.refresh()).await).refresh, next.refresh);
     world.advance(1);
     assert_eq!(browser.refresh("web", first.refresh()).await.error(), "invalid_grant");
     all_are(false, &world, "web", &next).await;
     world.advance(3596);
-    let second = Given::of(&browser.refresh("web", second.refresh()).await);
+    let second = IssuedTokens::of(&browser.refresh("web", second.refresh()).await);
     world.advance(1);
     assert_eq!(browser.refresh("web", second.refresh()).await.error(), "invalid_grant");
 }

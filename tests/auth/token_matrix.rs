@@ -1,18 +1,19 @@
-//! Every state of what a code gives with every call about it, and every endpoint of tokens with every way to call it.
+//! Makes every token call in every state of a code's tokens, and calls every token endpoint in every way.
 //!
-//! `token_matrix.txt` is the expected text. It is written anew with `TOLLGATE_WRITE_MATRIX=1`, and then read line by line.
+//! `token_matrix.txt` contains the expected text. `TOLLGATE_WRITE_MATRIX=1` writes it; review the difference line by
+//! line.
 
 use http::{Method, Request};
 use serde_json::json;
 use tollgate::UserId;
 
 use crate::{
-    given::Given,
-    grants::{Grant, redemption, set},
-    matrix::{Stage, compare, table},
-    whole::after,
+    issued_tokens::IssuedTokens,
+    matrix::{Case, compare, table},
+    special_worlds::world_with_keys,
+    token_requests::{Grant, redemption, set},
+    wire_text::after,
     world::{Answer, Browser, ISSUER, World, encode, form_of, posted},
-    worlds::world_with_keys,
 };
 
 const STATES: &[&str] = &[
@@ -67,7 +68,7 @@ const PATHS: [&str; 9] = [
     "/.well-known/oauth-authorization-server",
 ];
 
-/// With nothing but what is named here.
+/// Requests that contain only what is named here.
 const WAYS: [&str; 14] = [
     "GET",
     "HEAD",
@@ -85,23 +86,23 @@ const WAYS: [&str; 14] = [
     "POST form in the URL",
 ];
 
-/// A family that has come so far, and the browser that it was begun in.
+/// A family in one state, with the browser that began it.
 struct Family {
     world: World,
     browser: Browser,
     code: Grant,
-    /// The tokens of the code, and the newest.
-    first: Given,
-    newest: Given,
+    /// The first tokens, and the newest.
+    first: IssuedTokens,
+    newest: IssuedTokens,
 }
 
 async fn family(state: &str) -> Family {
     let world = world_with_keys().await;
     let browser = world.browser();
     let none = || Some("x".to_owned());
-    let given = Given { access: "x".to_owned(), refresh: none(), id: none(), scope: String::new() };
+    let issued = IssuedTokens { access: "x".to_owned(), refresh: none(), id: none(), scope: String::new() };
     let code = Grant::from("x".repeat(43));
-    let mut family = Family { world, browser, code, first: given.clone(), newest: given };
+    let mut family = Family { world, browser, code, first: issued.clone(), newest: issued };
     if state == "no code" {
         return family;
     }
@@ -112,13 +113,13 @@ async fn family(state: &str) -> Family {
             family.world.advance(60);
             return family;
         }
-        _ => family.first = Given::of(&family.browser.redeem("web", &family.code).await),
+        _ => family.first = IssuedTokens::of(&family.browser.redeem("web", &family.code).await),
     }
     family.newest = family.first.clone();
     if state == "code spent" {
         return family;
     }
-    family.newest = Given::of(&family.browser.refresh("web", family.first.refresh()).await);
+    family.newest = IssuedTokens::of(&family.browser.refresh("web", family.first.refresh()).await);
     let Family { world, browser, code, newest, .. } = &mut family;
     match state {
         "refreshed" => {}
@@ -143,7 +144,7 @@ async fn family(state: &str) -> Family {
     family
 }
 
-impl Stage for Family {
+impl Case for Family {
     async fn call(&mut self, call: &str) -> Answer {
         let Self { browser, code, first, newest, .. } = self;
         let (call, client) = match call.strip_suffix(", another client") {
@@ -184,15 +185,15 @@ impl Stage for Family {
             _ => panic!("{call}"),
         };
         if call.starts_with("POST /token") && answer.status == 200 {
-            *newest = Given::of(&answer);
+            *newest = IssuedTokens::of(&answer);
         }
         answer
     }
 
-    /// What is good of it, as its own client is told, and whether the session lives.
-    async fn stands(&self) -> String {
+    /// Returns what still works, as the family's client sees it, and whether the session is active.
+    async fn state(&self) -> String {
         let mut browser = self.browser.clone();
-        let Given { access, .. } = &self.newest;
+        let IssuedTokens { access, .. } = &self.newest;
         let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
         let good = [
             ("access", browser.introspect("web", access).await["active"] == true),
@@ -204,13 +205,13 @@ impl Stage for Family {
     }
 }
 
-/// The same family, and a way to call an endpoint with nothing of it.
-struct Bare {
+/// A family in some state, and requests that don't contain any of its tokens.
+struct WithoutTokens {
     family: Family,
     way: String,
 }
 
-impl Stage for Bare {
+impl Case for WithoutTokens {
     async fn call(&mut self, path: &str) -> Answer {
         let form = form_of(&[("client_id", "web")]);
         let preflight = |origin| {
@@ -234,12 +235,12 @@ impl Stage for Bare {
         self.family.browser.send(request, body).await
     }
 
-    async fn stands(&self) -> String {
-        self.family.stands().await
+    async fn state(&self) -> String {
+        self.family.state().await
     }
 }
 
-/// With names in the place of tokens, and of what stands elsewhere in full: keys, the document, pages but for their heading.
+/// Replaces tokens with names, and shortens what other tests compare in full: keys, the OpenAPI document, and pages.
 fn own(answer: &Answer) -> String {
     let named = |text: &str| Answer { text: format!("({text})"), ..answer.clone() };
     let answer = match &*answer.text {
@@ -251,7 +252,7 @@ fn own(answer: &Answer) -> String {
         text if text.starts_with(&format!(r#"{{"issuer":"{ISSUER}""#)) => named("the document"),
         _ => answer.clone(),
     };
-    // what may be kept is nobody's, and says nothing of a budget; and the page that asks says where its form comes from
+    // cacheable documents belong to no tenant and show no budget, and the logout page needs to send its origin
     let is_usual = answer.header("cache-control") == "no-store" && answer.header("referrer-policy") == "no-referrer";
     let text = if is_usual { answer.own() } else { answer.whole() + "\n" };
     ["access_token", "refresh_token", "id_token", "jti"]
@@ -260,9 +261,9 @@ fn own(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn every_state_of_a_family_meets_every_call_as_the_table_says() {
+async fn every_call_in_every_state_of_a_family_responds_as_the_table_says() {
     let of_a_family = table(STATES, CALLS, family, own).await;
-    let bare = async |way: &str| Bare { family: family("refreshed").await, way: way.to_owned() };
+    let bare = async |way: &str| WithoutTokens { family: family("refreshed").await, way: way.to_owned() };
     let of_paths = table(&WAYS, &PATHS, bare, own).await;
     let text = format!("{of_a_family}\n\nEach endpoint, called in each way with no token:\n\n{of_paths}");
     compare(&text, "token_matrix.txt");

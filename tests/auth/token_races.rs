@@ -1,5 +1,5 @@
-//! Codes and refresh tokens that are used at once: on several threads, by two services, and step by step in orders that a
-//! machine thinks of.
+//! Codes and refresh tokens that are used concurrently: on several threads, by two services, and interleaved in random
+//! orders.
 
 use std::{
     collections::BTreeSet,
@@ -15,41 +15,41 @@ use tollgate::{
 };
 
 use crate::{
-    given::{Given, all_are, at_layer},
-    grants::{Grant, is_no_grant},
+    controlled_store::{ControlledStore, Running, interleave},
+    issued_tokens::{IssuedTokens, all_are, at_layer},
     races::{at_once, count, from, runtime},
     restart::File,
-    steered::{Running, Steered, interleave},
+    special_worlds::{controlled_store_with_keys, put_keys, two_nodes, world_with_keys},
+    token_requests::{Grant, is_no_grant},
     world::{Answer, Browser, World, clients},
-    worlds::{put_keys, steered_with_keys, two_nodes, world_with_keys},
 };
 
 fn is_good(answer: &Answer) -> bool {
     answer.status == 200
 }
 
-fn winner(answers: &[Answer]) -> Given {
+fn winner(answers: &[Answer]) -> IssuedTokens {
     assert_eq!(count(answers, is_good), 1, "{answers:?}");
     assert_eq!(count(answers, is_no_grant), answers.len() - 1, "{answers:?}");
-    Given::of(answers.iter().find(|answer| is_good(answer)).unwrap())
+    IssuedTokens::of(answers.iter().find(|answer| is_good(answer)).unwrap())
 }
 
-/// Everybody got the same.
-fn one_successor(answers: &[Answer]) -> Given {
-    let given: Vec<_> = answers.iter().map(Given::of).collect();
-    let names: BTreeSet<_> = given.iter().map(|given| (given.refresh().to_owned(), given.jti())).collect();
-    assert_eq!(names.len(), 1, "{given:?}");
-    given[0].clone()
+/// Asserts that all responses contain the same tokens.
+fn one_successor(answers: &[Answer]) -> IssuedTokens {
+    let issued: Vec<_> = answers.iter().map(IssuedTokens::of).collect();
+    let names: BTreeSet<_> = issued.iter().map(|issued| (issued.refresh().to_owned(), issued.jti())).collect();
+    assert_eq!(names.len(), 1, "{issued:?}");
+    issued[0].clone()
 }
 
-/// Stores, and what has to stay as long as they do.
+/// Returns stores, with files that must live as long as they do.
 fn stores() -> Vec<(AnyStore, Option<File>)> {
     let file = File::new();
     vec![(Memory::new().into(), None), (Disk::open(&file.0).unwrap().into(), Some(file))]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c093_of_64_redemptions_at_once_by_two_services_one_gets_tokens_that_live() {
+async fn c093_of_64_concurrent_redemptions_at_two_services_one_gets_working_tokens() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
         for _ in 0..3 {
@@ -60,32 +60,32 @@ async fn c093_of_64_redemptions_at_once_by_two_services_one_gets_tokens_that_liv
                 async move { browser.redeem("web", &code).await }
             })
             .await;
-            let given = winner(&answers);
-            // who came second is no thief, for two seconds
+            let issued = winner(&answers);
+            // for two seconds, a second redemption is not a replay
             assert!(is_no_grant(&one.browser().redeem("web", &code).await));
             one.advance(2);
             assert!(is_no_grant(&other.browser().redeem("web", &code).await));
             for world in [&one, &other] {
-                all_are(true, world, "web", &given).await;
+                all_are(true, world, "web", &issued).await;
             }
-            let next = Given::of(&other.browser().refresh("web", given.refresh()).await);
+            let next = IssuedTokens::of(&other.browser().refresh("web", issued.refresh()).await);
             all_are(true, &one, "web", &next).await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_that_it_gave_ends() {
+async fn c092_concurrent_replays_of_a_code_get_no_tokens_and_revoke_those_it_yielded() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
         let code = one.browser().sign_in("web").await;
-        let first = Given::of(&one.browser().redeem("web", &code).await);
-        let next = Given::of(&one.browser().refresh("web", first.refresh()).await);
+        let first = IssuedTokens::of(&one.browser().redeem("web", &code).await);
+        let next = IssuedTokens::of(&one.browser().refresh("web", first.refresh()).await);
         one.clock.advance(Duration::from_nanos(2_000_000_001));
         let answers = at_once(32, |at| {
             let mut browser = from(&[&one, &other][at % 2].browser(), at);
             let (code, next) = (code.clone(), next.refresh().to_owned());
-            // one of them goes on meanwhile
+            // the legitimate client continues meanwhile
             async move {
                 match at {
                     7 => browser.refresh("web", &next).await,
@@ -96,47 +96,47 @@ async fn c092_of_redemptions_of_a_spent_code_at_once_none_gets_tokens_and_all_th
         .await;
         assert_eq!(count(&answers[8..], is_no_grant), 24, "{answers:?}");
         let mut all = vec![first, next];
-        all.extend(Some(&answers[7]).filter(|answer| is_good(answer)).map(Given::of));
-        for (given, world) in all.iter().flat_map(|given| [(given, &one), (given, &other)]) {
-            all_are(false, world, "web", given).await;
-            assert!(is_no_grant(&world.browser().refresh("web", given.refresh()).await));
+        all.extend(Some(&answers[7]).filter(|answer| is_good(answer)).map(IssuedTokens::of));
+        for (issued, world) in all.iter().flat_map(|issued| [(issued, &one), (issued, &other)]) {
+            all_are(false, world, "web", issued).await;
+            assert!(is_no_grant(&world.browser().refresh("web", issued.refresh()).await));
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn c096_refreshes_at_once_by_two_services_get_one_successor() {
+async fn c096_concurrent_refreshes_at_two_services_get_one_successor() {
     for (store, _file) in stores() {
         let [one, other] = two_nodes(store).await;
         let code = one.browser().sign_in("web").await;
-        let mut given = Given::of(&one.browser().redeem("web", &code).await);
+        let mut issued = IssuedTokens::of(&one.browser().redeem("web", &code).await);
         for _ in 0..4 {
             let answers = at_once(16, |at| {
                 let mut browser = from(&[&one, &other][at % 2].browser(), at);
-                let token = given.refresh().to_owned();
+                let token = issued.refresh().to_owned();
                 async move { browser.refresh("web", &token).await }
             })
             .await;
             let next = one_successor(&answers);
-            assert_ne!(next.refresh(), given.refresh());
+            assert_ne!(next.refresh(), issued.refresh());
             all_are(true, &other, "web", &next).await;
-            given = next;
+            issued = next;
         }
     }
 }
 
-/// What is asked while others ask.
+/// A call that overlaps with others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Call {
-    /// The code, once more.
+    /// Redeems the code again.
     Redeem,
-    /// The newest refresh token, or the one before it.
+    /// Uses the newest refresh token, or the one before it.
     Refresh,
     RefreshOlder,
     RevokeAccess,
     RevokeRefresh,
     LogOut,
-    /// Looks, and changes nothing.
+    /// Reads without changing anything.
     UserInfo,
 }
 
@@ -151,21 +151,21 @@ fn call() -> impl Strategy<Value = Call> {
     prop::sample::select(vec![Redeem, Refresh, Refresh, RefreshOlder, RevokeAccess, RevokeRefresh, LogOut, UserInfo])
 }
 
-/// A browser that signed in, its code, and what came of it.
+/// A signed-in browser, its code and its tokens.
 #[derive(Clone)]
 struct Family {
     browser: Browser,
     code: Grant,
-    first: Given,
-    newest: Given,
+    first: IssuedTokens,
+    newest: IssuedTokens,
 }
 
 impl Family {
     async fn begin(world: &World) -> Self {
         let mut browser = world.browser();
         let code = browser.sign_in("web").await;
-        let first = Given::of(&browser.redeem("web", &code).await);
-        let newest = Given::of(&browser.refresh("web", first.refresh()).await);
+        let first = IssuedTokens::of(&browser.redeem("web", &code).await);
+        let newest = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
         Self { browser, code, first, newest }
     }
 
@@ -189,13 +189,13 @@ impl Family {
 proptest! {
     #![proptest_config(Config::with_cases(80))]
     #[test]
-    fn c093_redemptions_that_overlap_in_any_order_on_two_nodes_give_tokens_once(order in vec(0..4_usize, 0..150)) {
+    fn c093_redemptions_that_overlap_in_any_order_on_two_nodes_yield_tokens_once(order in vec(0..4_usize, 0..150)) {
         let runtime = runtime();
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let (nodes, code) = runtime.block_on(async {
             let nodes = two_nodes(store.clone()).await;
             let code = nodes[0].browser().sign_in("web").await;
-            // each has read its keys
+            // both have read the keys
             nodes[0].service.prepare().await.unwrap();
             (nodes, code)
         });
@@ -208,30 +208,31 @@ proptest! {
             let _entered = runtime.enter();
             interleave(calls.collect(), &order)
         };
-        let given = winner(&answers);
+        let issued = winner(&answers);
         runtime.block_on(async {
             for node in &nodes {
-                all_are(true, node, "web", &given).await;
+                all_are(true, node, "web", &issued).await;
             }
         });
     }
 
-    /// Whatever is asked meanwhile, there is one branch; and what was ended gives nothing to anybody, who got it when ever.
+    /// Regardless of concurrent calls, there is one chain of refresh tokens, and revoked tokens work nowhere, no matter
+    /// when they were issued.
     #[test]
-    fn c092_c095_c096_whatever_overlaps_there_is_one_branch_and_what_has_ended_is_over(
+    fn c092_c095_c096_overlapping_calls_leave_one_chain_and_no_revoked_token_works(
         late in any::<bool>(),
         calls in vec(call(), 2..6),
         order in vec(0..6_usize, 0..150),
     ) {
         let runtime = runtime();
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let (nodes, family) = runtime.block_on(async {
             let nodes = two_nodes(store.clone()).await;
             let family = Family::begin(&nodes[0]).await;
             nodes[1].service.prepare().await.unwrap();
             (nodes, family)
         });
-        // later the code has been spent for long, and the older token is out of its grace
+        // later, the code was used long ago, and the older token is past its grace
         nodes[0].advance(if late { 10 } else { 0 });
         store.yields();
         let running = calls.iter().enumerate().map(|(at, call)| family.make(&nodes[at % 2], *call)).collect();
@@ -243,14 +244,14 @@ proptest! {
         for answer in of(Call::Redeem) {
             prop_assert!(is_no_grant(answer), "{:?}", answer);
         }
-        let successors: Vec<_> = of(Call::Refresh).filter(|answer| is_good(answer)).map(Given::of).collect();
-        let names: BTreeSet<_> = successors.iter().map(|given| (given.refresh(), given.jti())).collect();
+        let successors: Vec<_> = of(Call::Refresh).filter(|answer| is_good(answer)).map(IssuedTokens::of).collect();
+        let names: BTreeSet<_> = successors.iter().map(|issued| (issued.refresh(), issued.jti())).collect();
         prop_assert!(names.len() <= 1, "{:?}", answers);
         for answer in of(Call::RefreshOlder).filter(|answer| is_good(answer)) {
             prop_assert!(!late);
-            prop_assert_eq!(Given::of(answer).refresh, family.newest.refresh.clone());
+            prop_assert_eq!(IssuedTokens::of(answer).refresh, family.newest.refresh.clone());
         }
-        // the first one is older than the one before, once the newest was used
+        // once the newest token was used, the first one is two steps behind
         let is_reused = of(Call::RefreshOlder).any(|answer| !is_good(answer));
         prop_assert!(!late || is_reused || of(Call::RefreshOlder).count() == 0);
         let ended = calls.iter().any(|call| call.ends()) || is_reused || late && of(Call::Redeem).count() > 0;
@@ -262,9 +263,9 @@ proptest! {
             let newest = successors.first().unwrap_or(&family.newest);
             for node in &nodes {
                 if ended {
-                    for given in all.clone() {
-                        all_are(false, node, "web", given).await;
-                        assert!(is_no_grant(&node.browser().refresh("web", given.refresh()).await));
+                    for issued in all.clone() {
+                        all_are(false, node, "web", issued).await;
+                        assert!(is_no_grant(&node.browser().refresh("web", issued.refresh()).await));
                     }
                 } else {
                     all_are(true, node, "web", newest).await;
@@ -280,12 +281,12 @@ proptest! {
     ) {
         let runtime = runtime();
         let (store, world, family) = runtime.block_on(async {
-            let (store, world) = steered_with_keys().await;
+            let (store, world) = controlled_store_with_keys().await;
             let family = Family::begin(&world).await;
             (store, world, family)
         });
         store.yields();
-        // time goes by between them, less than the grace
+        // some time passes between them, but less than the grace
         let calls = waits.iter().map(|wait| {
             let (refresh, clock, wait) = (family.make(&world, Call::Refresh), world.clock.clone(), *wait % 3);
             Box::pin(async move {
@@ -302,14 +303,14 @@ proptest! {
     }
 }
 
-/// The first has come so far when its code comes again, long after.
+/// The first call has come this far when its code is replayed, long after.
 #[test]
-fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
+fn c092_a_replay_while_a_code_is_being_redeemed_leaves_no_working_tokens() {
     let runtime = runtime();
     let (mut by_first, mut by_second, mut by_none) = (0, 0, 0);
     for head_start in 0.. {
         let (store, world, code) = runtime.block_on(async {
-            let (store, world) = steered_with_keys().await;
+            let (store, world) = controlled_store_with_keys().await;
             let code = world.browser().sign_in("web").await;
             world.service.prepare().await.unwrap();
             (store, world, code)
@@ -338,12 +339,12 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
             if is_good(&second) {
                 by_second += 1;
                 assert!(is_no_grant(&first), "{head_start}: {first:?}");
-                all_are(true, &world, "web", &Given::of(&second)).await;
+                all_are(true, &world, "web", &IssuedTokens::of(&second)).await;
             } else {
                 assert!(is_no_grant(&second), "{head_start}: {second:?}");
                 if is_good(&first) {
                     by_first += 1;
-                    all_are(false, &world, "web", &Given::of(&first)).await;
+                    all_are(false, &world, "web", &IssuedTokens::of(&first)).await;
                 } else {
                     by_none += 1;
                     assert!(is_no_grant(&first), "{head_start}: {first:?}");
@@ -358,24 +359,24 @@ fn c092_a_replay_while_the_code_is_being_spent_leaves_no_tokens_alive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
+async fn a_key_rotation_interrupts_no_client() {
     let world = world_with_keys().await;
     let family = Family::begin(&world).await;
     let service = world.service.clone();
     let rotation = tokio::spawn(async move { service.rotate_keys().await });
     let mut newest = family.newest.clone();
     while !rotation.is_finished() {
-        newest = Given::of(&world.browser().refresh("web", newest.refresh()).await);
+        newest = IssuedTokens::of(&world.browser().refresh("web", newest.refresh()).await);
         all_are(true, &world, "web", &newest).await;
     }
     rotation.await.unwrap().unwrap();
     all_are(true, &world, "web", &newest).await;
-    // what the old key signed in the last moment is good to its end
+    // tokens that the old key signed at the last moment stay valid until they expire
     world.advance(3599);
-    let last = Given::of(&world.browser().refresh("web", newest.refresh()).await);
+    let last = IssuedTokens::of(&world.browser().refresh("web", newest.refresh()).await);
     world.advance(1);
-    let next = Given::of(&world.browser().refresh("web", last.refresh()).await);
-    let kid = |given: &Given| given.access.split('.').next().unwrap().to_owned();
+    let next = IssuedTokens::of(&world.browser().refresh("web", last.refresh()).await);
+    let kid = |issued: &IssuedTokens| issued.access.split('.').next().unwrap().to_owned();
     assert_ne!(kid(&last), kid(&next), "the new key signs");
     world.advance(598);
     let verifier = world.service.verifier();
@@ -383,23 +384,24 @@ async fn a_rotation_of_the_signing_keys_disturbs_nobody() {
     assert_eq!(world.browser().with_token("/userinfo", &last.access).await.status, 200);
 }
 
-/// As far apart as it can be: what a session had is over, also where its tokens or its codes were used last of all.
+/// The longest possible distance: tokens of a session stay revoked even if they or their codes were used at the last
+/// moment.
 #[tokio::test]
-async fn what_was_logged_out_stays_so_as_long_as_anything_of_it_could_live() {
+async fn logged_out_tokens_stay_revoked_as_long_as_they_could_live() {
     let store = AnyStore::from(Memory::new());
     put_keys(&store).await;
     let tokens = Tokens::new().refresh_lifetime(Duration::from_secs(600));
     let world = World::made(store, ManualClock::new(), clients(), tokens, |service| service).await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
-    let first = Given::of(&browser.redeem("web", &code).await);
-    // a code that is open when the session ends
+    let first = IssuedTokens::of(&browser.redeem("web", &code).await);
+    // a code that is not redeemed when the session ends
     world.advance(580);
     let mut tab = browser.clone();
     let open = tab.sign_in("web").await;
     browser.cookies.clone_from(&tab.cookies);
     world.advance(19);
-    let last = Given::of(&browser.refresh("web", first.refresh()).await);
+    let last = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
     let verifier = world.service.verifier();
     assert_eq!(at_layer(&verifier, &last.access).await, 200);
     world.service.end_user(&"acme".parse().unwrap(), &UserId::parse("u-ada").unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A service that is killed while it gives tokens, and one that goes on from the same file.
+//! A service that is killed while it issues tokens, and another one that continues from the same file.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -8,16 +8,16 @@ use std::{
 use tollgate::{store::Disk, testing::ManualClock};
 
 use crate::{
-    given::{Given, all_are, good_at},
-    grants::Grant,
+    issued_tokens::{IssuedTokens, all_are, good_at},
     restart::File,
+    special_worlds::put_keys,
+    token_requests::Grant,
     world::World,
-    worlds::put_keys,
 };
 
 const FILE: &str = "TOLLGATE_TOKENS_FILE";
 
-/// Says what it has, after each answer; from its code on to ever newer refresh tokens, until it is killed.
+/// Prints what it has after each response, from its code to ever newer refresh tokens, until it is killed.
 #[tokio::test]
 #[ignore = "it is the child of the next one"]
 async fn child() {
@@ -27,15 +27,15 @@ async fn child() {
     let say = |what: &str, text: &str| writeln!(std::io::stdout(), "\n{what} {text}").unwrap();
     let code = browser.sign_in("web").await;
     say("CODE", &format!("{} {}", code.code, code.verifier));
-    let mut given = Given::of(&browser.redeem("web", &code).await);
+    let mut issued = IssuedTokens::of(&browser.redeem("web", &code).await);
     loop {
-        say("GIVEN", &serde_json::json!([given.access, given.refresh()]).to_string());
-        given = Given::of(&browser.refresh("web", given.refresh()).await);
+        say("GIVEN", &serde_json::json!([issued.access, issued.refresh()]).to_string());
+        issued = IssuedTokens::of(&browser.refresh("web", issued.refresh()).await);
     }
 }
 
 #[tokio::test]
-async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_is_not() {
+async fn c092_c093_c095_after_a_kill_9_issued_tokens_work_and_used_ones_do_not() {
     let mut unanswered = 0;
     for round in 0..24_usize {
         let file = File::new();
@@ -55,45 +55,45 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
         let said = said.unwrap();
         let (code, verifier) = said.split_once(' ').unwrap();
         let code = Grant { code: code.to_owned(), verifier: verifier.to_owned() };
-        let given = |line: String| {
+        let issued = |line: String| {
             let json = line.strip_prefix("GIVEN ")?.to_owned();
             let (access, refresh): (String, String) = serde_json::from_str(&json).unwrap();
-            Some(Given { access, refresh: Some(refresh), id: None, scope: String::new() })
+            Some(IssuedTokens { access, refresh: Some(refresh), id: None, scope: String::new() })
         };
-        // so many answers, and then somewhere in the next call
-        let mut all: Vec<Given> = lines.by_ref().filter_map(given).take(round % 4).collect();
+        // waits for a number of responses, and kills it during the next call
+        let mut all: Vec<IssuedTokens> = lines.by_ref().filter_map(issued).take(round % 4).collect();
         for _ in 0..round / 4 * 40 {
             std::thread::yield_now();
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // what it had said by then
-        all.extend(lines.filter_map(given));
+        // the rest of its output
+        all.extend(lines.filter_map(issued));
 
         let clock = ManualClock::new();
         let world = World::on(Disk::open(&file.0).unwrap().into(), clock, |service| service).await;
         let mut browser = world.browser();
         let again = browser.redeem("web", &code).await;
         let Some(last) = all.last() else {
-            // nothing was answered: it is good, or it is spent for ever
+            // the call got no response: either the token works, or it is used up for good
             unanswered += 1;
             assert!(again.status == 200 || again.error() == "invalid_grant", "{again:?}");
             if again.status == 200 {
-                all_are(true, &world, "web", &Given::of(&again)).await;
+                all_are(true, &world, "web", &IssuedTokens::of(&again)).await;
             }
             assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
             continue;
         };
         assert_eq!(again.error(), "invalid_grant");
         let before = all.iter().rev().nth(1);
-        // it may have been used, and nobody heard of it
+        // it may have been used without a response
         let verifier = world.service.verifier();
         let good = good_at(&mut browser, &verifier, "web", last).await;
         assert!(good.len() >= 3, "{good:?}");
-        let next = Given::of(&browser.refresh("web", last.refresh()).await);
+        let next = IssuedTokens::of(&browser.refresh("web", last.refresh()).await);
         all_are(true, &world, "web", &next).await;
-        assert_eq!(Given::of(&browser.refresh("web", last.refresh()).await).refresh(), next.refresh());
-        // whoever comes with an older one is found out, as with the code
+        assert_eq!(IssuedTokens::of(&browser.refresh("web", last.refresh()).await).refresh(), next.refresh());
+        // older tokens and the code are still detected as reused
         if round % 2 == 0 {
             world.advance(10);
         } else {
@@ -104,8 +104,8 @@ async fn c092_c093_c095_after_a_kill_9_what_was_given_is_good_and_what_was_used_
             _ => browser.redeem("web", &code).await,
         };
         assert_eq!(theft.error(), "invalid_grant");
-        for given in all.iter().chain([&next]) {
-            all_are(false, &world, "web", given).await;
+        for issued in all.iter().chain([&next]) {
+            all_are(false, &world, "web", issued).await;
         }
     }
     assert!(unanswered > 0);

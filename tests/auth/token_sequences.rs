@@ -1,4 +1,4 @@
-//! Thousands of random calls with codes and tokens of any age, against a plain model of what is good when.
+//! Thousands of random calls with codes and tokens of any age, compared with a model.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use proptest::{collection::vec, prelude::*};
 use tollgate::{UserId, Verifier, store::Memory};
 
 use crate::{
-    given::{EVERYWHERE, Given, at_layer, good_at},
-    grants::{Grant, is_no_grant, redemption},
-    scripts,
+    issued_tokens::{EVERYWHERE, IssuedTokens, at_layer, good_at},
+    random_runs,
+    special_worlds::two_nodes,
+    token_requests::{Grant, is_no_grant, redemption},
     world::{Answer, Browser, World},
-    worlds::two_nodes,
 };
 
-/// All of them are looked at after each call.
+/// The number of families that the test keeps. All of them are checked after each call.
 const MOST_FAMILIES: usize = 4;
 const CLIENTS: [&str; 2] = ["web", "mfa"];
 const OFFLINE: &str = "openid offline_access";
@@ -26,12 +26,13 @@ enum Action {
     SignIn {
         offline: bool,
     },
-    /// Of one family, counted from the newest: with what is right, or with another client, verifier or redirect URI.
+    /// Redeems the code of a family, counted from the newest, with right parameters or with a wrong client, verifier or
+    /// URI.
     Redeem {
         family: usize,
         wrong: Option<usize>,
     },
-    /// A refresh token of this age; 0 is the newest.
+    /// Uses a refresh token of this age; 0 is the newest.
     Refresh {
         family: usize,
         age: usize,
@@ -87,26 +88,26 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (family(), age(), any::<bool>(), prop::bool::weighted(0.4))
             .prop_map(|(family, age, access, other_client)| Action::Revoke { family, age, access, other_client }),
         1 => family().prop_map(|family| Action::LogOut { family }),
-        // all at once is seldom
+        // ending everything is rare
         1 => prop::bool::weighted(0.2).prop_map(|ends| if ends { Action::EndUser } else { Action::Wait(1) }),
         8 => wait.prop_map(Action::Wait),
     ]
 }
 
-/// An access token, and until when it is good by its own word.
+/// An access token and its expiry.
 struct Access {
-    given: Given,
+    issued: IssuedTokens,
     ends: u64,
 }
 
-/// All that came of one login.
+/// All tokens of one login.
 struct Family {
     browser: Browser,
     code: Grant,
     offline: bool,
     began: u64,
     spent: Option<Spent>,
-    /// It gives nothing any more.
+    /// Whether it was revoked.
     revoked: bool,
     logged_out: bool,
     user_ended: bool,
@@ -117,7 +118,7 @@ struct Family {
 
 struct Spent {
     at: u64,
-    /// When refresh tokens end.
+    /// When its refresh tokens expire.
     ends: u64,
 }
 
@@ -130,23 +131,23 @@ impl Family {
         !self.revoked && !self.session_over() && self.spent.as_ref().is_some_and(|spent| now < spent.ends)
     }
 
-    /// Of an access token that was given then: nothing of a family lives on after it.
-    fn access_ends(&self, given: u64) -> u64 {
-        self.spent.as_ref().map_or(0, |spent| spent.ends).min(given + ACCESS_LIVES)
+    /// Returns the last moment at which an access token issued at this time can work.
+    fn access_ends(&self, issued: u64) -> u64 {
+        self.spent.as_ref().map_or(0, |spent| spent.ends).min(issued + ACCESS_LIVES)
     }
 }
 
-struct Play {
+struct Simulation {
     nodes: [World; 2],
-    /// They remember what was good before.
+    /// Verifiers that cache earlier results.
     verifiers: [Verifier; 2],
     families: Vec<Family>,
     now: u64,
-    /// How many calls were made: each goes to the other service.
+    /// The number of calls. They alternate between the two services.
     calls: usize,
 }
 
-impl Play {
+impl Simulation {
     async fn new() -> Self {
         let nodes = two_nodes(Memory::new()).await;
         let verifiers = [nodes[0].service.verifier(), nodes[1].service.verifier()];
@@ -220,11 +221,11 @@ impl Play {
         });
     }
 
-    fn given(&mut self, at: usize, answer: &Answer) {
-        let given = Given::of(answer);
+    fn issued(&mut self, at: usize, answer: &Answer) {
+        let issued = IssuedTokens::of(answer);
         let ends = self.families[at].access_ends(self.now);
-        self.families[at].refresh.push((given.refresh().to_owned(), None));
-        self.families[at].access.push(Access { given, ends });
+        self.families[at].refresh.push((issued.refresh().to_owned(), None));
+        self.families[at].access.push(Access { issued, ends });
     }
 
     async fn redeem(&mut self, at: usize, wrong: Option<usize>) -> Result<(), TestCaseError> {
@@ -244,7 +245,7 @@ impl Play {
         if is_right && family.spent.is_none() && !family.session_over() {
             let ends = now + if family.offline { 30 * DAY } else { DAY };
             self.families[at].spent = Some(Spent { at: now, ends });
-            self.given(at, &answer);
+            self.issued(at, &answer);
             return Ok(());
         }
         prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -260,7 +261,7 @@ impl Play {
         let Some(place) = family.refresh.len().checked_sub(1 + age) else { return Ok(()) };
         let (token, used) = family.refresh[place].clone();
         let answer = browser.refresh(CLIENTS[usize::from(other_client)], &token).await;
-        // a used token revokes its family, whichever client presents it
+        // a used token revokes its family, regardless of the client that presents it
         let is_leak = age > 1 || age == 1 && used.is_some_and(|used| now >= used + 10);
         if !family.is_live(now) || other_client {
             prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -270,17 +271,17 @@ impl Play {
         match (age, used) {
             (0, _) => {
                 family.refresh[place].1 = Some(now);
-                self.given(at, &answer);
+                self.issued(at, &answer);
                 let tokens = &self.families[at].refresh;
                 prop_assert_ne!(&tokens[place].0, &tokens[place + 1].0);
             }
             (1, Some(used)) if now < used + 10 => {
-                let given = Given::of(&answer);
-                prop_assert_eq!(given.refresh(), &*family.refresh[place + 1].0, "a second branch");
+                let issued = IssuedTokens::of(&answer);
+                prop_assert_eq!(issued.refresh(), &*family.refresh[place + 1].0, "a second chain of tokens");
                 let left = answer.json()["expires_in"].as_u64().unwrap();
                 let ends = family.access_ends(used);
                 prop_assert_eq!(left, ends - now);
-                family.access.push(Access { given, ends });
+                family.access.push(Access { issued, ends });
             }
             _ => {
                 prop_assert!(is_no_grant(&answer), "{:?}", answer);
@@ -295,10 +296,10 @@ impl Play {
         let (now, family) = (self.now, &mut self.families[at]);
         let counts = if access { family.access.len() } else { family.refresh.len() };
         let Some(place) = counts.checked_sub(1 + age) else { return Ok(()) };
-        let token = if access { &family.access[place].given.access } else { &family.refresh[place].0 };
+        let token = if access { &family.access[place].issued.access } else { &family.refresh[place].0 };
         let answer = browser.revoke(CLIENTS[usize::from(other)], token).await;
         prop_assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, "{}"));
-        // an access token whose time is over ends nothing
+        // revoking an expired access token does nothing
         let is_known = if access { now < family.access[place].ends && family.is_live(now) } else { true };
         family.revoked |= is_known && !other && family.spent.as_ref().is_some_and(|spent| now < spent.ends);
         Ok(())
@@ -306,16 +307,16 @@ impl Play {
 
     async fn log_out(&mut self, at: usize) -> Result<(), TestCaseError> {
         let family = &mut self.families[at];
-        let Some(hint) = family.access.last().map(|access| access.given.id().to_owned()) else { return Ok(()) };
+        let Some(hint) = family.access.last().map(|access| access.issued.id().to_owned()) else { return Ok(()) };
         let answer = family.browser.log_out("web", &hint).await;
         prop_assert_eq!(answer.status.as_u16(), 200, "{:?}", answer);
-        // a session that has ended by itself, after an hour without use, is named by the hint all the same
+        // the hint ends the session even if it expired after an hour without use
         family.logged_out = true;
         family.browser.cookies.remove("__Host-session_giszrYfB");
         Ok(())
     }
 
-    /// All tokens that count, and those before them, at every place.
+    /// Compares all current and previous tokens with the model, at every place.
     async fn look(&mut self) -> Result<(), TestCaseError> {
         let mut browser = self.browser();
         let verifier = &self.verifiers[self.calls % 2];
@@ -325,13 +326,13 @@ impl Play {
                 [0, 1, 4].into_iter().filter_map(|age| family.access.len().checked_sub(1 + age)).collect();
             for place in places {
                 let access = &family.access[place];
-                // asking about a leaked token would revoke the family
+                // introspecting a leaked token would revoke the family
                 let last = family.refresh.len() - 1;
                 let at = place.min(last);
                 let is_leak = family.refresh[at].1.is_some_and(|used| at + 1 < last || now >= used + 10);
                 let refresh = &family.refresh[if is_leak { last } else { at }];
-                let given = Given { refresh: Some(refresh.0.clone()), ..access.given.clone() };
-                let good = good_at(&mut browser, verifier, "web", &given).await;
+                let issued = IssuedTokens { refresh: Some(refresh.0.clone()), ..access.issued.clone() };
+                let good = good_at(&mut browser, verifier, "web", &issued).await;
                 let mut expected = BTreeSet::new();
                 if family.is_live(now) {
                     if now < access.ends {
@@ -343,40 +344,40 @@ impl Play {
                     expected.insert(EVERYWHERE[2]);
                 }
                 prop_assert_eq!(good, expected, "token {} at {}", place, now);
-                // another client learns nothing of it
-                let told = browser.form("/introspect", &[("client_id", "mfa"), ("token", &given.access)]).await;
+                // another client learns nothing about it
+                let told = browser.form("/introspect", &[("client_id", "mfa"), ("token", &issued.access)]).await;
                 prop_assert_eq!(told.text.as_str(), r#"{"active":false}"#);
             }
         }
-        // with a verifier that remembers nothing it is the same
+        // a verifier without a cache agrees
         if let Some(access) = self.families.last().and_then(|family| family.access.last()) {
             let fresh = self.nodes[0].service.verifier();
             prop_assert_eq!(
-                at_layer(&fresh, &access.given.access).await,
-                at_layer(verifier, &access.given.access).await
+                at_layer(&fresh, &access.issued.access).await,
+                at_layer(verifier, &access.issued.access).await
             );
         }
         Ok(())
     }
 }
 
-fn plays(actions: Vec<Action>) -> Result<(), TestCaseError> {
+fn simulate(actions: Vec<Action>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut play = Play::new().await;
-        play.act(Action::SignIn { offline: false }).await?;
-        play.act(Action::Redeem { family: 0, wrong: None }).await?;
+        let mut simulation = Simulation::new().await;
+        simulation.act(Action::SignIn { offline: false }).await?;
+        simulation.act(Action::Redeem { family: 0, wrong: None }).await?;
         for action in actions {
-            play.act(action).await?;
+            simulation.act(action).await?;
         }
         Ok(())
     })
 }
 
 proptest! {
-    #![proptest_config(scripts::config(16, 0x0701_36E5))]
+    #![proptest_config(random_runs::config(16, 0x0701_36E5))]
     #[test]
-    fn c092_c095_c096_after_any_calls_each_token_is_good_exactly_when_the_model_says_so(actions in vec(action(), 1..50)) {
-        plays(actions)?;
+    fn c092_c095_c096_each_token_works_exactly_when_the_model_says_so(actions in vec(action(), 1..50)) {
+        simulate(actions)?;
     }
 }

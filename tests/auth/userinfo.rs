@@ -1,10 +1,10 @@
-//! `/userinfo` (OpenID Connect Core §5.3): who logged in.
+//! `/userinfo` (OpenID Connect Core §5.3).
 
 use http::{Method, Request};
 use serde_json::json;
 
 use crate::{
-    given::{Given, claims},
+    issued_tokens::{IssuedTokens, claims},
     world::{ADA, ADA_PHONE, Answer, World, posted},
 };
 
@@ -22,33 +22,33 @@ fn invalid() -> String {
 }
 
 #[tokio::test]
-async fn c099_it_tells_of_whom_the_access_token_is() {
+async fn c099_userinfo_describes_the_user_of_the_access_token() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
-    let get = browser.with_token("/userinfo", &given.access).await;
+    let issued = browser.tokens("web", "openid").await;
+    let get = browser.with_token("/userinfo", &issued.access).await;
     assert_eq!(get.own(), "200\ncontent-type: application/json\n\n{\"sub\":\"u-ada\",\"tenant\":\"acme\"}\n");
-    assert_eq!(get.json()["sub"], claims(given.id())["sub"]);
+    assert_eq!(get.json()["sub"], claims(issued.id())["sub"]);
     for (scheme, method) in [("Bearer", Method::POST), ("bearer", Method::GET), ("BEARER", Method::POST)] {
         let request = Request::builder().method(method).uri("/userinfo");
-        let request = request.header("authorization", format!("{scheme} {}", given.access));
+        let request = request.header("authorization", format!("{scheme} {}", issued.access));
         assert_eq!(browser.send(request, "").await.own(), get.own());
     }
-    let given = browser.tokens("web", "openid email profile").await;
-    let info = browser.with_token("/userinfo", &given.access).await;
+    let issued = browser.tokens("web", "openid email profile").await;
+    let info = browser.with_token("/userinfo", &issued.access).await;
     assert_eq!(
         info.json(),
         json!({ "sub": "u-ada", "tenant": "acme", "preferred_username": "ada", "email": ADA, "email_verified": true })
     );
-    // not even with the scope that the client may not ask for
+    // not even with a scope that the client may not request
     assert!(!info.text.contains(ADA_PHONE));
 }
 
 #[tokio::test]
-async fn c099_without_a_good_token_it_says_how_to_come() {
+async fn c099_without_a_valid_token_the_response_names_the_scheme_and_the_error() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let none = refused(
         401,
         r#"Bearer realm="userinfo", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#,
@@ -62,9 +62,9 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
         "the authorization header is malformed",
     );
     assert_eq!(browser.get("/userinfo").await.own(), none);
-    assert_eq!(browser.get(&format!("/userinfo?access_token={}", given.access)).await.own(), none);
+    assert_eq!(browser.get(&format!("/userinfo?access_token={}", issued.access)).await.own(), none);
     let form = posted("/userinfo");
-    assert_eq!(browser.send(form, format!("access_token={}", given.access)).await.own(), none);
+    assert_eq!(browser.send(form, format!("access_token={}", issued.access)).await.own(), none);
     let mut with = async |shown: &str| -> Answer {
         browser.send(Request::get("/userinfo").header("authorization", shown), "").await
     };
@@ -75,45 +75,45 @@ async fn c099_without_a_good_token_it_says_how_to_come() {
     let challenge =
         r#"Bearer realm="userinfo", DPoP realm="userinfo", error="invalid_token", algs="ES256 EdDSA RS256""#;
     let unproved = refused(401, challenge, "invalid_token", "the access token is not valid");
-    let unsigned = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
-    for bad in ["x", "a.b.c", given.id(), given.refresh(), &unsigned] {
+    let unsigned = format!("{}.AAAA", issued.access.rsplit_once('.').unwrap().0);
+    for bad in ["x", "a.b.c", issued.id(), issued.refresh(), &unsigned] {
         assert_eq!(with(&format!("Bearer {bad}")).await.own(), invalid(), "{bad}");
         assert_eq!(with(&format!("DPoP {bad}")).await.own(), unproved, "{bad}");
     }
-    // what is bound to no key has nothing to prove
-    assert_eq!(with(&format!("DPoP {}", given.access)).await.own(), unproved);
+    // a token that is not bound to a key needs no proof
+    assert_eq!(with(&format!("DPoP {}", issued.access)).await.own(), unproved);
     let twice = Request::get("/userinfo")
-        .header("authorization", format!("Bearer {}", given.access))
-        .header("authorization", format!("Bearer {}", given.access));
+        .header("authorization", format!("Bearer {}", issued.access))
+        .header("authorization", format!("Bearer {}", issued.access));
     assert_eq!(browser.send(twice, "").await.own(), malformed);
     world.advance(600);
-    assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), invalid());
+    assert_eq!(browser.with_token("/userinfo", &issued.access).await.own(), invalid());
 }
 
 #[tokio::test]
-async fn c099_a_token_without_openid_is_not_enough() {
+async fn c099_a_token_without_the_scope_openid_is_refused() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "email").await;
+    let issued = browser.tokens("web", "email").await;
     let challenge = r#"Bearer realm="userinfo", error="insufficient_scope", scope="openid", DPoP realm="userinfo", algs="ES256 EdDSA RS256""#;
     let expected = refused(403, challenge, "insufficient_scope", "the access token lacks the scope openid");
-    assert_eq!(browser.with_token("/userinfo", &given.access).await.own(), expected);
-    // the scope is that of the access token, not of its family
-    let given = browser.tokens("web", "openid email").await;
+    assert_eq!(browser.with_token("/userinfo", &issued.access).await.own(), expected);
+    // the scope of the access token counts, not that of its family
+    let issued = browser.tokens("web", "openid email").await;
     for (scope, expected) in [("email", None), ("openid", Some(json!({ "sub": "u-ada", "tenant": "acme" })))] {
         world.advance(60);
         let fields = [
             ("grant_type", "refresh_token"),
-            ("refresh_token", given.refresh()),
+            ("refresh_token", issued.refresh()),
             ("client_id", "web"),
             ("scope", scope),
         ];
         let next = match &expected {
-            None => Given::of(&browser.form("/token", &fields).await),
+            None => IssuedTokens::of(&browser.form("/token", &fields).await),
             Some(_) => {
-                let given = browser.tokens("web", "openid email").await;
-                let fields = [fields[0], ("refresh_token", given.refresh()), fields[2], fields[3]];
-                Given::of(&browser.form("/token", &fields).await)
+                let issued = browser.tokens("web", "openid email").await;
+                let fields = [fields[0], ("refresh_token", issued.refresh()), fields[2], fields[3]];
+                IssuedTokens::of(&browser.form("/token", &fields).await)
             }
         };
         let info = browser.with_token("/userinfo", &next.access).await;

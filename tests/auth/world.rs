@@ -1,4 +1,4 @@
-//! A login service with two tenants, two users and four clients, on a clock that stands still; and browsers that use it.
+//! A login service with two tenants, two users and four clients, on a manual clock, and browsers that call it.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::openapi;
 
 pub(crate) const ISSUER: &str = "https://auth.example";
 pub(crate) const CALLBACK: &str = "https://app.example/callback";
-/// One more of `web`.
+/// Another redirect URI of `web`.
 pub(crate) const WITH_QUERY: &str = "https://app.example/callback?a=1&b=%2Fx+y";
 pub(crate) const ADA: &str = "ada@example.com";
 pub(crate) const ADA_PASSWORD: &str = "correct horse battery staple";
@@ -33,10 +33,10 @@ pub(crate) const ADA_PHONE: &str = "+15555550100";
 pub(crate) const GRACE: &str = "grace@example.com";
 pub(crate) const GRACE_PASSWORD: &str = "compilers are polite";
 pub(crate) const GRACE_PHONE: &str = "+15555550101";
-/// Somebody who has no account.
+/// A name without an account.
 pub(crate) const NOBODY: &str = "nobody@example.com";
 
-/// The verifier of all requests here, unless they say otherwise: that of RFC 7636, appendix B.
+/// The verifier of all requests that don't set their own: the example of RFC 7636, appendix B.
 pub(crate) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
 pub(crate) fn challenge() -> String {
@@ -53,7 +53,8 @@ pub(crate) struct World {
     pub(crate) store: AnyStore,
 }
 
-/// Of acme: `web` (one step), `mfa` (two steps), `native` (loopback); of globex: `other`.
+/// The clients of acme are `web` (one step), `mfa` (two steps) and `native` (loopback). The client of globex is
+/// `other`.
 pub(crate) fn clients() -> ClientTable {
     let acme = || "acme".parse::<Tenant>().unwrap();
     let client = |id: &str, tenant: Tenant| {
@@ -97,7 +98,7 @@ impl World {
         Self::with(Memory::new(), |service| service).await
     }
 
-    /// On this store, with these settings more.
+    /// Creates a world on this store, with more settings.
     pub(crate) async fn with(
         store: impl Into<AnyStore>,
         more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder,
@@ -114,7 +115,7 @@ impl World {
         Self::made(store, clock, clients(), tokens, more).await
     }
 
-    /// For these clients, who get these tokens.
+    /// Creates a world with these clients and these token settings.
     pub(crate) async fn made(
         store: AnyStore,
         clock: ManualClock,
@@ -125,7 +126,7 @@ impl World {
         Self::under(ISSUER, (store, clock), clients, tokens, more).await
     }
 
-    /// Creates a world with an issuer of its own.
+    /// Creates a world with its own issuer.
     pub(crate) async fn under(
         issuer: &str,
         (store, clock): (AnyStore, ManualClock),
@@ -159,20 +160,20 @@ impl World {
         Browser { service: self.service.clone(), cookies: BTreeMap::new(), address: [192, 0, 2, 1].into() }
     }
 
-    /// The newest code that went to this address, once it is there.
+    /// Waits for the newest code sent to this address, and returns it.
     pub(crate) async fn code(&self, to: &str) -> String {
         for _ in 0..100_000 {
             self.settle().await;
             if let Some(message) = self.outbox.messages().iter().rev().find(|message| message.to() == to) {
                 return message.code().to_owned();
             }
-            // it may be sent by another thread
+            // another thread may be sending it
             std::thread::yield_now();
         }
-        panic!("no code went to {to}");
+        panic!("no code was sent to {to}");
     }
 
-    /// Lets the queue hand over what is in it.
+    /// Waits until the queue has delivered all its messages.
     pub(crate) async fn settle(&self) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -183,7 +184,7 @@ impl World {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    /// What the wall clock shows.
+    /// Returns the time of the wall clock.
     pub(crate) fn time(&self) -> UnixTime {
         self.clock.unix(self.clock.now())
     }
@@ -207,7 +208,7 @@ async fn people(users: &StoredUsers) {
     }
 }
 
-/// A browser: it keeps its cookies, and comes from one address.
+/// A browser with its cookies and its address.
 #[derive(Clone)]
 pub(crate) struct Browser {
     pub(crate) service: AuthService,
@@ -215,7 +216,7 @@ pub(crate) struct Browser {
     pub(crate) address: std::net::IpAddr,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -236,7 +237,7 @@ impl Answer {
         self.json()["error"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// What stands in the query of the redirect.
+    /// Returns a parameter from the query of a redirect.
     pub(crate) fn redirected(&self, name: &str) -> Option<String> {
         let query = self.header("location").split_once('?')?.1;
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -246,12 +247,12 @@ impl Answer {
 }
 
 impl Browser {
-    /// Sends a request, and keeps the cookies of the answer.
+    /// Sends a request and stores the cookies of the response.
     pub(crate) async fn send(&mut self, request: http::request::Builder, body: impl Into<String>) -> Answer {
         self.serve(request.body(Body::from(body.into())).unwrap()).await
     }
 
-    /// The same with any body. A request with cookies of its own goes without those that were kept.
+    /// Sends a request with any body. If it has cookies of its own, the stored ones are not sent.
     pub(crate) async fn serve<B>(&mut self, mut request: Request<B>) -> Answer
     where
         B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
@@ -288,7 +289,7 @@ impl Browser {
         self.send(Request::builder().method(Method::GET).uri(target).header("accept", "*/*"), "").await
     }
 
-    /// Begins a login, and gives its id.
+    /// Begins a login and returns its id.
     pub(crate) async fn start(&mut self, client: &str, identifier: &str) -> String {
         let answer = self.post("/authentication/start", &with(parameters(client), &[("identifier", identifier)])).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -305,7 +306,7 @@ impl Browser {
         self.call("authenticate", client, id, &more).await
     }
 
-    /// Asks for a code by `sms`, `email` or `whatsapp`.
+    /// Requests a code by `sms`, `email` or `whatsapp`.
     pub(crate) async fn ask(&mut self, client: &str, id: &str, method: &str, address: &str) -> Answer {
         let field = if method == "email" { "email" } else { "phone_number" };
         self.call("authenticate", client, id, &[("method", method), (field, address)]).await
@@ -319,7 +320,7 @@ impl Browser {
         self.call("complete", client, id, &[]).await
     }
 
-    /// A whole login of ada or grace by password, up to its code; gives its id.
+    /// Completes a login of ada or grace by password, up to its code. Returns the login id.
     pub(crate) async fn log_in(&mut self, client: &str, who: &str) -> String {
         let password = if who == GRACE { GRACE_PASSWORD } else { ADA_PASSWORD };
         let id = self.start(client, who).await;
@@ -342,7 +343,7 @@ impl Browser {
     }
 }
 
-/// The six parameters of a client, as JSON.
+/// Returns the six parameters of a client as JSON.
 pub(crate) fn parameters(client: &str) -> Value {
     json!({
         "client_id": client,
@@ -354,24 +355,24 @@ pub(crate) fn parameters(client: &str) -> Value {
     })
 }
 
-/// The same as a query.
+/// Returns the six parameters of a client as a query.
 pub(crate) fn query(client: &str) -> String {
     query_of(&parameters(client))
 }
 
-/// An object of texts as a query.
+/// Writes an object of strings as a query.
 pub(crate) fn query_of(pairs: &Value) -> String {
     let pairs = pairs.as_object().unwrap().iter();
     form_of(&pairs.map(|(name, value)| (name.as_str(), value.as_str().unwrap())).collect::<Vec<_>>())
 }
 
-/// These fields as a form or a query.
+/// Writes fields as a form or a query.
 pub(crate) fn form_of(fields: &[(&str, &str)]) -> String {
     let pairs: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     pairs.join("&")
 }
 
-/// The head of a form.
+/// Begins a request that posts a form.
 pub(crate) fn posted(path: &str) -> http::request::Builder {
     Request::post(path).header("content-type", "application/x-www-form-urlencoded")
 }
@@ -384,7 +385,7 @@ pub(crate) fn redirect_uri(client: &str) -> &'static str {
     if client == "native" { "http://127.0.0.1:51004/callback" } else { CALLBACK }
 }
 
-/// An object with these members set.
+/// Returns the object with these members set.
 pub(crate) fn with(mut object: Value, members: &[(&str, &str)]) -> Value {
     for (name, value) in members {
         object[*name] = json!(value);
@@ -392,7 +393,7 @@ pub(crate) fn with(mut object: Value, members: &[(&str, &str)]) -> Value {
     object
 }
 
-/// Runs all at once.
+/// Runs all futures concurrently.
 pub(crate) async fn join<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();

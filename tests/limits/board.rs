@@ -1,4 +1,4 @@
-//! Repeated refusals, which take no lock: each ends as soon as it is wrong.
+//! Refusals that are repeated without a lock. Each must end as soon as it no longer holds.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,8 @@ fn hourly(limit: u32) -> Quota {
     Quota::per_hour(limit).unwrap()
 }
 
-/// An engine where acme has spent its 9 units and was refused one and four units, several times each.
+/// Creates an engine in which acme has spent its 9 units, and requests of one and four units were refused several
+/// times.
 fn refusing() -> InMemory {
     let engine = InMemory::new(ManualClock::new(), hourly(9));
     assert!(engine.check(&tenant("acme"), 9).is_admitted());
@@ -66,7 +67,7 @@ fn a_changed_plan_ends_a_refusal_at_once() {
         &|engine| engine.set_default_plan(Plan::unlimited()),
         &|engine| {
             engine.set_plan(&tenant("acme"), Plan::denied());
-            assert!(engine.check(&tenant("acme"), 4).standing().is_none(), "it is denied, not limited");
+            assert!(engine.check(&tenant("acme"), 4).standing().is_none(), "the tenant is denied, not limited");
             engine.set_plan(&tenant("acme"), raised());
         },
     ];
@@ -98,9 +99,9 @@ fn a_function_that_chooses_another_plan_ends_a_refusal_at_once() {
     assert_eq!(engine.check(&tenant("acme"), 1).standing().map(tollgate::tenant::Standing::limit), Some(9));
 }
 
-/// A sweep forgets the refusals of a tenant, even if the clock steps back afterwards.
+/// A sweep drops the refusals of a tenant, even if the clock steps back afterwards.
 #[test]
-fn a_refusal_leaves_with_the_row() {
+fn a_sweep_drops_the_refusals_of_a_row() {
     let engine = refusing();
     engine.clock().advance(3_600 * SECOND);
     engine.set_plan(&tenant("monitor"), Plan::unlimited());
@@ -113,9 +114,9 @@ fn a_refusal_leaves_with_the_row() {
     assert!(engine.check(&tenant("acme"), 1).is_admitted());
 }
 
-/// While units come back, a repeated refusal shows how many are left.
+/// While units come back, a repeated refusal shows the current remaining units.
 #[test]
-fn a_refusal_of_many_units_says_what_is_left_by_now() {
+fn a_repeated_refusal_of_many_units_shows_the_current_remaining_units() {
     let engine = InMemory::new(ManualClock::new(), Quota::per_minute(10).unwrap());
     let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
     let refused = || {
@@ -130,16 +131,16 @@ fn a_refusal_of_many_units_says_what_is_left_by_now() {
         at(now);
         assert_eq!(refused(), (false, left, 90), "after {now} seconds");
     }
-    // fewer units fit, and then still fewer are left
+    // a smaller request is admitted, after which even less remains
     assert!(engine.check(&tenant("acme"), 2).is_admitted());
     assert_eq!(refused(), (false, 3, 90));
     at(90);
     assert_eq!(refused(), (true, 0, 149));
 }
 
-/// Far more tenants than the board has slots: none is refused for another, or with another's figures.
+/// Far more tenants than the board has slots. No tenant is refused because of another, or with another's figures.
 #[test]
-fn tenants_that_share_a_slot_do_not_disturb_each_other() {
+fn tenants_that_share_a_slot_do_not_affect_each_other() {
     let engine = InMemory::new(ManualClock::new(), hourly(1));
     let names: Vec<_> = (0..3_000).map(|number| tenant(&format!("tenant-{number}"))).collect();
     for (name, limit) in names.iter().zip(1..) {
@@ -164,12 +165,12 @@ fn tenants_that_share_a_slot_do_not_disturb_each_other() {
     }
 }
 
-/// One thread posts refusals all the time. The other makes room for itself and must never be refused then.
+/// One thread posts refusals all the time. The other makes room and must not be refused afterwards.
 #[test]
-fn a_refusal_that_another_thread_posts_is_gone_when_it_is_wrong() {
+fn a_refusal_posted_by_another_thread_ends_when_it_no_longer_holds() {
     let engine = InMemory::new(ManualClock::new(), hourly(10));
     let (acme, is_done) = (tenant("acme"), AtomicBool::new(false));
-    // with this unit spent, the other thread's ten never fit
+    // once this unit is spent, the other thread's ten never fit
     assert!(engine.check(&acme, 1).is_admitted());
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! Changed plans, and plans in buckets: spent units stay spent.
+//! Changed plans and shared buckets: spent units stay spent.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ fn named(quota: Quota, name: &str) -> Quota {
     quota.with_name(name).unwrap()
 }
 
-/// A limiter with room for one tenant that is not named, and that room is taken.
+/// Creates a limiter with room for one unnamed tenant, and fills it.
 fn full(quotas: Quotas) -> InMemory {
     let engine = InMemory::of(Limiter::builder(quotas).max_tenants(1), ManualClock::new());
     assert_eq!(admitted(&engine, "early", 1), 1);
@@ -39,9 +39,9 @@ fn admitted(engine: &InMemory, name: &str, requests: usize) -> usize {
 }
 
 #[test]
-fn in_a_bucket_the_plan_of_the_function_holds() {
+fn in_a_bucket_the_plan_chosen_by_the_function_applies() {
     for default in [Plan::unlimited(), Plan::denied(), hourly(100).into()] {
-        // plans made anew each time are one plan, and two plans are two
+        // plans that are created anew each time count as one plan, and different plans as two
         let engine = full(Quotas::by(default, |tenant| match tenant.as_str() {
             "early" => Some(hourly(7).into()),
             "one" => Some(hourly(1).into()),
@@ -51,12 +51,12 @@ fn in_a_bucket_the_plan_of_the_function_holds() {
         assert_eq!(admitted(&engine, "one", 5), 1);
         assert_eq!(admitted(&engine, "two", 5), 2);
         engine.set_default_plan(hourly(50).into());
-        assert_eq!(admitted(&engine, "one", 5), 0, "the default is nothing to it");
+        assert_eq!(admitted(&engine, "one", 5), 0, "the default plan does not affect it");
     }
 }
 
 #[test]
-fn in_a_bucket_the_default_is_the_default_of_now() {
+fn in_a_bucket_the_current_default_applies() {
     let engine = full(Quotas::by(hourly(3), |_| None));
     assert_eq!(admitted(&engine, "late", 5), 3);
     engine.set_default_plan(hourly(5).into());
@@ -68,7 +68,7 @@ fn in_a_bucket_the_default_is_the_default_of_now() {
 }
 
 #[test]
-fn a_tenant_given_another_plan_by_the_function_gets_no_row_while_its_old_bucket_counts() {
+fn a_tenant_with_a_new_plan_gets_no_row_while_its_old_bucket_counts() {
     let limit = Arc::new(AtomicU32::new(0));
     let chosen = Arc::clone(&limit);
     let quotas = Quotas::by(hourly(3), move |tenant| {
@@ -84,7 +84,7 @@ fn a_tenant_given_another_plan_by_the_function_gets_no_row_while_its_old_bucket_
 }
 
 #[test]
-fn a_tenant_that_is_named_while_it_shares_a_bucket_takes_its_spends_along() {
+fn a_tenant_that_is_named_while_in_a_bucket_keeps_what_it_spent() {
     for by_function in [false, true] {
         let function = move |_: &_| by_function.then(|| hourly(3).into());
         for plan in [hourly(3), hourly(1), named(Quota::per_day(3).unwrap(), "other")] {
@@ -101,7 +101,7 @@ fn a_tenant_that_is_named_while_it_shares_a_bucket_takes_its_spends_along() {
 }
 
 #[test]
-fn a_named_tenant_owes_nothing_for_what_others_spend_in_its_bucket() {
+fn a_named_tenant_does_not_pay_for_others_in_its_bucket() {
     let engine = full(Quotas::new(Quota::per_minute(1).unwrap()));
     let sweep_all = |engine: &InMemory| {
         let monitor = tenant("monitor");
@@ -110,14 +110,14 @@ fn a_named_tenant_owes_nothing_for_what_others_spend_in_its_bucket() {
             engine.clock().advance(Duration::from_millis(120));
             assert!(engine.check(&monitor, 1).is_admitted());
             if number % 4 == 0 {
-                // never idle
+                // keeps the bucket from becoming idle
                 (0..3 * 4096).step_by(16).for_each(|late| _ = engine.check(&tenant(&format!("late-{late}")), 1));
             }
         }
     };
     engine.set_plan(&tenant("before"), hourly(9).into());
     (0..3 * 4096).for_each(|number| _ = engine.check(&tenant(&format!("late-{number}")), 1));
-    assert_eq!(admitted(&engine, "before", 9), 9, "it was named before there were buckets");
+    assert_eq!(admitted(&engine, "before", 9), 9, "the tenant was named before buckets were used");
     let since = (0..64).map(|number| tenant(&format!("since-{number}")));
     for since in since.clone() {
         engine.set_plan(&since, Quota::per_minute(1).unwrap().into());
@@ -125,12 +125,12 @@ fn a_named_tenant_owes_nothing_for_what_others_spend_in_its_bucket() {
     }
     sweep_all(&engine);
     for since in since {
-        assert!(engine.check(&since, 1).is_admitted(), "it took along what it may have spent, once");
+        assert!(engine.check(&since, 1).is_admitted(), "it keeps what it may have spent, but only once");
     }
 }
 
 #[test]
-fn quotas_of_other_names_start_from_what_is_known() {
+fn quotas_with_new_names_start_from_what_is_known() {
     let minute = Quota::per_minute(3).unwrap();
     let smooth = Quota::smooth(3, Duration::from_secs(3_600), 3).unwrap();
     let fixed = Quota::fixed(3, Duration::from_secs(3_600)).unwrap();
@@ -157,7 +157,7 @@ fn quotas_of_other_names_start_from_what_is_known() {
 }
 
 #[test]
-fn a_copy_keeps_the_times() {
+fn a_copied_meter_keeps_the_times() {
     let engine = InMemory::new(ManualClock::new(), hourly(3));
     let minutes = |minutes: u64| engine.clock().advance(Duration::from_secs(60 * minutes));
     for _ in 0..3 {

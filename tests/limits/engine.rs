@@ -8,7 +8,7 @@ use tollgate::{
     testing::ManualClock,
 };
 
-/// A limiter under test, and the clock that it takes the time from.
+/// A limiter under test and its clock.
 pub(crate) trait Engine {
     fn clock(&self) -> &ManualClock;
     fn check(&self, tenant: &Tenant, units: u32) -> Decision;
@@ -20,12 +20,12 @@ pub(crate) trait Engine {
     fn set_default_plan(&self, plan: Plan);
 }
 
-/// The guarantees of an engine beside the bound, which all engines guarantee.
+/// The guarantees of an engine in addition to the bound, which all engines guarantee.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claims {
-    /// No refusal unless what was admitted in the last window and one slice before it leaves no room.
+    /// Requests are refused only if the units admitted in the last window and the slice before it leave no room.
     pub(crate) lower_bound: bool,
-    /// At `reset` a retry is admitted, a nanosecond before it is refused.
+    /// A retry at `reset` is admitted, and a retry one nanosecond earlier is refused.
     pub(crate) exact_reset: bool,
 }
 
@@ -49,7 +49,7 @@ impl InMemory {
         Self { limiter: builder.clock(clock.clone()).build().unwrap(), clock }
     }
 
-    /// Creates an engine without memory for logs of more than two entries, which get coarser.
+    /// Creates an engine without memory for logs of more than two entries. Its logs become coarser.
     pub(crate) fn without_memory(clock: ManualClock, plan: impl Into<Plan>) -> Self {
         Self::of(Limiter::builder(Quotas::new(plan)).max_bytes(1), clock)
     }
@@ -93,7 +93,7 @@ pub(crate) fn tenant(name: &str) -> Tenant {
     Tenant::parse(name).unwrap()
 }
 
-/// Moves the clock to a moment that lies ahead.
+/// Advances the clock to a later moment.
 pub(crate) fn advance_to(clock: &ManualClock, moment: Moment) {
     clock.advance(moment.since(clock.now()));
 }

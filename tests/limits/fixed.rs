@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn a_calendar_window_sees_at_most_the_limit_and_any_window_twice_that(
+    fn a_calendar_window_admits_at_most_the_limit_and_any_other_window_twice_that(
         limit in 1..20_u32,
         period in select(vec![1_000_000, 7_000_000, 60_000_000_000, 86_400_000_000_000_u64]),
         start in 0..4_000_000_000_000_000_000_u64,

@@ -1,4 +1,4 @@
-//! Idle tenants leave, and take all their bytes along.
+//! Idle tenants are removed, and so are all their bytes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     schedule::{PlanSpec, QuotaSpec, RuleSpec, cases},
 };
 
-/// Sends enough requests, over enough time, for a sweep of every tenant.
+/// Sends enough requests over enough time to sweep every tenant.
 fn sweep_all(engine: &InMemory, clock: &ManualClock) {
     let monitor = tenant("monitor");
     engine.set_plan(&monitor, Plan::unlimited());
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(cases(64))]
 
     #[test]
-    fn idle_tenants_leave_and_no_byte_stays(
+    fn idle_tenants_are_removed_and_no_byte_remains(
         requests in vec((0..40_u32, 1..4_u32, 0..3_000_u64, 0..60_u32), 1..300),
         max_tenants in 1..60_usize,
         long_names in any::<bool>(),

@@ -1,7 +1,8 @@
 //! The guarantees of the limits, tested against models.
 //!
-//! The suite uses an engine only through [`engine::Engine`]. The same schedules drive each engine, and its results are
-//! compared with the same log. Guarantees that an engine does not claim are skipped. The bound is tested for all.
+//! The suite uses an engine only through [`engine::Engine`]. It drives all engines with the same schedules and compares
+//! their results with the same log. Guarantees that an engine does not make are skipped. The bound is tested for all of
+//! them.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail")]
 

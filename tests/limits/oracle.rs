@@ -1,25 +1,24 @@
-//! The exact log of what was admitted: slow and obviously right.
+//! The exact log of admitted units: slow and obviously right.
 
 use tollgate::Moment;
 
 use crate::schedule::{PlanSpec, QuotaSpec};
 
-/// Two kinds of time: `clock` is what the engine is shown, `real` only ever grows, so a step back of the clock is no
-/// progress of it.
+/// Two kinds of time. The engine sees `clock`, which may step back. `real` only increases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub(crate) struct Now {
     pub(crate) clock: u64,
     pub(crate) real: u64,
 }
 
-/// All units that one tenant was admitted.
+/// All units admitted for one tenant.
 #[derive(Debug)]
 pub(crate) struct Log {
     admitted: Vec<Admitted>,
-    /// The latest plan that limits.
+    /// The newest plan with limits.
     limits: Vec<QuotaSpec>,
     changes: u64,
-    /// The longest slice of any plan so far, with what a long window may add to it by rounding.
+    /// The longest slice of any plan so far, plus the rounding of long windows.
     slack: u64,
     /// Units spent before this time may count as if they were spent at this time.
     blurred_until: u64,
@@ -28,7 +27,7 @@ pub(crate) struct Log {
 #[derive(Debug)]
 struct Admitted {
     at: Now,
-    /// Units that must count, and in the quotas of which names.
+    /// Units that must count, and the names of the quotas that count them.
     must: u32,
     names: [bool; 3],
     /// Units that may count.
@@ -44,7 +43,7 @@ impl Log {
         log
     }
 
-    /// Adds what was admitted, and returns its place in the log.
+    /// Adds admitted units, and returns their place in the log.
     pub(crate) fn add(&mut self, now: Now, units: u32) -> usize {
         let mut names = [false; 3];
         for quota in self.limits.iter().filter(|quota| !quota.shadow) {
@@ -70,14 +69,14 @@ impl Log {
         }
     }
 
-    /// From here on moments may be counted as late as `clock`.
+    /// From now on, the engine may count earlier units as if they were spent as late as `clock`.
     pub(crate) fn blur(&mut self, clock: u64) {
         self.blurred_until = self.blurred_until.max(clock);
     }
 
-    /// Another plan. A quota goes on with what the quota of its name counts, else with the longest that holds all of
-    /// its window, else with any; what has left under the old plan is not remembered, and another rule starts from
-    /// what counts.
+    /// Changes the plan. A quota continues from the quota with its name, or else from the longest one that covers its
+    /// window, or else from any. Units that have left under the old plan are forgotten. Another rule starts from the
+    /// units that count.
     pub(crate) fn change_plan(&mut self, now: Now, latest_clock: u64, plan: &PlanSpec) {
         self.changes += 1;
         let PlanSpec::Limited(new) = plan else { return };
@@ -111,8 +110,8 @@ impl Log {
         self.admitted.iter().filter(counts).map(|entry| u64::from(entry.must)).sum()
     }
 
-    /// Units that may count: an entry of the engine's log lives for a window after its last unit, and spans less than
-    /// a slice, so a unit counts for less than a window and a slice. `None` where the past is blurred.
+    /// Units that may count. An entry of the engine's log counts for a window after its last unit, and spans less than
+    /// a slice. A unit therefore counts for less than a window and a slice. Returns `None` if the past is blurred.
     pub(crate) fn may_count(&self, quota: &QuotaSpec, now: Now) -> Option<u64> {
         let lives = quota.window.saturating_add(self.slack);
         if self.blurred_until > 0 && now.clock < self.blurred_until.saturating_add(lives) {
@@ -128,7 +127,8 @@ impl Log {
 
     fn widen_slack(&mut self) {
         for slice in self.limits.iter().filter_map(QuotaSpec::slice) {
-            // the length of an entry is kept in 32 bits, rounded up: at most one more of these for each new plan
+            // the length of an entry is stored in 32 bits and rounded up, which adds at most one of these for each new
+            // plan
             let tick = if slice >> 32 == 0 { 0 } else { slice >> 31 };
             self.slack = self.slack.max(slice) + tick;
         }

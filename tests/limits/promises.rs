@@ -1,4 +1,4 @@
-//! The table of rules in the documentation of `limit`, row by row.
+//! Tests each row of the table of rules in the documentation of `limit`.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -29,7 +29,7 @@ fn remaining(engine: &impl Engine, name: &str) -> u32 {
     engine.peek(&tenant(name)).unwrap().remaining()
 }
 
-/// A limiter on a clock of its own, and its log.
+/// Creates a limiter with its own clock, and its event log.
 fn logged(quotas: impl Into<Plan>) -> (InMemory, EventLog) {
     let log = EventLog::new();
     (InMemory::of(Limiter::builder(Quotas::new(quotas)).events(log.clone()), ManualClock::new()), log)
@@ -50,7 +50,7 @@ fn layer(limiter: &Limiter) -> RateLimitLayer {
     RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone())
 }
 
-/// One request of acme through `layers`, to a service that answers with `status`.
+/// Sends one request of acme through `layers` to a service that responds with `status`.
 async fn send<L>(layer: &L, status: u16) -> (StatusCode, HeaderMap)
 where
     L: Layer<Answering>,
@@ -85,7 +85,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn a_quota_lowered_live_admits_nothing_until_there_is_room_under_it() {
+fn a_quota_lowered_live_admits_nothing_until_there_is_room() {
     let (engine, _) = logged(per_minute(10));
     for _ in 0..8 {
         assert!(spend(&engine, "acme", 1).is_some());
@@ -93,7 +93,7 @@ fn a_quota_lowered_live_admits_nothing_until_there_is_room_under_it() {
     }
     engine.set_default_plan(per_minute(5).into());
     let refusal = refused(&engine, 1);
-    // 8 are spent: four of them must have come back, the last of which was spent in the third second
+    // 8 are spent; four of them must come back, and the last of those was spent in the third second
     let reset = refusal.standing().unwrap().reset();
     assert_eq!(reset.as_nanos(), 63_000_000_000);
     engine.clock().set(reset - nanos(1));
@@ -102,11 +102,11 @@ fn a_quota_lowered_live_admits_nothing_until_there_is_room_under_it() {
     assert!(spend(&engine, "acme", 1).is_some());
     assert!(spend(&engine, "acme", 1).is_none());
     engine.set_default_plan(per_minute(20).into());
-    assert_eq!(remaining(&engine, "acme"), 15, "raised: at once more");
+    assert_eq!(remaining(&engine, "acme"), 15, "a raised quota applies at once");
 }
 
 #[test]
-fn a_tenant_denied_or_unlimited_for_a_while_has_spent_what_it_has_spent() {
+fn a_tenant_denied_or_unlimited_for_a_while_keeps_what_it_spent() {
     for meanwhile in [Plan::denied(), Plan::unlimited()] {
         let (engine, _) = logged(per_minute(3));
         let acme = tenant("acme");
@@ -123,7 +123,7 @@ fn a_tenant_denied_or_unlimited_for_a_while_has_spent_what_it_has_spent() {
 }
 
 #[test]
-fn a_refusal_that_has_passed_does_not_come_back_when_the_clock_steps_back() {
+fn an_expired_refusal_does_not_return_when_the_clock_steps_back() {
     let (engine, _) = logged(per_minute(3));
     spend(&engine, "acme", 3).unwrap();
     assert!(spend(&engine, "acme", 1).is_none());
@@ -135,7 +135,7 @@ fn a_refusal_that_has_passed_does_not_come_back_when_the_clock_steps_back() {
 }
 
 #[test]
-fn another_rule_starts_from_what_counts() {
+fn another_rule_starts_from_the_units_that_count() {
     let plans: [Plan; 3] = [
         per_minute(10).into(),
         Quota::fixed(10, 60 * SECOND).unwrap().into(),
@@ -150,7 +150,7 @@ fn another_rule_starts_from_what_counts() {
 }
 
 #[test]
-fn a_smooth_quota_lowered_below_what_is_spent_rises_when_a_unit_fits() {
+fn a_smooth_quota_lowered_below_what_is_spent_recovers_when_a_unit_fits() {
     let (engine, _) = logged(Quota::smooth(1, SECOND, 20).unwrap());
     spend(&engine, "acme", 20).unwrap();
     engine.set_default_plan(Quota::smooth(1, SECOND, 5).unwrap().into());
@@ -161,7 +161,7 @@ fn a_smooth_quota_lowered_below_what_is_spent_rises_when_a_unit_fits() {
 }
 
 #[test]
-fn a_refund_takes_from_the_spends_own_entry_or_an_older_one() {
+fn a_refund_is_taken_from_the_entry_of_its_spend_or_an_older_one() {
     let (engine, _) = logged(per_minute(3));
     let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
     let first = spend(&engine, "acme", 1).unwrap();
@@ -173,15 +173,15 @@ fn a_refund_takes_from_the_spends_own_entry_or_an_older_one() {
     engine.refund(first);
     assert!(spend(&engine, "acme", 1).is_some(), "a refund makes room at once");
     let refusal = refused(&engine, 1);
-    assert_eq!(refusal.standing().unwrap().wait(), 40 * SECOND, "newer entries stay whole");
+    assert_eq!(refusal.standing().unwrap().wait(), 40 * SECOND, "newer entries are unchanged");
     at(75);
     assert_eq!(remaining(&engine, "acme"), 1);
     engine.refund(second);
-    assert_eq!(remaining(&engine, "acme"), 1, "what is gone already is not given back again");
+    assert_eq!(remaining(&engine, "acme"), 1, "units that came back are not refunded again");
 }
 
 #[test]
-fn a_refund_of_what_was_voided_gives_nothing() {
+fn a_refund_of_a_voided_spend_has_no_effect() {
     let plans: [Plan; 3] = [
         per_minute(10).into(),
         Quota::fixed(10, 60 * SECOND).unwrap().into(),
@@ -199,11 +199,11 @@ fn a_refund_of_what_was_voided_gives_nothing() {
     }
 }
 
-/// After refunds out of order, a smooth quota knows that the marks of later spends are too late. A new row does not know
-/// it any more.
+/// After refunds out of order, a smooth quota knows that the marks of later spends are too late. A new row no longer
+/// knows this.
 #[cfg(feature = "smooth")]
 #[test]
-fn a_refund_never_reaches_units_spent_after_the_row_was_made_anew() {
+fn a_refund_never_affects_units_spent_after_the_row_was_recreated() {
     let (engine, _) = logged(Quota::smooth(10, 3_600 * SECOND, 10).unwrap());
     let first = spend(&engine, "acme", 5).unwrap();
     let second = spend(&engine, "acme", 5).unwrap();
@@ -223,27 +223,27 @@ fn a_refund_never_reaches_units_spent_after_the_row_was_made_anew() {
 }
 
 #[tokio::test]
-async fn a_rule_on_the_response_reserves_first_and_settles_then() {
+async fn a_rule_on_the_response_reserves_units_first_and_settles_afterwards() {
     let (InMemory { limiter, .. }, _) = logged(per_minute(2));
     let failures = layer(&limiter).charge_if(|status, _| status.is_client_error());
     let left = |headers: &HeaderMap| header(headers, "x-ratelimit-remaining").unwrap().to_owned();
     let (_, headers) = send(&failures, 200).await;
-    assert_eq!(left(&headers), "2", "the headers show what was given back");
+    assert_eq!(left(&headers), "2", "the headers include refunded units");
     let (_, headers) = send(&failures, 404).await;
     assert_eq!(left(&headers), "1");
     let but_server_errors = layer(&limiter).refund_if(|status, _| status.is_server_error());
     assert_eq!(left(&send(&but_server_errors, 500).await.1), "1");
 
-    // a request in flight holds its unit, so none can slip past it
+    // a request in flight holds its unit, so no other request can use it
     let request = || Request::get("/").header("x-tenant", "acme").body(()).unwrap();
     let in_flight = failures.layer(Answering(200)).call(request());
     assert_eq!(send(&failures, 200).await.0, StatusCode::TOO_MANY_REQUESTS);
     drop(in_flight);
-    assert_eq!(send(&failures, 200).await.0, StatusCode::TOO_MANY_REQUESTS, "it stays spent");
+    assert_eq!(send(&failures, 200).await.0, StatusCode::TOO_MANY_REQUESTS, "the unit stays spent");
 }
 
 #[test]
-fn a_reset_by_an_operator_voids_the_past_and_is_logged() {
+fn a_reset_by_an_operator_clears_the_past_and_is_logged() {
     let (engine, log) = logged(per_minute(2));
     spend(&engine, "acme", 2).unwrap();
     assert!(spend(&engine, "acme", 1).is_none());
@@ -254,7 +254,7 @@ fn a_reset_by_an_operator_voids_the_past_and_is_logged() {
 }
 
 #[tokio::test]
-async fn a_shadow_quota_logs_and_marks_what_it_would_refuse() {
+async fn a_shadow_quota_logs_and_marks_requests_it_would_refuse() {
     let shadow = per_minute(1).with_name("trial").unwrap().shadow();
     for (plan, shown) in
         [(Plan::from(shadow), [None, None]), (Plan::new([shadow, per_minute(5)]).unwrap(), [Some("5"), Some("3")])]
@@ -271,7 +271,7 @@ async fn a_shadow_quota_logs_and_marks_what_it_would_refuse() {
             events.iter().map(|event| (event.mode, event.policy)).collect::<Vec<_>>(),
             [(Mode::Shadow, Some("trial"))]
         );
-        // what it would have refused is not spent there: only the first counts
+        // requests that it would have refused are not charged there, so only the first counts
         engine.clock().advance(30 * SECOND);
         send(&layer, 200).await;
         engine.clock().advance(30 * SECOND);
@@ -280,7 +280,7 @@ async fn a_shadow_quota_logs_and_marks_what_it_would_refuse() {
 }
 
 #[test]
-fn at_the_cap_named_tenants_have_room_and_others_share_buckets() {
+fn at_the_tenant_limit_named_tenants_have_room_and_others_share_buckets() {
     const BUCKETS: usize = 4096;
     let log = EventLog::new();
     let builder = Limiter::builder(Quotas::new(per_minute(1))).events(log.clone()).max_tenants(3);
@@ -295,13 +295,13 @@ fn at_the_cap_named_tenants_have_room_and_others_share_buckets() {
     assert!((BUCKETS / 2..=BUCKETS).contains(&admitted), "{admitted}");
     assert_eq!(engine.limiter.tenants(), 2 + admitted);
     assert_eq!(events(&log, EventKind::OverflowBegan).len(), 1);
-    assert!(spend(&engine, "named", 2).is_some(), "room is kept for it");
-    assert!(early.iter().all(|name| spend(&engine, name, 1).is_none()), "nothing is forgotten");
+    assert!(spend(&engine, "named", 2).is_some(), "room is kept for named tenants");
+    assert!(early.iter().all(|name| spend(&engine, name, 1).is_none()), "no spent unit is forgotten");
     assert!(strangers().all(|name| spend(&engine, &name, 1).is_none()));
 }
 
 #[test]
-fn a_tenant_leaves_its_bucket_with_what_is_spent_there() {
+fn a_tenant_leaves_its_bucket_with_the_units_spent_there() {
     let builder = Limiter::builder(Quotas::new(Quota::per_hour(1).unwrap())).max_tenants(1);
     let engine = InMemory::of(builder, ManualClock::new());
     let at = |seconds: u32| engine.clock().set(tollgate::Moment::default() + seconds * SECOND);
@@ -309,10 +309,10 @@ fn a_tenant_leaves_its_bucket_with_what_is_spent_there() {
     at(1_800);
     spend(&engine, "late", 1).unwrap();
     assert_eq!(engine.limiter.tenants(), 2);
-    // the early tenant is idle after an hour and is swept, so the late one gets a row of its own
+    // the early tenant is idle after an hour and is swept, so the late one gets its own row
     for step in 0..300 {
         at(3_600 + 5 * step);
-        assert!(spend(&engine, "late", 1).is_none(), "it still counts, wherever");
+        assert!(spend(&engine, "late", 1).is_none(), "the units still count");
     }
     at(5_400);
     assert!(spend(&engine, "late", 1).is_some());
@@ -320,7 +320,7 @@ fn a_tenant_leaves_its_bucket_with_what_is_spent_there() {
 }
 
 #[tokio::test]
-async fn a_request_that_costs_more_than_the_quota_is_told_that_no_retry_helps() {
+async fn a_request_that_costs_more_than_the_quota_gets_no_retry_time() {
     let (engine, log) =
         logged(Plan::new([per_minute(5), Quota::per_day(100).unwrap().with_name("daily").unwrap()]).unwrap());
     let (status, headers) = send(&layer(&engine.limiter).cost(|_| 6), 200).await;
@@ -341,7 +341,7 @@ async fn a_request_through_two_layers_of_one_limiter_is_charged_once() {
     let (_, headers) = send(&twice, 200).await;
     assert_eq!(header(&headers, "x-ratelimit-remaining"), Some("9"));
     assert_eq!(remaining(&engine, "acme"), 9);
-    // another limiter is another budget
+    // another limiter has another budget
     let (other, _) = logged(per_minute(10));
     let both = tower::layer::util::Stack::new(layer(&engine.limiter), layer(&other.limiter));
     send(&both, 200).await;
@@ -349,7 +349,7 @@ async fn a_request_through_two_layers_of_one_limiter_is_charged_once() {
 }
 
 #[tokio::test]
-async fn with_several_quotas_headers_speak_of_the_one_that_refused_else_of_the_tightest() {
+async fn with_several_quotas_headers_show_the_one_that_refused_or_else_the_tightest() {
     let burst = Quota::new(3, 10 * SECOND).unwrap().with_name("burst").unwrap();
     let (engine, _) = logged(Plan::new([burst, per_minute(4).with_name("minute").unwrap()]).unwrap());
     let layer = layer(&engine.limiter);
@@ -376,7 +376,7 @@ async fn with_several_quotas_headers_speak_of_the_one_that_refused_else_of_the_t
 }
 
 #[test]
-fn of_quotas_with_as_much_left_the_reset_is_the_one_that_helps() {
+fn if_several_quotas_have_as_much_left_the_reset_is_the_latest() {
     let burst = Quota::new(4, 10 * SECOND).unwrap().with_name("burst").unwrap();
     let (engine, _) = logged(Plan::new([burst, per_minute(4)]).unwrap());
     spend(&engine, "acme", 1).unwrap();
@@ -384,9 +384,9 @@ fn of_quotas_with_as_much_left_the_reset_is_the_one_that_helps() {
     assert_eq!((told.remaining(), told.wait()), (3, 60 * SECOND));
 }
 
-/// A retry that waits for the whole seconds of the header is admitted; one a second earlier is not.
+/// A retry after the whole seconds of the header is admitted. One a second earlier is not.
 #[tokio::test]
-async fn the_headers_round_the_reset_up_and_retry_after_is_never_0() {
+async fn headers_round_the_reset_up_and_retry_after_is_never_0() {
     let (engine, _) = logged(per_minute(1));
     let layer = layer(&engine.limiter);
     let clock = engine.clock();

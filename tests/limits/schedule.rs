@@ -1,4 +1,4 @@
-//! Schedules: what happens to an engine, step by step.
+//! Schedules: the steps that a test performs on an engine.
 
 use std::{fmt::Debug, rc::Rc, time::Duration};
 
@@ -21,7 +21,7 @@ const LONGEST: u64 = 366 * 24 * 3600 * SECOND;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    /// The window that gaps are measured by, in nanoseconds.
+    /// The window that determines the gaps, in nanoseconds.
     pub(crate) window: u64,
     pub(crate) plan: PlanSpec,
     pub(crate) steps: Vec<Step>,
@@ -29,7 +29,7 @@ pub(crate) struct Schedule {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// `times` requests at once, each of `units` units.
+    /// `times` concurrent requests of `units` units each.
     Spend {
         tenant: usize,
         times: u32,
@@ -37,28 +37,28 @@ pub(crate) enum Step {
     },
     /// Time passes.
     Pass(u64),
-    /// Time passes until one window after an admission, and a little more or less.
+    /// Time passes until about one window after an admission.
     PassToEdge {
         of: prop::sample::Index,
         nudge: i64,
     },
-    /// Time passes until what the tenant was told, and a little more or less.
+    /// Time passes until about the reset that the tenant was given.
     PassToReset {
         tenant: usize,
         nudge: i64,
     },
-    /// The forward-only clock steps back, as none should.
+    /// The forward-only clock steps back, which must not happen in practice.
     ClockBack(u64),
     /// The wall clock jumps.
     Wall(u64),
     /// A spend is refunded.
     Refund(prop::sample::Index),
-    /// Retries at the reset of a refusal, just before it and at it.
+    /// Retries just before the reset of a refusal, and at it.
     RetryAtReset {
         tenant: usize,
         units: u32,
     },
-    /// Looks just before `remaining` should rise and then.
+    /// Checks just before `remaining` should rise, and when it should.
     WatchRise {
         tenant: usize,
     },
@@ -84,7 +84,7 @@ pub(crate) enum PlanSpec {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QuotaSpec {
-    /// Which of [`NAMES`].
+    /// The place in [`NAMES`].
     pub(crate) name: usize,
     pub(crate) limit: u32,
     pub(crate) window: u64,
@@ -111,7 +111,7 @@ impl QuotaSpec {
         let window = Duration::from_nanos(self.window);
         let quota = match self.rule {
             RuleSpec::Window { slices } => Quota::new(self.limit, window).and_then(|quota| quota.slices(slices)),
-            // a burst that does not come back within a year is no quota
+            // a burst that does not refill within a year is not a valid quota
             RuleSpec::Smooth => Quota::smooth(self.limit, window, self.limit)
                 .or_else(|_| Quota::smooth(self.limit, Duration::from_secs(1), self.limit)),
             RuleSpec::Fixed => Quota::fixed(self.limit, window),
@@ -142,11 +142,11 @@ impl PlanSpec {
     }
 }
 
-/// Which steps a schedule has, and how often.
+/// The kinds of steps in a schedule, and their weights.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub(crate) changes: u32,
-    /// Whether a change may be more than another limit.
+    /// Whether a change may change more than the limit.
     pub(crate) any_change: bool,
     pub(crate) clock_back: u32,
     pub(crate) refunds: u32,
@@ -154,7 +154,7 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    /// Requests and time alone.
+    /// Only requests and time.
     pub(crate) const CALM: Self = Self { changes: 0, any_change: false, clock_back: 0, refunds: 0, voids: 0 };
     pub(crate) const REFUNDS: Self = Self { refunds: 8, ..Self::CALM };
     pub(crate) const ALL: Self = Self { changes: 2, any_change: true, clock_back: 1, refunds: 4, voids: 1 };
@@ -203,12 +203,12 @@ fn steps(window: u64, mix: Mix) -> impl Strategy<Value = Step> {
     some_of(steps)
 }
 
-/// One of these by weight; zero is never.
+/// Chooses among these by weight. A weight of zero means never.
 fn some_of<T: Debug + 'static>(all: Vec<(u32, BoxedStrategy<T>)>) -> impl Strategy<Value = T> {
     Union::new_weighted(all.into_iter().filter(|(weight, _)| *weight > 0).collect())
 }
 
-/// From nothing to a little more than a window.
+/// Gaps from zero to a little more than a window.
 fn gaps(window: u64) -> impl Strategy<Value = u64> {
     let part = move |parts: u64| window / 2_400 * parts;
     prop_oneof![
@@ -220,7 +220,7 @@ fn gaps(window: u64) -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Other limits and nothing else.
+/// Plans that differ only in the limit.
 fn limits(window: u64) -> impl Strategy<Value = PlanSpec> {
     let rule = RuleSpec::Window { slices: 240 };
     (1..40_u32)

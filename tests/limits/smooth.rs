@@ -1,4 +1,4 @@
-//! `smooth`: the verdicts of governor, and the bound that its docs state.
+//! `smooth`: the same decisions as governor, and the bound that its docs state.
 
 use std::num::NonZeroU32;
 
@@ -16,7 +16,7 @@ struct Run {
     units: u32,
     per: u64,
     burst: u32,
-    /// A gap before the request, which tenant, and its units.
+    /// The gap before each request, its tenant and its units.
     requests: Vec<(u64, usize, u32)>,
 }
 
@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn the_verdicts_are_those_of_governor(run in runs()) {
+    fn decisions_equal_those_of_governor(run in runs()) {
         let Run { units, per, burst, requests } = run;
         let clock = ManualClock::new();
         let ours =
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_sees_at_most_the_burst_and_the_rate(run in runs()) {
+    fn a_window_admits_at_most_the_burst_and_the_rate(run in runs()) {
         let Run { units, per, burst, requests } = run;
         let clock = ManualClock::new();
         let limiter =
@@ -86,9 +86,9 @@ proptest! {
         }
     }
 
-    /// A refund gives back what has not come back by itself.
+    /// A refund returns at most the units that have not come back by themselves.
     #[test]
-    fn a_refund_gives_back_at_most_what_was_spent(run in runs()) {
+    fn a_refund_returns_at_most_what_was_spent(run in runs()) {
         let Run { units, per, burst, requests } = run;
         let clock = ManualClock::new();
         let quota = Quota::smooth(units, nanos(per), burst).unwrap();

@@ -1,4 +1,4 @@
-//! Drives an engine through a schedule and holds each answer against the log.
+//! Drives an engine through a schedule and compares each result with the log.
 
 use proptest::sample::Index;
 use tollgate::{
@@ -109,7 +109,7 @@ impl<E: Engine> Drive<E> {
                 self.engine.reset(&subject.tenant);
                 subject.log.void();
                 if let Some(standing) = self.engine.peek(&subject.tenant) {
-                    assert_eq!(standing.remaining(), standing.limit(), "a reset voids the past");
+                    assert_eq!(standing.remaining(), standing.limit(), "a reset clears the past");
                 }
             }
         }
@@ -119,10 +119,10 @@ impl<E: Engine> Drive<E> {
         Now { clock: self.engine.clock().now().as_nanos(), real: self.real }
     }
 
-    /// Time passes until the clock shows this, if it lies ahead.
+    /// Lets time pass until the clock shows this, if it is later.
     fn pass_to(&mut self, clock: u64) {
         let before = self.now().clock;
-        // beyond it, arithmetic stops at the end of time
+        // any later, the arithmetic saturates at the end of time
         let clock = clock.min(u64::MAX / 2);
         if clock > before {
             advance_to(self.engine.clock(), Moment::from_nanos(clock));
@@ -137,7 +137,7 @@ impl<E: Engine> Drive<E> {
         if count == 0 { None } else { all.nth(which.index(count)) }
     }
 
-    /// One request, and everything that must be true of its answer. `None` if it was admitted, else when to retry.
+    /// Sends one request and checks everything about its result. Returns when to retry, or `None` if it was admitted.
     fn spend(&mut self, number: usize, units: u32) -> Option<Moment> {
         let now = self.now();
         let subject = &mut self.tenants[number];
@@ -166,7 +166,7 @@ impl<E: Engine> Drive<E> {
                     assert_eq!(reason, RefusalReason::Denied);
                     return None;
                 };
-                // a refusal may be remembered until its reset, though its cause was seen to leave before the step back
+                // a refusal may be remembered until its reset, even if its cause had left before the clock stepped back
                 if now.clock == self.latest_clock {
                     assert!(before.is_some_and(|before| before.remaining() < units));
                 }
@@ -174,7 +174,7 @@ impl<E: Engine> Drive<E> {
                 if reason == RefusalReason::Impossible {
                     return None;
                 }
-                assert!(told.reset().as_nanos() > now.clock, "a retry now is of no use");
+                assert!(told.reset().as_nanos() > now.clock, "the reset is in the past");
                 assert_eq!(told.wait(), told.reset().since(Moment::from_nanos(now.clock)));
                 if self.claims.lower_bound {
                     assert_no_room(&subject.plan, &subject.log, now, units);
@@ -197,7 +197,7 @@ impl<E: Engine> Drive<E> {
         subject.log.refund(place);
     }
 
-    /// Refused a millisecond and a nanosecond before the reset, admitted at it.
+    /// Asserts that a retry is refused a millisecond and a nanosecond before the reset, and admitted at it.
     fn retry_at_reset(&mut self, number: usize, units: u32) {
         let Some(reset) = self.spend(number, units).filter(|_| self.claims.exact_reset) else {
             return;
@@ -214,7 +214,7 @@ impl<E: Engine> Drive<E> {
         assert_eq!(self.spend(number, units), None, "at the reset");
     }
 
-    /// `remaining` stays until the reset, and rises then.
+    /// Asserts that `remaining` stays the same until the reset, and rises then.
     fn watch_rise(&mut self, number: usize) {
         let peek = |drive: &Self| drive.engine.peek(&drive.tenants[number].tenant);
         let Some(before) = peek(self).filter(|told| told.remaining() < told.limit()) else {
@@ -230,7 +230,7 @@ impl<E: Engine> Drive<E> {
         assert!(peek(self).unwrap().remaining() > before.remaining(), "at the reset");
     }
 
-    /// A change applies when the tenant is next seen, which is at once.
+    /// Records a change of plan. It applies the next time a tenant is seen, which is at once.
     fn plans_changed(&mut self) {
         let now = self.now();
         for subject in &mut self.tenants {
@@ -253,7 +253,7 @@ fn assert_admitted_as_peeked(before: Option<Standing>, after: Option<Standing>, 
     );
 }
 
-/// Never more than the limit in the window that ends now. That this holds at each admission means that it holds in
+/// Asserts that the window that ends now contains no more than the limit. If this holds at each admission, it holds in
 /// every window, because the fullest windows end with an admission.
 fn assert_bound(quotas: &[QuotaSpec], log: &Log, now: Now) {
     for quota in quotas.iter().filter(|quota| !quota.shadow && quota.slice().is_some()) {

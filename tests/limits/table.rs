@@ -1,4 +1,4 @@
-//! The measured figures that the docs state: 600 units per minute.
+//! The measured figures that the docs state, for 600 units per minute.
 
 use tollgate::{Clock, Quota, testing::ManualClock};
 
@@ -7,7 +7,7 @@ use crate::engine::{Engine, InMemory, nanos, tenant};
 const MILLI: u64 = 1_000_000;
 const MINUTE: u64 = 60_000 * MILLI;
 
-/// Spends units in even steps. Returns how many the fullest window saw, and how many were refused.
+/// Spends units in even steps. Returns the number of units in the fullest window, and the number of refusals.
 fn measured(steps: u64, gap: u64, at_once: u64) -> (usize, u64) {
     let clock = ManualClock::new();
     let limiter = InMemory::new(clock.clone(), Quota::per_minute(600).unwrap());
@@ -27,15 +27,15 @@ fn measured(steps: u64, gap: u64, at_once: u64) -> (usize, u64) {
     (fullest.unwrap_or(0), refused)
 }
 
-/// Entries span up to 200 ms, so the first unit of each comes back 200 ms late: two of each 600 are refused, in each of
-/// the 29 minutes that have one before them.
+/// Entries span up to 200 ms, so the first unit of each comes back 200 ms late. That refuses two of each 600, in each
+/// of the 29 minutes that follow another one.
 #[test]
 fn at_a_steady_ten_per_second_58_of_18000_are_refused() {
     assert_eq!(measured(18_000, 100 * MILLI, 1), (600, 58));
 }
 
 #[test]
-fn of_590_at_once_every_60_seconds_and_a_fifth_none_is_refused() {
+fn with_590_at_once_every_60_2_seconds_none_is_refused() {
     assert_eq!(measured(30, 60_200 * MILLI, 590), (590, 0));
 }
 

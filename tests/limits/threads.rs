@@ -1,4 +1,4 @@
-//! Many threads at once. The clock does not move while they spend, or far less than a window, so the bound is exact.
+//! Concurrent threads. The clock moves little or not at all while they spend, so the bound is exact.
 
 use std::{
     sync::{
@@ -46,7 +46,7 @@ fn hammer(threads: usize, work: impl Fn(usize) + Sync, meanwhile: impl Fn(usize)
 }
 
 #[test]
-fn of_more_attempts_than_the_limit_exactly_the_limit_is_admitted_in_each_window() {
+fn of_concurrent_attempts_exactly_the_limit_is_admitted_in_each_window() {
     for (threads, tenant_count) in [(2, 1), (4, 16), (8, 3)] {
         let clock = ManualClock::new();
         let engine = InMemory::new(clock.clone(), Quota::per_minute(100).unwrap());
@@ -68,7 +68,7 @@ fn of_more_attempts_than_the_limit_exactly_the_limit_is_admitted_in_each_window(
     }
 }
 
-/// Rows are replaced, swept and looked at, time moves, and yet no spend is lost and none is counted twice.
+/// Rows are replaced, swept and read while time moves. No spend may be lost or counted twice.
 #[test]
 fn quotas_that_change_back_and_forth_and_sweeps_lose_no_spend() {
     let clock = ManualClock::new();
@@ -107,7 +107,7 @@ fn quotas_that_change_back_and_forth_and_sweeps_lose_no_spend() {
 }
 
 #[test]
-fn refunds_of_many_threads_give_back_each_unit_once() {
+fn concurrent_refunds_return_each_unit_once() {
     let engine = InMemory::new(ManualClock::new(), hourly(100));
     let all = tenants(2);
     let kept: Vec<_> = all.iter().map(|_| AtomicUsize::new(0)).collect();
@@ -131,7 +131,7 @@ fn refunds_of_many_threads_give_back_each_unit_once() {
 }
 
 #[test]
-fn each_reset_forgives_one_limit_and_no_more() {
+fn each_reset_clears_one_limit_and_no_more() {
     let engine = InMemory::new(ManualClock::new(), hourly(50));
     let acme = tenant("acme");
     let (admitted, resets) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -148,9 +148,9 @@ fn each_reset_forgives_one_limit_and_no_more() {
     assert!(admitted.load(SeqCst) <= 50 * (resets.load(SeqCst) + 1));
 }
 
-/// Threads that meet at a tenant's first request make one row and take one place.
+/// Threads that send a tenant's first requests concurrently create one row and take one place.
 #[test]
-fn tenants_first_seen_by_many_threads_at_once_take_one_place_each() {
+fn tenants_first_seen_by_many_threads_take_one_place_each() {
     const THREADS: usize = 4;
     let (clock, log) = (ManualClock::new(), EventLog::new());
     let quotas = Quotas::new(Quota::per_minute(3).unwrap());
@@ -174,7 +174,7 @@ fn tenants_first_seen_by_many_threads_at_once_take_one_place_each() {
         assert!(engine.check(&monitor, 1).is_admitted());
     }
     assert_eq!(engine.limiter.tenants(), 0);
-    // exactly 999 places are left beside that of the monitor
+    // the monitor has one place, so exactly 999 are left
     for number in 0..999 {
         _ = engine.check(&tenant(&format!("stranger-{number}")), 1);
     }

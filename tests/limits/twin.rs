@@ -1,5 +1,5 @@
-//! A twin that never sees the requests that were refused gives the same answers: so a refusal, a peek and a jump of
-//! the wall clock change nothing, in any quota.
+//! Compares an engine with a twin that never sees refused requests. Both must give the same results: refusals, peeks
+//! and jumps of the wall clock change nothing, in any quota.
 
 use proptest::{prelude::*, sample::Index};
 use tollgate::{
@@ -13,7 +13,7 @@ use crate::{
     schedule::{Mix, Schedule, Step, cases, schedules},
 };
 
-/// Everything an admission says.
+/// Everything that an admission returns.
 type Answer = Option<(&'static str, u32, u32, Moment, Option<&'static str>)>;
 
 struct Twins<E> {
@@ -91,7 +91,7 @@ impl<E: Engine> Twins<E> {
                 self.sees_all.reset(&name(tenant));
                 self.sees_admitted.reset(&name(tenant));
             }
-            // what depends on when a tenant was last seen
+            // these depend on when a tenant was last seen
             _ => {}
         }
     }
@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn what_is_refused_or_only_looked_at_leaves_no_trace(
+    fn refusals_and_peeks_leave_no_trace(
         schedule in schedules(Mix { voids: 1, ..Mix::REFUNDS }),
     ) {
         let mut twins = Twins::new(InMemory::new, &schedule);

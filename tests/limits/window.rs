@@ -1,4 +1,4 @@
-//! The sliding window, on every kind of schedule.
+//! The sliding window, on all kinds of schedules.
 
 use proptest::prelude::*;
 
@@ -12,19 +12,19 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn no_window_sees_more_than_the_limit_and_no_request_is_refused_without_need(
+    fn no_window_admits_more_than_the_limit_and_no_request_is_refused_without_need(
         schedule in schedules(Mix::CALM),
     ) {
         run(InMemory::new, Claims::ALL, &schedule);
     }
 
     #[test]
-    fn a_refund_gives_back_what_was_spent_and_no_more(schedule in schedules(Mix::REFUNDS)) {
+    fn a_refund_returns_exactly_what_was_spent(schedule in schedules(Mix::REFUNDS)) {
         run(InMemory::new, Claims::ALL, &schedule);
     }
 
     #[test]
-    fn changed_quotas_refunds_resets_and_a_clock_that_steps_back_break_no_promise(
+    fn changed_quotas_refunds_resets_and_clock_steps_break_no_guarantee(
         schedule in schedules(Mix::ALL),
     ) {
         run(InMemory::new, Claims::ALL, &schedule);
@@ -37,7 +37,7 @@ proptest! {
         run(InMemory::without_memory, Claims::BOUND_AND_RESET, &schedule);
     }
 
-    /// All but one tenant share buckets, until they are named.
+    /// All tenants but one share buckets until they are named.
     #[test]
     fn without_memory_or_room_changed_quotas_forgive_nothing(
         schedule in schedules(Mix { voids: 0, clock_back: 0, ..Mix::ALL }),

@@ -1,4 +1,4 @@
-//! One subject in a process of its own: what the sections start as a child, and a profiler likes.
+//! Runs one subject in its own process, as a child of the sections or under a profiler.
 //!
 //! `one calls <subject> <budget> <tenants> <calls>`, `one memory quiet <subject>`, `one memory busy`,
 //! `one serve <subject> <budget>`, `one sessions <subject> <sessions> <calls>`, `one logins <users>`,
@@ -10,7 +10,7 @@ use tollgate_bench::{
     issuers,
     sections::{bearer, logins, memory, server, sessions, steps},
     service::Inner,
-    subject::{Budget, Kind, subject},
+    subject::{BudgetState, LimiterKind, subject},
 };
 
 fn main() -> ExitCode {
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Some(()) => ExitCode::SUCCESS,
         None => {
-            eprintln!("no such thing to do: {arguments:?}");
+            eprintln!("unknown arguments: {arguments:?}");
             ExitCode::FAILURE
         }
     }
@@ -29,12 +29,12 @@ fn run(arguments: &[&str]) -> Option<()> {
     match *arguments {
         ["calls", kind, budget, tenants, calls] => {
             let tenants = tenants.parse().ok()?;
-            let mut subject = subject(Kind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
+            let mut subject = subject(LimiterKind::by_tag(kind)?, budget_of(budget)?, tenants, Inner::default());
             subject.run(calls.parse().ok()?);
             Some(())
         }
         ["memory", "quiet", kind] => {
-            memory::quiet(Kind::by_tag(kind)?);
+            memory::quiet(LimiterKind::by_tag(kind)?);
             Some(())
         }
         ["memory", "busy"] => {
@@ -42,11 +42,11 @@ fn run(arguments: &[&str]) -> Option<()> {
             Some(())
         }
         ["serve", kind, budget] => {
-            server::serve(Kind::by_tag(kind)?, budget_of(budget)?);
+            server::serve(LimiterKind::by_tag(kind)?, budget_of(budget)?);
             Some(())
         }
         ["sessions", kind, count, calls] => {
-            sessions::subject(sessions::Kind::by_tag(kind)?, count.parse().ok()?)(calls.parse().ok()?);
+            sessions::subject(sessions::SessionLayerKind::by_tag(kind)?, count.parse().ok()?)(calls.parse().ok()?);
             Some(())
         }
         ["logins", users] => {
@@ -66,6 +66,6 @@ fn run(arguments: &[&str]) -> Option<()> {
     }
 }
 
-fn budget_of(tag: &str) -> Option<Budget> {
-    [Budget::Never, Budget::Spent].into_iter().find(|budget| format!("{budget:?}") == tag)
+fn budget_of(tag: &str) -> Option<BudgetState> {
+    [BudgetState::Ample, BudgetState::Spent].into_iter().find(|budget| format!("{budget:?}") == tag)
 }

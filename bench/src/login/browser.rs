@@ -1,4 +1,4 @@
-//! What a browser remembers and says, however it is sent.
+//! The state and the requests of a browser, independent of the transport.
 
 use tollgate::{CodeChallenge, CodeVerifier};
 
@@ -20,7 +20,7 @@ impl Ask {
         Self::token(format!("grant_type=refresh_token&client_id=web&refresh_token={token}"))
     }
 
-    /// The same for fewer scopes.
+    /// Creates a refresh that asks for fewer scopes.
     pub fn by_refresh_for(token: &str, scope: &str) -> Self {
         Self::token(format!("grant_type=refresh_token&client_id=web&refresh_token={token}&scope={scope}"))
     }
@@ -30,15 +30,15 @@ impl Ask {
     }
 }
 
-/// A browser in one login, and what the application made up for it.
+/// A browser in one login, and the parameters that its application made up.
 #[derive(Clone)]
 pub struct Browser {
     cookies: Vec<(String, String)>,
     verifier: String,
     challenge: String,
-    /// What it asks for, as it stands in a query.
+    /// The requested scope, encoded for a query.
     pub scope: &'static str,
-    /// The login, once it has begun.
+    /// The id of the login, once it has begun.
     pub login: String,
 }
 
@@ -52,7 +52,7 @@ impl Default for Browser {
 }
 
 impl Browser {
-    /// What the exchange of its code sends.
+    /// Creates the request that exchanges the code.
     pub fn by_code(&self, code: &str) -> Ask {
         let (callback, verifier) = ("https%3A%2F%2Fapp.example%2Fcallback", &self.verifier);
         Ask::token(format!(
@@ -85,7 +85,7 @@ impl Browser {
         Ask::get(format!("/authorize?{}", self.query()))
     }
 
-    /// The parameters of the authorization request.
+    /// Returns the parameters of the authorization request.
     pub fn query(&self) -> String {
         let Self { challenge, scope, .. } = self;
         format!(
@@ -106,13 +106,13 @@ impl Browser {
         Ask { target: format!("/authentication/{endpoint}"), body: Some(body), content_type: "application/json" }
     }
 
-    /// The line of all its cookies; empty if it has none.
+    /// Returns the `Cookie` header, or an empty text if there are no cookies.
     pub fn cookies(&self) -> String {
         let pairs: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         pairs.join("; ")
     }
 
-    /// Keeps a cookie that an answer sets, or drops one that it removes.
+    /// Stores a cookie that a response sets, or drops one that it removes.
     pub fn keep(&mut self, set_cookie: &str) {
         let (pair, attributes) = set_cookie.split_once(';').unwrap_or((set_cookie, ""));
         let Some((name, value)) = pair.split_once('=') else { return };
@@ -122,7 +122,7 @@ impl Browser {
         }
     }
 
-    /// Remembers which login it is in, as the answer of start says.
+    /// Stores the id of the login from the response of start.
     pub fn began(&mut self, body: &str) {
         let after = body.split_once(r#""session_id":""#).map_or("", |(_, after)| after);
         self.login = after.split('"').next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! A browser in the same process: the service is called without HTTP.
+//! A browser in the same process, which calls the service without HTTP.
 
 use std::{
     net::IpAddr,
@@ -13,12 +13,12 @@ use tower_service::Service;
 
 use super::{Ask, Browser};
 
-/// The runtime of one thread on which a service is called.
+/// Creates a runtime with one thread.
 pub fn runtime() -> Runtime {
     runtime::Builder::new_current_thread().enable_time().build().expect("the runtime starts")
 }
 
-/// The answer of the service; a function of its own, that a profiler finds.
+/// Calls the service. This is a separate function so that a profiler can find it.
 #[inline(never)]
 pub fn served(runtime: &Runtime, service: &AuthService, request: Request<Body>) -> Response<Body> {
     let mut service = service.clone();
@@ -31,7 +31,7 @@ pub struct Local {
     address: IpAddr,
 }
 
-/// An answer, and how long the service took to give it.
+/// A response, and how long the service took.
 pub struct Answer {
     pub status: u16,
     pub text: String,
@@ -51,16 +51,16 @@ impl Local {
             *request.method_mut() = Method::POST;
             request.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
         }
-        *request.uri_mut() = ask.target.parse().expect("it is a target");
+        *request.uri_mut() = ask.target.parse().expect("a valid target");
         let cookies = self.browser.cookies();
         if !cookies.is_empty() {
-            request.headers_mut().insert(header::COOKIE, cookies.parse().expect("they are cookies"));
+            request.headers_mut().insert(header::COOKIE, cookies.parse().expect("valid cookies"));
         }
         request.extensions_mut().insert(PeerAddr((self.address, 1234).into()));
         request
     }
 
-    /// Sends a request, and keeps the cookies of the answer.
+    /// Sends a request and stores the cookies of the response.
     pub fn send(&mut self, runtime: &Runtime, service: &AuthService, ask: Ask) -> Answer {
         let (request, mut service) = (self.request(ask), service.clone());
         let (response, took) = runtime.block_on(async {

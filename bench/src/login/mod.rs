@@ -1,7 +1,7 @@
-//! A login service with as many users as are asked for, and browsers that use it.
+//! A login service with many users, and browsers that use it.
 
 mod browser;
-mod counted;
+mod counting_store;
 mod local;
 mod serve;
 
@@ -20,7 +20,7 @@ use tollgate::{
 
 pub use self::{
     browser::{Ask, Browser, CALLBACK},
-    counted::{Counted, counted},
+    counting_store::{CountingStore, counted},
     local::{Answer, Local, runtime, served},
     serve::serve,
 };
@@ -28,7 +28,7 @@ pub use self::{
 const ISSUER: &str = "https://auth.example";
 pub const PASSWORD: &str = "correct horse battery staple";
 
-/// What a user is called. Everything of one kind is of one length.
+/// Returns the identifier of a user. All identifiers have the same length.
 pub fn identifier(user: u64) -> String {
     format!("u{user:08}@example.com")
 }
@@ -41,22 +41,22 @@ pub fn phone(user: u64) -> String {
     format!("+1555{user:07}")
 }
 
-/// Who has no account.
+/// Returns an identifier without an account.
 pub fn stranger(number: u64) -> String {
     format!("x{number:08}@example.com")
 }
 
-/// An address that is nobody's.
+/// Returns an address that belongs to no account.
 pub fn foreign(number: u64) -> String {
     format!("+1666{number:07}")
 }
 
-/// An address of the internet for each browser.
+/// Returns the IP address of a browser.
 pub fn address(number: u64) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 | (number as u32 & 0x00FF_FFFF)))
 }
 
-/// How a service is set up.
+/// The settings of a service.
 pub struct Setup {
     pub store: AnyStore,
     pub users: u64,
@@ -64,45 +64,45 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// With one client, one step, the defaults of everything else, and a tenant that may do what it likes; the users are
-    /// written to the store first.
+    /// Creates a service with one client, one step, default settings and an unlimited tenant. Writes the users to the
+    /// store first.
     pub async fn service(self, sender: impl OtpSender) -> AuthService {
         self.service_on(Arc::new(SystemClock::new()), sender).await
     }
 
-    /// With tokens that are signed so.
+    /// Creates a service that signs tokens with this algorithm.
     pub async fn with_tokens(self, algorithm: Algorithm) -> AuthService {
-        let outbox = Outbox::with_capacity(1).expect("one is enough");
+        let outbox = Outbox::with_capacity(1).expect("a valid capacity");
         let service =
             self.builder(Arc::new(SystemClock::new()), outbox).await.tokens(Tokens::new().algorithm(algorithm));
         service.build().expect("the settings are valid")
     }
 
     pub async fn service_on(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthService {
-        self.builder(clock, sender).await.build().expect("the settings are good")
+        self.builder(clock, sender).await.build().expect("the settings are valid")
     }
 
     async fn builder(self, clock: impl Clock + Clone, sender: impl OtpSender) -> AuthServiceBuilder {
         let Self { store, users, passwords } = self;
         let accounts = StoredUsers::with_clock(store.clone(), clock.clone());
         let tenant: Tenant = "acme".parse().expect("it is a name of a tenant");
-        let hash = passwords.hash(Password::new(PASSWORD.to_owned())).await.expect("there is memory");
+        let hash = passwords.hash(Password::new(PASSWORD.to_owned())).await.expect("the password can be hashed");
         for user in 0..users {
             let id = UserId::parse(format!("{user:08}")).expect("it is an id");
-            let name = Identifier::parse(identifier(user)).expect("it is a name");
-            let number = PhoneNumber::parse(phone(user)).expect("it is a number");
-            let mailbox = EmailAddress::parse(identifier(user)).expect("it is an address");
+            let name = Identifier::parse(identifier(user)).expect("a valid name");
+            let number = PhoneNumber::parse(phone(user)).expect("a valid number");
+            let mailbox = EmailAddress::parse(identifier(user)).expect("a valid address");
             let new = NewUser::new(id, name)
-                .identifier(Identifier::parse(username(user)).expect("it is a name"))
+                .identifier(Identifier::parse(username(user)).expect("a valid name"))
                 .password(hash.clone())
                 .contact(Contact::Email(mailbox))
                 .contact(Contact::Phone(number));
-            accounts.create(&tenant, new).await.expect("there is room");
+            accounts.create(&tenant, new).await.expect("the account can be stored");
         }
         let client = Client::new("web", tenant).and_then(|client| client.redirect_uri(CALLBACK));
-        let client = client.and_then(|client| client.scopes("openid profile email")).expect("it is a client");
-        let clients = ClientTable::new([client]).expect("there is one");
-        let budget = Quota::per_minute(100_000_000).expect("it is a quota");
+        let client = client.and_then(|client| client.scopes("openid profile email")).expect("a valid client");
+        let clients = ClientTable::new([client]).expect("valid clients");
+        let budget = Quota::per_minute(100_000_000).expect("a valid quota");
         let limiter =
             Limiter::builder(Quotas::new(budget)).clock(clock.clone()).build().expect("the settings are valid");
         AuthService::builder(ISSUER, store)
@@ -113,7 +113,7 @@ impl Setup {
             .passwords(passwords)
             .limiter(limiter)
             // all browsers of a benchmark have one address
-            .messages_per_address(Quota::per_minute(100_000_000).expect("it is a quota"))
+            .messages_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
             .clock(clock)
     }
 }

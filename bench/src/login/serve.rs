@@ -1,4 +1,4 @@
-//! A login service in a process of its own.
+//! A login service in its own process.
 
 use std::{convert::Infallible, future::Future, io};
 
@@ -11,10 +11,10 @@ use tower_service::Service;
 
 use crate::{machine, wire::end_with_parent};
 
-/// Serves on a free port of the loopback, which it prints, until it is ended.
+/// Serves on a free loopback port, and prints its address.
 pub fn serve(service: impl Future<Output = AuthService>) {
     end_with_parent();
-    // the threads that hash begin on the core of the one that starts them
+    // threads for hashing start on the core of the thread that spawns them
     machine::pin(0);
     let local = task::LocalSet::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
@@ -35,7 +35,7 @@ async fn accept(service: AuthService) -> io::Result<()> {
             async move { Ok::<_, Infallible>(call.await.unwrap_or_else(|never| match never {})) }
         });
         task::spawn_local(async move {
-            // a client that hangs up is none of our business
+            // a client that disconnects is not an error
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
         });
     }

@@ -1,21 +1,21 @@
-//! Allocations of a request.
+//! Allocations per request.
 
 use crate::{
     heap,
     service::Inner,
     stats::Table,
-    subject::{ALL, Budget, Kind, subject},
+    subject::{ALL, BudgetState, LimiterKind, subject},
 };
 
 const CALLS: u64 = 10_000;
 
 pub fn run() {
-    println!("### Heap allocations of a request, over the inner service\n");
+    println!("### Heap allocations per request, beyond the inner service\n");
     println!(
-        "100 known tenants. The map of headers allocates twice on its first header, and twice whenever it grows: an \
-         answer that has headers already has paid for the first.\n"
+        "100 known tenants. A header map allocates twice for its first header, and twice whenever it grows. \
+         If the inner response already has headers, the first allocations are not the layer's.\n"
     );
-    let columns = [(Budget::Never, 0), (Budget::Never, 1), (Budget::Never, 2), (Budget::Spent, 0)];
+    let columns = [(BudgetState::Ample, 0), (BudgetState::Ample, 1), (BudgetState::Ample, 2), (BudgetState::Spent, 0)];
     let mut table =
         Table::new(["subject", "admitted, inner answer without headers", "with 1 header", "with 2 headers", "refused"]);
     for kind in ALL {
@@ -23,10 +23,10 @@ pub fn run() {
             let inner = Inner { headers };
             let own = per_call(kind, budget, inner);
             match kind {
-                Kind::Inner if budget == Budget::Spent => "–".to_owned(),
-                Kind::Inner => format!("({own:.2})"),
-                // a refusal is compared with an empty answer
-                _ => format!("{:.2}", own - per_call(Kind::Inner, budget, inner)),
+                LimiterKind::Inner if budget == BudgetState::Spent => "–".to_owned(),
+                LimiterKind::Inner => format!("({own:.2})"),
+                // refusals are compared with an empty response
+                _ => format!("{:.2}", own - per_call(LimiterKind::Inner, budget, inner)),
             }
         });
         table.row([kind.name().to_owned()].into_iter().chain(cells));
@@ -34,7 +34,7 @@ pub fn run() {
     table.print();
 }
 
-fn per_call(kind: Kind, budget: Budget, inner: Inner) -> f64 {
+fn per_call(kind: LimiterKind, budget: BudgetState, inner: Inner) -> f64 {
     let mut subject = subject(kind, budget, 100, inner);
     subject.run(CALLS);
     let (_, counts) = heap::count(|| subject.run(CALLS));

@@ -1,4 +1,4 @@
-//! What it costs to sign tokens, and to check them at an API.
+//! The cost of signing tokens, and of checking them at an API.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(30);
 const EXCHANGES: usize = 100;
 const COUNTED: u64 = 1_000;
-/// As an API sees them from as many users.
+/// The number of tokens that an API sees, one per user.
 const TOKENS: usize = 1_000;
 
 pub fn run() {
@@ -37,12 +37,12 @@ pub fn run() {
 // ---- signing
 
 fn signing(runtime: &Runtime, apps: &mut [App]) {
-    println!("### What an exchange costs, by the algorithm that signs\n");
+    println!("### The cost of an exchange, by signing algorithm\n");
     println!(
-        "A refresh token for new ones, in process, without HTTP, on `Memory`: an access token and an id token are signed, \
-         or with `scope=email` the access token alone. The difference is what one token costs more: to build it, to sign it \
-         and to answer with it. Medians of {ROUNDS} interleaved rounds of {EXCHANGES}; differences and ratios round by \
-         round.\n"
+        "A refresh token is exchanged in process, without HTTP, on `Memory`. The service signs an access \
+         token and an id_token, or with `scope=email` only an access token. The difference is the cost of \
+         building, signing and returning one token. Medians of {ROUNDS} interleaved rounds of {EXCHANGES}; \
+         differences and ratios are medians of per-round values.\n"
     );
     let mut rounds = vec![[Vec::new(), Vec::new()]; apps.len()];
     for _ in 0..ROUNDS {
@@ -72,7 +72,7 @@ fn signing(runtime: &Runtime, apps: &mut [App]) {
     table.print();
 }
 
-/// So many refreshes, for a profiler; `None` if there is no such algorithm.
+/// Makes refreshes for a profiler. Returns `None` if the algorithm is unknown.
 pub fn refreshes(algorithm: &str, scope: &str, count: u64) -> Option<()> {
     let (algorithm, name) = ALGORITHMS.into_iter().find(|(_, name)| *name == algorithm)?;
     let runtime = runtime();
@@ -83,7 +83,7 @@ pub fn refreshes(algorithm: &str, scope: &str, count: u64) -> Option<()> {
     Some(())
 }
 
-/// A login service, and a client of it that has refresh tokens.
+/// A login service, and a client with refresh tokens.
 struct App {
     name: &'static str,
     service: AuthService,
@@ -102,7 +102,7 @@ impl App {
         local.send(runtime, &service, local.browser.password(&username(0), PASSWORD));
         local.send(runtime, &service, local.browser.complete());
         let location = local.send(runtime, &service, local.browser.authorize()).location;
-        let (_, code) = location.split_once("code=").expect("there is a code");
+        let (_, code) = location.split_once("code=").expect("the redirect has a code");
         let ask = local.browser.by_code(code.split('&').next().unwrap_or_default());
         let answer = local.send(runtime, &service, ask);
         let mut app = Self { name, service, local, refresh: String::new(), access: String::new() };
@@ -110,7 +110,7 @@ impl App {
         app
     }
 
-    /// For these scopes; for all if none is named.
+    /// Refreshes with these scopes, or with all scopes if the list is empty.
     fn refresh(&mut self, runtime: &Runtime, scope: &str) {
         let answer = self.local.send(runtime, &self.service, Ask::by_refresh_for(&self.refresh, scope));
         self.keep(&answer);
@@ -140,17 +140,17 @@ struct Measured {
 fn checking(runtime: &Runtime, apps: &mut [App]) {
     println!("### BearerLayer: nanoseconds and heap allocations of a whole call, one thread\n");
     println!(
-        "Each request brings a good token, one of so many at random; the service reads its subject. `known` is a token \
-         whose signature was checked before, as it stands by default; `not known` is without that (`cache(0)`). Whether a \
-         token was taken back is asked of the store, `Memory`, each time. `layer` is the call less the service alone. \
-         Medians of {ROUNDS} interleaved rounds.\n"
+        "Each request has a valid token, chosen at random, and the service reads its subject. For `known` \
+         tokens the verifier has cached the signature check, as it does by default. For `not known` tokens \
+         the cache is off (`cache(0)`). Each call asks the store, `Memory`, for revocations. `layer` is the \
+         call minus the service alone. Medians of {ROUNDS} interleaved rounds.\n"
     );
     let mut all = vec![measured("service alone", vec![HeaderValue::from_static("Bearer none")], Inner::default())];
     for app in apps {
         let mut shown = Vec::new();
         for _ in 0..TOKENS {
             app.refresh(runtime, "");
-            shown.push(HeaderValue::from_str(&format!("Bearer {}", app.access)).expect("it is a header"));
+            shown.push(HeaderValue::from_str(&format!("Bearer {}", app.access)).expect("a valid header"));
         }
         for (name, verifier) in
             [("known", app.service.verifier()), ("not known", app.service.verifier().to_builder().cache(0).build())]
@@ -189,7 +189,7 @@ fn checking(runtime: &Runtime, apps: &mut [App]) {
 fn measured(name: &str, shown: Vec<HeaderValue>, service: impl Limited) -> Measured {
     let tokens = shown.len();
     let mut run = driven(service, header::AUTHORIZATION, shown);
-    // so that all are known
+    // makes all tokens known
     run(tokens as u64 * 10);
     let calls = calls_in(&mut run, ROUND);
     let (_, counts) = heap::count(|| run(COUNTED));

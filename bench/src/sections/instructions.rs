@@ -1,35 +1,35 @@
-//! Instructions of a call, as callgrind counts them.
+//! Instructions per call, counted by callgrind.
 
 use std::{path::Path, process::Command};
 
 use crate::{
     stats::Table,
-    subject::{Budget, Kind},
+    subject::{BudgetState, LimiterKind},
 };
 
 const TENANTS: u64 = 10_000;
 const CALLS: u64 = 10_000;
 
 pub fn run(one: &Path) {
-    println!("### Instructions of a call (callgrind)\n");
+    println!("### Instructions per call (callgrind)\n");
     if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("**skipped**: there is no valgrind on PATH\n");
+        println!("**skipped**: valgrind is not on PATH\n");
         return;
     }
-    println!("{TENANTS} tenants, {CALLS} calls, without the set-up; an inner answer without headers.\n");
+    println!("{TENANTS} tenants, {CALLS} calls, without the setup. The inner response has no headers.\n");
     let mut table = Table::new(["subject", "", "call", "over the inner service"]);
-    let inner = per_call(one, Kind::Inner, Budget::Never);
-    table.row([Kind::Inner.name(), "", &figure(inner), "–"]);
+    let inner = per_call(one, LimiterKind::Inner, BudgetState::Ample);
+    table.row([LimiterKind::Inner.name(), "", &figure(inner), "–"]);
     for (kind, budget) in [
-        (Kind::Tollgate, Budget::Never),
-        (Kind::TollgateExtensions, Budget::Never),
-        (Kind::TollgatePlain, Budget::Never),
-        (Kind::Tollgate, Budget::Spent),
-        (Kind::TollgateExtensions, Budget::Spent),
-        (Kind::TowerGovernor, Budget::Never),
-        (Kind::TowerGovernorPlain, Budget::Never),
-        (Kind::TowerGovernor, Budget::Spent),
-        (Kind::AxumGcra, Budget::Never),
+        (LimiterKind::Tollgate, BudgetState::Ample),
+        (LimiterKind::TollgateExtensions, BudgetState::Ample),
+        (LimiterKind::TollgatePlain, BudgetState::Ample),
+        (LimiterKind::Tollgate, BudgetState::Spent),
+        (LimiterKind::TollgateExtensions, BudgetState::Spent),
+        (LimiterKind::TowerGovernor, BudgetState::Ample),
+        (LimiterKind::TowerGovernorPlain, BudgetState::Ample),
+        (LimiterKind::TowerGovernor, BudgetState::Spent),
+        (LimiterKind::AxumGcra, BudgetState::Ample),
     ] {
         let own = per_call(one, kind, budget);
         let over = own.zip(inner).map(|(own, inner)| own - inner);
@@ -42,12 +42,12 @@ fn figure(value: Option<f64>) -> String {
     value.map_or_else(|| "failed".to_owned(), |value| format!("{value:.0}"))
 }
 
-fn per_call(one: &Path, kind: Kind, budget: Budget) -> Option<f64> {
+fn per_call(one: &Path, kind: LimiterKind, budget: BudgetState) -> Option<f64> {
     let arguments = ["calls".to_owned(), kind.tag(), format!("{budget:?}"), TENANTS.to_string(), CALLS.to_string()];
     Some(collected(one, &["--toggle-collect=*Subject>::run*"], &arguments)? / CALLS as f64)
 }
 
-/// What callgrind counts of a run with these arguments.
+/// Returns the count of callgrind for a run with these arguments.
 pub(super) fn collected(one: &Path, options: &[&str], arguments: &[String]) -> Option<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

@@ -1,4 +1,4 @@
-//! Nanoseconds of a call on one thread.
+//! Nanoseconds per call on one thread.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::calls_in;
 use crate::{
     service::Inner,
     stats::{Table, by_round, least, median, nanos, ratio, tenants},
-    subject::{ALL, Budget, Kind, Subject, subject},
+    subject::{ALL, BudgetState, LimiterKind, Subject, subject},
 };
 
 const ROUNDS: usize = 15;
@@ -15,10 +15,10 @@ const ROUND: Duration = Duration::from_millis(15);
 pub fn run() {
     println!("### One thread: nanoseconds of a whole call\n");
     println!(
-        "`call` is the median of {ROUNDS} interleaved rounds, from the making of the request to the drop of the \
-         response; `layer` is the call less the inner service of the same round. The ratios are medians of the ratios \
-         round by round, against tower_governor with its headers; the last column, on refusals, against our own \
-         admitted call.\n"
+        "`call` is the median of {ROUNDS} interleaved rounds, from creating the request to dropping the \
+         response. `layer` is the call minus the inner service in the same round. The ratios are medians of \
+         per-round ratios. They compare with tower_governor with its headers, and, in the last column, \
+         refusals with our own admitted calls.\n"
     );
     for count in [1, 10_000, 1_000_000] {
         println!("#### {} tenant(s), uniform\n", tenants(count));
@@ -27,8 +27,8 @@ pub fn run() {
 }
 
 struct Measured {
-    kind: Kind,
-    budget: Budget,
+    kind: LimiterKind,
+    budget: BudgetState,
     calls: u64,
     subject: Box<dyn Subject>,
     nanos: Vec<f64>,
@@ -36,9 +36,9 @@ struct Measured {
 
 fn table(count: u64) {
     let mut all = Vec::new();
-    for budget in [Budget::Never, Budget::Spent] {
+    for budget in [BudgetState::Ample, BudgetState::Spent] {
         for kind in ALL {
-            if kind == Kind::Inner && budget == Budget::Spent {
+            if kind == LimiterKind::Inner && budget == BudgetState::Spent {
                 continue;
             }
             let mut subject = subject(kind, budget, count, Inner::default());
@@ -55,7 +55,7 @@ fn table(count: u64) {
         all.iter().find(|one| (one.kind, one.budget) == (kind, budget)).map_or(&[][..], |one| one.nanos.as_slice())
     };
     let net = |values: &[f64]| -> Vec<f64> {
-        let inner = figures(Kind::Inner, Budget::Never);
+        let inner = figures(LimiterKind::Inner, BudgetState::Ample);
         values.iter().zip(inner).map(|(value, inner)| value - inner).collect()
     };
     let mut table = Table::new([
@@ -69,19 +69,19 @@ fn table(count: u64) {
         "call ÷ own admitted",
     ]);
     for one in &all {
-        let rival = figures(Kind::TowerGovernor, one.budget);
-        let own = figures(one.kind, Budget::Never);
-        let what = if one.kind == Kind::Inner { "" } else { one.budget.name() };
+        let rival = figures(LimiterKind::TowerGovernor, one.budget);
+        let own = figures(one.kind, BudgetState::Ample);
+        let what = if one.kind == LimiterKind::Inner { "" } else { one.budget.name() };
         let (layer, layer_ratio) = match one.kind {
-            Kind::Inner => (f64::NAN, f64::NAN),
+            LimiterKind::Inner => (f64::NAN, f64::NAN),
             _ => {
                 let layer = net(&one.nanos);
                 (median(&layer), by_round(&layer, &net(rival), |a, b| a / b))
             }
         };
         let own_ratio = match one.budget {
-            Budget::Never => f64::NAN,
-            Budget::Spent => by_round(&one.nanos, own, |a, b| a / b),
+            BudgetState::Ample => f64::NAN,
+            BudgetState::Spent => by_round(&one.nanos, own, |a, b| a / b),
         };
         table.row([
             one.kind.name().to_owned(),

@@ -1,4 +1,4 @@
-//! Whole logins per second of a real server on one core.
+//! Complete logins per second of a real server on one core.
 
 use std::{
     collections::HashMap,
@@ -26,9 +26,9 @@ use crate::{
 };
 
 const TIME: Duration = Duration::from_secs(8);
-/// A phone takes one code in thirty seconds, so that each login by code is another user's.
+/// A phone gets one code in thirty seconds, so each login by code is for another user.
 const USERS: u64 = 60_000;
-/// Each with its own session row; more than log in by password in the time.
+/// Each user has one session row. No run logs in more users by password.
 const USERS_BY_PASSWORD: u64 = 4_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,11 +41,12 @@ pub fn run(one: &Path) {
     println!("### Logins per second of a hyper server on one core\n");
     let pinned = machine::cores() > 1;
     println!(
-        "HTTP/1, one process on one core{}; each browser has a kept-alive connection and logs in one user after the \
-         other: start, the step or steps, complete, and the visit of /authorize that gives the code. One step; `Memory`, \
-         `StoredUsers`, argon2id at the default cost, codes by a sender that answers at once; all else as it is by \
-         default, but for the budgets of tenant and address. {} s each, or {USERS} logins. Times in milliseconds, as the browser \
-         sees them. `processor` is the time that the server ran for a login, all threads together.\n",
+        "HTTP/1, one process on one core{}. Each browser has a kept-alive connection and logs in one user \
+         after another: start, the steps, complete, and `/authorize`, which returns the code. One step; \
+         `Memory`, `StoredUsers`, argon2id at the default cost, a sender that responds at once, and no limits \
+         for the tenant and the address. Everything else has its defaults. {} s each, or {USERS} logins. \
+         Times are in milliseconds, as the browser sees them. `processor` is the time that all threads of the \
+         server ran per login.\n",
         if pinned { " and the browsers on the other" } else { ", **with the browsers**" },
         TIME.as_secs(),
     );
@@ -90,7 +91,7 @@ pub fn run(one: &Path) {
     each.print();
 }
 
-/// What all browsers saw, in milliseconds.
+/// The measurements of all browsers, in milliseconds.
 #[derive(Default)]
 struct Seen {
     logins: Vec<f64>,
@@ -99,7 +100,7 @@ struct Seen {
     ran: Duration,
 }
 
-/// The codes that went out.
+/// The codes that were sent.
 #[derive(Default)]
 struct Codes {
     by_phone: Mutex<HashMap<String, String>>,
@@ -109,18 +110,18 @@ struct Codes {
 impl Codes {
     fn put(&self, line: &str) {
         if let Some((phone, code)) = line.split_once(' ') {
-            self.by_phone.lock().expect("nobody fails here").insert(phone.to_owned(), code.to_owned());
+            self.by_phone.lock().expect("no thread panics").insert(phone.to_owned(), code.to_owned());
             self.came.notify_all();
         }
     }
 
     fn take(&self, phone: &str) -> io::Result<String> {
-        let mut codes = self.by_phone.lock().expect("nobody fails here");
+        let mut codes = self.by_phone.lock().expect("no thread panics");
         loop {
             if let Some(code) = codes.remove(phone) {
                 return Ok(code);
             }
-            let (guard, waited) = self.came.wait_timeout(codes, DEADLINE).expect("nobody fails here");
+            let (guard, waited) = self.came.wait_timeout(codes, DEADLINE).expect("no thread panics");
             codes = guard;
             if waited.timed_out() {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -142,7 +143,7 @@ fn load(one: &Path, by: By, browsers: usize) -> io::Result<Seen> {
             }
         });
         let seen = browse(&server, by, browsers, users, &codes);
-        // so that nobody waits for further codes
+        // wakes browsers that wait for further codes
         server.end();
         seen
     });
@@ -155,15 +156,15 @@ fn browse(server: &Server, by: By, browsers: usize, users: u64, codes: &Codes) -
     let ran_before = machine::ran_together(server.process.id());
     let began = Instant::now();
     let one = || {
-        let mut tab = Tab { connection: Connection::new(&server.address)?, seen: Seen::default() };
+        let mut connection = BrowserConnection { connection: Connection::new(&server.address)?, seen: Seen::default() };
         while began.elapsed() < TIME {
             let user = next.fetch_add(1, Relaxed);
             if by == By::Code && user >= users {
                 break;
             }
-            tab.log_in(by, user % users, codes)?;
+            connection.log_in(by, user % users, codes)?;
         }
-        io::Result::Ok(tab.seen)
+        io::Result::Ok(connection.seen)
     };
     thread::scope(|scope| {
         let all: Vec<_> = (0..browsers).map(|_| scope.spawn(one)).collect();
@@ -181,12 +182,12 @@ fn browse(server: &Server, by: By, browsers: usize, users: u64, codes: &Codes) -
     })
 }
 
-struct Tab {
+struct BrowserConnection {
     connection: Connection,
     seen: Seen,
 }
 
-impl Tab {
+impl BrowserConnection {
     fn log_in(&mut self, by: By, user: u64, codes: &Codes) -> io::Result<()> {
         let began = Instant::now();
         let mut browser = Browser::default();
@@ -210,13 +211,13 @@ impl Tab {
         let ask = browser.authorize();
         let head = self.send(&mut browser, "authorize", &ask, 302)?;
         if !head.contains("callback?code=") {
-            return Err(io::Error::other("no code was given"));
+            return Err(io::Error::other("there was no code in the redirect"));
         }
         self.seen.logins.push(began.elapsed().as_secs_f64() * 1e3);
         Ok(())
     }
 
-    /// Sends a request, keeps the cookies of the answer, and gives its body, or its head where it has none.
+    /// Sends a request and stores the cookies of the response. Returns the body, or the head if the body is empty.
     fn send(&mut self, browser: &mut Browser, name: &'static str, ask: &Ask, status: u16) -> io::Result<String> {
         let cookies = browser.cookies();
         let mut request = match ask.body {
@@ -246,19 +247,19 @@ impl Tab {
     }
 }
 
-/// Prints the codes, for the parent to read.
+/// Prints the codes for the parent.
 struct Printer;
 
 impl OtpSender for Printer {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         let line = format!("{} {}\n", message.to(), message.code());
-        // the parent is gone, or it reads
+        // either the parent reads them, or it is gone
         let _ = io::stdout().lock().write_all(line.as_bytes());
         Ok(())
     }
 }
 
-/// In the child: serves so many users.
+/// Runs in the child: serves this many users.
 pub fn serve(users: u64) {
     login::serve(async move {
         let setup = Setup { store: Memory::new().into(), users, passwords: Passwords::new() };

@@ -1,4 +1,4 @@
-//! Maps that the rows of the tenants could be stored in.
+//! Maps that could store the rows of tenants.
 
 use std::{
     hint::black_box,
@@ -22,7 +22,7 @@ use crate::{
 const ROUNDS: usize = 7;
 const CALLS: u64 = 100_000;
 
-/// About what a tenant's row is.
+/// Roughly the row of a tenant.
 struct Row {
     refused_until: AtomicU64,
     log: Mutex<[u64; 8]>,
@@ -36,9 +36,9 @@ impl Row {
 
 trait Candidate: Send + Sync {
     fn insert(&self, key: [u8; 16]);
-    /// What an admission does.
+    /// The work of an admission.
     fn spend(&self, key: &[u8; 16]) -> u64;
-    /// What a refusal does.
+    /// The work of a refusal.
     fn look(&self, key: &[u8; 16]) -> u64;
 }
 
@@ -52,7 +52,7 @@ impl Candidate for Papaya {
     fn spend(&self, key: &[u8; 16]) -> u64 {
         let rows = self.0.pin();
         let Some(row) = rows.get(key) else { return 0 };
-        let mut log = row.log.lock().expect("nobody panics");
+        let mut log = row.log.lock().expect("no thread panics");
         log[0] += 1;
         log[0]
     }
@@ -62,7 +62,7 @@ impl Candidate for Papaya {
     }
 }
 
-/// The same in so many maps with one collector, as tollgate has it.
+/// Many maps with one collector, as in tollgate.
 struct Shards {
     hasher: RandomState,
     shards: Vec<papaya::HashMap<[u8; 16], Row, RandomState>>,
@@ -95,7 +95,7 @@ impl Candidate for Shards {
     fn spend(&self, key: &[u8; 16]) -> u64 {
         let rows = self.shard(key).pin();
         let Some(row) = rows.get(key) else { return 0 };
-        let mut log = row.log.lock().expect("nobody panics");
+        let mut log = row.log.lock().expect("no thread panics");
         log[0] += 1;
         log[0]
     }
@@ -105,7 +105,7 @@ impl Candidate for Shards {
     }
 }
 
-/// Its own locks guard the row.
+/// The locks of the map guard the row.
 struct Dash(dashmap::DashMap<[u8; 16], (u64, [u64; 8]), RandomState>);
 
 impl Candidate for Dash {
@@ -125,10 +125,10 @@ impl Candidate for Dash {
 }
 
 pub fn run() {
-    println!("### The map of the tenants: nanoseconds of a look-up on the processor\n");
+    println!("### The map of tenants: processor time of a lookup in nanoseconds\n");
     println!(
-        "`spend` finds a row and adds to it under its lock; `look` only reads, as a refusal does. 16-byte names, \
-         foldhash; medians of {ROUNDS} interleaved rounds.\n"
+        "`spend` finds a row and updates it under its lock. `look` only reads, like a refusal. 16-byte names, \
+         foldhash. Medians of {ROUNDS} interleaved rounds.\n"
     );
     let mut table =
         Table::new(["map", "tenants", "spend, 1 thread", "spend, 2 threads", "look, 1 thread", "look, 2 threads"]);

@@ -1,4 +1,4 @@
-//! Bytes that tenants take.
+//! Memory per tenant.
 
 use std::{path::Path, process::Command};
 
@@ -7,21 +7,22 @@ use crate::{
     random::tenant_id,
     service::{Inner, Limited, call},
     stats::Table,
-    subject::{Budget, Kind, Visit, with_limiter, with_service},
+    subject::{BudgetState, LimiterKind, ServiceTask, with_limiter, with_service},
 };
 use std::time::Duration;
 use tollgate::{Limiter, Quota, Quotas, testing::ManualClock};
 
 const QUIET: u64 = 1_000_000;
 const BUSY: u64 = 1_000;
-const KINDS: [Kind; 4] = [Kind::Tollgate, Kind::TowerGovernor, Kind::AxumGcra, Kind::Governor];
+const KINDS: [LimiterKind; 4] =
+    [LimiterKind::Tollgate, LimiterKind::TowerGovernor, LimiterKind::AxumGcra, LimiterKind::Governor];
 
 pub fn run(one: &Path) {
     println!("### Memory of a tenant\n");
     println!(
-        "{QUIET} tenants that call once; each subject in a fresh process. `heap` counts what the allocator hands out, \
-         rounded as glibc rounds it, less what came back; `resident` is what the system says that the process grew \
-         by.\n"
+        "{QUIET} tenants call once each. Each subject runs in a fresh process. `heap` is the memory that is \
+         still allocated, rounded as glibc rounds it. `resident` is the growth of the process as the system \
+         reports it.\n"
     );
     let mut table = Table::new(["subject", "heap, bytes a tenant", "resident, bytes a tenant"]);
     for kind in KINDS {
@@ -30,8 +31,8 @@ pub fn run(one: &Path) {
     }
     table.print();
     println!(
-        "Busy tenants of tollgate ({BUSY}, 600 a minute, which they spend evenly, so that every grain of the window \
-         has an entry):\n"
+        "Busy tenants of tollgate: {BUSY} tenants spend 600 units a minute evenly, so that every slice of the \
+         window has an entry.\n"
     );
     let [heap, own] = child(one, &["busy"]);
     let mut table = Table::new(["", "bytes a tenant"]);
@@ -52,14 +53,14 @@ fn child(one: &Path, arguments: &[&str]) -> [Option<f64>; 2] {
     [figures.next().flatten(), figures.next().flatten()]
 }
 
-/// In the child: prints both figures.
-pub fn quiet(kind: Kind) {
+/// Runs in the child: prints both figures.
+pub fn quiet(kind: LimiterKind) {
     struct Fill;
-    impl Visit for Fill {
+    impl ServiceTask for Fill {
         type Output = ();
 
-        fn visit<S: Limited>(self, mut service: S, _: Option<Limiter>) {
-            // what a first call sets up is no tenant's
+        fn run<S: Limited>(self, mut service: S, _: Option<Limiter>) {
+            // leaves out the memory that the first call sets up
             call(&mut service, &tenant_id(QUIET));
             let before = machine::resident();
             let ((), counts) = heap::count(|| {
@@ -71,21 +72,21 @@ pub fn quiet(kind: Kind) {
             println!("{} {}", per_tenant(counts.live, QUIET), per_tenant(resident, QUIET));
         }
     }
-    with_service(kind, Budget::Never, Inner::default(), Fill);
+    with_service(kind, BudgetState::Ample, Inner::default(), Fill);
 }
 
 fn per_tenant(bytes: i64, tenants: u64) -> f64 {
     bytes as f64 / tenants as f64
 }
 
-/// In the child: prints both figures.
+/// Runs in the child: prints both figures.
 pub fn busy() {
     struct Fill(ManualClock);
-    impl Visit for Fill {
+    impl ServiceTask for Fill {
         type Output = ();
 
-        fn visit<S: Limited>(self, mut service: S, limiter: Option<Limiter>) {
-            let limiter = limiter.expect("it is tollgate");
+        fn run<S: Limited>(self, mut service: S, limiter: Option<Limiter>) {
+            let limiter = limiter.expect("a limiter of tollgate");
             let ((), counts) = heap::count(|| {
                 for _ in 0..600 {
                     self.0.advance(Duration::from_millis(100));
@@ -100,6 +101,6 @@ pub fn busy() {
     }
     let clock = ManualClock::new();
     let quota = Quota::per_minute(600).expect("the limit is not zero");
-    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are good");
-    with_limiter(Kind::Tollgate, Budget::Never, Inner::default(), limiter, Fill(clock));
+    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are valid");
+    with_limiter(LimiterKind::Tollgate, BudgetState::Ample, Inner::default(), limiter, Fill(clock));
 }

@@ -1,8 +1,8 @@
-//! One table each.
+//! The sections. Each of them prints one table.
 
 pub mod alloc;
 pub mod bearer;
-pub mod equal;
+pub mod timing;
 pub mod instructions;
 pub mod layer;
 pub mod logins;
@@ -26,7 +26,7 @@ use crate::{
     service::{Limited, answer},
 };
 
-/// How many calls take about so long.
+/// Returns how many calls take about this long.
 fn calls_in(mut run: impl FnMut(u64) -> Duration, time: Duration) -> u64 {
     let mut calls = 32;
     loop {
@@ -39,10 +39,10 @@ fn calls_in(mut run: impl FnMut(u64) -> Duration, time: Duration) -> u64 {
     }
 }
 
-/// Makes so many calls and says how long they took together.
+/// Makes calls and returns how long they took together.
 pub type Run = Box<dyn FnMut(u64) -> Duration>;
 
-/// Calls of this service, each with one of these values of a header at random. All are answered 200.
+/// Creates calls of this service, each with a random value of a header. All responses must be 200.
 fn driven<S: Limited>(mut service: S, name: HeaderName, values: Vec<HeaderValue>) -> Run {
     let mut random = Random(1);
     Box::new(move |calls| {
@@ -56,7 +56,7 @@ fn driven<S: Limited>(mut service: S, name: HeaderName, values: Vec<HeaderValue>
             good += u64::from(std::hint::black_box(&response).status() == StatusCode::OK);
         }
         let took = began.elapsed();
-        assert_eq!(good, calls, "each is good");
+        assert_eq!(good, calls, "every response is a 200");
         took
     })
 }

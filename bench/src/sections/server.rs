@@ -19,13 +19,13 @@ use crate::{
     random::tenant_id,
     service::{Inner, Limited},
     stats::{Table, by_round, median, ratio},
-    subject::{Budget, Kind, Visit, with_service},
+    subject::{BudgetState, LimiterKind, ServiceTask, with_service},
     wire::{Connection, DEADLINE, Server, end_with_parent},
 };
 
 const ROUNDS: usize = 9;
 const REQUESTS: u64 = 30_000;
-/// A refusal of tower_governor is slow.
+/// A smaller number, because refusals of tower_governor are slow.
 const FEW_REQUESTS: u64 = 8_000;
 const CONNECTIONS: usize = 32;
 const TENANTS: u64 = 1_000;
@@ -33,21 +33,22 @@ const TENANTS: u64 = 1_000;
 pub fn run(one: &Path) {
     println!("### Requests per second of a hyper server on one core\n");
     let subjects = [
-        (Kind::Inner, Budget::Never),
-        (Kind::Tollgate, Budget::Never),
-        (Kind::TollgateExtensions, Budget::Never),
-        (Kind::TowerGovernor, Budget::Never),
-        (Kind::Tollgate, Budget::Spent),
-        (Kind::TollgateExtensions, Budget::Spent),
-        (Kind::TowerGovernor, Budget::Spent),
+        (LimiterKind::Inner, BudgetState::Ample),
+        (LimiterKind::Tollgate, BudgetState::Ample),
+        (LimiterKind::TollgateExtensions, BudgetState::Ample),
+        (LimiterKind::TowerGovernor, BudgetState::Ample),
+        (LimiterKind::Tollgate, BudgetState::Spent),
+        (LimiterKind::TollgateExtensions, BudgetState::Spent),
+        (LimiterKind::TowerGovernor, BudgetState::Spent),
     ];
     let servers: Vec<_> = subjects.into_iter().map(|(kind, budget)| (kind, budget, start(one, kind, budget))).collect();
     let pinned = machine::pin(machine::cores() - 1);
     println!(
-        "HTTP/1, one thread{}; {CONNECTIONS} kept-alive connections from {} send {REQUESTS} requests of {TENANTS} \
-         tenants a round ({FEW_REQUESTS} where tower_governor refuses); medians of {ROUNDS} interleaved rounds, \
-         ratios round by round. Where other work shares the machine, the time that the server was on its processor \
-         tells more than the rate: its ratio is the rate that a core of its own would give.\n",
+        "HTTP/1, one thread{}. {CONNECTIONS} kept-alive connections from {} send {REQUESTS} requests of \
+         {TENANTS} tenants per round ({FEW_REQUESTS} if tower_governor refuses them). Medians of {ROUNDS} \
+         interleaved rounds; the ratios are medians of per-round ratios. On a shared machine, the processor \
+         time of the server is more reliable than the rate: its ratio is the rate on a core without other \
+         work.\n",
         if pinned { " pinned to a core" } else { ", **not pinned**" },
         if pinned { "the other core" } else { "another process" },
     );
@@ -62,13 +63,13 @@ pub fn run(one: &Path) {
     for round in 0..=ROUNDS {
         for (kind, budget, server, load, rates, costs) in &mut loads {
             let ran_before = machine::ran(server.process.id());
-            let slow = (*kind, *budget) == (Kind::TowerGovernor, Budget::Spent);
+            let slow = (*kind, *budget) == (LimiterKind::TowerGovernor, BudgetState::Spent);
             let requests = if slow { FEW_REQUESTS } else { REQUESTS };
             let want: &[u8] = match (*kind, *budget) {
-                (Kind::Inner, _) | (_, Budget::Never) => b"HTTP/1.1 200",
+                (LimiterKind::Inner, _) | (_, BudgetState::Ample) => b"HTTP/1.1 200",
                 _ => b"HTTP/1.1 429",
             };
-            // in the first round every tenant becomes known
+            // in the first round, every tenant becomes known
             let check = (round > 0).then_some(want);
             match load.run(requests, check) {
                 Ok(took) if round > 0 => {
@@ -88,7 +89,7 @@ pub fn run(one: &Path) {
     for (kind, budget, _, _, rates, costs) in &loads {
         table.row([
             kind.name().to_owned(),
-            if *kind == Kind::Inner { "" } else { budget.name() }.to_owned(),
+            if *kind == LimiterKind::Inner { "" } else { budget.name() }.to_owned(),
             format!("{:.0}", median(rates)),
             ratio(by_round(rates, &bare, |a, b| a / b)),
             format!("{:.2}", median(costs)),
@@ -98,7 +99,7 @@ pub fn run(one: &Path) {
     table.print();
 }
 
-fn start(one: &Path, kind: Kind, budget: Budget) -> io::Result<Server> {
+fn start(one: &Path, kind: LimiterKind, budget: BudgetState) -> io::Result<Server> {
     Server::start(one, &["serve", &kind.tag(), &format!("{budget:?}")])
 }
 
@@ -113,7 +114,7 @@ impl Load {
         Ok(Self { connections, next: 0 })
     }
 
-    /// Sends so many requests, one at a time on each connection.
+    /// Sends requests, one at a time on each connection.
     fn run(&mut self, requests: u64, want: Option<&[u8]>) -> io::Result<Duration> {
         let began = Instant::now();
         let (mut sent, mut answered) = (0, 0);
@@ -149,7 +150,7 @@ fn request(tenant: u64) -> [u8; REQUEST.len()] {
     request
 }
 
-/// Reads one answer to its end, which begins like this.
+/// Reads one complete response and checks its beginning.
 fn expect(connection: &mut Connection, want: Option<&[u8]>) -> io::Result<()> {
     let (head, _) = connection.receive()?;
     match want {
@@ -158,13 +159,13 @@ fn expect(connection: &mut Connection, want: Option<&[u8]>) -> io::Result<()> {
     }
 }
 
-/// In the child: serves on a free port of the loopback, which it prints, until it is ended.
-pub fn serve(kind: Kind, budget: Budget) {
+/// Runs in the child: serves on a free loopback port, and prints its address.
+pub fn serve(kind: LimiterKind, budget: BudgetState) {
     struct Serve;
-    impl Visit for Serve {
+    impl ServiceTask for Serve {
         type Output = ();
 
-        fn visit<S: Limited>(self, service: S, _: Option<Limiter>) {
+        fn run<S: Limited>(self, service: S, _: Option<Limiter>) {
             end_with_parent();
             machine::pin(0);
             let runtime = runtime::Builder::new_current_thread().enable_io().build();
@@ -188,7 +189,7 @@ async fn accept<S: Limited>(service: S) -> io::Result<()> {
             async move { Ok::<_, Infallible>(call.await.unwrap_or_else(|never| match never {})) }
         });
         task::spawn_local(async move {
-            // a client that hangs up is none of our business
+            // a client that disconnects is not an error
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
         });
     }

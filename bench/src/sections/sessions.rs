@@ -1,4 +1,4 @@
-//! A request in a session.
+//! Requests with a session.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -25,11 +25,11 @@ const COUNTED: u64 = 10_000;
 pub fn run() {
     println!("### Sessions: nanoseconds and heap allocations of a whole call, one thread\n");
     println!(
-        "Each request brings the cookie of a live session; the service reads the id of the user, 16 bytes, from the \
-         session. `SessionLayer` is required and on `Memory`; tower-sessions is on its `MemoryStore`, with one \
-         `session.get::<String>(\"user\")`. Nothing is written: no use is old enough to be noted. `call` is the \
-         median of {ROUNDS} interleaved rounds, `layer` the call less the service alone; ratios are medians of the \
-         ratios round by round, against tower-sessions.\n"
+        "Each request has the cookie of a live session, and the service reads a 16-byte user id from the \
+         session. `SessionLayer` is required and uses `Memory`. tower-sessions uses its `MemoryStore` and one \
+         `session.get::<String>(\"user\")`. Nothing is written, because no session is due for an update. \
+         `call` is the median of {ROUNDS} interleaved rounds, `layer` the call minus the service alone. The \
+         ratios are medians of per-round ratios to tower-sessions.\n"
     );
     for count in [1, 10_000] {
         println!("#### {} live session(s), uniform\n", tenants(count));
@@ -38,16 +38,17 @@ pub fn run() {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SessionLayerKind {
     /// The service alone.
     Inner,
     Tollgate,
     TowerSessions,
 }
 
-const ALL: [Kind; 3] = [Kind::Inner, Kind::Tollgate, Kind::TowerSessions];
+const ALL: [SessionLayerKind; 3] =
+    [SessionLayerKind::Inner, SessionLayerKind::Tollgate, SessionLayerKind::TowerSessions];
 
-impl Kind {
+impl SessionLayerKind {
     fn name(self) -> &'static str {
         match self {
             Self::Inner => "service alone",
@@ -62,7 +63,7 @@ impl Kind {
 }
 
 struct Measured {
-    kind: Kind,
+    kind: SessionLayerKind,
     calls: u64,
     run: Run,
     nanos: Vec<f64>,
@@ -86,9 +87,9 @@ fn table(count: u64) {
     }
     let figures = |kind| all.iter().find(|one| one.kind == kind).map_or(&[][..], |one| one.nanos.as_slice());
     let net = |values: &[f64]| -> Vec<f64> {
-        values.iter().zip(figures(Kind::Inner)).map(|(value, inner)| value - inner).collect()
+        values.iter().zip(figures(SessionLayerKind::Inner)).map(|(value, inner)| value - inner).collect()
     };
-    let rival = figures(Kind::TowerSessions);
+    let rival = figures(SessionLayerKind::TowerSessions);
     let mut table = Table::new([
         "subject",
         "call",
@@ -100,7 +101,7 @@ fn table(count: u64) {
     ]);
     for one in &all {
         let (layer, layer_ratio) = match one.kind {
-            Kind::Inner => (f64::NAN, f64::NAN),
+            SessionLayerKind::Inner => (f64::NAN, f64::NAN),
             _ => {
                 let layer = net(&one.nanos);
                 (median(&layer), by_round(&layer, &net(rival), |a, b| a / b))
@@ -119,14 +120,14 @@ fn table(count: u64) {
     table.print();
 }
 
-/// The service behind this layer, with so many live sessions that are chosen at random.
-pub fn subject(kind: Kind, count: u64) -> Run {
+/// Creates the service behind this layer, with random requests from this many live sessions.
+pub fn subject(kind: SessionLayerKind, count: u64) -> Run {
     match kind {
-        Kind::Inner => {
+        SessionLayerKind::Inner => {
             let cookies = cookies(count, |user| format!("__Host-session={user:a<43}"));
             driven(service_fn(async |_: Req| answered(Some("0123456789abcdef"))), header::COOKIE, cookies)
         }
-        Kind::Tollgate => {
+        SessionLayerKind::Tollgate => {
             let sessions = Sessions::new(Memory::new());
             let cookies = cookies(count, |user| ours(&sessions, user));
             let inner = service_fn(async |request: Req| {
@@ -134,12 +135,12 @@ pub fn subject(kind: Kind, count: u64) -> Run {
             });
             driven(SessionLayer::new(sessions).required().layer(inner), header::COOKIE, cookies)
         }
-        Kind::TowerSessions => {
+        SessionLayerKind::TowerSessions => {
             let store = MemoryStore::default();
             let cookies = cookies(count, |user| theirs(&store, user));
             let inner = service_fn(|request: Req| async move {
                 let session = request.extensions().get::<tower_sessions::Session>();
-                let session = session.expect("the layer puts one into each request");
+                let session = session.expect("the layer adds the session");
                 answered(session.get::<String>("user").await.ok().flatten().as_deref())
             });
             driven(SessionManagerLayer::new(store).layer(inner), header::COOKIE, cookies)
@@ -147,7 +148,7 @@ pub fn subject(kind: Kind, count: u64) -> Run {
     }
 }
 
-/// An empty 200 to a user.
+/// Responds with an empty 200 if there is a user.
 #[inline]
 fn answered(user: Option<&str>) -> Result<Res, Infallible> {
     let mut response = Response::new(Body::empty());
@@ -161,23 +162,23 @@ fn cookies(count: u64, begin: impl Fn(&str) -> String) -> Vec<HeaderValue> {
     let cookie = |user| {
         let id = tenant_id(user);
         let cookie = begin(str::from_utf8(&id).expect("it is ASCII"));
-        HeaderValue::from_str(&cookie).expect("it is a cookie")
+        HeaderValue::from_str(&cookie).expect("a valid cookie")
     };
     (0..count).map(cookie).collect()
 }
 
 fn ours(sessions: &Sessions, user: &str) -> String {
-    let tenant = Tenant::parse("acme").expect("it is a name of a tenant");
-    let new = NewSession::new(tenant, UserId::parse(user).expect("it is an id of a user"));
-    let (cookie, _) = finish(sessions.create(new)).expect("there is room");
+    let tenant = Tenant::parse("acme").expect("a valid name");
+    let new = NewSession::new(tenant, UserId::parse(user).expect("a valid id"));
+    let (cookie, _) = finish(sessions.create(new)).expect("the session can be stored");
     let cookie = cookie.header_value();
     let pair = cookie.to_str().ok().and_then(|text| text.split(';').next());
-    pair.expect("it is a cookie").to_owned()
+    pair.expect("a valid cookie").to_owned()
 }
 
 fn theirs(store: &MemoryStore, user: &str) -> String {
     let session = tower_sessions::Session::new(None, Arc::new(store.clone()), None);
-    finish(session.insert("user", user)).expect("it is JSON");
-    finish(session.save()).expect("there is room");
+    finish(session.insert("user", user)).expect("a valid value");
+    finish(session.save()).expect("the session can be stored");
     format!("id={}", session.id().expect("it was saved"))
 }

@@ -1,4 +1,4 @@
-//! The worst single call while tenants come and go.
+//! The slowest single call while tenants arrive and leave.
 
 use std::{
     sync::Arc,
@@ -16,26 +16,26 @@ use crate::{
     rivals,
     service::{Inner, Limited, call},
     stats::Table,
-    subject::{Budget, Kind, Visit, with_limiter, with_service},
+    subject::{BudgetState, LimiterKind, ServiceTask, with_limiter, with_service},
 };
 
 const MANY: u64 = 1_000_000;
 const ROUNDS: usize = 3;
-/// Tenants that go on calling while the others leave.
+/// Tenants that continue to call while the others leave.
 const STAYING: u64 = 100;
 
 pub fn run() {
-    println!("### The worst single call while tenants come and go, in microseconds\n");
+    println!("### The worst single call while tenants arrive and leave, in microseconds\n");
     println!(
-        "Each call is timed by itself. `worst` is the worst call of each of {ROUNDS} runs by the clock; `less waiting` \
-         takes off what the scheduler says that the thread waited for a core around it.\n"
+        "Each call is measured separately. `worst` is the slowest call of each of {ROUNDS} runs by wall time. \
+         `less waiting` excludes the time that the thread waited for a core, as the scheduler reports it.\n"
     );
     let mut table = Table::new(["subject", "", "calls", "p99.99", "worst", "less waiting"]);
-    for kind in [Kind::Tollgate, Kind::TowerGovernor, Kind::Governor] {
+    for kind in [LimiterKind::Tollgate, LimiterKind::TowerGovernor, LimiterKind::Governor] {
         row(&mut table, kind.name(), "1M arrive", || arrive(kind));
     }
     row(&mut table, "axum_gcra, collecting", "300k arrive", axum_gcra_arrive);
-    row(&mut table, Kind::Tollgate.name(), "1M idle leave", leave);
+    row(&mut table, LimiterKind::Tollgate.name(), "1M idle leave", leave);
     row(&mut table, "tower_governor, retain_recent elsewhere", "1M idle leave", tower_governor_leave);
     table.print();
 }
@@ -68,7 +68,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Times so many calls, and takes off what was spent waiting for a core.
+    /// Measures calls, without the time spent waiting for a core.
     fn lot(&mut self, count: u64, mut one: impl FnMut(u64)) {
         let (_, waited_before) = scheduled();
         let mut worst = Duration::ZERO;
@@ -97,10 +97,10 @@ const LOT: u64 = 64;
 
 struct Arrive(u64);
 
-impl Visit for Arrive {
+impl ServiceTask for Arrive {
     type Output = Calls;
 
-    fn visit<S: Limited>(self, mut service: S, _: Option<Limiter>) -> Calls {
+    fn run<S: Limited>(self, mut service: S, _: Option<Limiter>) -> Calls {
         let mut calls = Calls { took: Vec::with_capacity(self.0 as usize), ..Calls::default() };
         for first in (0..self.0).step_by(LOT as usize) {
             calls.lot(LOT, |number| _ = call(&mut service, &tenant_id(first + number)));
@@ -109,23 +109,23 @@ impl Visit for Arrive {
     }
 }
 
-fn arrive(kind: Kind) -> Calls {
-    with_service(kind, Budget::Never, Inner::default(), Arrive(MANY))
+fn arrive(kind: LimiterKind) -> Calls {
+    with_service(kind, BudgetState::Ample, Inner::default(), Arrive(MANY))
 }
 
 fn axum_gcra_arrive() -> Calls {
-    Arrive(300_000).visit(rivals::axum_gcra(Inner::default(), Budget::Spent, true), None)
+    Arrive(300_000).run(rivals::axum_gcra(Inner::default(), BudgetState::Spent, true), None)
 }
 
-/// All tenants become idle at once; then the clock goes on as 1,000 requests a second would see it, while a few call,
-/// until the others are forgotten.
+/// All tenants become idle at once. Then the clock advances as if there were 1,000 requests a second, while a few
+/// tenants continue to call, until the others are removed.
 fn leave() -> Calls {
     struct Leave(ManualClock);
-    impl Visit for Leave {
+    impl ServiceTask for Leave {
         type Output = Calls;
 
-        fn visit<S: Limited>(self, mut service: S, limiter: Option<Limiter>) -> Calls {
-            let limiter = limiter.expect("it is tollgate");
+        fn run<S: Limited>(self, mut service: S, limiter: Option<Limiter>) -> Calls {
+            let limiter = limiter.expect("a limiter of tollgate");
             for tenant in 0..MANY {
                 call(&mut service, &tenant_id(tenant));
             }
@@ -142,13 +142,13 @@ fn leave() -> Calls {
     }
     let clock = ManualClock::new();
     let quota = Quota::per_minute(9_999).expect("the limit is not zero");
-    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are good");
-    with_limiter(Kind::Tollgate, Budget::Never, Inner::default(), limiter, Leave(clock))
+    let limiter = Limiter::builder(Quotas::new(quota)).clock(clock.clone()).build().expect("the settings are valid");
+    with_limiter(LimiterKind::Tollgate, BudgetState::Ample, Inner::default(), limiter, Leave(clock))
 }
 
-/// As its manual says: another thread forgets the idle, here once.
+/// Follows the manual: another thread removes idle tenants, here once.
 fn tower_governor_leave() -> Calls {
-    let config = rivals::tower_governor_config(Budget::Never);
+    let config = rivals::tower_governor_config(BudgetState::Ample);
     let mut service = GovernorLayer::new(Arc::clone(&config)).layer(Inner::default());
     for tenant in 0..MANY {
         call(&mut service, &tenant_id(tenant));

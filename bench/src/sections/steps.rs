@@ -1,4 +1,4 @@
-//! Where the time of a login goes.
+//! The time that each step of a login takes.
 
 use std::{path::Path, time::Instant};
 
@@ -9,14 +9,15 @@ use super::instructions::collected;
 use crate::{
     heap,
     login::{
-        self, Ask, Counted, Local, PASSWORD, Setup, address, counted, identifier, phone, runtime, served, username,
+        self, Ask, CountingStore, Local, PASSWORD, Setup, address, counted, identifier, phone, runtime, served,
+        username,
     },
     stats::{Table, median},
 };
 
 const LOGINS: u64 = 4_000;
 const LOGINS_BY_PASSWORD: u64 = 200;
-/// For callgrind.
+/// The number of logins under callgrind.
 const FEW: u64 = 100;
 const MANY: u64 = 300;
 
@@ -49,10 +50,11 @@ impl Call {
 pub fn run(one: &Path) {
     println!("### Where the time of a login goes\n");
     println!(
-        "Calls in process, without HTTP, one after the other, each login another user's, {LOGINS} logins by code and \
-         {LOGINS_BY_PASSWORD} by password at the default cost; medians. `store` is the time within `Memory`, and how \
-         often it is called. Allocations are those of the calling thread. Instructions are counted by callgrind with the \
-         runtime's own. The work of the queue that sends the code comes after the answer and is not in it.\n"
+        "Calls in process, without HTTP, one after another, each login for another user: {LOGINS} logins by \
+         code, and {LOGINS_BY_PASSWORD} by password at the default cost. Medians. `store` is the time spent \
+         in `Memory`, and the number of its calls. Allocations are those of the calling thread. Instructions \
+         are counted by callgrind, including those of the runtime. The queue sends the code after the \
+         response, so its work is not included.\n"
     );
     let counts = by_instructions(one);
     let runtime = runtime();
@@ -110,12 +112,12 @@ fn sum(all: &[Figures]) -> Figures {
 }
 
 fn measure(runtime: &Runtime, calls: &[Call], logins: u64, passwords: Passwords) -> Vec<Figures> {
-    let outbox = Outbox::with_capacity(1).expect("one is enough");
+    let outbox = Outbox::with_capacity(1).expect("a valid capacity");
     let warm = logins / 10;
-    // the store is counted and the time taken in runs of their own, for counting takes time
+    // calls of the store are counted in a separate run, because counting takes time
     let plain = Setup { store: Memory::new().into(), users: logins + warm, passwords: passwords.clone() };
     let plain = runtime.block_on(plain.service(outbox.clone()));
-    let watched = Setup { store: Counted(Memory::new()).into(), users: logins + warm, passwords };
+    let watched = Setup { store: CountingStore(Memory::new()).into(), users: logins + warm, passwords };
     let watched = runtime.block_on(watched.service(outbox.clone()));
     let mut figures: Vec<[Vec<f64>; 4]> = calls.iter().map(|_| Default::default()).collect();
     for user in 0..logins + warm {
@@ -151,7 +153,7 @@ fn measure(runtime: &Runtime, calls: &[Call], logins: u64, passwords: Passwords)
     figures.iter().map(figure).collect()
 }
 
-/// Makes these calls for a user; `around` is handed each of them, to be made.
+/// Makes the calls of a login. `around` gets each of them and has to make it.
 fn log_in(
     runtime: &Runtime,
     service: &AuthService,
@@ -168,7 +170,7 @@ fn log_in(
         let answer = local.keep(runtime, response.expect("it was called"), std::time::Duration::ZERO);
         match call {
             Call::Start => local.browser.began(&answer.text),
-            // the queue does its work
+            // lets the queue deliver
             Call::Code => runtime.block_on(async {
                 for _ in 0..4 {
                     yield_now().await;
@@ -185,33 +187,33 @@ fn ask(local: &Local, outbox: &Outbox, call: Call, user: u64) -> Ask {
     match call {
         Call::Start => browser.start(&identifier(user)),
         Call::Code => browser.code(&phone(user)),
-        Call::Verify => browser.verify(outbox.messages().last().expect("a code went out").code()),
+        Call::Verify => browser.verify(outbox.messages().last().expect("a code was sent").code()),
         Call::Password => browser.password(&username(user), PASSWORD),
         Call::Complete => browser.complete(),
         Call::Authorize => browser.authorize(),
     }
 }
 
-/// A password checked by itself, in microseconds.
+/// Returns the time to check a password alone, in microseconds.
 fn argon2(runtime: &Runtime) -> f64 {
     let passwords = Passwords::new();
     let password = || Password::new(PASSWORD.to_owned());
-    let hash = runtime.block_on(passwords.hash(password())).expect("there is memory");
+    let hash = runtime.block_on(passwords.hash(password())).expect("the password can be hashed");
     let times: Vec<f64> = (0..LOGINS_BY_PASSWORD)
         .map(|_| {
             let (password, hash) = (password(), Some(hash.clone()));
             let began = Instant::now();
             let verdict = runtime.block_on(passwords.verify(password, hash));
-            assert!(verdict.is_ok(), "there is memory");
+            assert!(verdict.is_ok(), "the password can be checked");
             began.elapsed().as_nanos() as f64 / 1e3
         })
         .collect();
     median(&times)
 }
 
-/// So many logins by code, each of the first so many calls: what a profiler likes.
+/// Makes only the first calls of each login by code, for a profiler.
 pub fn logins(calls: usize, logins: u64) {
-    let (runtime, outbox) = (login::runtime(), Outbox::with_capacity(1).expect("one is enough"));
+    let (runtime, outbox) = (login::runtime(), Outbox::with_capacity(1).expect("a valid capacity"));
     let setup = Setup { store: Memory::new().into(), users: logins, passwords: Passwords::insecure_fast() };
     let service = runtime.block_on(setup.service(outbox.clone()));
     let calls = BY_CODE.get(..calls).unwrap_or(&BY_CODE);
@@ -220,7 +222,7 @@ pub fn logins(calls: usize, logins: u64) {
     }
 }
 
-/// What callgrind says of each call of a login by code; `None` where there is no valgrind.
+/// Returns the instructions of each call of a login by code, or `None` without valgrind.
 fn by_instructions(one: &Path) -> Option<Vec<f64>> {
     let count = |calls: usize, logins: u64| {
         let arguments = ["steps".to_owned(), calls.to_string(), logins.to_string()];

@@ -21,7 +21,7 @@ use tollgate::{
 const NOW: UnixTime = UnixTime::from_secs(2_000_000_000);
 const FAR: UnixTime = UnixTime::from_secs(3_000_000_000);
 const LASTS: Duration = Duration::from_secs(2);
-/// Longer than the row of most sessions.
+/// Longer than the rows of most sessions.
 const VALUE: [u8; 200] = [b'v'; 200];
 
 /// Prints the table.
@@ -32,7 +32,7 @@ pub fn run() {
     println!("{:<46}{:>12}", "disk, durable writes of 200 bytes", "a second");
     let naive = naive_commits(&directory.join("naive"), true);
     row("one commit for each write (redb alone)", naive, naive);
-    row("the same in one phase", naive_commits(&directory.join("one phase"), false), naive);
+    row("redb alone, in one phase", naive_commits(&directory.join("one phase"), false), naive);
     let disk = AnyStore::from(Disk::open(directory.join("disk")).unwrap());
     for writers in [1, 8, 64] {
         row(&format!("Disk, {writers} writers"), in_parallel(&disk, writers, insert_one), naive);
@@ -58,8 +58,7 @@ fn row(name: &str, per_second: f64, base: f64) {
     println!("{name:<46}{per_second:>12.0}{:>9.2}×", per_second / base);
 }
 
-/// Calls `step(store, lane, number)` over and over on as many threads, and
-/// counts the calls in a second.
+/// Calls `step(store, lane, number)` repeatedly on this many threads. Returns the calls per second.
 fn in_parallel(store: &AnyStore, lanes: u64, step: fn(&AnyStore, u64, u64)) -> f64 {
     let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = Instant::now();
@@ -139,7 +138,7 @@ fn naive_commits(path: &std::path::Path, two_phases: bool) -> f64 {
     writes as f64 / began.elapsed().as_secs_f64()
 }
 
-/// A key as long as a digest.
+/// Creates a key as long as a digest.
 fn key(table: &str, numbers: &[u64]) -> Key {
     let mut id = [0; 32];
     for (place, number) in id.chunks_exact_mut(8).zip(numbers) {

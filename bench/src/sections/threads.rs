@@ -1,4 +1,4 @@
-//! Nanoseconds of a call on two threads at once.
+//! Nanoseconds per call on two concurrent threads.
 
 use std::{
     sync::{
@@ -14,20 +14,26 @@ use crate::{
     machine::{pin, scheduled},
     service::Inner,
     stats::{Table, by_round, median, nanos, ratio, tenants},
-    subject::{Budget, Kind, Subject, subject},
+    subject::{BudgetState, LimiterKind, Subject, subject},
 };
 
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(60);
-const KINDS: [Kind; 6] =
-    [Kind::Inner, Kind::Tollgate, Kind::TollgateExtensions, Kind::TowerGovernor, Kind::AxumGcra, Kind::Governor];
+const KINDS: [LimiterKind; 6] = [
+    LimiterKind::Inner,
+    LimiterKind::Tollgate,
+    LimiterKind::TollgateExtensions,
+    LimiterKind::TowerGovernor,
+    LimiterKind::AxumGcra,
+    LimiterKind::Governor,
+];
 
 pub fn run() {
     println!("### Two threads: nanoseconds of a whole call\n");
     println!(
-        "Each thread has a clone of the service and a core of its own. `wall` is the time of a thread divided by its \
-         calls; `cpu` leaves out the time in which something else had the core. Medians of {ROUNDS} interleaved \
-         rounds; ratios of the time on the processor, round by round.\n"
+        "Each thread has a clone of the service and its own core. `wall` is the time of a thread divided by \
+         its calls. `cpu` excludes the time in which the core ran something else. Medians of {ROUNDS} \
+         interleaved rounds; the ratios are medians of per-round ratios of `cpu`.\n"
     );
     for count in [1, 10_000] {
         println!("#### {} tenant(s)\n", tenants(count));
@@ -36,8 +42,8 @@ pub fn run() {
 }
 
 struct Measured {
-    kind: Kind,
-    budget: Budget,
+    kind: LimiterKind,
+    budget: BudgetState,
     calls: u64,
     subject: Box<dyn Subject>,
     alone: Vec<Times>,
@@ -52,9 +58,9 @@ struct Times {
 
 fn table(count: u64) {
     let mut all = Vec::new();
-    for budget in [Budget::Never, Budget::Spent] {
+    for budget in [BudgetState::Ample, BudgetState::Spent] {
         for kind in KINDS {
-            if kind == Kind::Inner && budget == Budget::Spent {
+            if kind == LimiterKind::Inner && budget == BudgetState::Spent {
                 continue;
             }
             let mut subject = subject(kind, budget, count, Inner::default());
@@ -90,17 +96,17 @@ fn table(count: u64) {
     for one in &all {
         let rival = all
             .iter()
-            .find(|other| (other.kind, other.budget) == (Kind::TowerGovernor, one.budget))
+            .find(|other| (other.kind, other.budget) == (LimiterKind::TowerGovernor, one.budget))
             .map(|rival| cpu(&rival.both))
             .unwrap_or_default();
         let both = cpu(&one.both);
         let layer = match one.kind {
-            Kind::Inner => f64::NAN,
+            LimiterKind::Inner => f64::NAN,
             _ => by_round(&net(&both), &net(&rival), |a, b| a / b),
         };
         table.row([
             one.kind.name().to_owned(),
-            if one.kind == Kind::Inner { "" } else { one.budget.name() }.to_owned(),
+            if one.kind == LimiterKind::Inner { "" } else { one.budget.name() }.to_owned(),
             nanos(median(&wall(&one.alone))),
             nanos(median(&cpu(&one.alone))),
             nanos(median(&wall(&one.both))),
@@ -113,7 +119,7 @@ fn table(count: u64) {
     table.print();
 }
 
-/// So many threads call at once; the mean of their times.
+/// Calls on several threads at once. Returns the mean of their times.
 fn together(subject: &dyn Subject, threads: usize, calls: u64, round: u64, pinned: &mut bool) -> Times {
     let barrier = Barrier::new(threads);
     let all_pinned = AtomicBool::new(true);

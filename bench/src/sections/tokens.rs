@@ -10,13 +10,13 @@ use crate::{
     issuers::{Issuer, peer_version},
     login::Ask,
     machine,
+    remote::RemoteBrowser,
     stats::{Table, by_round, median, ratio},
-    tab::Tab,
     wire::Server,
 };
 
 const ROUNDS: usize = 7;
-/// So many codes each round, and then so many refreshes.
+/// The number of codes in each round, followed by as many refreshes.
 const EXCHANGES: usize = 2_000;
 const CONNECTIONS: usize = 16;
 const PEERS: [Issuer; 2] = [Issuer::PeerSigned, Issuer::PeerOpaque];
@@ -33,11 +33,12 @@ pub fn run(one: &Path) {
     };
     let pinned = machine::cores() > 1;
     println!(
-        "HTTP/1, each process on one core{}; {CONNECTIONS} kept-alive connections, one request at a time on each. Public \
-         client, PKCE, ES256, everything in memory. A round is {EXCHANGES} codes, which are minted before by the issuer's \
-         own way to them and not counted, and {EXCHANGES} refreshes, each with the token that the one before gave. Medians \
-         of {ROUNDS} interleaved rounds, ratios round by round. `processor` is the time that the server ran for an \
-         exchange, all threads together. {peer}.\n",
+        "HTTP/1, each process on one core{}. {CONNECTIONS} kept-alive connections, one request at a time on \
+         each. Public client, PKCE, ES256, everything in memory. A round has {EXCHANGES} codes, which each \
+         issuer's own login produces beforehand and which are not measured, and {EXCHANGES} refreshes, each \
+         with the token from the one before. Medians of {ROUNDS} interleaved rounds; the ratios are medians \
+         of per-round ratios. `processor` is the time that all threads of the server ran per exchange. \
+         {peer}.\n",
         if pinned { " and the clients on the other" } else { ", **with the clients**" },
     );
     let mut subjects: Vec<_> = issuers
@@ -47,7 +48,7 @@ pub fn run(one: &Path) {
     machine::pin(machine::cores() - 1);
     for round in 0..=ROUNDS {
         for subject in &mut subjects {
-            // the first round is for caches and compilers
+            // the first round warms up caches and compilers
             let name = subject.issuer.name();
             subject.round(round > 0).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
@@ -80,7 +81,7 @@ struct Subject {
 }
 
 struct Worker {
-    tab: Tab,
+    remote: RemoteBrowser,
     codes: Vec<Ask>,
     refresh: String,
 }
@@ -95,7 +96,8 @@ struct Seen {
 impl Subject {
     fn start(one: &Path, issuer: Issuer) -> io::Result<Self> {
         let server = issuer.start(one)?;
-        let worker = |_| Ok(Worker { tab: Tab::new(&server.address)?, codes: Vec::new(), refresh: String::new() });
+        let worker =
+            |_| Ok(Worker { remote: RemoteBrowser::new(&server.address)?, codes: Vec::new(), refresh: String::new() });
         let workers = (0..CONNECTIONS).map(worker).collect::<io::Result<_>>()?;
         Ok(Self { issuer, server, workers, users: 0, seen: Default::default() })
     }
@@ -103,7 +105,7 @@ impl Subject {
     fn round(&mut self, counts: bool) -> io::Result<()> {
         for number in 0..EXCHANGES {
             let worker = &mut self.workers[number % CONNECTIONS];
-            worker.codes.push(self.issuer.code(&mut worker.tab, self.users)?);
+            worker.codes.push(self.issuer.code(&mut worker.remote, self.users)?);
             self.users += 1;
         }
         let ways: [fn(&mut Worker) -> Option<Ask>; 2] =
@@ -122,7 +124,7 @@ impl Subject {
         Ok(())
     }
 
-    /// As many as there are in a round; also the length of the last answer.
+    /// Makes all exchanges of a round. Also returns the length of the last response.
     fn exchange(&mut self, next: fn(&mut Worker) -> Option<Ask>) -> io::Result<(Duration, usize)> {
         let (began, mut bytes) = (Instant::now(), 0);
         for turn in 0..=EXCHANGES / CONNECTIONS {
@@ -131,8 +133,8 @@ impl Subject {
                     bytes = worker.receive()?;
                 }
                 if turn < EXCHANGES / CONNECTIONS {
-                    let ask = next(worker).ok_or_else(|| io::Error::other("too few codes"))?;
-                    worker.tab.send(&ask)?;
+                    let ask = next(worker).ok_or_else(|| io::Error::other("there are too few codes"))?;
+                    worker.remote.send(&ask)?;
                 }
             }
         }
@@ -141,9 +143,9 @@ impl Subject {
 }
 
 impl Worker {
-    /// Takes the tokens, all three, and gives the length of the answer.
+    /// Reads a response, stores its tokens, and returns its length.
     fn receive(&mut self) -> io::Result<usize> {
-        let answer = self.tab.answer()?;
+        let answer = self.remote.answer()?;
         let tokens = ["access_token", "id_token", "refresh_token"].map(|name| answer.member(name));
         let (200, [Some(_), Some(_), Some(refresh)]) = (answer.status, tokens) else {
             return Err(answer.wrong("no tokens"));

@@ -90,7 +90,7 @@ impl Party {
     }
 
     /// Runs through everything from the first visit to the logout.
-    pub(crate) async fn dance(&self, user: &mut User, after_logout: &str) {
+    pub(crate) async fn run_flow(&self, user: &mut User, after_logout: &str) {
         let asked = self.ask(None);
         let back = user.log_in(&asked.url).await;
         let (tokens, claims) = self.exchange(&back, asked).await;

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn c025_an_essential_acr_is_a_demand_and_a_voluntary_one_is_none() {
+    fn c025_only_an_essential_acr_is_required() {
         let acr = |how: &str| {
             parse(&format!(r#"{{"id_token":{{"acr":{how}}}}}"#)).map(|it| (it.acr.join(" "), it.is_acr_essential))
         };
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_wish_is_refused_within_bounds() {
+    fn invalid_and_oversized_claims_parameters_are_refused() {
         for bad in
             ["", "[]", "null", "{", "{} {}", r#"{"id_token":[]}"#, r#"{"userinfo":"x"}"#, r#"{"id_token":{"x":1}}"#]
         {
@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in r#"[\{\}\[\]",:acrsubvluen_tokid1 ]{0,80}|\PC{0,40}"#) {
+        fn arbitrary_text_does_not_panic(text in r#"[\{\}\[\]",:acrsubvluen_tokid1 ]{0,80}|\PC{0,40}"#) {
             let _ = parse(&text);
         }
     }

@@ -82,7 +82,7 @@ pub(crate) async fn for_session(
     }
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
-    // there is no login to spend, so a pushed request is spent instead
+    // there is no login to use up, so a pushed request is used up instead
     if !is_open(cx, asked).await? {
         return Err(already_answered());
     }
@@ -93,7 +93,7 @@ pub(crate) async fn for_session(
     Ok(Some(response))
 }
 
-/// Returns whether the request can have a code. A pushed request is spent by this.
+/// Returns whether the request can have a code. This uses up a pushed request.
 async fn is_open(cx: &RequestContext<'_>, asked: &Asked<'_>) -> Result<bool, StoreError> {
     match asked.pushed() {
         Some(pushed) => cx.core.pushed.take(pushed).await,

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn c025_prompts_are_known_or_refused() {
+    fn c025_unknown_prompts_are_refused() {
         let prompt = |text: &str| read("prompt", text).map(|oidc| (oidc.is_silent, oidc.is_fresh, oidc.asks_user)).ok();
         for (text, meant) in [
             ("none", Some((true, false, false))),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn c025_max_age_is_seconds_and_0_is_a_login_anew() {
+    fn c025_max_age_is_in_seconds_and_0_requires_a_new_login() {
         let max_age = |text: &str| read("max_age", text).map(|oidc| (oidc.is_fresh, oidc.max_age)).ok();
         assert_eq!(max_age("0"), Some((true, None)));
         assert_eq!(max_age("60"), Some((false, Some(Duration::from_secs(60)))));

@@ -180,7 +180,7 @@ pub(crate) struct Checked {
     pub(crate) binding: Binding,
     pub(crate) oidc: OidcParameters,
     /// The steps that this request needs, which can be more than those of a login that began earlier. `None` if no
-    /// login here can meet its demands.
+    /// login here can meet the requirements.
     pub(crate) plan: Option<LoginPlan>,
 }
 

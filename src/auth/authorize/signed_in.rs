@@ -60,8 +60,8 @@ impl SignedIn {
             && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
     }
 
-    /// Returns the authentication on which a silent code can rest, if the client takes part in single sign-on and the
-    /// session meets the plan.
+    /// Returns the authentication for a code without a page, if the client takes part in single sign-on and the session
+    /// meets the plan.
     pub(crate) fn silently(
         &self,
         plan: &LoginPlan,

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The only answer for a code that gives nothing.
+/// The only error for a code that can't be redeemed.
 fn invalid_grant() -> Problem {
     Problem::new(Code::InvalidGrant, "the authorization code is invalid, expired or was issued for another request")
 }

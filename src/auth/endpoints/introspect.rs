@@ -21,7 +21,7 @@ use crate::{
     util::{clock::UnixTime, secret::Secret},
 };
 
-/// The answer. For a token that is not valid, it says nothing else.
+/// The response. For an invalid token it contains only `active`.
 #[derive(Serialize)]
 struct Answer {
     active: bool,

@@ -129,8 +129,9 @@ where
     Ok(response)
 }
 
-/// Redirects to the same request by GET. Browsers withhold cookies from a form of another site and send them there, so the
-/// page never claims a logout while another session of the browser lives. The session of the hint has ended by then.
+/// Redirects to the same request by GET. Browsers withhold cookies from a form of another site, but send them with the
+/// redirect. So the page never confirms a logout while the browser has another session. The session of the hint has ended by
+/// then.
 fn with_cookies(cx: &RequestContext<'_>, asked: &Asked, client_id: Option<&str>) -> Result<Response<Body>, Problem> {
     let fields = [
         ("client_id", client_id),

@@ -1,4 +1,4 @@
-//! The endpoints that a code leads to: `/token` and those that take tokens, and what describes the service.
+//! The token endpoints: `/token`, the endpoints that take tokens, and the metadata.
 
 pub(crate) mod claims;
 pub(crate) mod code_grant;

@@ -15,7 +15,7 @@ use crate::{
     util::handle::Handle,
 };
 
-/// Revokes all tokens that came from the same code, by a refresh token or an access token.
+/// Revokes all tokens issued from the same code. Takes a refresh token or an access token.
 ///
 /// The answer is the same for every token, so that it does not reveal which tokens exist.
 pub(crate) async fn revoke(

@@ -27,7 +27,7 @@ pub(crate) async fn userinfo(
     let found = find(cx, endpoints).await;
     let grant = found.as_ref().ok().map(|access| &access.grant);
     if let Some(grant) = grant.filter(|_| cx.reader.is_some()) {
-        // a page of another client must not read the answer
+        // a page of another client must not read the response
         let client = cx.client(Some(grant.client_id())).await?;
         cx.let_read(client.as_deref());
     }

@@ -57,7 +57,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Checks whether a browser says that one of our own pages sent this request.
+    /// Returns whether one of our own pages sent this request, according to the browser.
     pub(crate) fn is_own_page(&self, own: &str) -> bool {
         match (&self.site, &self.origin) {
             (Header::Once(site), Header::Once(_) | Header::Absent) => *site == "same-origin",

@@ -55,7 +55,7 @@ impl LoginMethod for PasswordMethod {
             Proved { user, mark }
         });
         let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
-        // a right password is right, even if it came second because somebody clicked twice
+        // a right password counts even if it arrives a second time, because users click twice
         let came_second = matches!(update.answer, Err(LoginError::NoStepRemaining | LoginError::MethodNotAllowed));
         if proved.is_some() && (update.answer.is_ok() || came_second) {
             attempt.succeeded().await;
@@ -64,8 +64,8 @@ impl LoginMethod for PasswordMethod {
     }
 }
 
-/// Checks a password with the same work for everybody. An unknown or disabled user, one without a password, and one for
-/// whom the login was not started get as many lookups, counts and hashes of the same cost as a right one.
+/// Checks a password with the same work for all users. The lookups, counts and hashes are also the same for unknown and
+/// disabled users, users without a password, and users that the login was not started for.
 async fn check(
     step: &LoginStep<'_>,
     attempt: &mut Attempt<'_>,
@@ -102,7 +102,7 @@ async fn upgrade(
     mark: Option<PasswordMark>,
     new: PasswordHash,
 ) -> Option<Option<PasswordMark>> {
-    // without a mark of its own, an account is marked by its hash
+    // an account without an explicit mark is marked by its hash
     let after = account.clone().password(new.clone()).current_password_mark();
     let users = &step.cx.core.users;
     match users.upgrade_password(&step.login.tenant, account, new).await {

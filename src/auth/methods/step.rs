@@ -1,4 +1,4 @@
-//! A login step under way, with what every method needs for it.
+//! A login step in progress, with everything that methods need for it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) keyed: &'a Keyed,
     /// The digest of the login's secret.
     pub(crate) digest: Digest,
-    /// The login as it was when the call came in.
+    /// The login at the time of the call.
     pub(crate) login: Login,
     pub(crate) fields: Fields,
 }

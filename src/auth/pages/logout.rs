@@ -26,7 +26,7 @@ pub(crate) fn ask(pages: &Pages, fields: &[(&str, Option<&str>)]) -> Response<Bo
             "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
         ),
     );
-    // with `no-referrer`, browsers send `Origin: null` with the form, and some send no other sign of where it comes from
+    // with `no-referrer`, browsers send `Origin: null` with the form, and some send no other header that shows its origin
     response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_was_sent_gets_out_of_its_quotes() {
+    fn sent_text_cannot_leave_its_quotes() {
         assert_eq!(escape(r#"<a href='x' b="y">&"#), "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;");
     }
 }

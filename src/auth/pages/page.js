@@ -3,7 +3,7 @@
 const here = new URL(".", import.meta.url);
 let asked = new URLSearchParams(location.search);
 // Parameters of the request that only the start of a login takes.
-const wishes = () => ({
+const optionalParameters = () => ({
   ...Object.fromEntries(["acr_values", "prompt", "max_age", "claims", "return_to"].map((name) => [name, asked.get(name)])),
   remember: at("remember").checked,
 });
@@ -400,10 +400,10 @@ const SUBMIT = {
   async who() {
     login.identifier = at("identifier").value.trim();
     const { identifier } = login;
-    return began(await call("start", { ...bound, ...wishes(), identifier }), identifier);
+    return began(await call("start", { ...bound, ...optionalParameters(), identifier }), identifier);
   },
   async going() {
-    const answer = await call("start", { ...bound, ...wishes() });
+    const answer = await call("start", { ...bound, ...optionalParameters() });
     // no step of the session was carried over
     if (answer.next_step === 1) return () => who("Your session has ended. Please sign in again.");
     return began(answer, signedIn);

@@ -30,7 +30,7 @@ pub(crate) struct CurrentProofs {
     pub(crate) proofs: Vec<Proof>,
 }
 
-/// Looked up where there is no user, so that the work is the same.
+/// Looked up if there is no user, so that the work is the same.
 const UNKNOWN_USER: &str = "unknown-d41c6a0e7b5f4c3f9a2e";
 
 impl Accounts {

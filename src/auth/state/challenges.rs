@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn c024_a_challenge_that_was_redeemed_begins_nothing_for_its_client_any_more() {
+    async fn c024_a_redeemed_challenge_cannot_begin_another_login_of_its_client() {
         let clock = ManualClock::new();
         let service = service(&clock);
         let query = |client: &str| {

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_renewed_in_time_by_one_caller_and_nobody_waits() {
+    fn keys_are_renewed_in_time_by_one_caller_without_delaying_others() {
         let mut world = World::with_keys();
         world.wait(79);
         assert_eq!(world.keys(), "take");
@@ -311,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn there_is_one_request_at_a_time_and_nobody_waits_who_has_keys(
+        fn there_is_one_request_at_a_time_and_callers_with_keys_do_not_wait(
             events in prop::collection::vec(event(), 0..200),
         ) {
             let mut world = World::new();

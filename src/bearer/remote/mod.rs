@@ -31,7 +31,7 @@ use crate::{
 /// // with the defaults
 /// let verifier = Verifier::remote("https://auth.acme.example", "https://api.acme.example")?;
 ///
-/// // or an issuer with a private certificate, whose outage is borne for an hour
+/// // or an issuer with a private certificate, whose known keys are used for an hour of outage
 /// # let pem = "";
 /// let verifier = RemoteKeys::new("https://auth.acme.example")?
 ///     .root_pem(pem)?

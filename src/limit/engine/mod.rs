@@ -1,4 +1,4 @@
-//! The in-memory engine: the rows of all tenants, which are forgotten when idle.
+//! The in-memory engine: the rows of all tenants, which are removed when idle.
 //!
 //! A row is only read and changed under the lock of its shard. No user code runs and no other row is touched under that
 //! lock. Plans are looked up before it is taken.
@@ -26,10 +26,10 @@ use super::{
 };
 use crate::tenant::{Standing, Tenant, TenantError, TenantName};
 
-/// The number of maps, of [`SHARDS_OF_A_MAP`] shards each: so growing or sweeping one is a short stop.
+/// The number of maps, each with [`SHARDS_OF_A_MAP`] shards. Small maps keep the pauses for growing and sweeping short.
 const MAPS: usize = 512;
 
-/// The fewest that a map can have.
+/// The minimum number of shards in a map.
 const SHARDS_OF_A_MAP: usize = 2;
 
 pub(super) struct Engine {
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Decides on a locked row, and keeps the refusal board in step with it.
+    /// Decides on a locked row, and updates the refusal board.
     #[inline]
     fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request) -> Decision {
         let mut marks = NO_MARKS;
@@ -219,7 +219,7 @@ impl Engine {
             let unnamed = named_since.map(|_| self.unnamed_plan(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
-                // another thread made it
+                // another thread has created it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
                 let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
                 return Ok(self.insert(key, tenant, row, context, request));
@@ -309,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// Voids what the tenant has spent in its own row.
+    /// Clears the spends in the tenant's own row.
     pub(super) fn reset(&self, key: Lookup<'_>, context: Context<'_>) {
         self.on_row(key, context, |row| {
             row.reset(context, self.next_generation());
@@ -347,7 +347,7 @@ impl Engine {
         }
     }
 
-    /// Uses the row of a tenant, if there is one. The row has the plan of now.
+    /// Uses the row of a tenant, if there is one. The row has the current plan.
     #[inline]
     fn on_row<T>(&self, key: Lookup<'_>, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let epoch = self.quotas.epoch();
@@ -378,7 +378,7 @@ impl Engine {
             let (plan_found, named_since) = &found;
             let place = if named_since.is_some() { Place::Named } else { Place::Stranger };
             let used = self.with_row(key, |row| {
-                // another thread may know a newer plan by now
+                // another thread may have read a newer plan
                 if is_before(plan_found.epoch, row.epoch()) {
                     return Err(use_row);
                 }
@@ -422,7 +422,7 @@ impl Engine {
         (self.found(plan, epoch), named_since)
     }
 
-    /// Looks up the plan that a tenant would have if it were not named.
+    /// Looks up the plan that a tenant would have without its own.
     fn unnamed_plan(&self, tenant: &Tenant, epoch: u32) -> PlanFound {
         self.found(self.quotas.unnamed(tenant), epoch)
     }
@@ -463,7 +463,7 @@ impl Engine {
         self.board.find(tenant, terms, (context.now, context.unix_now))
     }
 
-    /// Takes the room for one more stranger, if there is any.
+    /// Takes the room for one more unnamed tenant, if there is any.
     fn take_room(&self) -> bool {
         let room = self.room();
         self.bytes.has_room()

@@ -1,4 +1,4 @@
-//! Requests forget the tenants that are idle, a few at a time.
+//! Requests remove idle tenants, a few at a time.
 
 use std::{hash::BuildHasher, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     util::clock::saturating_nanos,
 };
 
-/// How long a sweep takes to visit every map.
+/// How long a sweep takes to go through all maps.
 const SWEEP_ROUND: Duration = Duration::from_secs(30);
 
 /// After a lull, a request sweeps at most this many maps …
@@ -18,8 +18,8 @@ const MOST_MAPS_A_SWEEP: u64 = 15;
 const ENOUGH_ROWS_A_SWEEP: usize = 256;
 
 impl Engine {
-    /// Removes idle rows of the next maps, if it is time: as many maps as are due, or until a few hundred rows were looked
-    /// at. Requests thus give memory back a little at a time. Returns whether the last bucket is gone.
+    /// Removes idle rows of the next maps, if it is time: of all maps that are due, or until a few hundred rows were
+    /// checked. Requests thus free memory a little at a time. Returns whether the last bucket is gone.
     #[inline]
     pub(in crate::limit) fn sweep(&self, context: Context<'_>) -> bool {
         let (now, due) = (context.now.as_nanos(), self.sweep_at.load(Relaxed));

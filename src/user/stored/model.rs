@@ -310,7 +310,7 @@ impl Store for Failing {
 proptest! {
     #![proptest_config(Config::with_cases(400))]
     #[test]
-    fn after_any_interruption_no_name_finds_a_wrong_account_and_none_is_lost(
+    fn after_any_interruption_no_name_finds_a_wrong_account_or_is_lost(
         operations in vec(operation(), 0..8),
         last in operation(),
         last_happens: bool,

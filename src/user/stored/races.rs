@@ -136,7 +136,7 @@ fn may_lose(calls: &[(usize, Call)], at: usize, number: usize) -> bool {
 proptest! {
     #![proptest_config(Config::with_cases(3_000))]
     #[test]
-    fn a_name_that_was_given_is_never_lost_to_an_overlapping_call(
+    fn an_assigned_name_is_never_lost_to_an_overlapping_call(
         calls in vec(call(), 2..5),
         schedule in vec(0..5_usize, 0..60),
     ) {
@@ -318,7 +318,7 @@ fn one_of_many_tenants_gets_the_same_id() {
 }
 
 #[test]
-fn a_removal_that_comes_late_releases_nothing_of_a_new_account() {
+fn a_late_removal_releases_nothing_of_a_new_account() {
     // one removal reads the account, another one removes it, and it is created again before the first one continues
     for steps in 1..12 {
         let memory = Arc::new(Memory::new());

@@ -22,8 +22,8 @@ pub(super) const MOST: usize = 16;
 /// The maximum length of a displayed name. Any identifier fits.
 const LONGEST: usize = Identifier::MAX_LEN;
 
-/// The SHA-256 of an identifier, as used in keys and rows. All have the same size, but they are no secret, because
-/// names can be guessed.
+/// The SHA-256 of an identifier, as used in keys and rows. It makes all names the same size. It does not hide them,
+/// because names can be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name([u8; 32]);
 
@@ -58,7 +58,7 @@ pub(super) struct Row {
     /// A random number that distinguishes this account from an earlier or later one with the same id.
     #[serde(rename = "born")]
     pub(super) instance: u64,
-    /// Sorted, so that of two accounts that claim the same names at once, one gets the first and then all of them.
+    /// Sorted, so that if two accounts claim the same names concurrently, one of them gets the first name and then all.
     pub(super) names: Vec<Name>,
     pub(super) password: Option<PasswordHash>,
     /// Changes with the password and not with its hash. Older rows have none: see [`Row::mark`].
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_password_has_a_new_mark_and_a_rehash_has_not() {
+    fn a_new_password_gets_a_new_mark_and_a_rehash_keeps_it() {
         let mut row = Row::new(&new("ada").password(hash(HASH))).unwrap();
         let first = row.mark().unwrap();
         row.rehash(hash(BETTER));

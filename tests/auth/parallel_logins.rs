@@ -1,10 +1,10 @@
-//! Several logins in one browser, and cookies that somebody planted.
+//! Several logins in one browser, and planted cookies.
 
 use serde_json::Value;
 
 use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, World, parameters, query_of, with};
 
-/// A challenge of a tab's own: what was hidden is not looked at here.
+/// Returns a challenge of this tab's own. No test here redeems a code, so the verifiers are not needed.
 fn own_challenge(tab: usize) -> String {
     format!("{tab:A<43}")
 }
@@ -27,7 +27,7 @@ async fn finish(browser: &mut Browser, client: &str, tab: usize, id: &str) {
     assert_eq!(done.status, 200, "{done:?}");
 }
 
-async fn visit(browser: &mut Browser, client: &str, tab: usize) -> Answer {
+async fn return_to_authorize(browser: &mut Browser, client: &str, tab: usize) -> Answer {
     browser.get(&format!("/authorize?{}&state=tab{tab}", query_of(&own(client, tab, &[])))).await
 }
 
@@ -41,7 +41,7 @@ fn cookie_of(id: &str) -> String {
 }
 
 #[tokio::test]
-async fn c036_each_tab_finishes_with_a_code_of_its_own_in_any_order() {
+async fn c036_tabs_finish_in_any_order_and_each_gets_its_own_code() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
         let world = World::new().await;
         let mut browser = world.browser();
@@ -53,13 +53,13 @@ async fn c036_each_tab_finishes_with_a_code_of_its_own_in_any_order() {
             assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 1);
             ids.push(id);
         }
-        // the other tenant has no such user, so nobody finishes there
+        // the other tenant has no such user, so no login finishes there
         for tab in order.into_iter().filter(|tab| *tab != 3) {
             finish(&mut browser, clients[tab], tab, &ids[tab]).await;
         }
         let mut codes = Vec::new();
         for tab in order.into_iter().rev() {
-            let last = visit(&mut browser, clients[tab], tab).await;
+            let last = return_to_authorize(&mut browser, clients[tab], tab).await;
             assert_eq!(last.redirected("code").is_some(), tab != 3, "{last:?}");
             if tab == 3 {
                 assert!(last.header("location").starts_with("/authentication/start?"));
@@ -69,7 +69,7 @@ async fn c036_each_tab_finishes_with_a_code_of_its_own_in_any_order() {
             assert_eq!(last.redirected("state"), Some(format!("tab{tab}")));
             assert_eq!(removed(&last), [cookie_of(&ids[tab])]);
             codes.push(last.redirected("code").unwrap());
-            assert_eq!(visit(&mut browser, clients[tab], tab).await.redirected("code"), None);
+            assert_eq!(return_to_authorize(&mut browser, clients[tab], tab).await.redirected("code"), None);
         }
         codes.sort();
         codes.dedup();
@@ -78,7 +78,7 @@ async fn c036_each_tab_finishes_with_a_code_of_its_own_in_any_order() {
 }
 
 #[tokio::test]
-async fn of_two_logins_for_one_request_the_newest_is_spent_and_each_once() {
+async fn of_two_logins_for_one_request_the_newest_is_used_first_and_each_only_once() {
     let world = World::new().await;
     let mut browser = world.browser();
     let (older, _) = start(&mut browser, "web", 0).await;
@@ -87,15 +87,15 @@ async fn of_two_logins_for_one_request_the_newest_is_spent_and_each_once() {
     finish(&mut browser, "web", 0, &newer).await;
     finish(&mut browser, "web", 0, &older).await;
     for id in [newer, older] {
-        let last = visit(&mut browser, "web", 0).await;
+        let last = return_to_authorize(&mut browser, "web", 0).await;
         assert!(last.redirected("code").is_some(), "{last:?}");
         assert_eq!(removed(&last), [cookie_of(&id)]);
     }
-    assert_eq!(visit(&mut browser, "web", 0).await.redirected("code"), None);
+    assert_eq!(return_to_authorize(&mut browser, "web", 0).await.redirected("code"), None);
 }
 
 #[tokio::test]
-async fn a_fifth_login_clears_the_oldest_cookie_alone() {
+async fn a_fifth_login_removes_only_the_oldest_cookie() {
     let world = World::new().await;
     let mut browser = world.browser();
     let mut ids = Vec::new();
@@ -109,17 +109,17 @@ async fn a_fifth_login_clears_the_oldest_cookie_alone() {
     for (tab, id) in ids.iter().enumerate() {
         assert_eq!(browser.status(id).await.status, if tab < 4 { 401 } else { 200 });
     }
-    // one that has ended goes before one that is older
+    // an ended login makes room before an older one that is still active
     finish(&mut browser, "web", 7, &ids[7]).await;
     let kept = browser.cookies[&cookie_of(&ids[7])].clone();
-    assert!(visit(&mut browser, "web", 7).await.redirected("code").is_some());
+    assert!(return_to_authorize(&mut browser, "web", 7).await.redirected("code").is_some());
     browser.cookies.insert(cookie_of(&ids[7]), kept);
     let (_, answer) = start(&mut browser, "web", 8).await;
     assert_eq!(removed(&answer), [cookie_of(&ids[7])]);
 }
 
 #[tokio::test]
-async fn c033_a_planted_cookie_is_never_taken_on() {
+async fn c033_a_planted_login_cookie_never_gets_the_proofs_of_its_victim() {
     let world = World::new().await;
     let (mut attacker, mut victim) = (world.browser(), world.browser());
     let planted = attacker.start("web", GRACE).await;
@@ -132,13 +132,13 @@ async fn c033_a_planted_cookie_is_never_taken_on() {
     assert!(!before.values().any(|value| value == new[0].1));
     assert_eq!(victim.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
     victim.complete("web", &id).await;
-    // who planted a cookie has none of what the victim did
+    // the attacker who planted the cookie sees none of the victim's steps
     assert_eq!(attacker.status(&planted).await.json()["completed_steps"], 0);
     assert_eq!(attacker.status(&id).await.error(), "invalid_session");
     assert_eq!(attacker.authorize("web").await.redirected("code"), None);
     assert!(victim.authorize("web").await.redirected("code").is_some());
 
-    // names that nobody gave, and secrets that nobody made
+    // names of unknown logins, and made-up secrets
     for (name, value) in [
         ("__Host-auth_session_AAAAAAAA", "x".to_owned()),
         ("__Host-auth_session_", String::new()),

@@ -1,4 +1,4 @@
-//! What a client was given, and whether any of it is good.
+//! The tokens that a client got, and checks of whether they still work.
 
 use std::{collections::BTreeSet, convert::Infallible, panic::Location};
 
@@ -10,16 +10,16 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::world::{Answer, Browser, World};
 
-/// The tokens of one answer.
+/// The tokens of one response.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct IssuedTokens {
     pub(crate) access: String,
     pub(crate) refresh: Option<String>,
     pub(crate) id: Option<String>,
     pub(crate) scope: String,
 }
 
-impl Given {
+impl IssuedTokens {
     pub(crate) fn of(answer: &Answer) -> Self {
         assert_eq!(answer.status, 200, "{answer:?}");
         let json = answer.json();
@@ -40,13 +40,13 @@ impl Given {
         self.id.as_deref().unwrap()
     }
 
-    /// The name of the access token: answers of one use have the same.
+    /// Returns the id of the access token. Repeated responses to one request share it.
     pub(crate) fn jti(&self) -> String {
         claims(&self.access)["jti"].as_str().unwrap().to_owned()
     }
 }
 
-/// What stands in a token, whoever signed it.
+/// Returns the claims of a token without verifying it.
 pub(crate) fn claims(token: &str) -> Value {
     part(token, 1)
 }
@@ -59,44 +59,45 @@ fn part(token: &str, at: usize) -> Value {
     serde_json::from_slice(&BASE64URL.decode(token.split('.').nth(at).unwrap()).unwrap()).unwrap()
 }
 
-/// What says that it is good: an access token at each place that looks at it, a refresh token by what is told of it.
+/// The places where tokens are checked. An access token works at each of the first three. A refresh token is
+/// introspected.
 pub(crate) const EVERYWHERE: [&str; 4] = ["userinfo", "introspect access", "layer", "introspect refresh"];
 
-/// Where these tokens are good.
+/// Returns the places where these tokens work.
 pub(crate) async fn good_at(
     browser: &mut Browser,
     verifier: &Verifier,
     client: &str,
-    given: &Given,
+    issued: &IssuedTokens,
 ) -> BTreeSet<&'static str> {
-    let [info, known, layer] = browser.opens_by(verifier, client, &given.access).await;
-    let good = [info, known, layer, browser.is_active(client, given.refresh()).await];
+    let [info, known, layer] = browser.opens_by(verifier, client, &issued.access).await;
+    let good = [info, known, layer, browser.is_active(client, issued.refresh()).await];
     EVERYWHERE.into_iter().zip(good).filter_map(|(place, good)| good.then_some(place)).collect()
 }
 
-/// Asserts that all of these tokens are good, or none is.
+/// Asserts that either all or none of these tokens work.
 #[track_caller]
 pub(crate) fn all_are<'f>(
     alive: bool,
     world: &'f World,
     client: &'f str,
-    given: &'f Given,
+    issued: &'f IssuedTokens,
 ) -> impl Future<Output = ()> + 'f {
     let place = Location::caller();
     async move {
-        let good = good_at(&mut world.browser(), &world.service.verifier(), client, given).await;
+        let good = good_at(&mut world.browser(), &world.service.verifier(), client, issued).await;
         let expected = if alive { BTreeSet::from(EVERYWHERE) } else { BTreeSet::new() };
-        assert_eq!(good, expected, "at {place}: {given:?}");
+        assert_eq!(good, expected, "at {place}: {issued:?}");
     }
 }
 
 impl Browser {
-    /// Whether an access token opens userinfo, is active at introspection and comes through a layer.
+    /// Returns whether an access token works at userinfo, at introspection and at a layer.
     pub(crate) async fn opens(&mut self, world: &World, client: &str, access: &str) -> [bool; 3] {
         self.opens_by(&world.service.verifier(), client, access).await
     }
 
-    /// The same where the layer has this verifier.
+    /// Does the same with another verifier in the layer.
     async fn opens_by(&mut self, verifier: &Verifier, client: &str, access: &str) -> [bool; 3] {
         let info = self.with_token("/userinfo", access).await;
         match info.status.as_u16() {
@@ -113,7 +114,7 @@ impl Browser {
     }
 }
 
-/// What an API behind a layer answers.
+/// Returns the status of an API behind a layer.
 pub(crate) async fn api(world: &World, access: &str) -> u16 {
     at_layer(&world.service.verifier(), access).await
 }

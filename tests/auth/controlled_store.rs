@@ -1,4 +1,4 @@
-//! A store that is watched and steered: it writes down what is done, and fails or lets others go first where it is told.
+//! A store that records its operations, fails on demand, and lets concurrent calls go first.
 
 use std::{
     future::{Future, poll_fn},
@@ -18,57 +18,57 @@ use tollgate::{
 /// How an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It does nothing.
+    /// It fails without any effect.
     Before,
-    /// It is done, and nobody is told.
+    /// It takes effect, but returns an error.
     After,
-    /// It does nothing, nor do all that follow.
+    /// It fails without any effect, and so do all operations after it.
     Down,
 }
 
 pub(crate) const FAULTS: [Fault; 3] = [Fault::Before, Fault::After, Fault::Down];
 
-/// Clones are one.
+/// A recording store. Clones share everything.
 #[derive(Clone, Default)]
-pub(crate) struct Steered {
+pub(crate) struct ControlledStore {
     memory: Arc<Memory>,
-    rein: Arc<Rein>,
+    rein: Arc<Controls>,
 }
 
 #[derive(Default)]
-struct Rein {
+struct Controls {
     done: Mutex<Vec<String>>,
-    /// After so many operations more.
+    /// The number of operations before the failure.
     fault: Mutex<Option<(usize, Fault)>>,
     has_failed: AtomicBool,
     yields: AtomicBool,
 }
 
-impl Steered {
-    /// Makes the operation fail that comes after `at` others.
+impl ControlledStore {
+    /// Makes an operation fail after `at` successful ones.
     pub(crate) fn fail(&self, at: usize, fault: Fault) {
         *self.rein.fault.lock().unwrap() = Some((at, fault));
     }
 
-    /// All goes well again. Says whether anything had failed.
+    /// Ends the failure. Returns whether any operation has failed.
     pub(crate) fn heal(&self) -> bool {
         *self.rein.fault.lock().unwrap() = None;
         self.rein.has_failed.swap(false, SeqCst)
     }
 
-    /// From now on each operation lets others go first.
+    /// From now on, lets other calls go first before each operation.
     pub(crate) fn yields(&self) {
         self.rein.yields.store(true, SeqCst);
     }
 
-    /// What was done since this was last asked, such as `get logins`.
+    /// Returns the operations since the last call, such as `get logins`.
     pub(crate) fn done(&self) -> Vec<String> {
         std::mem::take(&mut *self.rein.done.lock().unwrap())
     }
 }
 
-impl Rein {
-    /// What becomes of the next operation.
+impl Controls {
+    /// Records an operation. Returns how it must fail, if it must.
     fn next(&self, what: &str, key: &Key) -> Option<Fault> {
         self.done.lock().unwrap().push(format!("{what} {}", key.table()));
         let mut fault = self.fault.lock().unwrap();
@@ -112,7 +112,7 @@ impl Rein {
     }
 }
 
-impl Store for Steered {
+impl Store for ControlledStore {
     fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
         let (own, key) = (self.clone(), key.clone());
         MaybeReady::Pending(async move { own.rein.run("get", &key, async { own.memory.get(&key).wait().await }).await })
@@ -133,7 +133,7 @@ impl Store for Steered {
 
 pub(crate) type Running<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Polls these calls in this order, and then in turn until all are done.
+/// Polls calls in this order, and then in turn until all are done.
 pub(crate) fn interleave<T>(calls: Vec<Running<T>>, order: &[usize]) -> Vec<T> {
     let count = calls.len();
     let mut calls: Vec<Option<Running<T>>> = calls.into_iter().map(Some).collect();
@@ -147,7 +147,7 @@ pub(crate) fn interleave<T>(calls: Vec<Running<T>>, order: &[usize]) -> Vec<T> {
         if calls.iter().all(Option::is_none) {
             break;
         }
-        // hashing is done by a thread
+        // a thread does the hashing
         std::thread::yield_now();
     }
     answers.into_iter().map(Option::unwrap).collect()

@@ -1,4 +1,4 @@
-//! A browser on a connection of its own.
+//! A browser with its own connection to a server.
 
 use std::io;
 
@@ -7,35 +7,35 @@ use crate::{
     wire::Connection,
 };
 
-pub struct Tab {
+pub struct RemoteBrowser {
     pub connection: Connection,
     pub browser: Browser,
 }
 
-/// What came back.
+/// A response.
 pub struct Answer {
     pub status: u16,
     pub location: String,
     pub body: String,
 }
 
-impl Tab {
+impl RemoteBrowser {
     pub fn new(address: &str) -> io::Result<Self> {
         Ok(Self { connection: Connection::new(address)?, browser: Browser::default() })
     }
 
-    /// Asks as a browser does, and keeps the cookies of the answer.
+    /// Sends a request like a browser, and stores the cookies of the response.
     pub fn ask(&mut self, ask: &Ask) -> io::Result<Answer> {
         self.send(ask)?;
         self.answer()
     }
 
-    /// Sends a request, and does not wait.
+    /// Sends a request without waiting for the response.
     pub fn send(&mut self, ask: &Ask) -> io::Result<()> {
         let (method, body) = if let Some(body) = &ask.body { ("POST", body.as_str()) } else { ("GET", "") };
         let mut request = format!("{method} {} HTTP/1.1\r\nhost: auth.example\r\naccept: */*\r\n", ask.target);
         let cookies = self.browser.cookies();
-        // the token endpoint is the app's, not the browser's
+        // the application calls the token endpoint, not the browser
         if !cookies.is_empty() && ask.target != "/token" {
             request.push_str(&format!("cookie: {cookies}\r\n"));
         }
@@ -62,7 +62,7 @@ impl Tab {
 }
 
 impl Answer {
-    /// A string of the JSON object that it is.
+    /// Returns a string member of the JSON object in the body.
     pub fn member(&self, name: &str) -> Option<&str> {
         let (_, after) = self.body.split_once(&format!(r#""{name}":""#))?;
         after.split('"').next()

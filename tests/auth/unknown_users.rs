@@ -1,5 +1,5 @@
-//! Whether there is an account shows in nothing: two worlds run one script, of people of whom one is known and one is
-//! not, and answer alike, byte for byte, with as many operations of the store.
+//! Responses never reveal whether an account exists. Two worlds run the same script, one about a known and one about an
+//! unknown person. Their responses must match byte for byte, and so must their store operations.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use tollgate::{
 };
 
 use crate::{
-    steered::Steered,
+    controlled_store::ControlledStore,
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PHONE, NOBODY, World, parameters, with},
 };
 
-/// What a script is about: the names and addresses that its author has heard of.
+/// The names and addresses of a script's person.
 #[derive(Clone, Copy, Debug)]
 struct Person {
-    /// Two names that may be one person's, and one that nobody has.
+    /// Two names that may belong to one account, and one that is always unknown.
     names: [&'static str; 3],
     phone: &'static str,
     mailbox: &'static str,
 }
 
-/// In place of the number of a name: a login without one.
+/// Used in place of a name's number: a login without a name.
 const UNNAMED: usize = 3;
 
 const fn person(name: &'static str, other: &'static str, phone: &'static str, mailbox: &'static str) -> Person {
@@ -33,14 +33,14 @@ const fn person(name: &'static str, other: &'static str, phone: &'static str, ma
 
 const UNKNOWN: Person = person("nora", "nora@example.com", "+15555550999", "nora@example.com");
 
-/// The same, with a mailbox that is none of the names. Two equal texts count as one name wherever they are submitted.
+/// An unknown person whose mailbox is not a name. Equal texts count as one name wherever they are submitted.
 const UNKNOWN_WITH_OTHER_MAILBOX: Person = person("nora", "nora@example.com", "+15555550999", "other.nora@example.com");
 
-/// Who must not be told from the ones above.
+/// Known persons, who must look like the unknown ones above.
 const KNOWN: &[(&str, Person)] = &[
     ("an account with everything", person("ada", ADA, ADA_PHONE, ADA)),
     ("somebody else's addresses", person("ada", ADA, GRACE_PHONE, GRACE)),
-    ("addresses of nobody", person("ada", ADA, "+15555550888", "other@example.com")),
+    ("unknown addresses", person("ada", ADA, "+15555550888", "other@example.com")),
     ("names of two accounts", person("ada", GRACE, ADA_PHONE, GRACE)),
     ("one name known", person("ada", NOBODY, ADA_PHONE, NOBODY)),
     ("disabled", person("dora", "dora@example.com", "+15555550102", "dora@example.com")),
@@ -66,7 +66,7 @@ fn action() -> impl Strategy<Value = Action> {
     let name = || prop_oneof![5 => 0..2_usize, 1 => Just(2)];
     let login = || 0..4_usize;
     let client = || prop::sample::select(vec!["web", "mfa"]);
-    // never a right one: what is right shows, and has to
+    // never the right password: its response has to differ
     let password = prop::sample::select(vec!["wrong", "Correct horse battery staple", " "]);
     let guess = prop::sample::select(vec!["wrong", "12345", "1234567", "٠٠٠٠٠٠"]);
     let method = prop::sample::select(vec!["sms", "email", "whatsapp"]);
@@ -83,20 +83,20 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A world in which a script runs, about one person.
-struct Stage {
+/// A world that runs a script about one person.
+struct ScriptedWorld {
     world: World,
-    store: Steered,
+    store: ControlledStore,
     browser: Browser,
     person: Person,
     logins: Vec<(String, &'static str)>,
-    /// What is random, and what stands for it.
+    /// Random values of the responses, and the placeholders that replace them.
     random: BTreeMap<String, String>,
 }
 
-impl Stage {
+impl ScriptedWorld {
     async fn of(person: Person) -> Self {
-        let store = Steered::default();
+        let store = ControlledStore::default();
         let world = World::with(store.clone(), |service| service).await;
         let new = |id, name, other| {
             let new = NewUser::new(UserId::parse(id).unwrap(), Identifier::parse(name).unwrap());
@@ -112,7 +112,7 @@ impl Stage {
         let bob = new("u-bob", "bob", "bob@example.com").unverified_contact(phone("+15555550103"));
         world.users.create(&acme, bob.unverified_contact(mailbox("bob@example.com"))).await.unwrap();
         let mut browser = world.browser();
-        // the key of the service is made
+        // creates the key of the service
         browser.start("web", "zed").await;
         browser.cookies.clear();
         store.done();
@@ -128,7 +128,7 @@ impl Stage {
                 return String::new();
             }
             Action::Start(name, client) => {
-                // three at once: which of several that have ended makes room for a fifth is left to chance
+                // only the newest three, because chance decides which of several ended logins makes room for a fifth
                 if let Some((oldest, _)) = self.logins.iter().rev().nth(2) {
                     self.browser.cookies.remove(&cookie_of(oldest));
                 }
@@ -162,7 +162,7 @@ impl Stage {
             Action::Status(at) => self.browser.status(&login(at).unwrap_or_else(none).0).await,
             Action::Authorize(client) => self.browser.authorize(client).await,
         };
-        // what is sent is sent before time goes on
+        // deliver all messages before the time advances
         settle().await;
         self.shown(&answer)
     }
@@ -176,7 +176,7 @@ impl Stage {
         self.logins.push((id, client));
     }
 
-    /// The whole answer, and what was done for it.
+    /// Returns the complete response, followed by the store operations it took.
     fn shown(&self, answer: &Answer) -> String {
         let headers: Vec<_> = answer
             .headers
@@ -190,7 +190,7 @@ impl Stage {
         for (random, name) in &self.random {
             text = text.replace(random.as_str(), name);
         }
-        // an insert and a swap are one write
+        // inserts and swaps both count as a write
         let done = self.store.done().into_iter().map(|done| done.replace("insert", "write").replace("swap", "write"));
         let done: Vec<_> = done.collect();
         format!("{text}\n\n{}", done.join("\n"))
@@ -201,10 +201,13 @@ fn cookie_of(id: &str) -> String {
     format!("__Host-auth_session_{}", &id[..8])
 }
 
-/// Runs a script in both worlds.
-async fn compare(known: Person, script: impl IntoIterator<Item = Action>) -> Result<(Stage, Stage), TestCaseError> {
+/// Runs a script in both worlds and compares them after each call.
+async fn compare(
+    known: Person,
+    script: impl IntoIterator<Item = Action>,
+) -> Result<(ScriptedWorld, ScriptedWorld), TestCaseError> {
     let unknown = if known.names.contains(&known.mailbox) { UNKNOWN } else { UNKNOWN_WITH_OTHER_MAILBOX };
-    let (mut known, mut unknown) = (Stage::of(known).await, Stage::of(unknown).await);
+    let (mut known, mut unknown) = (ScriptedWorld::of(known).await, ScriptedWorld::of(unknown).await);
     for (at, action) in script.into_iter().enumerate() {
         let (one, other) = (known.call(action).await, unknown.call(action).await);
         prop_assert_eq!(one, other, "call {}: {:?}", at, action);
@@ -217,10 +220,10 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 proptest! {
-    // more where PROPTEST_CASES says so
+    // set PROPTEST_CASES to run more
     #![proptest_config(Config::with_cases(Config::default().cases / 4))]
     #[test]
-    fn c031_c048_c053_c064_c066_no_answer_and_no_work_tells_who_is_known(
+    fn c031_c048_c053_c064_c066_responses_and_store_operations_never_reveal_a_known_user(
         known in 0..KNOWN.len(),
         script in vec(action(), 1..60),
     ) {
@@ -230,9 +233,9 @@ proptest! {
     }
 }
 
-/// As often as names and addresses let it be asked, until something is locked, and on.
+/// Repeats attempts for all names and addresses until something is locked, and continues afterwards.
 #[tokio::test]
-async fn c031_c066_locks_and_limits_come_alike() {
+async fn c031_c066_locks_and_limits_are_the_same_for_unknown_users() {
     for (what, known) in KNOWN {
         let mut script = Vec::new();
         for round in 0..3 {
@@ -249,9 +252,9 @@ async fn c031_c066_locks_and_limits_come_alike() {
     }
 }
 
-/// A hundred failures of one account, by two of its names.
+/// A hundred failures of one account, under two of its names.
 #[tokio::test]
-async fn c058_c110_the_ceiling_of_an_account_shows_in_nothing() {
+async fn c058_c110_the_ceiling_of_an_account_is_invisible() {
     let mut script = Vec::new();
     for failure in 0..130 {
         script.extend([Action::Start(failure % 2, "web"), Action::Password(0, failure % 2, "wrong")]);
@@ -261,29 +264,29 @@ async fn c058_c110_the_ceiling_of_an_account_shows_in_nothing() {
     known.world.log.flush();
     let ceilings = known.world.log.read(&Query::default().kind(EventKind::LoginCeiling));
     assert!(!ceilings.events.is_empty());
-    // now the right one is wrong as well, and looks so
+    // now the right password fails too, with the same response
     let right = [Action::Wait(3600), Action::Start(0, "web"), Action::Password(0, 0, ADA_PASSWORD)];
     for action in right {
         assert_eq!(known.call(action).await, unknown.call(action).await);
     }
     let (id, _) = known.logins.last().unwrap().clone();
     assert_eq!(known.browser.status(&id).await.json()["completed_steps"], 0);
-    // it ends a day after the last failure that was counted, whatever was tried since
+    // the ceiling ends a day after the last counted failure, regardless of later attempts
     known.world.advance(86_400);
     let id = known.browser.start("web", ADA).await;
     assert_eq!(known.browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
 }
 
-/// The end of the ceiling is not put off by those who go on.
+/// Attempts beyond the ceiling do not extend it.
 #[tokio::test]
-async fn c110_what_is_tried_beyond_the_ceiling_does_not_put_off_its_end() {
-    let mut stage = Stage::of(KNOWN[0].1).await;
+async fn c110_attempts_beyond_the_ceiling_do_not_extend_it() {
+    let mut stage = ScriptedWorld::of(KNOWN[0].1).await;
     for failure in 0..100 {
         stage.call(Action::Start(failure % 2, "web")).await;
         stage.call(Action::Password(0, failure % 2, "wrong")).await;
         stage.call(Action::Wait(3600)).await;
     }
-    // it has 23 hours to go, and an hour each is waited
+    // 23 hours are left, and each attempt waits for an hour
     for failure in 0..22 {
         stage.call(Action::Start(failure % 2, "web")).await;
         stage.call(Action::Password(0, failure % 2, "wrong")).await;
@@ -296,9 +299,9 @@ async fn c110_what_is_tried_beyond_the_ceiling_does_not_put_off_its_end() {
     assert_eq!(stage.browser.password("web", &id, "ada", ADA_PASSWORD).await.status, 200);
 }
 
-/// Ten messages an hour to one phone, asked for by two names of its account.
+/// Ten messages an hour to one phone, requested under two names of its account.
 #[tokio::test]
-async fn c059_the_ceiling_of_an_address_shows_in_nothing() {
+async fn c059_the_message_limit_of_an_address_is_invisible() {
     let mut script = Vec::new();
     for ask in 0..24 {
         if ask % 4 == 0 {
@@ -311,9 +314,10 @@ async fn c059_the_ceiling_of_an_address_shows_in_nothing() {
     assert_eq!((known.world.outbox.messages().len(), unknown.world.outbox.messages().len()), (10, 0));
 }
 
-/// Messages to a phone that were asked for in a name of nobody: whether they count for others would tell whose it is.
+/// Messages to a phone, requested under an unknown name. If they counted for other names, the response would reveal the
+/// owner of the number.
 #[tokio::test]
-async fn c059_an_address_that_strangers_asked_for_is_not_told_from_one_of_an_account() {
+async fn c059_messages_requested_by_strangers_do_not_reveal_the_owner_of_an_address() {
     let mut script = Vec::new();
     for ask in 0..20 {
         if ask % 4 == 0 {

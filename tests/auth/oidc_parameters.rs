@@ -1,11 +1,11 @@
-//! What a request wishes of OpenID Connect, as far as it is served.
+//! Optional parameters of OpenID Connect.
 
 use serde_json::json;
 use tollgate::{AuthService, ClientIp, Method, Policies, Policy, StoredUsers, delivery::Outbox, store::Memory};
 
 use crate::{
-    given::{self, Given},
-    grants::Grant,
+    issued_tokens::{self, IssuedTokens},
+    token_requests::Grant,
     world::{
         ADA, ADA_PASSWORD, Answer, Browser, GRACE, ISSUER, World, clients, encode, parameters, query, query_of, with,
     },
@@ -16,7 +16,7 @@ async fn authorize(browser: &mut Browser, more: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn without_a_login_prompt_none_asks_nobody_anything() {
+async fn prompt_none_without_a_login_returns_an_error_and_shows_no_page() {
     let world = World::new().await;
     let mut browser = world.browser();
     let answer = authorize(&mut browser, "prompt=none").await;
@@ -31,11 +31,11 @@ async fn without_a_login_prompt_none_asks_nobody_anything() {
 }
 
 #[tokio::test]
-async fn whatever_max_age_is_a_login_for_this_request_meets_it_and_says_when_it_was() {
+async fn any_max_age_is_met_by_a_login_for_this_request_and_the_id_token_has_its_time() {
     let world = World::new().await;
     for (more, age) in [("max_age=1", 2), ("max_age=1", 290), ("max_age=0", 60)] {
-        let given = Given::of(&tokens_after(&world, more, age).await);
-        let id_token = given::claims(given.id());
+        let issued = IssuedTokens::of(&tokens_after(&world, more, age).await);
+        let id_token = issued_tokens::claims(issued.id());
         assert_eq!(id_token["auth_time"], world.time().as_secs() - age, "{more}");
     }
     let mut browser = world.browser();
@@ -44,15 +44,15 @@ async fn whatever_max_age_is_a_login_for_this_request_meets_it_and_says_when_it_
     assert_eq!(answer.redirected("error").as_deref(), Some("invalid_request"));
 }
 
-/// The error that the client is told.
-async fn told(browser: &mut Browser, more: &str) -> Option<String> {
+/// Returns the error that is sent to the client.
+async fn error_sent_to_client(browser: &mut Browser, more: &str) -> Option<String> {
     let answer = authorize(browser, more).await;
     assert_eq!((answer.redirected("code"), answer.status.as_u16()), (None, 302), "{more} {answer:?}");
     answer.redirected("error")
 }
 
 #[tokio::test]
-async fn c025_wishes_that_can_not_be_read_or_served_are_told_at_the_redirect_uri() {
+async fn c025_malformed_or_unsupported_parameters_are_reported_at_the_redirect_uri() {
     let world = World::new().await;
     let mut browser = world.browser();
     browser.log_in("web", ADA).await;
@@ -69,7 +69,7 @@ async fn c025_wishes_that_can_not_be_read_or_served_are_told_at_the_redirect_uri
         ("request=eyJhbGciOiJub25lIn0.e30.", "request_not_supported"),
         ("request_uri=https://app.example/request.jwt", "request_uri_not_supported"),
     ] {
-        assert_eq!(told(&mut browser, more).await.as_deref(), Some(error), "{more}");
+        assert_eq!(error_sent_to_client(&mut browser, more).await.as_deref(), Some(error), "{more}");
         let page = browser.get(&format!("/authentication/start?{}&{more}", query("web"))).await;
         assert_eq!(page.redirected("error").as_deref(), Some(error), "{more}");
     }
@@ -77,15 +77,15 @@ async fn c025_wishes_that_can_not_be_read_or_served_are_told_at_the_redirect_uri
     assert!(authorize(&mut browser, more).await.redirected("code").is_some());
 }
 
-fn demanding(levels: &str) -> String {
+fn essential_acr(levels: &str) -> String {
     let claims = format!(r#"{{"id_token":{{"acr":{{"essential":true,"values":[{levels}]}}}}}}"#);
     format!("claims={}", encode(&claims))
 }
 
 #[tokio::test]
-async fn c025_an_essential_acr_is_met_or_no_code_is_given() {
+async fn c025_no_code_is_issued_unless_an_essential_acr_is_met() {
     let policies = Policies::default().acr("two", Policy::any(2).unwrap()).unwrap();
-    // a level that no enabled method reaches is refused when the service is built
+    // a level that no enabled method can reach is refused when the service is built
     let keys = policies.clone().acr("key", Policy::slots([Method::Passkey]).unwrap()).unwrap();
     let service = AuthService::builder(ISSUER, Memory::new()).clients(clients()).client_ip(ClientIp::peer());
     let service = service.users(StoredUsers::new(Memory::new())).email(Outbox::new()).policies(keys);
@@ -93,13 +93,13 @@ async fn c025_an_essential_acr_is_met_or_no_code_is_given() {
     let world = World::with(Memory::new(), |service| service.policies(policies)).await;
     let mut browser = world.browser();
     browser.log_in("web", ADA).await;
-    // nobody knows the level
-    let error = told(&mut browser, &demanding(r#""gold""#)).await;
+    // an unknown level
+    let error = error_sent_to_client(&mut browser, &essential_acr(r#""gold""#)).await;
     assert_eq!(error.as_deref(), Some("unmet_authentication_requirements"));
-    // one step was proved, and it takes two
-    assert_eq!(told(&mut browser, &demanding(r#""gold","two""#)).await, None);
-    let none = format!("prompt=none&{}", demanding(r#""two""#));
-    assert_eq!(told(&mut browser, &none).await.as_deref(), Some("login_required"));
+    // one step was proved, but the level requires two
+    assert_eq!(error_sent_to_client(&mut browser, &essential_acr(r#""gold","two""#)).await, None);
+    let none = format!("prompt=none&{}", essential_acr(r#""two""#));
+    assert_eq!(error_sent_to_client(&mut browser, &none).await.as_deref(), Some("login_required"));
     let claims = r#"{"id_token":{"acr":{"essential":true,"value":"two"}}}"#;
     let body = with(parameters("web"), &[("identifier", ADA), ("claims", claims)]);
     let started = browser.post("/authentication/start", &body).await.json();
@@ -107,19 +107,23 @@ async fn c025_an_essential_acr_is_met_or_no_code_is_given() {
     let body = with(body, &[("claims", r#"{"id_token":{"acr":{"essential":true,"value":"gold"}}}"#)]);
     let refused = browser.post("/authentication/start", &body).await;
     assert_eq!((refused.status.as_u16(), &*refused.error()), (403, "unmet_authentication_requirements"));
-    // what is only wished for hinders nobody
+    // a voluntary request has no effect
     let wished = format!("claims={}", encode(r#"{"id_token":{"acr":{"values":["gold"]}}}"#));
     assert!(authorize(&mut browser, &wished).await.redirected("code").is_some());
 }
 
 #[tokio::test]
-async fn c025_a_code_is_for_the_user_whom_the_request_means() {
+async fn c025_a_code_is_issued_only_for_the_requested_user() {
     let world = World::new().await;
     let mut browser = world.browser();
     browser.log_in("web", ADA).await;
     let meaning = |how: &str| format!("claims={}", encode(&format!(r#"{{"id_token":{{"sub":{{{how}}}}}}}"#)));
     for others in [r#""value":"u-grace""#, r#""values":["u-grace","u-x"]"#] {
-        assert_eq!(told(&mut browser, &meaning(others)).await.as_deref(), Some("login_required"), "{others}");
+        assert_eq!(
+            error_sent_to_client(&mut browser, &meaning(others)).await.as_deref(),
+            Some("login_required"),
+            "{others}"
+        );
     }
     for hers in [r#""value":"u-ada""#, r#""values":["u-ada","u-grace"]"#, r#""values":["u-grace","u-ada"]"#] {
         assert!(authorize(&mut browser, &meaning(hers)).await.redirected("code").is_some(), "{hers}");
@@ -129,7 +133,7 @@ async fn c025_a_code_is_for_the_user_whom_the_request_means() {
 }
 
 #[tokio::test]
-async fn a_start_takes_the_same_wishes() {
+async fn a_start_accepts_the_same_optional_parameters() {
     let world = World::new().await;
     let mut browser = world.browser();
     for (name, value, status) in [
@@ -159,12 +163,12 @@ async fn a_start_takes_the_same_wishes() {
     }
 }
 
-/// A whole login of ada with more in the URL of its end, to what its code gives.
+/// Logs ada in with more parameters in the URL of `/authorize`. Returns the response of `/token`.
 async fn tokens(world: &World, more: &str) -> Answer {
     tokens_after(world, more, 0).await
 }
 
-/// The same, where so much time goes by before the browser comes back.
+/// Logs ada in and waits before the browser returns. Returns the response of `/token`.
 async fn tokens_after(world: &World, more: &str, seconds: u64) -> Answer {
     let mut browser = world.browser();
     let (own, verifier) = browser.log_in_with("web", &[]).await;
@@ -175,24 +179,24 @@ async fn tokens_after(world: &World, more: &str, seconds: u64) -> Answer {
 }
 
 #[tokio::test]
-async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
+async fn c025_even_an_expired_id_token_identifies_the_expected_user() {
     let world = World::new().await;
     let mut browser = world.browser();
-    let given = Given::of(&tokens(&world, "").await);
-    let hint = given.id();
+    let issued = IssuedTokens::of(&tokens(&world, "").await);
+    let hint = issued.id();
     world.advance(3600);
     let hinted = format!("id_token_hint={hint}");
     let none = format!("prompt=none&{hinted}");
-    assert_eq!(told(&mut browser, &none).await.as_deref(), Some("login_required"));
+    assert_eq!(error_sent_to_client(&mut browser, &none).await.as_deref(), Some("login_required"));
     browser.log_in("web", GRACE).await;
     for more in [&hinted, &none] {
-        assert_eq!(told(&mut browser, more).await.as_deref(), Some("login_required"));
+        assert_eq!(error_sent_to_client(&mut browser, more).await.as_deref(), Some("login_required"));
     }
-    // what is no id_token of this client is none
+    // anything but an id_token of this client is refused
     let (head, signature) = hint.rsplit_once('.').unwrap();
     let forged = format!("{head}.{}", signature.chars().rev().collect::<String>());
     for wrong in ["x", &forged, &format!("{hint}x")] {
-        let error = told(&mut browser, &format!("id_token_hint={wrong}")).await;
+        let error = error_sent_to_client(&mut browser, &format!("id_token_hint={wrong}")).await;
         assert_eq!(error.as_deref(), Some("invalid_request"), "{wrong}");
     }
     let mfa = browser.get(&format!("/authorize?{}&{hinted}", query("mfa"))).await;
@@ -203,20 +207,20 @@ async fn c025_an_id_token_hints_at_its_user_be_it_that_it_has_expired() {
 }
 
 #[tokio::test]
-async fn what_a_request_wishes_of_the_tokens_is_in_them() {
+async fn requested_claims_nonce_and_sid_are_in_the_tokens() {
     let world = World::new().await;
     let claims = r#"{"id_token":{"email":null},"userinfo":{"phone_number":null}}"#;
     let answer = tokens(&world, &format!("nonce=n-0S6%20x&claims={}", encode(claims))).await;
-    let id_token = given::claims(Given::of(&answer).id());
+    let id_token = issued_tokens::claims(IssuedTokens::of(&answer).id());
     assert_eq!((&id_token["nonce"], &id_token["email"]), (&json!("n-0S6 x"), &json!(ADA)), "{id_token}");
     let session = &world.sessions.list(&"acme".parse().unwrap(), &"u-ada".parse().unwrap()).await.unwrap()[0];
     assert_eq!(id_token["sid"], session.sid().to_string());
-    // bound to a key that the request for tokens does not prove
+    // the code is bound to a key that the token request does not prove
     let bound = tokens(&world, "dpop_jkt=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I").await;
     assert_eq!(bound.error(), "invalid_dpop_proof");
 }
 
-/// The required steps of a login of `web` with this wish, at the start and on the login page.
+/// Returns the required steps of a login of `web` with this parameter, at the start and on the login page.
 async fn required(browser: &mut Browser, name: &str, value: &str) -> Result<u64, String> {
     let body = with(parameters("web"), &[("identifier", ADA), (name, value)]);
     let started = browser.post("/authentication/start", &body).await;
@@ -247,16 +251,16 @@ async fn c025_the_first_requested_level_that_can_be_met_counts() {
             assert_eq!(required(&mut browser, "claims", &claims).await, Ok(steps), "{claims}");
         }
     }
-    // and the token names the level
+    // the token names the level
     let (own, verifier) = browser.log_in_with("web", &[("acr_values", "gold one two")]).await;
     let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
     let code = answer.redirected("code").unwrap_or_else(|| panic!("{answer:?}"));
-    let given = Given::of(&browser.redeem("web", &Grant { code, verifier }).await);
-    assert_eq!(given::claims(given.id())["acr"], "one");
+    let issued = IssuedTokens::of(&browser.redeem("web", &Grant { code, verifier }).await);
+    assert_eq!(issued_tokens::claims(issued.id())["acr"], "one");
 }
 
 #[tokio::test]
-async fn c025_a_level_that_is_only_requested_blocks_nobody() {
+async fn c025_a_voluntary_level_that_cannot_be_met_does_not_block_the_login() {
     let world = World::new().await;
     let mut browser = world.browser();
     assert_eq!(required(&mut browser, "acr_values", "gold silver").await, Ok(1));
@@ -272,8 +276,8 @@ async fn c025_a_level_that_is_only_requested_blocks_nobody() {
             let (own, verifier) = browser.log_in_with("web", &[(name, value)]).await;
             let answer = browser.get(&format!("/authorize?{}", query_of(&own))).await;
             let code = answer.redirected("code").unwrap_or_else(|| panic!("{claims} {answer:?}"));
-            let given = Given::of(&browser.redeem("web", &Grant { code, verifier }).await);
-            assert!(given::claims(given.id())["acr"].is_null(), "no level was reached");
+            let issued = IssuedTokens::of(&browser.redeem("web", &Grant { code, verifier }).await);
+            assert!(issued_tokens::claims(issued.id())["acr"].is_null(), "no level was reached");
         }
     }
     let essential = r#"{"id_token":{"acr":{"essential":true,"value":"gold"}}}"#;
@@ -282,7 +286,7 @@ async fn c025_a_level_that_is_only_requested_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn c025_consent_is_asked_for_even_if_a_login_for_the_same_parameters_is_completed() {
+async fn c025_consent_is_requested_even_if_a_login_for_the_same_parameters_is_completed() {
     let world = World::new().await;
     for prompt in ["consent", "select_account", "consent login"] {
         let mut browser = world.browser();
@@ -290,13 +294,13 @@ async fn c025_consent_is_asked_for_even_if_a_login_for_the_same_parameters_is_co
         browser.log_in("web", ADA).await;
         let answer = authorize(&mut browser, &more).await;
         assert!(answer.header("location").starts_with("/authentication/start?"), "{prompt} {answer:?}");
-        // the page starts another login with the prompt, and the user proves who they are there
+        // the page starts another login with the prompt, and the user authenticates there
         let body = with(parameters("web"), &[("identifier", ADA), ("prompt", prompt)]);
         let id = browser.post("/authentication/start", &body).await.json()["session_id"].as_str().unwrap().to_owned();
         assert!(authorize(&mut browser, &more).await.redirected("code").is_none(), "{prompt}");
         assert_eq!(browser.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
         assert_eq!(browser.complete("web", &id).await.status, 200);
         assert!(authorize(&mut browser, &more).await.redirected("code").is_some(), "{prompt}");
-        assert!(authorize(&mut browser, &more).await.redirected("code").is_none(), "one code for one yes");
+        assert!(authorize(&mut browser, &more).await.redirected("code").is_none(), "each confirmation yields one code");
     }
 }

@@ -1,31 +1,31 @@
-//! What a client sends for tokens, and about them.
+//! Requests for tokens and about tokens.
 
 use http::Request;
 use serde_json::Value;
 use tollgate::{CodeChallenge, CodeVerifier, Secret};
 
 use crate::{
-    given::Given,
+    issued_tokens::IssuedTokens,
     world::{ADA, ADA_PASSWORD, Answer, Browser, VERIFIER, encode, parameters, query_of, redirect_uri, with},
 };
 
 pub(crate) type Fields<'a> = Vec<(&'a str, &'a str)>;
 
-/// A code, and what its client alone knows.
+/// A code with its verifier, which only the client knows.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
     pub(crate) code: String,
     pub(crate) verifier: String,
 }
 
-/// The code of a request with the usual challenge.
+/// A code from a request with the usual challenge.
 impl From<String> for Grant {
     fn from(code: String) -> Self {
         Self { code, verifier: VERIFIER.to_owned() }
     }
 }
 
-/// What redeems a code.
+/// Returns the form fields that redeem a code.
 pub(crate) fn redemption<'a>(client: &'a str, Grant { code, verifier }: &'a Grant) -> Fields<'a> {
     vec![
         ("grant_type", "authorization_code"),
@@ -36,19 +36,19 @@ pub(crate) fn redemption<'a>(client: &'a str, Grant { code, verifier }: &'a Gran
     ]
 }
 
-/// The fields with this one in the place of its own.
+/// Returns the fields with one value replaced or added.
 pub(crate) fn set<'a>(fields: &[(&'a str, &'a str)], name: &'a str, value: &'a str) -> Fields<'a> {
     let mut fields = without(fields, name);
     fields.push((name, value));
     fields
 }
 
-/// The fields but this one.
+/// Returns the fields without this one.
 pub(crate) fn without<'a>(fields: &[(&'a str, &'a str)], name: &str) -> Fields<'a> {
     fields.iter().copied().filter(|(own, _)| *own != name).collect()
 }
 
-/// The whole answer of `/token` to what gives no tokens.
+/// Returns the complete error response of `/token` as text.
 pub(crate) fn refused(status: u16, error: &str, detail: &str) -> String {
     format!(
         "{status}\ncontent-type: application/json\npragma: no-cache\n\n\
@@ -61,12 +61,12 @@ pub(crate) fn is_no_grant(answer: &Answer) -> bool {
 }
 
 impl Browser {
-    /// A whole login of ada by password, to its code.
+    /// Logs ada in by password and returns the code.
     pub(crate) async fn sign_in(&mut self, client: &str) -> Grant {
         self.sign_in_with(client, &[]).await
     }
 
-    /// The same with these parameters.
+    /// Logs ada in with more parameters and returns the code.
     pub(crate) async fn sign_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> Grant {
         let (own, verifier) = self.log_in_with(client, more).await;
         let answer = self.get(&format!("/authorize?{}", query_of(&own))).await;
@@ -74,8 +74,8 @@ impl Browser {
         Grant { code, verifier }
     }
 
-    /// The same up to its code: the parameters of the request for that, and its verifier. Each has one of its own, for a
-    /// challenge that was redeemed begins nothing more.
+    /// Completes a login of ada. Returns the parameters of its request and its verifier. Each login has its own
+    /// challenge, because a redeemed challenge can't begin another login.
     pub(crate) async fn log_in_with(&mut self, client: &str, more: &[(&str, &str)]) -> (Value, String) {
         let verifier = Secret::generate().expose().to_owned();
         let challenge = CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string();
@@ -88,10 +88,10 @@ impl Browser {
         (own, verifier)
     }
 
-    /// The tokens of a whole login.
-    pub(crate) async fn tokens(&mut self, client: &str, scope: &str) -> Given {
+    /// Completes a login and returns its tokens.
+    pub(crate) async fn tokens(&mut self, client: &str, scope: &str) -> IssuedTokens {
         let code = self.sign_in_with(client, &[("scope", scope)]).await;
-        Given::of(&self.redeem(client, &code).await)
+        IssuedTokens::of(&self.redeem(client, &code).await)
     }
 
     /// Exchanges a code.
@@ -116,14 +116,14 @@ impl Browser {
         self.form("/introspect", &[("client_id", client), ("token", token)]).await
     }
 
-    /// What a client is told of a token.
+    /// Returns the introspection of a token.
     pub(crate) async fn introspect(&mut self, client: &str, token: &str) -> Value {
         let answer = self.ask_about(client, token).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.json()
     }
 
-    /// Asks an endpoint that takes an access token.
+    /// Calls an endpoint with an access token.
     pub(crate) async fn with_token(&mut self, path: &str, token: &str) -> Answer {
         self.send(Request::get(path).header("authorization", format!("Bearer {token}")), "").await
     }

@@ -1,4 +1,4 @@
-//! Whether the time of an answer tells who has an account.
+//! Tests whether response times reveal that an account exists.
 
 use std::time::Duration;
 
@@ -6,34 +6,34 @@ use tokio::runtime::Runtime;
 use tollgate::{AuthService, Passwords, delivery::Outbox, store::Memory, testing::ManualClock};
 
 use crate::{
-    apart::{ranks, welch},
     login::{self, Local, Setup, address, foreign, identifier, phone, stranger},
     random::Random,
+    significance::{ranks, welch},
     stats::{Table, median, quantile},
 };
 
 const SAMPLES: u64 = 4_000;
-/// Of those that take an argon2.
+/// The number of samples of calls with an argon2 hash.
 const SLOW_SAMPLES: u64 = 400;
-/// The first ones warm up, and are not counted.
+/// The number of calls before the measurement starts.
 const WARM: u64 = 200;
-/// As in dudect: beyond this many standard deviations two are told apart for sure.
-const APART: f64 = 4.5;
+/// Beyond this many standard deviations, two samples certainly differ. dudect uses the same value.
+const CERTAIN: f64 = 4.5;
 
-/// Who asks.
+/// The caller of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
-    /// A user, with their own address.
+enum Caller {
+    /// A user with their own address.
     Known,
-    /// A user, with an address that is nobody's.
+    /// A user with an unknown address.
     Foreign,
-    /// Nobody of that name, with an address that is nobody's.
+    /// An unknown user with an unknown address.
     Unknown,
 }
 
-/// What is timed.
+/// The measured call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum TimedCall {
     Start,
     Code,
     CodeAgain,
@@ -42,14 +42,14 @@ enum What {
 }
 
 pub fn run() {
-    println!("### Whether the time of an answer tells who has an account\n");
+    println!("### Do response times reveal accounts?\n");
     println!(
-        "One call in process, by a browser, an address and an identifier that were never \
-         seen before; the two sorts in random order. In nanoseconds. `greater` is how often a call of the second sort is \
-         slower than one of the first (0.50: as often as not), `z` how many standard deviations that is away from \
-         chance (Mann and Whitney), `t` is Welch's of the fastest half, three quarters and 95 of a hundred. Beyond {APART} two sorts \
-         are told apart by so many calls, where nothing but the machine adds noise. Lines of `known` and `known` are a \
-         control: both sorts are the same.\n"
+        "One call in process, with a browser, an address and an identifier that were never used before. Calls \
+         of two kinds of callers alternate at random. Times are in nanoseconds. `greater` is the share of \
+         pairs in which the second kind is slower (0.50 means no difference), and `z` is its distance from \
+         chance in standard deviations (Mann-Whitney). `t` is Welch's t of the fastest half, three quarters \
+         and 95 percent. Beyond {CERTAIN}, this many calls can distinguish the two kinds, if only the machine \
+         adds noise. Rows that compare `known` with `known` are a control, because both kinds are the same.\n"
     );
     let mut table = Table::new([
         "call",
@@ -70,17 +70,17 @@ pub fn run() {
     ]);
     let fast = || Passwords::insecure_fast();
     for (what, left, right, passwords, name) in [
-        (What::Start, Who::Known, Who::Known, fast(), "start"),
-        (What::Start, Who::Known, Who::Unknown, fast(), "start"),
-        (What::Code, Who::Known, Who::Known, fast(), "a code is asked for"),
-        (What::Code, Who::Known, Who::Foreign, fast(), "a code is asked for"),
-        (What::Code, Who::Foreign, Who::Unknown, fast(), "a code is asked for"),
-        (What::Code, Who::Known, Who::Unknown, fast(), "a code is asked for"),
-        (What::CodeAgain, Who::Known, Who::Unknown, fast(), "a second code is asked for"),
-        (What::WrongCode, Who::Known, Who::Unknown, fast(), "a wrong code"),
-        (What::WrongPassword, Who::Known, Who::Known, fast(), "a wrong password, least argon2"),
-        (What::WrongPassword, Who::Known, Who::Unknown, fast(), "a wrong password, least argon2"),
-        (What::WrongPassword, Who::Known, Who::Unknown, Passwords::new(), "a wrong password"),
+        (TimedCall::Start, Caller::Known, Caller::Known, fast(), "start"),
+        (TimedCall::Start, Caller::Known, Caller::Unknown, fast(), "start"),
+        (TimedCall::Code, Caller::Known, Caller::Known, fast(), "a code is asked for"),
+        (TimedCall::Code, Caller::Known, Caller::Foreign, fast(), "a code is asked for"),
+        (TimedCall::Code, Caller::Foreign, Caller::Unknown, fast(), "a code is asked for"),
+        (TimedCall::Code, Caller::Known, Caller::Unknown, fast(), "a code is asked for"),
+        (TimedCall::CodeAgain, Caller::Known, Caller::Unknown, fast(), "a second code is asked for"),
+        (TimedCall::WrongCode, Caller::Known, Caller::Unknown, fast(), "a wrong code"),
+        (TimedCall::WrongPassword, Caller::Known, Caller::Known, fast(), "a wrong password, least argon2"),
+        (TimedCall::WrongPassword, Caller::Known, Caller::Unknown, fast(), "a wrong password, least argon2"),
+        (TimedCall::WrongPassword, Caller::Known, Caller::Unknown, Passwords::new(), "a wrong password"),
     ] {
         let samples = if name == "a wrong password" { SLOW_SAMPLES } else { SAMPLES };
         let (first, second) = compare(what, left, right, passwords, samples);
@@ -89,11 +89,11 @@ pub fn run() {
     table.print();
 }
 
-fn row(name: &str, left: Who, right: Who, first: &[f64], second: &[f64]) -> Vec<String> {
+fn row(name: &str, left: Caller, right: Caller, first: &[f64], second: &[f64]) -> Vec<String> {
     let both: Vec<f64> = first.iter().chain(second).copied().collect();
     let (greater, z) = ranks(first, second);
     let t = [0.5, 0.75, 0.95].map(|share| welch(first, second, quantile(&both, share)));
-    let apart = z.abs() > APART || t.iter().any(|t| t.abs() > APART);
+    let apart = z.abs() > CERTAIN || t.iter().any(|t| t.abs() > CERTAIN);
     let quartiles = |values: &[f64]| format!("{:.0}–{:.0}", quantile(values, 0.25), quantile(values, 0.75));
     vec![
         name.to_owned(),
@@ -114,8 +114,8 @@ fn row(name: &str, left: Who, right: Who, first: &[f64], second: &[f64]) -> Vec<
     ]
 }
 
-/// So many times of each sort, in nanoseconds.
-fn compare(what: What, left: Who, right: Who, passwords: Passwords, samples: u64) -> (Vec<f64>, Vec<f64>) {
+/// Measures both callers this many times, in nanoseconds.
+fn compare(what: TimedCall, left: Caller, right: Caller, passwords: Passwords, samples: u64) -> (Vec<f64>, Vec<f64>) {
     let runtime = login::runtime();
     let warm = WARM.min(samples / 10);
     let setup = Setup { store: Memory::new().into(), users: 2 * (samples + warm), passwords };
@@ -125,9 +125,9 @@ fn compare(what: What, left: Who, right: Who, passwords: Passwords, samples: u64
     for round in 0..samples + warm {
         let sorts = [(left, 2 * round), (right, 2 * round + 1)];
         let swapped = order.below(2) == 1;
-        // both are made ready before either is timed
+        // both are prepared before either is measured
         let mut ready = sorts.map(|(who, number)| Ready::new(&runtime, &service, what, who, number));
-        // the next code may be asked for
+        // now the next code can be requested
         clock.advance(Duration::from_secs(31));
         for turn in [usize::from(swapped), usize::from(!swapped)] {
             let took = ready[turn].time(&runtime, &service, what);
@@ -140,7 +140,7 @@ fn compare(what: What, left: Who, right: Who, passwords: Passwords, samples: u64
     (first, second)
 }
 
-/// A browser that is about to make the call that is timed.
+/// A browser that is ready to make the measured call.
 struct Ready {
     local: Local,
     identifier: String,
@@ -148,17 +148,17 @@ struct Ready {
 }
 
 impl Ready {
-    fn new(runtime: &Runtime, service: &AuthService, what: What, who: Who, number: u64) -> Self {
-        let identifier = if who == Who::Unknown { stranger(number) } else { identifier(number) };
-        let phone = if who == Who::Known { phone(number) } else { foreign(number) };
+    fn new(runtime: &Runtime, service: &AuthService, what: TimedCall, who: Caller, number: u64) -> Self {
+        let identifier = if who == Caller::Unknown { stranger(number) } else { identifier(number) };
+        let phone = if who == Caller::Known { phone(number) } else { foreign(number) };
         let mut local = Local::new(address(number));
-        if what != What::Start {
+        if what != TimedCall::Start {
             local.start(runtime, service, &identifier);
         }
-        if matches!(what, What::WrongCode | What::CodeAgain) {
+        if matches!(what, TimedCall::WrongCode | TimedCall::CodeAgain) {
             let asked = local.send(runtime, service, local.browser.code(&phone));
             assert_eq!(asked.status, 200, "{}", asked.text);
-            // the queue does its work
+            // lets the queue deliver
             runtime.block_on(async {
                 for _ in 0..8 {
                     tokio::task::yield_now().await;
@@ -168,17 +168,17 @@ impl Ready {
         Self { local, identifier, phone }
     }
 
-    fn time(&mut self, runtime: &Runtime, service: &AuthService, what: What) -> f64 {
+    fn time(&mut self, runtime: &Runtime, service: &AuthService, what: TimedCall) -> f64 {
         let browser = &self.local.browser;
         let (ask, status) = match what {
-            What::Start => (browser.start(&self.identifier), 200),
-            What::Code | What::CodeAgain => (browser.code(&self.phone), 200),
-            What::WrongCode => (browser.verify("000000"), 401),
-            What::WrongPassword => (browser.password(&self.identifier, "wrong horse battery staple"), 401),
+            TimedCall::Start => (browser.start(&self.identifier), 200),
+            TimedCall::Code | TimedCall::CodeAgain => (browser.code(&self.phone), 200),
+            TimedCall::WrongCode => (browser.verify("000000"), 401),
+            TimedCall::WrongPassword => (browser.password(&self.identifier, "wrong horse battery staple"), 401),
         };
         let answer = self.local.send(runtime, service, ask);
-        // one code of a million is right
-        assert!(answer.status == status || what == What::WrongCode, "{what:?}: {}", answer.text);
+        // one code in a million is right by chance
+        assert!(answer.status == status || what == TimedCall::WrongCode, "{what:?}: {}", answer.text);
         answer.took.as_nanos() as f64
     }
 }

@@ -1,4 +1,4 @@
-//! Worlds that are not as usual: with another client, with keys from the start, on a store that is steered or shared.
+//! Worlds with an extra client, with existing keys, or on a special or shared store.
 
 use tokio::sync::OnceCell;
 use tollgate::{
@@ -9,17 +9,17 @@ use tollgate::{
 };
 
 use crate::{
-    steered::Steered,
+    controlled_store::ControlledStore,
     world::{CALLBACK, ISSUER, World, clients},
 };
 
-/// A client of acme, with a page at `https://app.example`.
+/// Creates a client of acme with a page at `https://app.example`.
 pub(crate) fn client(id: &str) -> Client {
     let client = Client::new(id, "acme".parse().unwrap()).unwrap().scopes("openid profile email").unwrap();
     client.redirect_uri(CALLBACK).unwrap().origin("https://app.example").unwrap()
 }
 
-/// A world with one client more than the usual: `special`.
+/// Creates a world with an extra client called `special`.
 pub(crate) async fn world_with(special: impl FnOnce(Client) -> Client) -> World {
     let store = AnyStore::from(Memory::new());
     let tokens = Tokens::new();
@@ -28,7 +28,7 @@ pub(crate) async fn world_with(special: impl FnOnce(Client) -> Client) -> World 
     World::made(store, ManualClock::new(), clients, tokens, |service| service).await
 }
 
-/// Puts signing keys into a new store: to make them takes long.
+/// Puts signing keys into a new store, because creating keys takes long.
 pub(crate) async fn put_keys(store: &AnyStore) {
     static RING: OnceCell<Record> = OnceCell::const_new();
     let key = Key::new("signing_keys", None, b"ring").unwrap();
@@ -52,22 +52,22 @@ pub(crate) async fn put_keys(store: &AnyStore) {
     assert!(matches!(store.insert(&key, ring.clone()).await.unwrap(), WriteOutcome::Done(_)));
 }
 
-/// A world on a store of its own that has keys.
+/// Creates a world on its own store, which already has keys.
 pub(crate) async fn world_with_keys() -> World {
     let store = AnyStore::from(Memory::new());
     put_keys(&store).await;
     World::on(store, ManualClock::new(), |service| service).await
 }
 
-/// The same on one that is steered.
-pub(crate) async fn steered_with_keys() -> (Steered, World) {
-    let store = Steered::default();
+/// Creates a world with keys on a store that the test controls.
+pub(crate) async fn controlled_store_with_keys() -> (ControlledStore, World) {
+    let store = ControlledStore::default();
     put_keys(&store.clone().into()).await;
     let world = World::with(store.clone(), |service| service).await;
     (store, world)
 }
 
-/// Two services on one store, by one clock.
+/// Creates two services with one store and one clock.
 pub(crate) async fn two_nodes(store: impl Into<AnyStore>) -> [World; 2] {
     let store = store.into();
     put_keys(&store).await;

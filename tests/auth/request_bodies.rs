@@ -1,4 +1,4 @@
-//! What is read of bodies, and how much of them.
+//! How request bodies are read, and how much of them.
 
 use std::{
     convert::Infallible,
@@ -34,7 +34,7 @@ fn is(answer: &Answer, status: u16, error: &str) {
 }
 
 #[tokio::test]
-async fn a_body_is_json_and_nothing_else() {
+async fn a_body_must_be_json() {
     let world = World::new().await;
     for content_type in [
         "",
@@ -69,7 +69,7 @@ async fn a_body_is_json_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_body_is_an_object_of_texts_each_named_once() {
+async fn a_body_must_be_an_object_of_strings_without_duplicate_names() {
     let world = World::new().await;
     let deep = |n: usize| format!("{{\"x\":{}{}}}", "[".repeat(n), "]".repeat(n));
     let text = good().to_string();
@@ -114,7 +114,7 @@ async fn a_body_is_an_object_of_texts_each_named_once() {
             bad[name] = value;
             is(&send(&world, "start", "application/json", Full::from(bad.to_string())).await, 400, "invalid_request");
         }
-        // null and empty are as if it were left out
+        // null and empty values count as absent
         let mut answers = Vec::new();
         for value in [Some(json!(null)), Some(json!("")), None] {
             let mut bad = good();
@@ -131,7 +131,7 @@ async fn a_body_is_an_object_of_texts_each_named_once() {
 }
 
 #[tokio::test]
-async fn a_body_of_64_kib_is_read_and_one_byte_more_is_not() {
+async fn a_body_may_have_64_kib_but_not_one_byte_more() {
     let world = World::new().await;
     let text = good().to_string();
     let padded = |len: usize| format!("{text}{}", " ".repeat(len - text.len()));
@@ -139,7 +139,7 @@ async fn a_body_of_64_kib_is_read_and_one_byte_more_is_not() {
     for path in PATHS {
         is(&send(&world, path, "application/json", Full::from(padded(MOST + 1))).await, 413, "content_too_large");
     }
-    // long values are values
+    // long values are accepted
     for name in ["identifier", "client_id", "redirect_uri", "scope", "code_challenge"] {
         let mut long = good();
         long[name] = json!("a".repeat(60_000));
@@ -147,7 +147,7 @@ async fn a_body_of_64_kib_is_read_and_one_byte_more_is_not() {
     }
 }
 
-/// A body that gives the same chunk for ever, or breaks off.
+/// A body that repeats one chunk forever, or breaks off.
 struct Endless {
     chunk: &'static [u8],
     polls: usize,
@@ -167,7 +167,7 @@ impl Body for Endless {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.polls += 1;
-        assert!(self.polls <= MOST + 1, "it is read for ever");
+        assert!(self.polls <= MOST + 1, "the body is read forever");
         if self.polls > self.breaks_at {
             return Poll::Ready(None);
         }
@@ -180,18 +180,18 @@ impl Body for Endless {
 }
 
 #[tokio::test]
-async fn a_body_without_end_is_left_at_the_bound() {
+async fn an_endless_body_is_read_only_up_to_the_limit() {
     let world = World::new().await;
     for chunk in [&b" "[..], b"", b"{\"x\":\"", &[b' '; 1000]] {
         is(&send(&world, "start", "application/json", Endless::new(chunk)).await, 413, "content_too_large");
     }
-    // one that says that it is long is not read at all
+    // a body with a large Content-Length is not read at all
     let long = Endless { breaks_at: 0, says: SizeHint::with_exact(MOST as u64 + 1), ..Endless::new(b"x") };
     is(&send(&world, "start", "application/json", long).await, 413, "content_too_large");
-    // and one that says that it is short is not believed
+    // a body that is longer than its Content-Length is refused
     let liar = Endless { says: SizeHint::with_exact(2), ..Endless::new(b"xx") };
     is(&send(&world, "start", "application/json", liar).await, 413, "content_too_large");
-    // one that ends too soon
+    // so is one that ends too early
     let short = Endless { breaks_at: 1, ..Endless::new(b"{\"identifier\":") };
     is(&send(&world, "start", "application/json", short).await, 400, "invalid_request");
 }
@@ -214,7 +214,7 @@ impl Body for Lost {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_malformed_and_says_nothing_of_the_connection() {
+async fn a_broken_body_is_reported_without_details_of_the_connection() {
     let world = World::new().await;
     let answer = send(&world, "start", "application/json", Lost(false)).await;
     is(&answer, 400, "invalid_request");

@@ -1,4 +1,4 @@
-//! What ends a lock before its time.
+//! How locked accounts are unlocked.
 
 use tollgate::{Identifier, Tenant};
 
@@ -8,8 +8,7 @@ fn acme() -> Tenant {
     "acme".parse().unwrap()
 }
 
-/// So many wrong passwords in a row for ada, each in a login of its own and from an address of its own; the clock jumps over
-/// each wait.
+/// Enters wrong passwords for ada. Each attempt uses a new login and address, and the clock skips each wait.
 async fn fail(world: &World, username: &str, times: u32) {
     for time in 0..times {
         let mut browser = world.browser();
@@ -26,7 +25,7 @@ async fn right(browser: &mut Browser) -> u16 {
 }
 
 #[tokio::test]
-async fn c110_an_operator_unlocks_a_person_and_nobody_else() {
+async fn c110_an_operator_unlocks_one_person_only() {
     let world = World::new().await;
     let mut browser = world.browser();
     for _ in 0..5 {
@@ -34,11 +33,11 @@ async fn c110_an_operator_unlocks_a_person_and_nobody_else() {
         assert_eq!(browser.password("web", &id, ADA, "wrong").await.status, 401);
     }
     assert_eq!(right(&mut browser).await, 429);
-    // of another tenant, and somebody else
+    // another tenant, and another user
     world.service.unlock(&"globex".parse().unwrap(), &Identifier::parse(ADA).unwrap()).await.unwrap();
     world.service.unlock(&acme(), &Identifier::parse(NOBODY).unwrap()).await.unwrap();
     assert_eq!(right(&mut browser).await, 429);
-    // by any of her names: the address is one that she logs in by, too
+    // by any of her names: she can also sign in with the address
     world.service.unlock(&acme(), &Identifier::parse("ada").unwrap()).await.unwrap();
     assert_eq!(right(&mut browser).await, 200);
 }
@@ -46,18 +45,18 @@ async fn c110_an_operator_unlocks_a_person_and_nobody_else() {
 #[tokio::test]
 async fn c058_an_account_at_its_ceiling_opens_when_it_is_unlocked() {
     let world = World::new().await;
-    // by its other name, so that the name that is tried below has no failures
+    // with her other name, so that the name used below has no failures
     fail(&world, "ada", 99).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     assert_eq!(browser.password("web", &id, ADA, "wrong").await.status, 401);
-    assert_eq!(right(&mut browser).await, 401, "the hundredth failure was the last that counts");
+    assert_eq!(right(&mut browser).await, 401, "at the ceiling even the right password fails");
     world.service.unlock(&acme(), &Identifier::parse(ADA).unwrap()).await.unwrap();
     assert_eq!(right(&mut browser).await, 200);
 }
 
 #[tokio::test]
-async fn c111_who_knows_an_address_locks_nobody_out_of_it() {
+async fn c111_knowing_an_address_is_not_enough_to_lock_its_owner_out() {
     let world = World::new().await;
     let mut stranger = world.browser();
     let id = stranger.start("web", NOBODY).await;

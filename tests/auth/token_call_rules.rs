@@ -1,4 +1,4 @@
-//! What calls for tokens have in common: whose pages may make them, whose budget they spend, and what is told of them.
+//! Rules that all token endpoints share: origins, budgets, and events.
 
 use http::Request;
 use tollgate::{
@@ -9,10 +9,10 @@ use tollgate::{
 };
 
 use crate::{
-    given::Given,
-    grants::redemption,
+    issued_tokens::IssuedTokens,
+    special_worlds::world_with,
+    token_requests::redemption,
     world::{Answer, Browser, ISSUER, World, form_of, posted},
-    worlds::world_with,
 };
 
 const APP: &str = "https://app.example";
@@ -20,7 +20,7 @@ const EVIL: &str = "https://evil.example";
 
 const EXPOSED: &str = "retry-after, www-authenticate, dpop-nonce, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
 
-/// Whether a page of this origin can read the answer.
+/// Returns whether a page of this origin can read the response.
 fn is_readable(answer: &Answer, origin: &str) -> bool {
     let readable = answer.header("access-control-allow-origin") == origin;
     if readable {
@@ -32,7 +32,7 @@ fn is_readable(answer: &Answer, origin: &str) -> bool {
     readable
 }
 
-/// A form from a page of this origin.
+/// Posts a form from a page of this origin.
 async fn form(browser: &mut Browser, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
     let request = posted(path);
     let request = request.header("origin", origin).header("sec-fetch-site", "cross-site");
@@ -46,7 +46,7 @@ async fn get(browser: &mut Browser, origin: &str, path: &str, shown: &str) -> An
 }
 
 #[tokio::test]
-async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
+async fn only_pages_of_the_client_can_exchange_its_codes() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
@@ -56,29 +56,29 @@ async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
         assert_eq!((answer.status.as_u16(), &*answer.error()), (403, "origin_not_allowed"), "{origin}");
         assert!(!is_readable(&answer, origin));
     }
-    // nor who says two things of where it comes from
+    // repeated or contradictory origin headers are refused
     let twice = posted("/token").header("sec-fetch-site", "same-origin").header("sec-fetch-site", "cross-site");
     let answer = browser.send(twice.header("origin", APP), form_of(&fields)).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (403, false));
-    // of `native` no pages are known, whatever those of `web` say
+    // `native` has no pages, regardless of the origins of `web`
     let native = browser.clone().sign_in("native").await;
     let answer = form(&mut browser, APP, "/token", &redemption("native", &native)).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (403, false));
     let answer = form(&mut browser, APP, "/token", &fields).await;
     assert!(is_readable(&answer, APP));
-    let given = Given::of(&answer);
+    let issued = IssuedTokens::of(&answer);
     assert_eq!(browser.redeem("native", &native).await.status, 200);
     // errors can be read too
     let answer = form(&mut browser, APP, "/token", &fields).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (400, true));
 
-    let bearer = format!("Bearer {}", given.access);
+    let bearer = format!("Bearer {}", issued.access);
     for (origin, expected) in [(APP, true), (EVIL, false), ("null", false)] {
         for shown in [&*bearer, "Bearer x", ""] {
             let answer = get(&mut browser, origin, "/userinfo", shown).await;
             assert_eq!(is_readable(&answer, origin), expected, "{origin} {shown}");
         }
-        // public documents, the same for all
+        // public documents can be read by every origin
         for path in
             ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server", "/openapi.json"]
         {
@@ -87,21 +87,21 @@ async fn pages_of_the_client_exchange_codes_and_those_of_others_do_not() {
             assert!(!answer.headers.contains_key("access-control-allow-credentials"), "{path}");
         }
     }
-    let revoking = [("client_id", "web"), ("token", given.refresh())];
+    let revoking = [("client_id", "web"), ("token", issued.refresh())];
     let answer = form(&mut browser, EVIL, "/revoke", &revoking).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, EVIL)), (403, false));
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
     let answer = form(&mut browser, APP, "/revoke", &revoking).await;
     assert_eq!((answer.status.as_u16(), is_readable(&answer, APP)), (200, true));
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [false; 3]);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [false; 3]);
     world.log.flush();
     assert!(!world.log.read(&Query::new().kind(EventKind::ForeignOrigin)).events.is_empty());
 }
 
 #[tokio::test]
-async fn c100_who_revokes_or_asks_is_a_client_and_posts_a_form() {
+async fn c100_revocation_and_introspection_need_a_client_and_a_form() {
     let mut browser = World::new().await.browser();
-    // where APIs ask, they show a secret of theirs
+    // APIs introspect with a secret instead
     for (path, unknown) in [("/revoke", "invalid_client"), ("/introspect", "invalid_token")] {
         let json = Request::post(path).header("content-type", "application/json");
         for (request, body, expected) in [
@@ -123,7 +123,7 @@ async fn c100_who_revokes_or_asks_is_a_client_and_posts_a_form() {
 }
 
 #[tokio::test]
-async fn nobody_elses_page_can_ask_to_log_out_and_read_the_answer() {
+async fn pages_of_other_sites_cannot_call_logout_and_read_the_response() {
     let world = World::new().await;
     let mut browser = world.browser();
     browser.sign_in("web").await;
@@ -137,7 +137,7 @@ async fn nobody_elses_page_can_ask_to_log_out_and_read_the_answer() {
 }
 
 #[tokio::test]
-async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
+async fn c112_token_calls_are_charged_to_the_tenant_of_the_token() {
     let clock = ManualClock::new();
     let limiter = Limiter::builder(Quotas::new(Quota::per_minute(20).unwrap())).clock(clock.clone()).build().unwrap();
     let own = limiter.clone();
@@ -145,13 +145,13 @@ async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
     let acme: Tenant = "acme".parse().unwrap();
     let left = |tenant: &Tenant| limiter.peek(tenant).map_or(20, |standing| standing.remaining());
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
+    let issued = browser.tokens("web", "openid").await;
     let code = browser.sign_in("web").await;
     let mut expected = left(&acme);
-    let bearer = format!("Bearer {}", given.access);
-    let refreshing = [("grant_type", "refresh_token"), ("refresh_token", given.refresh()), ("client_id", "web")];
+    let bearer = format!("Bearer {}", issued.access);
+    let refreshing = [("grant_type", "refresh_token"), ("refresh_token", issued.refresh()), ("client_id", "web")];
     let about = [("client_id", "web"), ("token", "x")];
-    // one by one, and then none is left
+    // spend the budget one request at a time, until nothing is left
     for round in 0..2 {
         let calls = [
             ("/introspect", &about[..]),
@@ -181,7 +181,7 @@ async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
         expected = 0;
     }
     assert_eq!(expected, left(&acme));
-    // the same documents for everybody are nobody's
+    // documents that are the same for everyone are charged to no tenant
     let address = Tenant::address(browser.address);
     let mut of_address = left(&address);
     for path in ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"] {
@@ -189,7 +189,7 @@ async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
         of_address -= 1;
         assert_eq!(left(&address), of_address, "{path}");
     }
-    // and what names nobody is of the address
+    // calls that name no client or token are charged to the address
     for (path, fields) in
         [("/token", &[][..]), ("/revoke", &[]), ("/introspect", &[]), ("/token", &[("client_id", "x")])]
     {
@@ -207,12 +207,12 @@ async fn c112_calls_for_tokens_are_of_the_tenant_that_they_are_about() {
 }
 
 #[tokio::test]
-async fn events_tell_what_became_of_tokens_and_no_secret() {
+async fn token_events_are_logged_without_secrets() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
-    let first = Given::of(&browser.redeem("web", &code).await);
-    let next = Given::of(&browser.refresh("web", first.refresh()).await);
+    let first = IssuedTokens::of(&browser.redeem("web", &code).await);
+    let next = IssuedTokens::of(&browser.refresh("web", first.refresh()).await);
     world.advance(60);
     assert_eq!(browser.refresh("web", first.refresh()).await.status, 400);
     let other = browser.tokens("web", "openid").await;
@@ -225,26 +225,26 @@ async fn events_tell_what_became_of_tokens_and_no_secret() {
     };
     assert_eq!(EventKind::TokenIssued.as_str(), "authn_token_created");
     assert_eq!([EventKind::TokenIssued, EventKind::TokenReused, EventKind::TokenRevoked].map(count), [3, 1, 1]);
-    let told = format!("{:?}", world.log.read(&Query::new()).events);
+    let log = format!("{:?}", world.log.read(&Query::new()).events);
     for secret in [&code.code, &code.verifier] {
-        assert!(!told.contains(secret));
+        assert!(!log.contains(secret));
     }
-    for given in [&first, &next, &other] {
-        for secret in [&*given.access, given.refresh(), given.id()] {
+    for issued in [&first, &next, &other] {
+        for secret in [&*issued.access, issued.refresh(), issued.id()] {
             let signature = secret.rsplit('.').next().unwrap();
-            assert!(!told.contains(&signature[..16]), "{told}");
+            assert!(!log.contains(&signature[..16]), "{log}");
         }
-        assert!(!told.contains(crate::given::claims(&given.access)["jti"].as_str().unwrap()));
+        assert!(!log.contains(crate::issued_tokens::claims(&issued.access)["jti"].as_str().unwrap()));
     }
-    assert!(!told.contains(ISSUER));
+    assert!(!log.contains(ISSUER));
 }
 
 #[tokio::test]
-async fn what_a_token_tells_is_for_the_pages_of_its_own_client() {
+async fn the_contents_of_a_token_can_be_read_only_by_pages_of_its_client() {
     let world = world_with(|special| special.origin("https://own.example").unwrap()).await;
     let mut browser = world.browser();
-    let given = browser.tokens("web", "openid").await;
-    let bearer = format!("Bearer {}", given.access);
+    let issued = browser.tokens("web", "openid").await;
+    let bearer = format!("Bearer {}", issued.access);
     assert!(is_readable(&get(&mut browser, APP, "/userinfo", &bearer).await, APP));
     let foreign = get(&mut browser, "https://own.example", "/userinfo", &bearer).await;
     assert!(!foreign.headers.contains_key("access-control-allow-origin"));

@@ -8,10 +8,10 @@ use tollgate::{
 };
 
 use crate::{
-    given::{Given, claims, shown_at_layer},
-    grants::{Fields, Grant, redemption, refused, set},
+    issued_tokens::{IssuedTokens, claims, shown_at_layer},
+    special_worlds::{client, world_with},
+    token_requests::{Fields, Grant, redemption, refused, set},
     world::{ADA, Answer, Browser, ISSUER, World, encode, form_of, posted, query},
-    worlds::{client, world_with},
 };
 
 fn url(path: &str) -> String {
@@ -49,34 +49,34 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     let code = browser.sign_in("web").await;
     let answer = post(&mut browser, &[&proof(&key)], &redemption("web", &code)).await;
     assert_eq!(answer.json()["token_type"], "DPoP");
-    let given = Given::of(&answer);
-    assert_eq!(claims(&given.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
-    assert!(claims(given.id())["cnf"].is_null(), "an id_token opens nothing");
-    let known = browser.introspect("web", &given.access).await;
+    let issued = IssuedTokens::of(&answer);
+    assert_eq!(claims(&issued.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
+    assert!(claims(issued.id())["cnf"].is_null(), "id_tokens are not bound to the key");
+    let known = browser.introspect("web", &issued.access).await;
     assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&"DPoP".into(), &key.thumbprint().into()));
-    assert_eq!(browser.introspect("web", given.refresh()).await["cnf"]["jkt"], key.thumbprint());
+    assert_eq!(browser.introspect("web", issued.refresh()).await["cnf"]["jkt"], key.thumbprint());
 
-    // the access token opens nothing without its key
+    // the access token does not work without its key
     let time = world.time();
     let of = |key: &DpopKey, token: &str| key.proof("GET", &url("/userinfo")).at(time).token(token).sign();
-    assert_eq!(info(&mut browser, "DPoP", &given.access, Some(&of(&key, &given.access))).await.status, 200);
-    let for_post = key.proof("POST", &url("/userinfo")).at(world.time()).token(&given.access).sign();
+    assert_eq!(info(&mut browser, "DPoP", &issued.access, Some(&of(&key, &issued.access))).await.status, 200);
+    let for_post = key.proof("POST", &url("/userinfo")).at(world.time()).token(&issued.access).sign();
     for (scheme, proof, error) in [
         ("Bearer", None, "invalid_token"),
-        ("Bearer", Some(of(&key, &given.access)), "invalid_token"),
+        ("Bearer", Some(of(&key, &issued.access)), "invalid_token"),
         ("DPoP", None, "invalid_dpop_proof"),
-        ("DPoP", Some(of(&other, &given.access)), "invalid_token"),
+        ("DPoP", Some(of(&other, &issued.access)), "invalid_token"),
         ("DPoP", Some(key.proof("GET", &url("/userinfo")).at(time).sign()), "invalid_dpop_proof"),
         ("DPoP", Some(of(&key, "x")), "invalid_dpop_proof"),
         ("DPoP", Some(for_post), "invalid_dpop_proof"),
         (
             "DPoP",
-            Some(key.proof("GET", &url("/token")).at(world.time()).token(&given.access).sign()),
+            Some(key.proof("GET", &url("/token")).at(world.time()).token(&issued.access).sign()),
             "invalid_dpop_proof",
         ),
         ("DPoP", Some("x".to_owned()), "invalid_dpop_proof"),
     ] {
-        let answer = info(&mut browser, scheme, &given.access, proof.as_deref()).await;
+        let answer = info(&mut browser, scheme, &issued.access, proof.as_deref()).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (401, error), "{scheme} {proof:?}");
         let at = |own| if own == scheme { format!(r#", error="{error}""#) } else { String::new() };
         let (bearer, dpop) = (at("Bearer"), at("DPoP"));
@@ -85,17 +85,17 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
         assert_eq!(answer.header("www-authenticate"), challenge);
     }
 
-    // nor is the refresh token traded
+    // neither does the refresh token
     let refused = refused(400, "invalid_dpop_proof", "the refresh token is bound to another key");
-    assert_eq!(post(&mut browser, &[], &refreshing(given.refresh())).await.own(), refused);
-    assert_eq!(post(&mut browser, &[&proof(&other)], &refreshing(given.refresh())).await.own(), refused);
-    let next = post(&mut browser, &[&proof(&key)], &refreshing(given.refresh())).await;
+    assert_eq!(post(&mut browser, &[], &refreshing(issued.refresh())).await.own(), refused);
+    assert_eq!(post(&mut browser, &[&proof(&other)], &refreshing(issued.refresh())).await.own(), refused);
+    let next = post(&mut browser, &[&proof(&key)], &refreshing(issued.refresh())).await;
     assert_eq!(next.json()["token_type"], "DPoP");
-    assert_eq!(claims(&Given::of(&next).access)["cnf"]["jkt"], key.thumbprint());
+    assert_eq!(claims(&IssuedTokens::of(&next).access)["cnf"]["jkt"], key.thumbprint());
 }
 
 #[tokio::test]
-async fn c100_a_proof_is_for_one_request_and_once() {
+async fn c100_a_proof_works_for_one_request_and_once() {
     let world = World::new().await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
@@ -124,15 +124,15 @@ async fn c100_a_proof_is_for_one_request_and_once() {
         let answer = post(&mut browser, bad, &fields).await;
         assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_dpop_proof"), "{bad:?}");
     }
-    // the code was not spent, and the good one was not used by that
-    let given = Given::of(&post(&mut browser, &[&good], &fields).await);
-    let again = post(&mut browser, &[&good], &refreshing(given.refresh())).await;
+    // the code was not used up, and neither was the valid proof
+    let issued = IssuedTokens::of(&post(&mut browser, &[&good], &fields).await);
+    let again = post(&mut browser, &[&good], &refreshing(issued.refresh())).await;
     assert_eq!((again.status.as_u16(), &*again.error()), (400, "invalid_dpop_proof"));
-    assert_eq!(post(&mut browser, &[&proof().sign()], &refreshing(given.refresh())).await.status, 200);
+    assert_eq!(post(&mut browser, &[&proof().sign()], &refreshing(issued.refresh())).await.status, 200);
 }
 
 #[tokio::test]
-async fn c100_a_code_can_be_bound_before_it_exists() {
+async fn c100_a_key_can_be_set_before_the_code_is_issued() {
     let world = World::new().await;
     let mut browser = world.browser();
     let (key, other) = (DpopKey::generate(), DpopKey::generate());
@@ -142,7 +142,7 @@ async fn c100_a_code_can_be_bound_before_it_exists() {
     let expected = refused(400, "invalid_dpop_proof", "the authorization code is bound to another key");
     assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
     assert_eq!(post(&mut browser, &[&proof(&other)], &fields).await.own(), expected);
-    // who has neither code nor verifier learns nothing of that
+    // a caller without the code and the verifier does not learn that
     let wrong = set(&fields, "code_verifier", crate::world::VERIFIER);
     assert_eq!(post(&mut browser, &[], &wrong).await.error(), "invalid_grant");
     let answer = post(&mut browser, &[&proof(&key)], &fields).await;
@@ -150,7 +150,7 @@ async fn c100_a_code_can_be_bound_before_it_exists() {
 }
 
 #[tokio::test]
-async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
+async fn c100_a_client_that_requires_dpop_gets_no_bearer_tokens() {
     let world = world_with(Client::require_dpop).await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
@@ -159,14 +159,14 @@ async fn c100_a_client_that_needs_bound_tokens_gets_no_others() {
     let fields = redemption("special", &code);
     let expected = refused(400, "invalid_dpop_proof", "this client must send a DPoP proof");
     assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
-    let given = Given::of(&post(&mut browser, &[&proof()], &fields).await);
-    let fields = set(&refreshing(given.refresh()), "client_id", "special");
+    let issued = IssuedTokens::of(&post(&mut browser, &[&proof()], &fields).await);
+    let fields = set(&refreshing(issued.refresh()), "client_id", "special");
     assert_eq!(post(&mut browser, &[], &fields).await.own(), expected);
     assert_eq!(post(&mut browser, &[&proof()], &fields).await.status, 200);
 }
 
 #[tokio::test]
-async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
+async fn c100_if_nonces_are_required_each_refusal_contains_one() {
     let nonces = Secret::generate();
     let world = World::with(Memory::new(), |service| service.dpop_nonces(&nonces)).await;
     let mut browser = world.browser();
@@ -182,69 +182,69 @@ async fn c100_where_nonces_are_demanded_each_refusal_gives_one() {
     let nonce = post(&mut browser, &[&proof().sign()], &fields).await.header("dpop-nonce").to_owned();
     let answer = post(&mut browser, &[&proof().nonce(&nonce).sign()], &fields).await;
     assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
-    let given = Given::of(&answer);
+    let issued = IssuedTokens::of(&answer);
 
-    let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&given.access);
-    let answer = info(&mut browser, "DPoP", &given.access, Some(&at().sign())).await;
+    let at = || key.proof("GET", &url("/userinfo")).at(world.time()).token(&issued.access);
+    let answer = info(&mut browser, "DPoP", &issued.access, Some(&at().sign())).await;
     let challenge =
         r#"Bearer realm="userinfo", DPoP realm="userinfo", error="use_dpop_nonce", algs="ES256 EdDSA RS256""#;
     assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, challenge));
     let proof = at().nonce(answer.header("dpop-nonce")).sign();
-    let answer = info(&mut browser, "DPoP", &given.access, Some(&proof)).await;
+    let answer = info(&mut browser, "DPoP", &issued.access, Some(&proof)).await;
     assert_eq!((answer.status.as_u16(), answer.header("dpop-nonce")), (200, &*nonce));
 
-    // as where requests are pushed
+    // the same applies to pushed requests
     let pushed = posted("/par").header("dpop", key.proof("POST", &url("/par")).at(world.time()).sign());
     let answer = browser.send(pushed, query("web")).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "use_dpop_nonce"));
     assert_eq!(answer.header("dpop-nonce"), nonce);
 
-    // after two periods it is too old
+    // after two periods, a nonce is too old
     world.advance(400);
     let answer = post(
         &mut browser,
         &[&key.proof("POST", &url("/token")).at(world.time()).nonce(&nonce).sign()],
-        &refreshing(given.refresh()),
+        &refreshing(issued.refresh()),
     )
     .await;
     assert_eq!((&*answer.error(), answer.header("dpop-nonce") == nonce), ("use_dpop_nonce", false));
-    // bearer tokens need none
+    // bearer tokens need no nonce
     let code = browser.sign_in("web").await;
     assert_eq!(browser.redeem("web", &code).await.status, 200);
 }
 
 #[tokio::test]
-async fn c100_a_bound_token_is_no_bearer_token_at_an_api() {
+async fn c100_a_bound_token_is_not_accepted_as_a_bearer_token() {
     let world = World::new().await;
     let mut browser = world.browser();
     let key = DpopKey::generate();
     let code = browser.sign_in("web").await;
     let proof = key.proof("POST", &url("/token")).at(world.time()).sign();
-    let given = Given::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
+    let issued = IssuedTokens::of(&post(&mut browser, &[&proof], &redemption("web", &code)).await);
     for scheme in ["Bearer", "DPoP"] {
-        let shown = format!("{scheme} {}", given.access);
+        let shown = format!("{scheme} {}", issued.access);
         assert_eq!(shown_at_layer(&world.service.verifier(), &shown).await, 401, "{scheme}");
     }
 }
 
 #[tokio::test]
-async fn c100_what_a_client_got_before_it_had_to_bind_tokens_is_worth_no_more() {
+async fn c100_tokens_issued_before_the_client_required_dpop_stop_working() {
     let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
     let on = async |client: Client| {
         let tokens = Tokens::new();
         World::made(store.clone(), clock.clone(), ClientTable::new([client]).unwrap(), tokens, |service| service).await
     };
     let before = on(client("web")).await;
-    let given = before.browser().tokens("web", "openid").await;
+    let issued = before.browser().tokens("web", "openid").await;
     let world = on(client("web").require_dpop()).await;
     let proof = DpopKey::generate().proof("POST", &url("/token")).at(world.time()).sign();
-    let answer = post(&mut world.browser(), &[&proof], &refreshing(given.refresh())).await;
+    let answer = post(&mut world.browser(), &[&proof], &refreshing(issued.refresh())).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
-    assert_eq!(before.browser().refresh("web", given.refresh()).await.status, 200, "it was not used");
+    assert_eq!(before.browser().refresh("web", issued.refresh()).await.status, 200, "the token was not used up");
 }
 
 #[tokio::test]
-async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
+async fn c100_a_proof_with_a_pushed_request_binds_its_code() {
     let world = World::new().await;
     let mut browser = world.browser();
     let (key, other) = (DpopKey::generate(), DpopKey::generate());
@@ -257,11 +257,11 @@ async fn c100_a_proof_that_comes_with_a_pushed_request_binds_its_code() {
     assert_eq!(push(&mut browser, &other, &named).await.error(), "invalid_dpop_proof");
     assert_eq!(push(&mut browser, &key, &named).await.status, 201);
 
-    // an empty one is none
+    // an empty parameter counts as absent
     let pushed = push(&mut browser, &key, "&dpop_jkt=&x=%2B").await.json()["request_uri"].as_str().unwrap().to_owned();
     let login = browser.get(&format!("/authorize?client_id=web&request_uri={}", encode(&pushed))).await;
     assert!(login.header("location").starts_with("/authentication/start?"), "{login:?}");
-    // what would be too much to be read again, with the key in it, is refused at once
+    // a request that would be too long together with the key is refused at once
     for (more, status) in [("\"", 413), ("x", 201)] {
         assert_eq!(push(&mut browser, &key, &format!("&x={}", more.repeat(4000))).await.status, status, "{more}");
     }

@@ -1,4 +1,4 @@
-//! Passwords that can't be checked, for all turns to hash one are taken.
+//! Passwords that can't be checked because all hashing threads are busy.
 
 use std::sync::mpsc::channel;
 
@@ -7,13 +7,13 @@ use tollgate::{Password, Passwords, store::Memory};
 
 use crate::world::{ADA, ADA_PASSWORD, Browser, World};
 
-/// One turn, and one thread to use it.
-struct Stage {
+/// Allows one hash at a time, on a runtime with one blocking thread.
+struct BusyHasher {
     runtime: Runtime,
     passwords: Passwords,
 }
 
-impl Stage {
+impl BusyHasher {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build().unwrap();
@@ -25,8 +25,8 @@ impl Stage {
         World::with(Memory::new(), |service| service.passwords(self.passwords.clone())).await
     }
 
-    /// Tries while the turn is taken by a job that waits for the thread.
-    fn unchecked(&self, browser: &mut Browser, id: &str, typed: &str) {
+    /// Tries a password while a blocked job occupies the only thread.
+    fn try_while_busy(&self, browser: &mut Browser, id: &str, typed: &str) {
         self.runtime.block_on(async {
             let (done, wait) = channel::<()>();
             let thread = tokio::task::spawn_blocking(move || wait.recv());
@@ -45,26 +45,26 @@ impl Stage {
 }
 
 #[test]
-fn c110_what_could_not_be_checked_is_not_counted() {
-    let stage = Stage::new();
-    let runtime = &stage.runtime;
+fn c110_an_attempt_that_could_not_be_checked_is_not_counted() {
+    let hasher = BusyHasher::new();
+    let runtime = &hasher.runtime;
     let (mut browser, id) = runtime.block_on(async {
-        let mut browser = stage.world().await.browser();
+        let mut browser = hasher.world().await.browser();
         let id = browser.start("web", ADA).await;
         (browser, id)
     });
     for _ in 0..40 {
-        stage.unchecked(&mut browser, &id, "wrong");
+        hasher.try_while_busy(&mut browser, &id, "wrong");
     }
     assert_eq!(runtime.block_on(browser.password("web", &id, "ada", ADA_PASSWORD)).status, 200);
 }
 
 #[test]
-fn c058_what_could_not_be_checked_opens_no_account_that_is_at_its_ceiling() {
-    let stage = Stage::new();
-    let runtime = &stage.runtime;
+fn c058_an_attempt_that_could_not_be_checked_does_not_reopen_a_locked_account() {
+    let hasher = BusyHasher::new();
+    let runtime = &hasher.runtime;
     let (world, mut browser) = runtime.block_on(async {
-        let world = stage.world().await;
+        let world = hasher.world().await;
         let mut browser = world.browser();
         for failure in 0..100 {
             let id = browser.start("web", ADA).await;
@@ -77,7 +77,7 @@ fn c058_what_could_not_be_checked_opens_no_account_that_is_at_its_ceiling() {
     let id = runtime.block_on(browser.start("web", ADA));
     world.advance(60);
     for _ in 0..3 {
-        stage.unchecked(&mut browser, &id, ADA_PASSWORD);
+        hasher.try_while_busy(&mut browser, &id, ADA_PASSWORD);
     }
     let right = runtime.block_on(browser.password("web", &id, "ada", ADA_PASSWORD));
     assert_eq!(right.error(), "invalid_credentials");

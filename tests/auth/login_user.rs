@@ -73,7 +73,7 @@ async fn c116_a_login_without_a_name_is_bound_by_its_first_proved_step() {
     is(&browser.password("mfa", &id, NOBODY, ADA_PASSWORD).await, 401, "invalid_credentials");
     is(&browser.password("mfa", &id, GRACE, ADA_PASSWORD).await, 401, "invalid_credentials");
     assert_eq!(browser.password("mfa", &id, "ada", ADA_PASSWORD).await.status, 200);
-    // from here on it is hers: codes of others are not even sent
+    // now the login belongs to her, so no codes are sent to others
     assert_eq!(browser.ask("mfa", &id, "email", GRACE).await.status, 200);
     assert_eq!(world.messages().await, 0);
     is(&browser.verify("mfa", &id, "000000").await, 401, "invalid_otp");
@@ -101,7 +101,7 @@ async fn c116_a_code_binds_a_login_without_a_name_to_the_owner_of_the_address() 
 }
 
 #[tokio::test]
-async fn c116_a_name_that_is_a_contact_of_somebody_else_binds_nobody() {
+async fn c116_a_name_that_is_also_a_contact_of_another_user_binds_neither() {
     let world = World::new().await;
     // grace signs in with a name that is an address of ada
     let number = "+15555550100";
@@ -211,7 +211,7 @@ async fn c119_ending_a_user_stops_logins_in_progress() {
     let mut other = world.browser();
     let others = other.start("mfa", GRACE).await;
     world.end_user("u-ada").await;
-    // before the first proof a stranger must not see it
+    // strangers must not see it before the first proof
     is(&named.password("mfa", &login, ADA, "wrong").await, 401, "invalid_credentials");
     assert_eq!(named.status(&login).await.json()["status"], "pending");
     is(&named.password("mfa", &login, ADA, ADA_PASSWORD).await, 401, "session_expired");
@@ -252,7 +252,7 @@ async fn c119_ending_a_user_stops_a_login_after_each_of_its_steps() {
 }
 
 #[tokio::test]
-async fn c119_a_code_that_was_sent_before_its_user_was_ended_starts_nothing() {
+async fn c119_a_code_sent_before_its_user_was_ended_does_not_work() {
     for is_named in [true, false] {
         let world = World::new().await;
         let mut browser = world.browser();
@@ -296,7 +296,7 @@ async fn c120_a_changed_password_or_contact_ends_a_login_before_it_completes() {
 }
 
 #[tokio::test]
-async fn c110_guesses_in_a_login_without_a_name_count_for_the_address_as_a_name() {
+async fn c110_guesses_in_a_login_without_a_name_count_for_the_address() {
     let world = World::new().await;
     let mut browser = world.browser();
     let login = browser.start_unnamed("web").await;
@@ -311,13 +311,13 @@ async fn c110_guesses_in_a_login_without_a_name_count_for_the_address_as_a_name(
     assert_eq!(browser.ask("web", &login, "email", ADA).await.status, 200);
     let code = world.code(ADA).await;
     assert_eq!(browser.verify("web", &login, &code).await.status, 200);
-    // and a login of grace's name asks apart from it
+    // a login with grace's name has its own limit
     let login = browser.start("web", GRACE).await;
     assert_eq!(browser.ask("web", &login, "email", ADA).await.status, 200);
 }
 
 #[tokio::test]
-async fn c055_c059_c087_durations_are_settings() {
+async fn c055_c059_c087_lifetimes_and_limits_can_be_configured() {
     let limits = LoginLimits::new()
         .idle_timeout(Duration::from_secs(240))
         .absolute_timeout(Duration::from_secs(500))
@@ -348,7 +348,7 @@ async fn c055_c059_c087_durations_are_settings() {
 }
 
 #[tokio::test]
-async fn c055_settings_beyond_the_standards_stop_the_start_up() {
+async fn c055_settings_beyond_the_standards_are_refused_when_the_service_is_built() {
     use tollgate::{AuthService, ClientIp, StoredUsers};
     let build = |limits| {
         AuthService::builder("https://auth.example", Memory::new())

@@ -1,7 +1,7 @@
-//! Whether two samples can be told apart.
+//! Tests whether two samples differ.
 
-/// How likely a value of `right` is greater than one of `left`, ties being even; and how far that is from a half in
-/// standard deviations, as Mann and Whitney have it.
+/// Returns the probability that a value of `right` is greater than one of `left`, counting ties as half, and its
+/// distance from one half in standard deviations (the Mann-Whitney test).
 pub fn ranks(left: &[f64], right: &[f64]) -> (f64, f64) {
     let mut all: Vec<(f64, bool)> = left.iter().map(|value| (*value, false)).collect();
     all.extend(right.iter().map(|value| (*value, true)));
@@ -21,8 +21,8 @@ pub fn ranks(left: &[f64], right: &[f64]) -> (f64, f64) {
     (u / (n * m), (u - n * m / 2.0) / spread)
 }
 
-/// Welch's t of those values that lie below `crop`, a quantile of both together: noise makes calls slower, never faster,
-/// so that what shows is in the fast ones (dudect does the same).
+/// Returns Welch's t for the values below `crop`, a quantile of both samples together. Noise only makes calls slower,
+/// so differences show in the fast ones (dudect does the same).
 pub fn welch(left: &[f64], right: &[f64], crop: f64) -> f64 {
     let below = |values: &[f64]| values.iter().copied().filter(|value| *value <= crop).collect::<Vec<_>>();
     let (left, right) = (below(left), below(right));

@@ -1,9 +1,9 @@
-//! How many random scripts are played.
+//! The number of cases and the seed of random tests.
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same scripts each time, and more of them where `PROPTEST_CASES` says so: one for each `share` of its cases. Others
-/// with `PROPTEST_RNG_SEED`.
+/// Runs the same cases each time. `PROPTEST_CASES` runs more of them, divided by `share`. `PROPTEST_RNG_SEED` runs
+/// different ones.
 pub(crate) fn config(share: u32, seed: u64) -> Config {
     let asked = Config::default();
     let rng_seed = match asked.rng_seed {

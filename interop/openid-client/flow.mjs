@@ -35,7 +35,7 @@ export async function discover(issuer, clientId) {
 
 // From the first visit to the logout. `login` follows the URL of an authorization request to the URL of its
 // response, like a browser with its user. `visit` does so without a login. `api` is a resource that accepts our access tokens.
-export async function dance({ issuer, clientId, redirectUri, afterLogout, user, isSignedIn, api, par, dpop, nonces }) {
+export async function runFlow({ issuer, clientId, redirectUri, afterLogout, user, isSignedIn, api, par, dpop, nonces }) {
   const config = await discover(issuer, clientId);
   const { login, visit } = user;
   // the library retries with the nonce on its own

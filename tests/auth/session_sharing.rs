@@ -1,5 +1,5 @@
-//! Random calls where clients share sessions. The model knows facts alone: who proved what, in which browser, and when;
-//! and no code may rest on fewer of them than its client demands.
+//! Random calls at clients that share sessions. The model knows all proofs: their user, browser and time. No code may
+//! be based on fewer proofs than its client requires.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use tollgate::UserId;
 
 use crate::{
-    scripts, sso,
+    random_runs, sso,
     world::{
         ADA, ADA_PASSWORD, ADA_PHONE, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, World, parameters, query, with,
     },
@@ -19,7 +19,7 @@ const USERS: [(&str, &str, &str, &str); 2] =
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// By the name of a user, or by none.
+    /// Starts with the name of a user, or without a name.
     Start {
         browser: usize,
         client: usize,
@@ -43,14 +43,14 @@ enum Action {
         user: usize,
     },
     Wait(u64),
-    /// A whole login by one step.
+    /// Completes a login with one step.
     SignIn {
         browser: usize,
         user: usize,
     },
 }
 
-/// What a request says beside its parameters, and how old a proof may be for it.
+/// Optional parameters of a request, and how old a proof may be under them.
 const WISHES: [(&str, Option<u64>); 5] =
     [("", None), ("&prompt=none", None), ("&max_age=60", Some(60)), ("&prompt=login", None), ("&max_age=0", None)];
 
@@ -70,7 +70,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// That somebody proved something: in which login, and of which class.
+/// A proof, with its login and its factor class.
 #[derive(Debug)]
 struct Fact {
     user: usize,
@@ -84,12 +84,12 @@ struct Login {
     id: String,
     browser: usize,
     client: usize,
-    /// Whether it was spent for a code, and so lives on in a session alone.
+    /// Whether the login was used up for a code, so that only a session has its proofs.
     spent: bool,
     completed: bool,
 }
 
-struct Play {
+struct Simulation {
     world: World,
     browsers: Vec<Browser>,
     logins: Vec<Login>,
@@ -99,7 +99,7 @@ struct Play {
     silent: usize,
 }
 
-impl Play {
+impl Simulation {
     fn newest(&self, login: usize) -> Option<usize> {
         self.logins.len().checked_sub(1 + login)
     }
@@ -159,8 +159,11 @@ impl Play {
         let own = self.logins.iter().rposition(is_open);
         self.silent += usize::from(own.is_none());
         let shares = client >= 2;
-        prop_assert!(own.is_some() || shares, "a code without a login, where none is shared");
-        prop_assert!(own.is_some() || (CLIENTS[client] != "native" && !is_fresh), "a code without a word");
+        prop_assert!(own.is_some() || shares, "a code without a login, at a client without single sign-on");
+        prop_assert!(
+            own.is_some() || (CLIENTS[client] != "native" && !is_fresh),
+            "a code without a page where one is required"
+        );
         let counts = |fact: &&Fact| {
             let is_young = max_age.is_none_or(|age| fact.at + age >= self.now);
             let is_own = !is_fresh || self.logins[fact.login].client == client && !self.logins[fact.login].spent;
@@ -171,7 +174,7 @@ impl Play {
             let own = self.facts.iter().filter(counts).filter(|fact| fact.user == user);
             own.map(|fact| fact.class).collect::<BTreeSet<_>>().len()
         });
-        prop_assert!(most.max().unwrap() >= required, "a code without its proofs: {:?}", self.facts);
+        prop_assert!(most.max().unwrap() >= required, "a code without the required proofs: {:?}", self.facts);
         if let Some(own) = own {
             self.logins[own].spent = true;
         }
@@ -219,25 +222,25 @@ fn run(script: Vec<Action>) -> Result<(usize, usize), TestCaseError> {
         let world = sso::world().await;
         let browsers = vec![world.browser(), world.browser()];
         let (logins, facts) = (Vec::new(), Vec::new());
-        let mut play = Play { world, browsers, logins, facts, now: 1000, codes: 0, silent: 0 };
+        let mut simulation = Simulation { world, browsers, logins, facts, now: 1000, codes: 0, silent: 0 };
         for action in script {
-            play.act(action).await?;
+            simulation.act(action).await?;
         }
-        Ok((play.codes, play.silent))
+        Ok((simulation.codes, simulation.silent))
     })
 }
 
 proptest! {
-    #![proptest_config(scripts::config(4, 0x5A_4169))]
+    #![proptest_config(random_runs::config(4, 0x5A_4169))]
     #[test]
-    fn c021_c025_c109_no_code_rests_on_fewer_proofs_than_its_client_demands(script in vec(action(), 1..50)) {
+    fn c021_c025_c109_no_code_is_based_on_fewer_proofs_than_its_client_requires(script in vec(action(), 1..50)) {
         run(script)?;
     }
 }
 
-/// That the scripts above get anywhere.
+/// Makes sure that the random calls above reach codes.
 #[test]
-fn of_random_calls_many_end_with_a_code_and_some_without_a_word() {
+fn many_random_calls_end_with_a_code_and_some_without_a_page() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let script = vec(action(), 50);

@@ -1,8 +1,8 @@
-//! A whole answer as text, to be compared with the text that is expected.
+//! Writes a complete response as text, to compare it with the expected text.
 
 use crate::world::{Answer, query};
 
-/// What every answer has, whatever was asked.
+/// The headers of every response.
 const COMMON: &[&str] = &[
     "cache-control: no-store",
     "cross-origin-opener-policy: same-origin",
@@ -15,13 +15,14 @@ const BARE: &str =
 const BUDGET: &[&str] = &["x-ratelimit: ", "x-ratelimit-limit: ", "x-ratelimit-remaining: ", "x-ratelimit-reset: "];
 
 impl Answer {
-    /// Status, headers by name, body; with a name in the place of what differs from run to run.
+    /// Writes the status, the headers sorted by name, and the body. Placeholders replace everything that differs
+    /// between runs.
     pub(crate) fn whole(&self) -> String {
         let (lines, body) = (self.lines(), &self.text);
         named(&format!("{}\n{}\n\n{body}", self.status.as_u16(), lines.join("\n")))
     }
 
-    /// The same without the headers that every answer has, which are checked here.
+    /// Writes the response without the headers that all responses share. Asserts that it has them.
     pub(crate) fn own(&self) -> String {
         let mut lines = self.lines();
         for common in COMMON {
@@ -40,7 +41,7 @@ impl Answer {
     fn lines(&self) -> Vec<String> {
         let pairs = self.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
         let mut lines: Vec<String> = pairs.collect();
-        // several of one name stay in their order
+        // headers with the same name keep their order
         lines.sort_by_key(|line| line.split(':').next().unwrap().to_owned());
         lines
     }
@@ -71,7 +72,7 @@ fn named(text: &str) -> String {
     after(&left, "x-ratelimit-reset: ", |_| "<reset>".to_owned())
 }
 
-/// Writes another text for what stands behind each `mark`.
+/// Replaces the text after each `mark`.
 pub(crate) fn after(text: &str, mark: &str, other: impl Fn(&str) -> String) -> String {
     let mut parts = text.split(mark);
     let mut written = parts.next().unwrap().to_owned();

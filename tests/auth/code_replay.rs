@@ -1,12 +1,12 @@
-//! A code that comes a second time.
+//! Codes that are redeemed a second time.
 
 use serde_json::json;
 
 use crate::{
-    given::Given,
-    grants::{Grant, redemption, set},
+    issued_tokens::IssuedTokens,
+    special_worlds::world_with,
+    token_requests::{Grant, redemption, set},
     world::{Browser, World},
-    worlds::world_with,
 };
 
 async fn replay(browser: &mut Browser, code: &Grant, name: &'static str, value: &str) {
@@ -20,83 +20,87 @@ fn events(world: &World, kind: tollgate::event::EventKind) -> usize {
 }
 
 #[tokio::test]
-async fn c092_a_late_replay_ends_all_that_the_code_gave() {
+async fn c092_a_late_replay_revokes_all_tokens_of_the_code() {
     for rounds in [0, 2] {
         let world = World::new().await;
         let mut browser = world.browser();
         let other = browser.tokens("web", "openid").await;
         let code = browser.sign_in("web").await;
-        let mut given = vec![Given::of(&browser.redeem("web", &code).await)];
+        let mut issued = vec![IssuedTokens::of(&browser.redeem("web", &code).await)];
         for _ in 0..rounds {
             world.advance(60);
-            let next = browser.refresh("web", given.last().unwrap().refresh()).await;
-            given.push(Given::of(&next));
+            let next = browser.refresh("web", issued.last().unwrap().refresh()).await;
+            issued.push(IssuedTokens::of(&next));
         }
         world.clock.advance(std::time::Duration::from_nanos(2_000_000_001));
         assert_eq!(events(&world, tollgate::event::EventKind::TokenReused), 0);
         assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
         assert_eq!(events(&world, tollgate::event::EventKind::TokenReused), 1);
-        for one in &given {
+        for one in &issued {
             assert_eq!(browser.opens(&world, "web", &one.access).await, [false; 3]);
             assert_eq!(browser.introspect("web", one.refresh()).await, json!({ "active": false }));
             assert_eq!(browser.refresh("web", one.refresh()).await.error(), "invalid_grant");
         }
-        assert_eq!(browser.opens(&world, "web", &other.access).await, [true; 3], "another code's are another's");
+        assert_eq!(
+            browser.opens(&world, "web", &other.access).await,
+            [true; 3],
+            "tokens of other codes are not affected"
+        );
     }
 }
 
 #[tokio::test]
-async fn c092_a_replay_within_two_seconds_ends_nothing() {
+async fn c092_a_replay_within_two_seconds_revokes_nothing() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
-    let given = Given::of(&browser.redeem("web", &code).await);
+    let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
     for _ in 0..3 {
         assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
     }
     world.advance(2);
     assert_eq!(browser.redeem("web", &code).await.error(), "invalid_grant");
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
-    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
-async fn c092_a_replay_of_who_has_the_code_alone_ends_nothing() {
+async fn c092_a_replay_without_the_verifier_revokes_nothing() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
-    let given = Given::of(&browser.redeem("web", &code).await);
+    let issued = IssuedTokens::of(&browser.redeem("web", &code).await);
     for seconds in [3, 57, 300] {
         world.advance(seconds);
         replay(&mut browser, &code, "code_verifier", &"A".repeat(43)).await;
         replay(&mut browser, &code, "client_id", "mfa").await;
         replay(&mut browser, &code, "redirect_uri", "https://evil.example/").await;
     }
-    assert_eq!(browser.opens(&world, "web", &given.access).await, [true; 3]);
-    assert_eq!(browser.refresh("web", given.refresh()).await.status, 200);
+    assert_eq!(browser.opens(&world, "web", &issued.access).await, [true; 3]);
+    assert_eq!(browser.refresh("web", issued.refresh()).await.status, 200);
 }
 
 #[tokio::test]
-async fn c092_a_code_is_remembered_as_long_as_anything_of_it_lives() {
+async fn c092_a_replay_is_detected_as_long_as_any_token_of_the_code_lives() {
     let world = world_with(|client| client.scopes("openid offline_access").unwrap()).await;
     let mut browser = world.browser();
     let code = browser.sign_in_with("special", &[("scope", "openid offline_access")]).await;
-    let mut given = Given::of(&browser.redeem("special", &code).await);
+    let mut issued = IssuedTokens::of(&browser.redeem("special", &code).await);
     for _ in 0..29 {
         world.advance(24 * 3600);
-        given = Given::of(&browser.refresh("special", given.refresh()).await);
+        issued = IssuedTokens::of(&browser.refresh("special", issued.refresh()).await);
     }
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     assert_eq!(browser.redeem("special", &code).await.error(), "invalid_grant");
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
-    assert_eq!(browser.refresh("special", given.refresh()).await.error(), "invalid_grant");
-    // and of a client that gets access tokens alone as long as that one lives
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+    assert_eq!(browser.refresh("special", issued.refresh()).await.error(), "invalid_grant");
+    // the same holds for a client without refresh tokens
     let world = world_with(tollgate::Client::without_refresh_tokens).await;
     let mut browser = world.browser();
     let code = browser.sign_in("special").await;
-    let given = Given::of(&browser.redeem("special", &code).await);
+    let issued = IssuedTokens::of(&browser.redeem("special", &code).await);
     world.advance(599);
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [true; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     assert_eq!(browser.redeem("special", &code).await.error(), "invalid_grant");
-    assert_eq!(browser.opens(&world, "special", &given.access).await, [false; 3]);
+    assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
 }

@@ -1,4 +1,4 @@
-//! Section L of the checklist: cookies, and how logins end.
+//! Section L of the checklist: login cookies, and how logins end.
 
 use http::{HeaderValue, Request};
 use tollgate::{
@@ -10,7 +10,7 @@ use tollgate::{
 use crate::world::{ADA, ADA_PASSWORD, World, clients, query};
 
 #[tokio::test]
-async fn c103_the_cookie_is_for_this_host_over_tls_and_for_no_script() {
+async fn c103_the_login_cookie_is_bound_to_the_host_and_requires_tls_and_is_hidden_from_scripts() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -26,7 +26,7 @@ async fn c103_the_cookie_is_for_this_host_over_tls_and_for_no_script() {
 }
 
 #[tokio::test]
-async fn c103_on_loopback_alone_a_cookie_can_do_without_tls() {
+async fn c103_cookies_without_tls_are_allowed_only_on_loopback() {
     let world = World::new().await;
     let on = |issuer: &str| {
         AuthService::builder(issuer, world.store.clone())
@@ -49,20 +49,20 @@ async fn c103_on_loopback_alone_a_cookie_can_do_without_tls() {
 }
 
 #[tokio::test]
-async fn c104_what_the_browser_keeps_is_not_what_the_store_keeps() {
+async fn c104_the_store_does_not_contain_the_secret_of_the_cookie() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     let secret = browser.cookies.values().next().unwrap().clone();
     assert_eq!(secret.len(), 43, "256 bits");
-    assert_ne!(secret[..22], id, "the id says nothing of the secret");
+    assert_ne!(secret[..22], id, "the id does not reveal the secret");
     let other = browser.start("web", ADA).await;
     assert_ne!(id, other);
     assert!(!format!("{:?}", world.store).contains(&secret));
 }
 
 #[tokio::test]
-async fn c105_a_login_ends_when_it_is_idle_and_in_any_case() {
+async fn c105_a_login_ends_when_it_is_idle_and_after_half_an_hour_at_the_latest() {
     for (work, pause, rounds, lives) in [(true, 9 * 60, 3, true), (true, 10 * 60, 1, false), (false, 599, 1, true)] {
         let world = World::new().await;
         let mut browser = world.browser();
@@ -76,7 +76,7 @@ async fn c105_a_login_ends_when_it_is_idle_and_in_any_case() {
         let answer = browser.password("web", &id, "ada", ADA_PASSWORD).await;
         assert_eq!(answer.status, if lives { 200 } else { 401 }, "{pause} {answer:?}");
     }
-    // whatever is done, after half an hour it is over
+    // after half an hour it ends regardless of activity
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("mfa", ADA).await;
@@ -90,7 +90,7 @@ async fn c105_a_login_ends_when_it_is_idle_and_in_any_case() {
 }
 
 #[tokio::test]
-async fn c106_what_has_ended_stays_ended_and_is_noted_when_it_is_used() {
+async fn c106_an_ended_login_stays_ended_and_its_use_is_logged() {
     let world = World::new().await;
     let mut browser = world.browser();
     let consumed = browser.start("web", ADA).await;
@@ -117,14 +117,14 @@ async fn c106_what_has_ended_stays_ended_and_is_noted_when_it_is_used() {
 }
 
 #[tokio::test]
-async fn c107_no_cookie_header_does_harm() {
+async fn c107_malformed_cookie_headers_do_no_harm() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     let (name, secret) = browser.cookies.first_key_value().map(|(name, value)| (name.clone(), value.clone())).unwrap();
     let own = format!("{name}={secret}");
     let many = |n: usize| (0..n).map(|at| format!("__Host-auth_session_{at:08}={secret}; ")).collect::<String>();
-    // (header, whether the login is found by it)
+    // (header, whether it identifies the login)
     let cases: Vec<(Vec<u8>, bool)> = vec![
         (own.clone().into(), true),
         (format!("a=b; {own}; c=d").into(), true),
@@ -158,7 +158,7 @@ async fn c107_no_cookie_header_does_harm() {
 }
 
 #[tokio::test]
-async fn c108_the_log_names_logins_by_what_nobody_can_use() {
+async fn c108_the_log_identifies_logins_by_public_ids() {
     let world = World::with(Memory::new(), |service| service).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;

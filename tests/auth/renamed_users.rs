@@ -1,8 +1,8 @@
 //! A user changes the e-mail address that they sign in with.
 
 use crate::{
-    given::{Given, all_are, claims},
-    sites::{name, tenant, user, world},
+    five_tenants::{name, tenant, user, world},
+    issued_tokens::{IssuedTokens, all_are, claims},
     world::{ADA, ADA_PASSWORD, GRACE, GRACE_PASSWORD, World},
 };
 
@@ -16,24 +16,24 @@ async fn rename(world: &World) {
 }
 
 #[tokio::test]
-async fn c120_a_new_address_to_sign_in_with_ends_neither_session_nor_tokens() {
+async fn c120_a_new_sign_in_address_ends_neither_sessions_nor_tokens() {
     let (world, acme) = (world().await, tenant("acme"));
     let mut browser = world.browser();
     let scope = [("scope", "openid email")];
     let code = browser.sign_in_as(&world, "acme-web", (ADA, ADA_PASSWORD), None, &scope).await;
-    let given = Given::of(&browser.redeem("acme-web", &code).await);
+    let issued = IssuedTokens::of(&browser.redeem("acme-web", &code).await);
     let open = browser.silently("acme-shop").await.unwrap();
     let before = world.sessions_of(&acme, "u-ada").await;
     let sid = before[0].sid().to_string();
 
     rename(&world).await;
 
-    all_are(true, &world, "acme-web", &given).await;
-    let info = browser.with_token("/userinfo", &given.access).await.json();
+    all_are(true, &world, "acme-web", &issued).await;
+    let info = browser.with_token("/userinfo", &issued.access).await.json();
     assert_eq!((&info["sub"], &info["email"], &info["email_verified"]), (&"u-ada".into(), &NEW.into(), &true.into()));
-    let known = browser.introspect("acme-web", given.refresh()).await;
+    let known = browser.introspect("acme-web", issued.refresh()).await;
     assert_eq!((&known["active"], &known["sub"]), (&true.into(), &"u-ada".into()));
-    let next = Given::of(&browser.refresh("acme-web", given.refresh()).await);
+    let next = IssuedTokens::of(&browser.refresh("acme-web", issued.refresh()).await);
     for token in [next.id(), &*next.access] {
         assert_eq!((&claims(token)["sub"], claims(token)["sid"].as_str()), (&"u-ada".into(), Some(&*sid)));
     }
@@ -42,10 +42,10 @@ async fn c120_a_new_address_to_sign_in_with_ends_neither_session_nor_tokens() {
     assert_eq!(browser.redeem("acme-shop", &open).await.status, 200);
     // single sign-on
     let code = browser.silently("acme-shop").await.unwrap();
-    let silent = Given::of(&browser.redeem("acme-shop", &code).await);
+    let silent = IssuedTokens::of(&browser.redeem("acme-shop", &code).await);
     assert_eq!(claims(silent.id())["sid"].as_str(), Some(&*sid));
     assert_eq!(world.seen(Some(&acme), &browser).await, Some(sid.clone()));
-    // a step more, by the new address
+    // a further step with the new address
     let login = browser.begin("acme-bank", &[]).await;
     assert_eq!((&login.started["required_steps"], &login.started["next_step"]), (&2.into(), &2.into()));
     assert_eq!(browser.prove_mailbox(&world, &login, ADA).await.status, 401, "the old address gets no code");
@@ -64,7 +64,7 @@ async fn c120_a_new_address_to_sign_in_with_ends_neither_session_nor_tokens() {
 }
 
 #[tokio::test]
-async fn c116_logins_under_way_go_on_after_a_new_address() {
+async fn c116_logins_in_progress_continue_after_a_new_address() {
     let world = world().await;
     let [mut unproved, mut half, mut whole, mut mailed] = [(); 4].map(|()| world.browser());
     let unproved_login = unproved.begin("acme-two", &[("identifier", ADA)]).await;
@@ -88,18 +88,18 @@ async fn c116_logins_under_way_go_on_after_a_new_address() {
     }
     let code = whole.return_of(&whole_login).await.unwrap();
     assert_eq!(whole.redeem("acme-web", &code).await.status, 200);
-    // but what was proved by the old address counts no more
+    // but a proof with the old address no longer counts
     assert_eq!(mailed.finish(&mailed_login).await.unwrap_err().redirected("code"), None);
 }
 
 #[tokio::test]
-async fn c116_a_login_stays_bound_to_its_user_if_somebody_else_gets_the_name_that_it_began_with() {
+async fn c116_a_login_stays_bound_to_its_user_if_another_user_gets_the_name_that_it_began_with() {
     let world = world().await;
     let mut browser = world.browser();
     let login = browser.begin("acme-web", &[("identifier", ADA)]).await;
     let acme = tenant("acme");
     world.rename(&acme, "u-ada", ADA, NEW).await;
-    // somebody else takes the name over
+    // another user takes over the name
     world.users.add_identifier(&acme, &user("u-grace"), &name(ADA)).await.unwrap();
     for (name, password) in [(ADA, GRACE_PASSWORD), (GRACE, ADA_PASSWORD), (GRACE, GRACE_PASSWORD)] {
         let answer = browser.prove_password(&login, name, password).await;
@@ -113,6 +113,6 @@ async fn c116_a_login_stays_bound_to_its_user_if_somebody_else_gets_the_name_tha
     assert_eq!(by_old.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
     assert_eq!(by_new.prove_password(&login, NEW, ADA_PASSWORD).await.error(), "no_step_remaining");
     let code = by_old.finish(&login).await.unwrap();
-    let given = Given::of(&by_old.redeem("acme-web", &code).await);
-    assert_eq!(claims(given.id())["sub"], "u-ada");
+    let issued = IssuedTokens::of(&by_old.redeem("acme-web", &code).await);
+    assert_eq!(claims(issued.id())["sub"], "u-ada");
 }

@@ -1,4 +1,4 @@
-//! Five tenants whose clients share sessions, and logins there step by step.
+//! Five tenants with clients that share sessions, and the steps of logins there.
 
 use http::{Request, Response, header};
 use serde_json::Value;
@@ -13,9 +13,9 @@ use tollgate::{
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::{
-    grants::Grant,
+    special_worlds::put_keys,
+    token_requests::Grant,
     world::{ADA, Answer, Browser, CALLBACK, World, parameters, query_of, with},
-    worlds::put_keys,
 };
 
 pub(crate) const TENANTS: [&str; 5] = ["acme", "globex", "third", "fourth", "fifth"];
@@ -40,7 +40,7 @@ pub(crate) async fn hashed(password: &str) -> PasswordHash {
     Passwords::insecure_fast().hash(Password::new(password.to_owned())).await.unwrap()
 }
 
-/// Of each tenant: `<tenant>-web` and `<tenant>-two` (two steps) without single sign-on, `<tenant>-shop` and
+/// Each tenant has `<tenant>-web` and `<tenant>-two` (two steps) without single sign-on, and `<tenant>-shop` and
 /// `<tenant>-bank` (two steps) with it.
 fn clients() -> ClientTable {
     let client = |of: &str, kind: &str| {
@@ -66,7 +66,7 @@ pub(crate) async fn world_with(more: impl FnOnce(AuthServiceBuilder) -> AuthServ
     node(store, ManualClock::new(), more).await
 }
 
-/// One of several services on a store that has keys.
+/// Creates one of several services on a store that has keys.
 pub(crate) async fn node(
     store: AnyStore,
     clock: ManualClock,
@@ -75,13 +75,13 @@ pub(crate) async fn node(
     World::made(store, clock, clients(), Tokens::new(), more).await
 }
 
-/// A login under way.
+/// A login in progress.
 #[derive(Clone)]
 pub(crate) struct Begun {
     own: Value,
     pub(crate) id: String,
     verifier: String,
-    /// The answer to its start.
+    /// The response to its start.
     pub(crate) started: Value,
 }
 
@@ -92,7 +92,7 @@ impl Begun {
     }
 }
 
-/// A fresh challenge, and its verifier.
+/// Creates a challenge and its verifier.
 pub(crate) fn challenge() -> (String, String) {
     let verifier = Secret::generate().expose().to_owned();
     (CodeChallenge::of(&CodeVerifier::parse(&verifier).unwrap()).to_string(), verifier)
@@ -134,13 +134,13 @@ impl World {
         self.users.set_password(tenant, &user(id), Some(hashed(password).await)).await.unwrap();
     }
 
-    /// Replaces one verified mailbox by another.
+    /// Replaces one verified mailbox with another.
     pub(crate) async fn change_contact(&self, tenant: &Tenant, id: &str, old: &str, new: &str) {
         self.users.verify_contact(tenant, &user(id), mailbox(new)).await.unwrap();
         self.users.remove_contact(tenant, &user(id), &mailbox(old)).await.unwrap();
     }
 
-    /// Replaces one name to sign in with by another.
+    /// Replaces one sign-in name with another.
     pub(crate) async fn rename(&self, tenant: &Tenant, id: &str, old: &str, new: &str) {
         self.users.add_identifier(tenant, &user(id), &name(new)).await.unwrap();
         self.users.remove_identifier(tenant, &user(id), &name(old)).await.unwrap();
@@ -148,14 +148,14 @@ impl World {
 }
 
 impl Browser {
-    /// Begins a login with a challenge of its own.
+    /// Begins a login with its own challenge.
     pub(crate) async fn begin(&mut self, client: &str, more: &[(&str, &str)]) -> Begun {
         let (challenge, verifier) = challenge();
         let own = with(with(parameters(client), &[("code_challenge", &challenge)]), more);
         self.begun(own.clone(), own, verifier).await
     }
 
-    /// Begins a login of ada at which she chooses whether to stay signed in.
+    /// Begins a login of ada with her choice whether to stay signed in.
     pub(crate) async fn begin_remembered(&mut self, client: &str, remember: Option<bool>) -> Begun {
         let (challenge, verifier) = challenge();
         let own = with(parameters(client), &[("code_challenge", &challenge)]);
@@ -183,7 +183,7 @@ impl Browser {
         self.step(login, "authenticate", &fields).await
     }
 
-    /// Asks for a code by e-mail and types it, if one comes.
+    /// Requests a code by e-mail and enters it, if one was sent.
     pub(crate) async fn prove_mailbox(&mut self, world: &World, login: &Begun, address: &str) -> Answer {
         let sent = world.outbox.messages().len();
         let answer = self.step(login, "authenticate", &[("method", "email"), ("email", address)]).await;
@@ -195,7 +195,7 @@ impl Browser {
         self.step(login, "verify-otp", &[("otp", &code)]).await
     }
 
-    /// Confirms a login and returns for its code.
+    /// Confirms a login and returns to `/authorize` for its code.
     pub(crate) async fn finish(&mut self, login: &Begun) -> Result<Grant, Answer> {
         self.step(login, "complete", &[]).await;
         self.return_of(login).await
@@ -208,17 +208,17 @@ impl Browser {
         Ok(Grant { code, verifier: login.verifier.clone() })
     }
 
-    /// The whole answer to that return.
+    /// Returns to `/authorize`, and returns the complete response.
     pub(crate) async fn return_whole(&mut self, login: &Begun) -> Answer {
         self.get(&format!("/authorize?{}", query_of(&login.own))).await
     }
 
-    /// Removes the cookie of a login, so that it counts no longer among those of this browser.
+    /// Removes the cookie of a login, so that this browser no longer has it.
     pub(crate) fn forget(&mut self, login: &Begun) {
         self.cookies.remove(&format!("__Host-auth_session_{}", &login.id[..8]));
     }
 
-    /// A whole login with nothing but new proofs: by password, and by e-mail if an address is given.
+    /// Completes a login with new proofs only: a password, and an e-mail code if an address is given.
     pub(crate) async fn sign_in_as(
         &mut self,
         world: &World,
@@ -237,7 +237,7 @@ impl Browser {
         self.finish(&login).await.unwrap()
     }
 
-    /// Asks for a code without a page (`prompt=none`).
+    /// Requests a code without any page (`prompt=none`).
     pub(crate) async fn silently(&mut self, client: &str) -> Result<Grant, Answer> {
         let (challenge, verifier) = challenge();
         let own = with(parameters(client), &[("code_challenge", &challenge), ("prompt", "none")]);

@@ -1,4 +1,4 @@
-//! What changes under a login while it is under way.
+//! Accounts that change while a login is in progress.
 
 use http::Request;
 use tollgate::{
@@ -18,7 +18,7 @@ fn ada() -> (Tenant, UserId) {
 }
 
 #[tokio::test]
-async fn a_login_by_a_password_that_was_changed_since_gives_no_code() {
+async fn a_login_with_a_password_that_was_changed_since_gets_no_code() {
     let world = World::new().await;
     let mut thief = world.browser();
     let id = thief.start("web", ADA).await;
@@ -33,22 +33,22 @@ async fn a_login_by_a_password_that_was_changed_since_gives_no_code() {
 }
 
 #[tokio::test]
-async fn a_weak_hash_that_was_replaced_is_no_change() {
-    // today more is asked of a hash than when it was made
+async fn upgrading_a_weak_hash_does_not_count_as_a_password_change() {
+    // the current settings are stricter than those of the stored hash
     let world = World::with(Memory::new(), |service| service.passwords(Passwords::new())).await;
     let mut browser = world.browser();
     assert_eq!(browser.sign_in("web").await.code.len(), 43);
     assert_eq!(browser.sign_in("web").await.code.len(), 43);
 }
 
-/// The same accounts, but hashes are not replaced, or replacing them fails.
+/// KeepsWeakHashes weak hashes: upgrades are ignored, or fail.
 #[derive(Clone)]
-struct Keeps {
+struct KeepsWeakHashes {
     users: StoredUsers,
     fails: bool,
 }
 
-impl Users for Keeps {
+impl Users for KeepsWeakHashes {
     type Error = StoreError;
 
     async fn find(&self, tenant: &Tenant, identifier: &Identifier) -> Result<Option<Account>, StoreError> {
@@ -65,10 +65,10 @@ impl Users for Keeps {
 }
 
 #[tokio::test]
-async fn a_weak_hash_that_stays_keeps_nobody_out() {
+async fn a_user_with_a_weak_hash_that_cannot_be_upgraded_can_still_log_in() {
     for fails in [false, true] {
         let world = World::new().await;
-        let users = Keeps { users: world.users.clone(), fails };
+        let users = KeepsWeakHashes { users: world.users.clone(), fails };
         let service = AuthService::builder(ISSUER, world.store.clone())
             .clients(clients())
             .users(users)
@@ -83,7 +83,7 @@ async fn a_weak_hash_that_stays_keeps_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_hash_that_another_login_replaces_ends_nothing() {
+async fn a_hash_upgrade_by_another_login_does_not_end_this_one() {
     let world = World::new().await;
     let mut first = world.browser();
     let id = first.start("web", ADA).await;
@@ -111,7 +111,7 @@ async fn a_hash_that_another_login_replaces_ends_nothing() {
     assert_eq!(answer.redirected("code").map_or(0, |code| code.len()), 43, "{answer:?}");
 }
 
-/// The same accounts, whose password is changed after it was checked and before its hash is replaced.
+/// Changes the password after it was checked and before its hash is upgraded.
 struct ChangesMeanwhile(StoredUsers);
 
 impl Users for ChangesMeanwhile {
@@ -147,7 +147,7 @@ impl Users for ChangesMeanwhile {
 }
 
 #[tokio::test]
-async fn a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
+async fn a_login_fails_if_the_password_changes_before_its_hash_is_upgraded() {
     let world = World::new().await;
     let users = ChangesMeanwhile(world.users.clone());
     let service = AuthService::builder(ISSUER, world.store.clone())
@@ -163,7 +163,7 @@ async fn a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
     let id = browser.start("web", ADA).await;
     let answer = browser.password("web", &id, ADA, ADA_PASSWORD).await;
     assert_eq!((answer.status.as_u16(), answer.error().as_str()), (401, "invalid_credentials"));
-    // the new password stays as it is
+    // the new password is kept
     let (acme, ada) = ada();
     let stored = world.users.by_id(&acme, &ada).await.unwrap().unwrap().password_hash().cloned();
     let right = Passwords::insecure_fast().verify(Password::new("another one entirely"), stored).await.unwrap();
@@ -171,16 +171,16 @@ async fn a_password_that_changes_before_its_hash_is_replaced_fails_the_login() {
 }
 
 #[tokio::test]
-async fn of_two_logins_that_replace_a_weak_hash_at_once_both_go_on() {
+async fn two_concurrent_logins_that_upgrade_the_same_hash_both_succeed() {
     let world = World::with(Memory::new(), |service| service.passwords(Passwords::new())).await;
     let (mut one, mut other) = (world.browser(), world.browser());
-    // both are checked against the old hash, for checking takes longer than all else
+    // both check the old hash, because checking takes longer than everything else
     let (first, second) = tokio::join!(one.sign_in("web"), other.sign_in("web"));
     assert_ne!(first.code, second.code);
 }
 
 #[tokio::test]
-async fn a_guess_counts_for_the_code_that_it_was_made_for() {
+async fn a_guess_counts_against_the_code_that_was_pending_when_it_was_made() {
     let world = World::new().await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
@@ -192,7 +192,7 @@ async fn a_guess_counts_for_the_code_that_it_was_made_for() {
 }
 
 #[tokio::test]
-async fn a_path_of_the_issuer_that_is_one_of_ours_is_found_with_and_without_it() {
+async fn an_issuer_path_that_equals_an_endpoint_path_can_be_mounted_with_and_without_it() {
     let store = AnyStore::from(Memory::new());
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
     let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();
@@ -215,7 +215,7 @@ async fn a_path_of_the_issuer_that_is_one_of_ours_is_found_with_and_without_it()
 }
 
 #[tokio::test]
-async fn a_client_and_a_level_that_nothing_meets_together_are_found_at_the_start() {
+async fn a_client_and_a_level_that_cannot_be_met_together_are_refused_when_the_service_is_built() {
     let client = Client::new("web", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap();
     let client = client.policy(Policy::slots([[Method::Password]]).unwrap());
     let clients = ClientTable::new([client.redirect_uri("https://app.example/cb").unwrap()]).unwrap();

@@ -1,4 +1,4 @@
-//! A store that fails when it is told to, and lets others go first before each thing that it does.
+//! A store that fails on demand, and yields to other tasks before each operation.
 
 use std::sync::{
     Arc,
@@ -10,36 +10,36 @@ use tollgate::{
     store::{AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome},
 };
 
-/// What an engine might say, and nobody outside may hear.
+/// An error text of a storage engine. It must never reach a caller.
 pub(crate) const SAID: &str = "ERROR: relation \"logins\" at 10.0.0.7, password=hunter2";
 
-/// Clones are one store.
+/// Clones share one store.
 #[derive(Clone, Debug)]
-pub(crate) struct Frail {
+pub(crate) struct FailingStore {
     store: AnyStore,
-    /// So many things are done before it fails.
+    /// The number of operations before the failure.
     left: Arc<AtomicI64>,
-    /// Whether it fails once, and then goes on.
+    /// Whether it fails only once.
     once: Arc<AtomicBool>,
 }
 
-impl Frail {
+impl FailingStore {
     pub(crate) fn new() -> Self {
         Self { store: Memory::new().into(), left: Arc::new(AtomicI64::new(i64::MAX)), once: Arc::default() }
     }
 
-    /// Does so many things more, and then fails: once, or until it is mended.
+    /// Fails after this many operations: once, or until it is repaired.
     pub(crate) fn fail_after(&self, things: i64, once: bool) {
         self.left.store(things, SeqCst);
         self.once.store(once, SeqCst);
     }
 
-    /// Whether it has failed since it was told to.
+    /// Returns whether it has failed since the failure was scheduled.
     pub(crate) fn has_failed(&self) -> bool {
         self.left.load(SeqCst) < 0
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.fail_after(i64::MAX, false);
     }
 
@@ -52,7 +52,7 @@ impl Frail {
     }
 }
 
-impl Store for Frail {
+impl Store for FailingStore {
     fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
         let (own, key) = (self.clone(), key.clone());
         MaybeReady::Pending(async move {

@@ -1,4 +1,4 @@
-//! A store that tells how often it is called, and for how long.
+//! A store that counts its calls and measures their time.
 
 use std::{
     cell::Cell,
@@ -11,13 +11,13 @@ use tollgate::{
     store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
 };
 
-pub struct Counted(pub Memory);
+pub struct CountingStore(pub Memory);
 
 thread_local! {
     static CALLS: Cell<(u64, Duration)> = const { Cell::new((0, Duration::ZERO)) };
 }
 
-/// The calls of this thread so far, and the time they took.
+/// Returns the number of calls of this thread so far, and their total time.
 pub fn counted() -> (u64, Duration) {
     CALLS.get()
 }
@@ -34,7 +34,7 @@ async fn noted<T>(call: impl Future<Output = T>) -> T {
     answer
 }
 
-impl Store for Counted {
+impl Store for CountingStore {
     fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
         let began = Instant::now();
         let found = self.0.get(key);

@@ -11,33 +11,33 @@ use tollgate::{
 };
 
 use crate::{
-    given::{Given, all_are, claims},
-    sites::{TENANTS, mailbox, node, tenant, user, world, world_with},
+    five_tenants::{TENANTS, mailbox, node, tenant, user, world, world_with},
+    issued_tokens::{IssuedTokens, all_are, claims},
+    special_worlds::put_keys,
     world::{ADA, ADA_PASSWORD, Answer, Browser, GRACE, GRACE_PASSWORD, ISSUER, World, form_of, posted},
-    worlds::put_keys,
 };
 
 const AS_ADA: (&str, &str) = (ADA, ADA_PASSWORD);
 const AS_GRACE: (&str, &str) = (GRACE, GRACE_PASSWORD);
 const NEW_ADDRESS: &str = "ada.king@example.com";
 
-/// A login by password, and its tokens.
-async fn tokens(world: &World, browser: &mut Browser, client: &str, scope: &str) -> Given {
+/// Logs in by password and returns the tokens.
+async fn tokens(world: &World, browser: &mut Browser, client: &str, scope: &str) -> IssuedTokens {
     let code = browser.sign_in_as(world, client, AS_ADA, None, &[("scope", scope)]).await;
-    Given::of(&browser.redeem(client, &code).await)
+    IssuedTokens::of(&browser.redeem(client, &code).await)
 }
 
-/// Tokens of a silent sign-in.
-async fn silent_tokens(browser: &mut Browser, client: &str) -> Given {
+/// Returns the tokens of a silent sign-in.
+async fn silent_tokens(browser: &mut Browser, client: &str) -> IssuedTokens {
     let code = browser.silently(client).await.unwrap();
-    Given::of(&browser.redeem(client, &code).await)
+    IssuedTokens::of(&browser.redeem(client, &code).await)
 }
 
 fn is_login_required(answer: &Answer) -> bool {
     answer.redirected("error").as_deref() == Some("login_required")
 }
 
-/// The session that a browser is signed in with at acme.
+/// Returns the session of a browser at acme.
 async fn session_of(world: &World, browser: &Browser) -> Session {
     let acme = tenant("acme");
     let sid = world.seen(Some(&acme), browser).await.unwrap();
@@ -62,22 +62,22 @@ fn asks(answer: &Answer) -> bool {
 }
 
 /// Steps up the session of a browser to two steps, and returns the tokens.
-async fn step_up(world: &World, browser: &mut Browser, address: &str) -> Given {
+async fn step_up(world: &World, browser: &mut Browser, address: &str) -> IssuedTokens {
     let login = browser.begin("acme-bank", &[]).await;
     assert_eq!((&login.started["required_steps"], &login.started["next_step"]), (&2.into(), &2.into()));
     assert_eq!(browser.prove_mailbox(world, &login, address).await.status, 200);
     let code = browser.finish(&login).await.unwrap();
-    Given::of(&browser.redeem("acme-bank", &code).await)
+    IssuedTokens::of(&browser.redeem("acme-bank", &code).await)
 }
 
 #[tokio::test]
-async fn c118_a_right_sid_with_a_wrong_secret_is_no_session_writes_nothing_and_ends_nothing() {
+async fn c118_a_session_cookie_with_a_wrong_secret_is_ignored_and_changes_nothing() {
     let (world, acme) = (world().await, tenant("acme"));
     let mut browser = world.browser();
-    let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
     let cookie = world.cookie_of(&acme);
     let (sid, secret) = browser.cookies[&cookie].split_once('.').unwrap();
-    assert_eq!(claims(given.id())["sid"], sid, "the sid is public");
+    assert_eq!(claims(issued.id())["sid"], sid, "tokens contain the sid");
     let before = world.sessions_of(&acme, "u-ada").await.remove(0);
     // use is recorded once a minute
     world.advance(61);
@@ -92,20 +92,20 @@ async fn c118_a_right_sid_with_a_wrong_secret_is_no_session_writes_nothing_and_e
         restore(&mut thief);
         assert!(is_done(&confirm_logout(&mut thief, "acme-web").await));
         restore(&mut thief);
-        // a sign-in with it begins a session of its own
+        // a sign-in with this cookie begins a new session
         thief.sign_in_as(&world, "acme-web", AS_GRACE, None, &[]).await;
         assert!(!thief.cookies[&cookie].starts_with(sid));
     }
     let after = world.sessions_of(&acme, "u-ada").await.remove(0);
     assert_eq!(after.last_use(), before.last_use());
     assert_eq!(world.seen(Some(&acme), &browser).await.as_deref(), Some(sid));
-    all_are(true, &world, "acme-web", &given).await;
+    all_are(true, &world, "acme-web", &issued).await;
     world.log.flush();
     assert!(!world.log.read(&Query::new().kind(EventKind::SessionWrongSecret)).events.is_empty());
 }
 
 #[tokio::test]
-async fn c119_the_end_of_a_user_reaches_everything_on_nodes_whose_clocks_differ() {
+async fn c119_ending_a_user_works_on_all_nodes_even_if_their_clocks_differ() {
     for seconds in [-20, 0, 20] {
         let store = AnyStore::from(Memory::new());
         put_keys(&store).await;
@@ -116,7 +116,7 @@ async fn c119_the_end_of_a_user_reaches_everything_on_nodes_whose_clocks_differ(
         let acme = tenant("acme");
 
         let mut browser = world.browser();
-        let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+        let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
         let offline = tokens(&world, &mut world.browser(), "acme-web", "openid offline_access").await;
         let open = [
             world.browser().sign_in_as(&world, "acme-web", AS_ADA, None, &[]).await,
@@ -137,7 +137,7 @@ async fn c119_the_end_of_a_user_reaches_everything_on_nodes_whose_clocks_differ(
         let carried_login = browser.begin("acme-bank", &[]).await;
         let of_grace = {
             let code = world.browser().sign_in_as(&world, "acme-web", AS_GRACE, None, &[]).await;
-            Given::of(&browser.redeem("acme-web", &code).await)
+            IssuedTokens::of(&browser.redeem("acme-web", &code).await)
         };
 
         let count = other.service.end_user(&acme, &user("u-ada")).await.unwrap();
@@ -150,14 +150,14 @@ async fn c119_the_end_of_a_user_reaches_everything_on_nodes_whose_clocks_differ(
             assert_eq!(node.sessions_of(&acme, "u-ada").await.len(), 0);
             assert_eq!(node.seen(Some(&acme), &browser).await, None);
             assert!(is_login_required(&browser.silently("acme-shop").await.unwrap_err()));
-            for given in [&given, &offline] {
-                all_are(false, node, "acme-web", given).await;
-                assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant");
+            for issued in [&issued, &offline] {
+                all_are(false, node, "acme-web", issued).await;
+                assert_eq!(browser.refresh("acme-web", issued.refresh()).await.error(), "invalid_grant");
             }
             for (client, code) in [("acme-web", &open[0]), ("acme-web", &open[1]), ("acme-shop", &open[2])] {
                 assert_eq!(browser.redeem(client, code).await.error(), "invalid_grant", "{seconds}");
             }
-            // a step that was proved before it counts no more, nor does one that is proved now
+            // steps proved before no longer count, and neither do steps proved in that login now
             unproved.prove_password(&unproved_login, ADA, ADA_PASSWORD).await;
             half.prove_mailbox(&world, &half_login, ADA).await;
             asked.step(&asked_login, "verify-otp", &[("otp", &mailed)]).await;
@@ -171,16 +171,16 @@ async fn c119_the_end_of_a_user_reaches_everything_on_nodes_whose_clocks_differ(
             ] {
                 assert_eq!(browser.finish(login).await.unwrap_err().redirected("code"), None, "{seconds}");
             }
-            // a layer would refuse tokens that come from the future
+            // introspection is used because a layer would refuse tokens from the future
             assert_eq!(browser.introspect("acme-web", &of_grace.access).await["active"], true);
         }
         all_are(true, &world, "acme-web", &of_grace).await;
         assert_eq!(world.sessions_of(&acme, "u-ada").await.len(), 0);
 
-        // a login that begins at the very same moment goes on, at both nodes
+        // a login that begins at the very same moment works on both nodes
         let mut fresh = world.browser();
         let code = fresh.sign_in_as(&world, "acme-web", AS_ADA, None, &[]).await;
-        let again = Given::of(&fresh.redeem("acme-web", &code).await);
+        let again = IssuedTokens::of(&fresh.redeem("acme-web", &code).await);
         for node in [&world, &other] {
             fresh.service = node.service.clone();
             assert_eq!(fresh.introspect("acme-web", &again.access).await["active"], true);
@@ -191,7 +191,7 @@ async fn c119_the_end_of_a_user_reaches_everything_on_nodes_whose_clocks_differ(
 }
 
 #[tokio::test]
-async fn c120_a_new_password_ends_what_the_old_one_alone_carried() {
+async fn c120_a_new_password_ends_what_only_the_old_one_proved() {
     let (world, acme) = (world().await, tenant("acme"));
     let mut browser = world.browser();
     let by_password = tokens(&world, &mut browser, "acme-web", "openid").await;
@@ -205,22 +205,22 @@ async fn c120_a_new_password_ends_what_the_old_one_alone_carried() {
 
     world.change_password(&acme, "u-ada", "another one entirely").await;
 
-    // the session keeps what the mailbox proved: enough for one step, and not for two
+    // the session keeps the proof of the mailbox, which is enough for one step but not for two
     let silent = silent_tokens(&mut browser, "acme-shop").await;
     assert_eq!(claims(silent.id())["amr"], serde_json::json!(["otp"]));
     assert!(is_login_required(&browser.silently("acme-bank").await.unwrap_err()));
     assert_eq!(world.seen(Some(&acme), &browser).await, Some(sid));
     all_are(true, &world, "acme-bank", &by_both).await;
     assert_eq!(browser.redeem("acme-shop", &open).await.status, 200);
-    // what rested on the password alone has ended
+    // everything that relied only on the password has ended
     assert_eq!(browser.redeem("acme-web", &alone).await.error(), "invalid_grant");
-    for given in [&by_password, &offline] {
-        assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant");
-        all_are(false, &world, "acme-web", given).await;
+    for issued in [&by_password, &offline] {
+        assert_eq!(browser.refresh("acme-web", issued.refresh()).await.error(), "invalid_grant");
+        all_are(false, &world, "acme-web", issued).await;
     }
     assert!(is_login_required(&other.silently("acme-shop").await.unwrap_err()));
     assert_eq!(world.seen(Some(&acme), &other).await, None, "the session ended when its account was read");
-    // the other step can be proved again with the new password
+    // the missing step can be proved with the new password
     let login = browser.begin("acme-bank", &[]).await;
     assert_eq!((&login.started["next_step"], &login.started["available_methods"][0]), (&2.into(), &"password".into()));
     assert_eq!(browser.prove_password(&login, ADA, "another one entirely").await.status, 200);
@@ -229,7 +229,7 @@ async fn c120_a_new_password_ends_what_the_old_one_alone_carried() {
 }
 
 #[tokio::test]
-async fn c120_a_new_contact_ends_what_the_old_one_alone_carried() {
+async fn c120_a_changed_contact_ends_what_only_the_old_one_proved() {
     let (world, acme) = (world().await, tenant("acme"));
     let mut browser = world.browser();
     let by_password = tokens(&world, &mut browser, "acme-web", "openid").await;
@@ -239,8 +239,8 @@ async fn c120_a_new_contact_ends_what_the_old_one_alone_carried() {
     let login = by_mail.begin("acme-web", &[("identifier", ADA)]).await;
     assert_eq!(by_mail.prove_mailbox(&world, &login, ADA).await.status, 200);
     let code = by_mail.finish(&login).await.unwrap();
-    let mailed = Given::of(&by_mail.redeem("acme-web", &code).await);
-    // one contact more ends nothing
+    let mailed = IssuedTokens::of(&by_mail.redeem("acme-web", &code).await);
+    // adding a contact ends nothing
     world.users.verify_contact(&acme, &user("u-ada"), mailbox(NEW_ADDRESS)).await.unwrap();
     all_are(true, &world, "acme-web", &mailed).await;
     assert!(browser.silently("acme-bank").await.is_ok());
@@ -260,36 +260,36 @@ async fn c120_a_new_contact_ends_what_the_old_one_alone_carried() {
 }
 
 #[tokio::test]
-async fn c120_an_application_that_tells_of_a_change_ends_sessions_at_once() {
+async fn c120_sessions_end_at_once_if_the_application_reports_a_change() {
     let (world, acme) = (world().await, tenant("acme"));
     let (mut one, mut two) = (world.browser(), world.browser());
     tokens(&world, &mut one, "acme-web", "openid").await;
     tokens(&world, &mut two, "acme-web", "openid").await;
     step_up(&world, &mut two, ADA).await;
-    let told = async || world.service.credential_changed(&acme, &user("u-ada")).await.unwrap();
-    assert_eq!(told().await, 0, "nothing has changed");
+    let end_changed = async || world.service.credential_changed(&acme, &user("u-ada")).await.unwrap();
+    assert_eq!(end_changed().await, 0, "nothing has changed");
     world.change_password(&acme, "u-ada", "another one entirely").await;
-    // until then a layer does not read the account
+    // until then, a layer does not read the account
     assert!(world.seen(Some(&acme), &one).await.is_some());
-    assert_eq!(told().await, 1);
+    assert_eq!(end_changed().await, 1);
     assert_eq!(world.seen(Some(&acme), &one).await, None);
     assert!(world.seen(Some(&acme), &two).await.is_some());
     world.change_contact(&acme, "u-ada", ADA, NEW_ADDRESS).await;
-    assert_eq!(told().await, 1);
+    assert_eq!(end_changed().await, 1);
     assert_eq!(world.seen(Some(&acme), &two).await, None);
 }
 
 #[tokio::test]
-async fn c120_a_hash_that_is_replaced_ends_nothing() {
+async fn c120_a_hash_upgrade_ends_nothing() {
     let world = world().await;
     let mut browser = world.browser();
-    let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+    let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
     let open = browser.silently("acme-shop").await.unwrap();
     let mut half = world.browser();
     let login = half.begin("acme-two", &[("identifier", ADA)]).await;
     assert_eq!(half.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
 
-    // a node that asks more of hashes replaces this one
+    // a node with stricter settings upgrades the hash
     let strong = |service: tollgate::AuthServiceBuilder| service.passwords(Passwords::new());
     let strong = node(world.store.clone(), world.clock.clone(), strong).await;
     let stored = async || {
@@ -300,9 +300,9 @@ async fn c120_a_hash_that_is_replaced_ends_nothing() {
     strong.browser().sign_in_as(&strong, "acme-web", AS_ADA, None, &[]).await;
     assert_ne!(stored().await, before);
 
-    all_are(true, &world, "acme-web", &given).await;
+    all_are(true, &world, "acme-web", &issued).await;
     assert_eq!(browser.redeem("acme-shop", &open).await.status, 200);
-    assert_eq!(browser.refresh("acme-web", given.refresh()).await.status, 200);
+    assert_eq!(browser.refresh("acme-web", issued.refresh()).await.status, 200);
     assert!(browser.silently("acme-shop").await.is_ok());
     assert_eq!(half.prove_mailbox(&world, &login, ADA).await.status, 200);
     let code = half.finish(&login).await.unwrap();
@@ -310,12 +310,12 @@ async fn c120_a_hash_that_is_replaced_ends_nothing() {
 }
 
 #[tokio::test]
-async fn c119_after_a_revocation_no_code_is_issued_that_can_only_be_refused() {
+async fn c119_after_a_revocation_no_code_is_issued_that_would_be_refused() {
     let acme = tenant("acme");
     for way in ["user", "sid", "others", "session", "service"] {
         let world = world().await;
         let (mut browser, mut other) = (world.browser(), world.browser());
-        let given = tokens(&world, &mut browser, "acme-web", "openid").await;
+        let issued = tokens(&world, &mut browser, "acme-web", "openid").await;
         tokens(&world, &mut other, "acme-web", "openid").await;
         let (early, carried) = (browser.silently("acme-shop").await.unwrap(), browser.begin("acme-bank", &[]).await);
         let sessions: &Sessions = &world.sessions;
@@ -329,9 +329,9 @@ async fn c119_after_a_revocation_no_code_is_issued_that_can_only_be_refused() {
         }
         assert!(is_login_required(&browser.silently("acme-shop").await.unwrap_err()), "{way}");
         assert_eq!(browser.redeem("acme-shop", &early).await.error(), "invalid_grant", "{way}");
-        assert_eq!(browser.refresh("acme-web", given.refresh()).await.error(), "invalid_grant", "{way}");
-        all_are(false, &world, "acme-web", &given).await;
-        // nor does a login go on from it
+        assert_eq!(browser.refresh("acme-web", issued.refresh()).await.error(), "invalid_grant", "{way}");
+        all_are(false, &world, "acme-web", &issued).await;
+        // a login carried over from that session cannot go on either
         browser.prove_mailbox(&world, &carried, ADA).await;
         assert_eq!(browser.finish(&carried).await.unwrap_err().redirected("code"), None, "{way}");
         assert_eq!(browser.begin("acme-bank", &[]).await.started["next_step"], 1, "{way}");
@@ -344,7 +344,7 @@ async fn c119_after_a_revocation_no_code_is_issued_that_can_only_be_refused() {
 }
 
 #[tokio::test]
-async fn c121_a_second_tenant_leaves_the_first_alone_and_a_fifth_ends_the_oldest() {
+async fn c121_a_second_tenant_keeps_the_first_session_and_a_fifth_ends_the_oldest() {
     let world = world().await;
     let tenants = TENANTS.map(tenant);
     for of in &tenants[1..] {
@@ -356,29 +356,29 @@ async fn c121_a_second_tenant_leaves_the_first_alone_and_a_fifth_ends_the_oldest
         world.advance(1);
         let client = format!("{of}-web");
         let code = browser.sign_in_as(&world, &client, ("ada", ADA_PASSWORD), None, &[]).await;
-        let given = Given::of(&browser.redeem(&client, &code).await);
-        all.push((of.clone(), client, given));
+        let issued = IssuedTokens::of(&browser.redeem(&client, &code).await);
+        all.push((of.clone(), client, issued));
         let oldest = all.len().saturating_sub(4);
-        for (at, (of, client, given)) in all.iter().enumerate() {
+        for (at, (of, client, issued)) in all.iter().enumerate() {
             let lives = at >= oldest;
-            all_are(lives, &world, client, given).await;
+            all_are(lives, &world, client, issued).await;
             assert_eq!(world.seen(Some(of), &browser).await.is_some(), lives, "{of}");
             assert_eq!(browser.cookies.contains_key(&world.cookie_of(of)), lives, "{of}");
             assert_eq!(browser.silently(&format!("{of}-shop")).await.is_ok(), lives, "{of}");
         }
-        // a layer without a tenant never picks one of several
+        // a layer without a tenant never picks one of several sessions
         assert_eq!(world.seen(None, &browser).await.is_some(), all.len() == 1);
     }
-    // a sign-out at one tenant leaves the others alone
+    // signing out of one tenant keeps the other sessions
     assert!(is_done(&log_out(&mut browser, all[2].2.id()).await));
-    for (at, (of, client, given)) in all.iter().enumerate() {
-        all_are(at != 0 && at != 2, &world, client, given).await;
+    for (at, (of, client, issued)) in all.iter().enumerate() {
+        all_are(at != 0 && at != 2, &world, client, issued).await;
         assert_eq!(world.seen(Some(of), &browser).await.is_some(), at != 0 && at != 2, "{of}");
     }
 }
 
 #[tokio::test]
-async fn c121_somebody_else_at_the_same_tenant_ends_the_session_and_its_tokens() {
+async fn c121_another_user_at_the_same_tenant_ends_the_session_and_its_tokens() {
     let (world, acme) = (world().await, tenant("acme"));
     let mut browser = world.browser();
     let first = tokens(&world, &mut browser, "acme-web", "openid").await;
@@ -389,13 +389,13 @@ async fn c121_somebody_else_at_the_same_tenant_ends_the_session_and_its_tokens()
     let old = browser.cookies[&world.cookie_of(&acme)].clone();
 
     let code = browser.sign_in_as(&world, "acme-web", AS_GRACE, None, &[]).await;
-    let of_grace = Given::of(&browser.redeem("acme-web", &code).await);
+    let of_grace = IssuedTokens::of(&browser.redeem("acme-web", &code).await);
 
     all_are(false, &world, "acme-web", &first).await;
     all_are(false, &world, "acme-bank", &second).await;
     assert_eq!(browser.redeem("acme-shop", &open).await.error(), "invalid_grant");
-    for (client, given) in [("acme-web", &first), ("acme-bank", &second)] {
-        assert_eq!(browser.refresh(client, given.refresh()).await.error(), "invalid_grant");
+    for (client, issued) in [("acme-web", &first), ("acme-bank", &second)] {
+        assert_eq!(browser.refresh(client, issued.refresh()).await.error(), "invalid_grant");
     }
     all_are(true, &world, "acme-web", &of_grace).await;
     all_are(true, &world, "acme-web", &kept).await;
@@ -407,7 +407,7 @@ async fn c121_somebody_else_at_the_same_tenant_ends_the_session_and_its_tokens()
 }
 
 #[tokio::test]
-async fn an_id_token_of_an_earlier_state_ends_the_session_as_it_is_now() {
+async fn an_id_token_from_before_a_step_up_still_ends_its_session() {
     let (world, acme) = (world().await, tenant("acme"));
     for rotates in [false, true] {
         let mut browser = world.browser();
@@ -422,22 +422,22 @@ async fn an_id_token_of_an_earlier_state_ends_the_session_as_it_is_now() {
         }
         let third = tokens(&world, &mut browser, "acme-web", "openid").await;
         let fourth = silent_tokens(&mut browser, "acme-shop").await;
-        let sids = [&first, &second, &third, &fourth].map(|given| claims(given.id())["sid"].to_string());
+        let sids = [&first, &second, &third, &fourth].map(|issued| claims(issued.id())["sid"].to_string());
         assert!(sids.windows(2).all(|pair| pair[0] == pair[1]), "{sids:?}");
         assert!(is_done(&log_out(&mut browser, first.id()).await));
         assert!(!browser.cookies.contains_key(&world.cookie_of(&acme)));
-        for (client, given) in
+        for (client, issued) in
             [("acme-web", &first), ("acme-bank", &second), ("acme-web", &third), ("acme-shop", &fourth)]
         {
-            all_are(false, &world, client, given).await;
-            assert_eq!(browser.refresh(client, given.refresh()).await.error(), "invalid_grant");
+            all_are(false, &world, client, issued).await;
+            assert_eq!(browser.refresh(client, issued.refresh()).await.error(), "invalid_grant");
         }
         assert_eq!(world.sessions_of(&acme, "u-ada").await.len(), 0);
     }
 }
 
 #[tokio::test]
-async fn no_page_claims_a_logout_while_a_session_of_the_browser_lives() {
+async fn no_page_confirms_a_logout_while_the_browser_still_has_a_session() {
     let (world, acme) = (world().await, tenant("acme"));
     let mut browser = world.browser();
     let before = tokens(&world, &mut browser, "acme-web", "openid").await;
@@ -446,9 +446,9 @@ async fn no_page_claims_a_logout_while_a_session_of_the_browser_lives() {
     let now = tokens(&world, &mut browser, "acme-web", "openid").await;
     assert_ne!(claims(before.id())["sid"], claims(now.id())["sid"]);
 
-    // the token names a session that has ended, and the browser has another one
+    // the token names an ended session, but the browser has another one
     assert!(asks(&log_out(&mut browser, before.id()).await));
-    // a browser withholds its cookies from a form of another site, and sends them where that redirects
+    // browsers withhold cookies from a form of another site, but send them with the redirect that follows
     let session = browser.cookies.clone();
     browser.cookies.clear();
     let request = posted("/logout").header("sec-fetch-site", "cross-site").header("origin", "https://app.example");
@@ -459,7 +459,7 @@ async fn no_page_claims_a_logout_while_a_session_of_the_browser_lives() {
     browser.cookies = session;
     assert!(asks(&browser.send(Request::get(answer.header("location")).header("accept", "text/html"), "").await));
     all_are(true, &world, "acme-web", &now).await;
-    // the session of the token ends even if no cookie follows
+    // the session of the token ends even if the request has no cookies
     let mut bare = world.browser();
     let request = posted("/logout").header("sec-fetch-site", "cross-site").header("origin", "https://app.example");
     let answer = bare.send(request, form_of(&[("id_token_hint", now.id())])).await;
@@ -470,7 +470,7 @@ async fn no_page_claims_a_logout_while_a_session_of_the_browser_lives() {
 }
 
 #[tokio::test]
-async fn c109_a_remembered_session_outlives_the_browser_for_30_days_or_24_hours_after_two_steps() {
+async fn c109_remembered_sessions_last_30_days_or_24_hours_after_two_steps() {
     const HOUR: u64 = 3600;
     let month = Duration::from_secs(30 * 24 * HOUR);
     let (world, acme) = (world_with(|service| service.remember_me(month)).await, tenant("acme"));
@@ -507,8 +507,8 @@ async fn c109_a_remembered_session_outlives_the_browser_for_30_days_or_24_hours_
         world.advance(if expected.is_some() { 1 } else { HOUR });
         assert_eq!(world.seen(Some(&acme), &browser).await, None, "{client} {remember:?}");
     }
-    // without the setting of the operator, the choice has no effect
-    let plain = crate::sites::world().await;
+    // without the operator's setting, the choice has no effect
+    let plain = crate::five_tenants::world().await;
     let mut browser = plain.browser();
     let login = browser.begin_remembered("acme-web", Some(true)).await;
     assert_eq!(browser.prove_password(&login, ADA, ADA_PASSWORD).await.status, 200);
