@@ -149,6 +149,9 @@ impl AuthServiceBuilder {
             sessions = sessions.idle(idle);
         }
         if let Some(name) = &self.session_cookie {
+            if name.starts_with("auth_session") {
+                return Err(ConfigError::new("session cookie name", name, "the cookies of logins have this name"));
+            }
             sessions = sessions.cookie_name(name);
         }
         if self.insecure_loopback {

@@ -179,3 +179,17 @@ async fn c108_the_log_identifies_logins_by_public_ids() {
         assert!(!text.contains(said), "{said} in {text}");
     }
 }
+
+#[test]
+fn a_session_cookie_cannot_be_named_like_the_cookies_of_logins() {
+    use tollgate::{AuthService, ClientIp, StoredUsers, store::Memory};
+    let build = |name| {
+        let builder =
+            AuthService::builder("https://auth.example", Memory::new()).users(StoredUsers::new(Memory::new()));
+        builder.client_ip(ClientIp::peer()).session_cookie(name).build().map(drop)
+    };
+    assert!(build("sid").is_ok());
+    for name in ["auth_session", "auth_session_x"] {
+        assert!(build(name).unwrap_err().to_string().contains("session cookie name"), "{name}");
+    }
+}

@@ -134,9 +134,8 @@ impl StoredUsers {
 
     /// Sets or removes the password, and gives it a new [mark](crate::password::PasswordMark).
     ///
-    /// Logins that were proved with the old password get no code. Sessions and tokens continue:
-    /// [`Sessions::revoke_user`](crate::Sessions::revoke_user) ends the sessions, and `Tokens::revoke_user` (feature
-    /// `tokens`) the tokens.
+    /// What the old password alone has proved ends when it is looked at next: logins, sessions, codes and tokens. Call
+    /// `AuthService::credential_changed` to end the sessions at once, or `AuthService::end_user` to end everything.
     ///
     /// # Errors
     ///
