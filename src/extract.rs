@@ -10,12 +10,11 @@ use http::{HeaderValue, StatusCode, header, request::Parts};
 
 #[cfg(feature = "bearer")]
 use crate::bearer::{self, AccessToken};
-use crate::{
-    limit::RateLimit,
-    pkce::CodeChallenge,
-    session::{Session, SessionExtension},
-    tenant::Tenant,
-};
+#[cfg(feature = "pkce")]
+use crate::pkce::CodeChallenge;
+#[cfg(feature = "session")]
+use crate::session::{Session, SessionExtension};
+use crate::{limit::RateLimit, tenant::Tenant};
 
 /// The rejection of an extractor whose layer does not cover the route. This is a bug of the server,
 /// so the response is a 500.
@@ -59,6 +58,7 @@ macro_rules! left_by_a_layer {
     };
 }
 
+#[cfg(feature = "pkce")]
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
 left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
@@ -81,6 +81,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Tenant {
     }
 }
 
+#[cfg(feature = "session")]
 /// The rejection of the [`Session`] extractor.
 #[derive(Clone, Debug)]
 pub enum SessionRejection {
@@ -90,6 +91,7 @@ pub enum SessionRejection {
     NoSession(HeaderValue),
 }
 
+#[cfg(feature = "session")]
 impl IntoResponse for SessionRejection {
     fn into_response(self) -> Response {
         match self {
@@ -101,8 +103,10 @@ impl IntoResponse for SessionRejection {
     }
 }
 
+#[cfg(feature = "session")]
 const NO_SESSION_LAYER: MissingLayer = MissingLayer { detail: "no SessionLayer covers this route" };
 
+#[cfg(feature = "session")]
 impl<S: Sync> FromRequestParts<S> for Session {
     type Rejection = SessionRejection;
 
@@ -115,6 +119,7 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
+#[cfg(feature = "session")]
 /// A missing layer is an error and not `None`, because it would make every caller anonymous.
 impl<S: Sync> OptionalFromRequestParts<S> for Session {
     type Rejection = MissingLayer;
