@@ -32,11 +32,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // One limit for all: 30 a minute for each address. It sees every request and no session, so what floods is refused
     // before a store is asked.
-    let by_address = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::per_minute(30)?)));
+    let by_address = RateLimitLayer::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::each_minute::<30>())));
     // It sees what is within that limit, and knows the user.
     let session = SessionLayer::new(sessions.clone()).required().login_url("/login")?.return_parameter("return_to")?;
     // A second limit, for what only the session tells: 5 a minute for each tenant.
-    let by_tenant = RateLimitLayer::new(SessionTenant, Limiter::memory(Quotas::new(Quota::per_minute(5)?)));
+    let by_tenant = RateLimitLayer::new(SessionTenant, Limiter::memory(Quotas::new(Quota::each_minute::<5>())));
     // It sees only requests that could be served at all.
     let pkce = PkceLayer::new("/authorize")?;
 
