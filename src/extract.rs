@@ -4,7 +4,7 @@ use std::{convert::Infallible, fmt};
 
 use axum_core::{
     extract::{FromRequestParts, OptionalFromRequestParts},
-    response::{IntoResponse, Response},
+    response::{IntoResponse, IntoResponseParts, Response, ResponseParts},
 };
 use http::{HeaderValue, StatusCode, header, request::Parts};
 
@@ -14,7 +14,7 @@ use crate::bearer::{self, AccessToken};
 use crate::pkce::CodeChallenge;
 #[cfg(feature = "session")]
 use crate::session::{Session, SessionExtension};
-use crate::{limit::RateLimit, tenant::Tenant};
+use crate::{http::cookie::SetCookie, limit::RateLimit, tenant::Tenant};
 
 /// The rejection of an extractor whose layer does not cover the route. This is a bug of the server,
 /// so the response is a 500.
@@ -81,9 +81,10 @@ impl<S: Sync> OptionalFromRequestParts<S> for Tenant {
     }
 }
 
-#[cfg(feature = "session")]
 /// The rejection of the [`Session`] extractor.
+#[cfg(feature = "session")]
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum SessionRejection {
     /// No `SessionLayer` covers the route. The response is a 500.
     MissingLayer(MissingLayer),
@@ -119,8 +120,8 @@ impl<S: Sync> FromRequestParts<S> for Session {
     }
 }
 
-#[cfg(feature = "session")]
 /// A missing layer is an error and not `None`, because it would make every caller anonymous.
+#[cfg(feature = "session")]
 impl<S: Sync> OptionalFromRequestParts<S> for Session {
     type Rejection = MissingLayer;
 
@@ -130,6 +131,16 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
             Some(SessionExtension::Absent(_)) => Ok(None),
             None => Err(NO_SESSION_LAYER),
         }
+    }
+}
+
+/// Adds the cookie to the response: `(cookie, Redirect::to("/"))`.
+impl IntoResponseParts for SetCookie {
+    type Error = Infallible;
+
+    fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Infallible> {
+        self.append_to(response.headers_mut());
+        Ok(response)
     }
 }
 
