@@ -1,8 +1,10 @@
 //! Events, and their JSON form.
 
+use std::{fmt, str::FromStr};
+
 use crate::{
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle, json_object::JsonObject},
+    util::{clock::UnixTime, error::ConfigError, handle::Handle, json_object::JsonObject},
 };
 
 /// The kind of an [`Event`].
@@ -134,6 +136,20 @@ impl EventKind {
     /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for EventKind {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        Self::from_name(name).ok_or_else(|| ConfigError::new("event kind", name, "is not the name of a kind"))
     }
 }
 
