@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example many_tenants
 //!
-//! It prints the URLs to open. The documentation of the module `client` says what to watch in production.
+//! It prints the URLs to open. The documentation of the module `client` lists the pitfalls.
 
 #![expect(clippy::print_stdout, reason = "it tells what to open")]
 
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let tenant = Tenant::parse(name)?;
         let hash = Passwords::new().hash(Password::new(password)).await?;
         // names are unique in a tenant, ids in all of them
-        let user = NewUser::new(UserId::parse(&format!("ada-of-{name}"))?, Identifier::parse("ada")?);
+        let user = NewUser::new(UserId::parse(format!("ada-of-{name}"))?, Identifier::parse("ada")?);
         users.create(&tenant, user.password(hash)).await?;
         println!("open {origin}/{name}/ and sign in as ada with the password: {password}");
         tenants.insert(tenant);

@@ -1,6 +1,7 @@
 //! Access tokens as Auth0, Cognito, Entra ID and Keycloak issue them, signed by another library.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
+#![allow(clippy::needless_pass_by_value, reason = "for `json!` at the call")]
 
 use std::{convert::Infallible, sync::LazyLock};
 
@@ -90,9 +91,9 @@ struct Provider {
     jwks: Value,
     typ: Option<&'static str>,
     access: Value,
-    /// What changes an access token into an ID token of the same login.
+    /// The differences between an access token and an ID token of the same login.
     identity: Value,
-    /// What changes the audience to another one.
+    /// The differences between an access token and one for another API.
     elsewhere: Value,
     /// Client, subject and scopes.
     expected: (&'static str, &'static str, &'static str),
@@ -280,7 +281,7 @@ async fn a14_each_provider_s_tokens_are_accepted_with_its_profile_and_only_with_
         assert_eq!((token.issuer(), token.tenant().map(Tenant::as_str)), (provider.issuer, Some(provider.tenant.1)));
         assert!(token.audience().any(|own| own == provider.audience) && !token.id().is_empty(), "{name}");
         assert_eq!(ask(&provider.strict(), &good).await.unwrap_err(), 401, "{name}");
-        // a tenant that nobody chose is not one, whatever the claim is called
+        // a claim called `tenant` is not the tenant unless the profile names it
         let named = provider.token(json!({ "tenant": "globex" }));
         assert_eq!(ask(&provider.with(provider.profile.clone()), &named).await.unwrap().tenant(), None, "{name}");
         assert_eq!(ask(&provider.verifier(), &named).await.unwrap().tenant().unwrap().as_str(), provider.tenant.1);
@@ -395,7 +396,7 @@ async fn a14_es384_and_ps256_are_accepted_by_choice_alone() {
             assert_eq!(ask(&chosen, &changed).await.unwrap_err(), 401, "{alg}");
         }
     }
-    // a key for RS256 is not one for PS256, and the other way round
+    // a key for RS256 does not verify PS256, and the reverse
     for (named, algorithm) in [("RS256", Algorithm::PS256), ("PS256", Algorithm::RS256)] {
         let key = rsa(algorithm);
         let jwks = json!({ "keys": [key.jwk(json!({ "use": "sig", "kid": "the-key", "alg": named }))] });

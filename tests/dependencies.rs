@@ -1,4 +1,4 @@
-//! What the crate pulls in.
+//! The crates that users of this one have to build.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 

@@ -9,7 +9,7 @@ use crate::{
     util::secret::Digest,
 };
 
-/// What the access tokens of an issuer look like. Pass it to
+/// The form of an issuer's access tokens. Pass it to
 /// [`VerifierBuilder::profile`](super::VerifierBuilder::profile).
 ///
 /// The default is [`rfc9068`](Self::rfc9068). Many providers issue tokens that are less strict, and
@@ -55,7 +55,7 @@ pub struct TokenProfile {
     id_is_optional: bool,
 }
 
-/// What distinguishes access tokens from ID tokens if the type does not.
+/// Distinguishes access tokens from ID tokens if the type does not.
 #[derive(Clone, Debug)]
 enum AccessTokenMark {
     Value { claim: Box<str>, values: Vec<Box<str>> },
@@ -114,8 +114,8 @@ impl TokenProfile {
     ///
     /// This is [`jwt_with`](Self::jwt_with) `scp` (for users) or `roles` (for applications), `azp` as
     /// [`client_claim`](Self::client_claim), `scp` as [`scope_claim`](Self::scope_claim) and
-    /// [`optional_id`](Self::optional_id). There is no tenant unless you set a
-    /// [`tenant_claim`](Self::tenant_claim), such as `tid`.
+    /// [`optional_id`](Self::optional_id). ID tokens can have `roles`, too, but never `azp`. There is no tenant unless
+    /// you set a [`tenant_claim`](Self::tenant_claim), such as `tid`.
     pub fn entra_id() -> Self {
         Self::foreign().jwt_with(&["scp", "roles"]).client_claim("azp").scope_claim("scp").optional_id()
     }
@@ -131,8 +131,8 @@ impl TokenProfile {
 
     /// Accepts the type `JWT`, or none, if a claim has one of these values.
     ///
-    /// Gives up the type as a mark of access tokens, so the claim must be one that the issuer sets differently in
-    /// its ID tokens.
+    /// Weaker than the type, which tells every kind of token apart: the claim must have another value in the ID
+    /// tokens of the issuer.
     pub fn jwt_where(self, claim: &str, values: &[&str]) -> Self {
         let values = values.iter().copied().map(Box::from).collect();
         Self { mark: Some(AccessTokenMark::Value { claim: claim.into(), values }), ..self }
@@ -140,8 +140,8 @@ impl TokenProfile {
 
     /// Accepts the type `JWT`, or none, if the token has at least one of these claims.
     ///
-    /// Gives up the type as a mark of access tokens, so the claims must be ones that the issuer's ID tokens
-    /// never have.
+    /// Weaker than the type, which tells every kind of token apart: ID tokens of the issuer must never have these
+    /// claims.
     pub fn jwt_with(self, claims: &[&str]) -> Self {
         Self { mark: Some(AccessTokenMark::AnyOf(claims.iter().copied().map(Box::from).collect())), ..self }
     }
@@ -149,20 +149,20 @@ impl TokenProfile {
     /// Accepts the type `JWT`, or none, unless the client is an audience of the token. ID tokens
     /// always name their client as audience.
     ///
-    /// Gives up the type as a mark of access tokens. An API that is registered as the client of its own
-    /// tokens can't be used.
+    /// Weaker than the type, which tells every kind of token apart. An API that is registered as the client of its
+    /// own tokens can't be used.
     pub fn jwt_unless_for_client(self) -> Self {
         Self { mark: Some(AccessTokenMark::NotForClient), ..self }
     }
 
-    /// Reads the client from this claim if there is no `client_id`. Gives up nothing if the issuer sets the claim, as it does
-    /// with `azp`.
+    /// Reads the client from this claim if there is no `client_id`. As strong as `client_id` if only the
+    /// issuer can set the claim, as with `azp`.
     pub fn client_claim(self, name: &str) -> Self {
         Self { client: Some(name.into()), ..self }
     }
 
-    /// Reads the scopes from this claim if there is no `scope`. It may be a text or an array of texts. Gives up
-    /// nothing if the issuer sets the claim, as it does with `scp`.
+    /// Reads the scopes from this claim if there is no `scope`. It may be a text or an array of texts. As strong
+    /// as `scope` if only the issuer can set the claim, as with `scp`.
     pub fn scope_claim(self, name: &str) -> Self {
         Self { scope: Some(name.into()), ..self }
     }
@@ -179,14 +179,14 @@ impl TokenProfile {
     /// Uses the client as the audience of tokens without `aud`. The audience of the verifier is then the
     /// id of a client; add further clients with [`VerifierBuilder::audience`](super::VerifierBuilder::audience).
     ///
-    /// Gives up the separation of services: a token that a client got for another API is accepted here,
-    /// too. Require a scope of this API.
+    /// Weaker than an audience: a token that the client got for another API is accepted here, too. Require a scope
+    /// of this API.
     pub fn client_as_audience(self) -> Self {
         Self { client_is_audience: true, ..self }
     }
 
     /// Accepts tokens without an id (`jti`). Their [`id`](super::AccessToken::id) is the SHA-256 of the
-    /// token. Gives up that an id can be found in the issuer's logs.
+    /// token, which does not appear in the issuer's logs.
     pub fn optional_id(self) -> Self {
         Self { id_is_optional: true, ..self }
     }

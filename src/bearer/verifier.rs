@@ -234,7 +234,7 @@ impl VerifierBuilder {
         Ok(self)
     }
 
-    /// Sets what the tokens of the issuer look like. Defaults to [`TokenProfile::rfc9068`].
+    /// Sets the form of the issuer's tokens. Defaults to [`TokenProfile::rfc9068`].
     pub fn profile(mut self, profile: TokenProfile) -> Self {
         self.settings.rules.profile = profile;
         self

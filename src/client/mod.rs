@@ -29,7 +29,7 @@
 //! therefore one client for each of them. You don't need to register these: a [`Clients`] implementation can derive
 //! them, such as `app.acme` for the tenant `acme`. `examples/many_tenants.rs` is such an application.
 //!
-//! What to watch:
+//! Pitfalls:
 //!
 //! - **Client ids.** [`Clients::find`] is called with text from requests. Look the tenant up before you derive anything
 //!   from it. Ids must be unique: if ids of other clients could also start with `app.`, choose another form.
