@@ -4,18 +4,17 @@ use std::{convert::Infallible, fmt};
 
 use axum_core::{
     extract::{FromRequestParts, OptionalFromRequestParts},
-    response::{IntoResponse, Response},
+    response::{IntoResponse, IntoResponseParts, Response, ResponseParts},
 };
 use http::{HeaderValue, StatusCode, header, request::Parts};
 
 #[cfg(feature = "bearer")]
 use crate::bearer::{self, AccessToken};
-use crate::{
-    limit::RateLimit,
-    pkce::CodeChallenge,
-    session::{Session, SessionExtension},
-    tenant::Tenant,
-};
+#[cfg(feature = "pkce")]
+use crate::pkce::CodeChallenge;
+#[cfg(feature = "session")]
+use crate::session::{Session, SessionExtension};
+use crate::{http::cookie::SetCookie, limit::RateLimit, tenant::Tenant};
 
 /// The rejection of an extractor whose layer does not cover the route. This is a bug of the server,
 /// so the response is a 500.
@@ -59,6 +58,7 @@ macro_rules! left_by_a_layer {
     };
 }
 
+#[cfg(feature = "pkce")]
 left_by_a_layer!(CodeChallenge, "no PkceLayer or PkceBodyLayer protects this route");
 left_by_a_layer!(RateLimit, "no RateLimitLayer covers this route, or its extensions are disabled");
 
@@ -82,7 +82,9 @@ impl<S: Sync> OptionalFromRequestParts<S> for Tenant {
 }
 
 /// The rejection of the [`Session`] extractor.
+#[cfg(feature = "session")]
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum SessionRejection {
     /// No `SessionLayer` covers the route. The response is a 500.
     MissingLayer(MissingLayer),
@@ -90,6 +92,7 @@ pub enum SessionRejection {
     NoSession(HeaderValue),
 }
 
+#[cfg(feature = "session")]
 impl IntoResponse for SessionRejection {
     fn into_response(self) -> Response {
         match self {
@@ -101,8 +104,10 @@ impl IntoResponse for SessionRejection {
     }
 }
 
+#[cfg(feature = "session")]
 const NO_SESSION_LAYER: MissingLayer = MissingLayer { detail: "no SessionLayer covers this route" };
 
+#[cfg(feature = "session")]
 impl<S: Sync> FromRequestParts<S> for Session {
     type Rejection = SessionRejection;
 
@@ -116,6 +121,7 @@ impl<S: Sync> FromRequestParts<S> for Session {
 }
 
 /// A missing layer is an error and not `None`, because it would make every caller anonymous.
+#[cfg(feature = "session")]
 impl<S: Sync> OptionalFromRequestParts<S> for Session {
     type Rejection = MissingLayer;
 
@@ -125,6 +131,16 @@ impl<S: Sync> OptionalFromRequestParts<S> for Session {
             Some(SessionExtension::Absent(_)) => Ok(None),
             None => Err(NO_SESSION_LAYER),
         }
+    }
+}
+
+/// Adds the cookie to the response: `(cookie, Redirect::to("/"))`.
+impl IntoResponseParts for SetCookie {
+    type Error = Infallible;
+
+    fn into_response_parts(self, mut response: ResponseParts) -> Result<ResponseParts, Infallible> {
+        self.append_to(response.headers_mut());
+        Ok(response)
     }
 }
 

@@ -1,5 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(all(feature = "session", feature = "pkce")),
+    allow(dead_code, unused_imports, reason = "helpers of features that are off")
+)]
 
 // Each module uses only modules listed above it; tests/architecture.rs checks this.
 mod util;
@@ -11,8 +15,11 @@ pub mod event;
 pub mod reject;
 pub mod gate;
 pub mod limit;
+#[cfg(feature = "session")]
 pub mod store;
+#[cfg(feature = "session")]
 pub mod session;
+#[cfg(feature = "pkce")]
 pub mod pkce;
 #[cfg(feature = "bearer")]
 mod dpop;
@@ -44,10 +51,16 @@ pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
 #[cfg(all(feature = "axum", feature = "bearer"))]
 pub use crate::extract::AccessTokenRejection;
 #[cfg(feature = "axum")]
-pub use crate::extract::{MissingLayer, SessionRejection};
+pub use crate::extract::MissingLayer;
+#[cfg(all(feature = "axum", feature = "session"))]
+pub use crate::extract::SessionRejection;
 pub use crate::http::{body, cookie};
 #[cfg(feature = "bearer")]
 pub use crate::jose::{Algorithm, AlgorithmError};
+#[cfg(feature = "pkce")]
+pub use crate::pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer};
+#[cfg(feature = "session")]
+pub use crate::session::{NewSession, Session, SessionLayer, Sessions, UserId};
 #[cfg(feature = "tokens")]
 pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]
@@ -64,9 +77,7 @@ pub use crate::{
     gate::{Gate, GateLayer, MaybeReady, Pass},
     http::{head::Head, replay::Replay},
     limit::{HeaderStyle, Limiter, Plan, Quota, Quotas, RateLimit, RateLimitLayer},
-    pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer},
     reject::{OAuthJson, ProblemJson, Rejection, RejectionKind, Respond, StatusOnly},
-    session::{NewSession, Session, SessionLayer, Sessions, UserId},
     tenant::{ApiKeys, ClientIp, PeerAddr, Tenant, TenantError, TenantSource},
     util::{
         clock::{Clock, Moment, SystemClock, UnixTime},

@@ -1,6 +1,6 @@
 //! Redirect URIs of clients.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use crate::{
     http::origin,
@@ -180,6 +180,14 @@ fn is_private_scheme(scheme: &str) -> bool {
     scheme.starts_with(|first: char| first.is_ascii_lowercase())
         && scheme.contains('.')
         && scheme.split('.').all(is_label)
+}
+
+impl FromStr for RedirectUri {
+    type Err = ConfigError;
+
+    fn from_str(uri: &str) -> Result<Self, ConfigError> {
+        Self::parse(uri)
+    }
 }
 
 impl fmt::Display for RedirectUri {

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
-use super::record::{Event, EventKind, JsonEvent};
+use super::record::{Event, EventKind};
 use crate::{
     tenant::Tenant,
     util::{
         error::ConfigError,
         form::{Form, FormError, encode},
+        json_object::JsonObject,
     },
 };
 
@@ -165,14 +164,9 @@ pub struct Page {
 impl Page {
     /// Returns the JSON body of a response.
     pub(super) fn to_json(&self) -> Vec<u8> {
-        #[derive(Serialize)]
-        struct JsonPage<'a> {
-            events: Vec<JsonEvent<'a>>,
-            next: u64,
-            lost: u64,
-        }
-        let events = self.events.iter().map(JsonEvent::of).collect();
-        serde_json::to_vec(&JsonPage { events, next: self.next, lost: self.lost }).unwrap_or_default()
+        let events: Vec<String> = self.events.iter().map(Event::to_json).collect();
+        let page = JsonObject::new().json("events", &format!("[{}]", events.join(",")));
+        page.number("next", self.next).number("lost", self.lost).end().into_bytes()
     }
 }
 

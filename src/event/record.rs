@@ -1,10 +1,10 @@
 //! Events, and their JSON form.
 
-use serde::Serialize;
+use std::{fmt, str::FromStr};
 
 use crate::{
     tenant::Tenant,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, error::ConfigError, handle::Handle, json_object::JsonObject},
 };
 
 /// The kind of an [`Event`].
@@ -139,6 +139,20 @@ impl EventKind {
     }
 }
 
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for EventKind {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        Self::from_name(name).ok_or_else(|| ConfigError::new("event kind", name, "is not the name of a kind"))
+    }
+}
+
 /// Whether a quota is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -237,32 +251,6 @@ impl Event {
     }
 }
 
-/// An event as it is written to files, responses and streams.
-#[derive(Serialize)]
-pub(super) struct JsonEvent<'a> {
-    id: u64,
-    at: u64,
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tenant: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    subject: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<&'static str>,
-    mode: &'static str,
-    #[serde(rename = "x-ratelimit", skip_serializing_if = "Option::is_none")]
-    limit: Option<u32>,
-    #[serde(rename = "x-ratelimit-remaining", skip_serializing_if = "Option::is_none")]
-    remaining: Option<u32>,
-    #[serde(rename = "x-ratelimit-reset", skip_serializing_if = "Option::is_none")]
-    reset: Option<u64>,
-    count: u64,
-}
-
 impl Event {
     /// Returns the event as a JSON object on one line.
     ///
@@ -271,29 +259,22 @@ impl Event {
     /// of a policy add `policy`, `x-ratelimit`, `x-ratelimit-remaining` and `x-ratelimit-reset`
     /// (Unix seconds).
     pub fn to_json(&self) -> String {
-        // `JsonEvent` always serializes, so the default is never used
-        serde_json::to_string(&JsonEvent::of(self)).unwrap_or_default()
-    }
-}
-
-impl<'a> JsonEvent<'a> {
-    pub(super) fn of(event: &'a Event) -> Self {
-        let policy = event.policy;
-        Self {
-            id: event.id,
-            at: event.at.as_millis(),
-            kind: event.kind.as_str(),
-            tenant: event.tenant.as_ref().map(Tenant::as_str),
-            session: event.session.map(|session| session.to_string()),
-            subject: event.subject.map(|subject| subject.to_string()),
-            method: event.method,
-            policy,
-            mode: event.mode.as_str(),
-            limit: policy.map(|_| event.limit),
-            remaining: policy.map(|_| event.remaining),
-            reset: policy.and(event.reset).map(UnixTime::as_secs_ceil),
-            count: event.count,
-        }
+        let policy = self.policy;
+        JsonObject::new()
+            .number("id", self.id)
+            .number("at", self.at.as_millis())
+            .text("kind", self.kind.as_str())
+            .text_if_any("tenant", self.tenant.as_ref().map(Tenant::as_str))
+            .text_if_any("session", self.session.map(|session| session.to_string()).as_deref())
+            .text_if_any("subject", self.subject.map(|subject| subject.to_string()).as_deref())
+            .text_if_any("method", self.method)
+            .text_if_any("policy", policy)
+            .text("mode", self.mode.as_str())
+            .number_if_any("x-ratelimit", policy.map(|_| self.limit.into()))
+            .number_if_any("x-ratelimit-remaining", policy.map(|_| self.remaining.into()))
+            .number_if_any("x-ratelimit-reset", policy.and(self.reset).map(UnixTime::as_secs_ceil))
+            .number("count", self.count)
+            .end()
     }
 }
 

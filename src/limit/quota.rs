@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
+    str::FromStr,
     sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -23,11 +25,15 @@ const DEFAULT_SLICES: u16 = 240;
 /// | `smooth` (feature `smooth`) | GCRA | `burst + units` |
 /// | [`fixed`](Self::fixed) | calendar window | twice the limit, across a boundary |
 ///
+/// Limits that are part of the program can't be invalid: [`each_minute`](Self::each_minute) and similar are checked by the
+/// compiler and return no error.
+///
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Quota;
 ///
-/// let quota = Quota::per_minute(600)?;
+/// let quota = Quota::each_minute::<600>();
+/// assert_eq!((quota, quota.to_string()), (Quota::per_minute(600)?, String::from("600/minute")));
 /// let burst = Quota::per_second(10)?.with_name("burst")?;
 /// let daily = Quota::fixed(10_000, Duration::from_secs(86_400))?.with_name("daily")?.shadow();
 /// # Ok::<(), tollgate::ConfigError>(())
@@ -90,6 +96,35 @@ impl Quota {
         Self::new(limit, DAY)
     }
 
+    /// Allows at most `LIMIT` units in every second. Zero does not compile.
+    pub fn each_second<const LIMIT: u32>() -> Self {
+        Self::literal::<LIMIT>(1)
+    }
+
+    /// Allows at most `LIMIT` units in every minute. Zero does not compile.
+    ///
+    /// ```compile_fail
+    /// tollgate::Quota::each_minute::<0>();
+    /// ```
+    pub fn each_minute<const LIMIT: u32>() -> Self {
+        Self::literal::<LIMIT>(60)
+    }
+
+    /// Allows at most `LIMIT` units in every hour. Zero does not compile.
+    pub fn each_hour<const LIMIT: u32>() -> Self {
+        Self::literal::<LIMIT>(60 * 60)
+    }
+
+    /// Allows at most `LIMIT` units in every 24 hours. Zero does not compile.
+    pub fn each_day<const LIMIT: u32>() -> Self {
+        Self::literal::<LIMIT>(DAY.as_secs())
+    }
+
+    fn literal<const LIMIT: u32>(seconds: u64) -> Self {
+        const { assert!(LIMIT > 0, "a quota must allow at least 1 unit") };
+        Self::of(LIMIT, Duration::from_secs(seconds), Rule::Window { slices: DEFAULT_SLICES })
+    }
+
     /// Allows `units` per `per`, evenly spread, and up to `burst` at once after a pause
     /// (GCRA, by the crate `governor`).
     ///
@@ -128,7 +163,11 @@ impl Quota {
         if !(SHORTEST..=LONGEST).contains(&window) {
             return Err(ConfigError::new("quota window", format!("{window:?}"), "must be from 1 ms to 366 days"));
         }
-        Ok(Self { name: PolicyName::of("default"), limit, window, rule, shadow: false })
+        Ok(Self::of(limit, window, rule))
+    }
+
+    fn of(limit: u32, window: Duration, rule: Rule) -> Self {
+        Self { name: PolicyName::of("default"), limit, window, rule, shadow: false }
     }
 
     /// Sets the name that headers, problem documents and events show: 1 to 32 letters,
@@ -205,6 +244,81 @@ impl Quota {
     pub(super) fn rule(&self) -> Rule {
         self.rule
     }
+}
+
+/// Units of time, the longest first.
+const UNITS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1000),
+    ("ns", 1),
+];
+
+const WINDOWS: [(&str, Duration); 4] = [
+    ("second", Duration::from_secs(1)),
+    ("minute", Duration::from_secs(60)),
+    ("hour", Duration::from_secs(60 * 60)),
+    ("day", DAY),
+];
+
+/// Writes the limit, the window and the rule: `600/minute`, `5/10s`, `10000/day fixed`, `20/2s smooth`. Neither the name nor
+/// the number of slices is shown.
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.limit)?;
+        if let Some((name, _)) = WINDOWS.iter().find(|(_, window)| *window == self.window) {
+            f.write_str(name)?;
+        } else {
+            let nanos = self.window.as_nanos();
+            let unit = UNITS.iter().find(|(_, unit)| nanos.is_multiple_of(u128::from(*unit)));
+            let (name, unit) = unit.copied().unwrap_or(("ns", 1));
+            write!(f, "{}{name}", nanos / u128::from(unit))?;
+        }
+        f.write_str(match self.rule {
+            Rule::Window { .. } => "",
+            #[cfg(feature = "smooth")]
+            Rule::Smooth { .. } => " smooth",
+            Rule::Fixed => " fixed",
+        })
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) writes. Windows are `second`, `minute`, `hour`, `day`, or a number with `d`, `h`, `m`, `s` or
+/// `ms`. A smooth quota gives back its limit, which is also its burst, in the given time.
+impl FromStr for Quota {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let malformed = || ConfigError::new("quota", text, "must be written like 600/minute, 5/10s or 10000/day fixed");
+        let (limit, rest) = text.split_once('/').ok_or_else(malformed)?;
+        let (window, rule) = rest.split_once(' ').unwrap_or((rest, ""));
+        let limit = number(limit).and_then(|limit| u32::try_from(limit).ok()).ok_or_else(malformed)?;
+        let window = duration(window).ok_or_else(malformed)?;
+        match rule {
+            "" => Self::new(limit, window),
+            "fixed" => Self::fixed(limit, window),
+            #[cfg(feature = "smooth")]
+            "smooth" => Self::smooth(limit, window, limit),
+            _ => Err(malformed()),
+        }
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    if let Some((_, window)) = WINDOWS.iter().find(|(name, _)| *name == text) {
+        return Some(*window);
+    }
+    let (count, name) = text.split_at(text.find(|char: char| !char.is_ascii_digit())?);
+    let (_, unit) = UNITS.iter().find(|(own, _)| *own == name)?;
+    Some(Duration::from_nanos(number(count)?.checked_mul(*unit)?))
+}
+
+/// Reads digits alone. `str::parse` would also accept a leading `+`.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// The name of a quota. Each text is stored once, so that decisions carry it without counting references. The number

@@ -1,8 +1,10 @@
 //! Login methods, what they prove, and sets of them.
 
-use std::{fmt, ops::BitOr};
+use std::{fmt, ops::BitOr, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use crate::util::error::ConfigError;
 
 /// A method for a login step.
 ///
@@ -99,6 +101,14 @@ impl Method {
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Method {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        Self::from_name(name).ok_or_else(|| ConfigError::new("method", name, "is not the name of a method"))
     }
 }
 

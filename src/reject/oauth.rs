@@ -1,12 +1,11 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
-use serde::Serialize;
 
 use super::{
     rejection::{Rejection, RejectionKind},
     respond::{Respond, with_status},
 };
-use crate::http::head::Head;
+use crate::{http::head::Head, util::json_object::JsonObject};
 
 /// Responds as OAuth endpoints do: an uncacheable document
 /// `{"error":…,"error_description":…}` (RFC 6749 §5.2). Redirects and responses to gRPC
@@ -31,20 +30,12 @@ impl<B: From<Bytes>> Respond<B> for OAuthJson {
     }
 }
 
-#[derive(Serialize)]
-struct Document {
-    error: &'static str,
-    error_description: String,
-}
-
 fn document(rejection: &Rejection) -> Bytes {
     // RFC 6749 §5.2 allows only these characters
     let allowed = |char: &char| matches!(char, '\x20'..='\x21' | '\x23'..='\x5b' | '\x5d'..='\x7e');
-    let document = Document {
-        error: rejection.error_code().unwrap_or(error_code(rejection.kind())),
-        error_description: rejection.detail().chars().filter(allowed).collect(),
-    };
-    serde_json::to_vec(&document).unwrap_or_default().into()
+    let error = rejection.error_code().unwrap_or(error_code(rejection.kind()));
+    let description: String = rejection.detail().chars().filter(allowed).collect();
+    JsonObject::new().text("error", error).text("error_description", &description).end().into()
 }
 
 fn error_code(kind: RejectionKind) -> &'static str {

@@ -1,9 +1,8 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use serde::Serialize;
 
 use super::rejection::{Rejection, RejectionKind};
-use crate::http::head::Head;
+use crate::{http::head::Head, util::json_object::JsonObject};
 
 /// Turns a [`Rejection`] into a response with the body type of your service.
 ///
@@ -85,19 +84,7 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
     }
 }
 
-/// The members of RFC 9457, and `violated-policies` of the IETF draft on rate limits.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Problem<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    violated_policies: Option<[&'static str; 1]>,
-}
-
+/// Writes the members of RFC 9457, and `violated-policies` of the IETF draft on rate limits.
 fn problem(rejection: &Rejection) -> Bytes {
     let (r#type, title) = match rejection.kind() {
         RejectionKind::RateLimited | RejectionKind::QuotaImpossible => {
@@ -105,15 +92,18 @@ fn problem(rejection: &Rejection) -> Bytes {
         }
         kind => ("about:blank", kind.status().canonical_reason().unwrap_or_default()),
     };
-    let problem = Problem {
-        r#type,
-        title,
-        status: rejection.status().as_u16(),
-        detail: rejection.detail(),
-        kind: rejection.kind().as_str(),
-        violated_policies: rejection.violated_policy().map(|policy| [policy]),
-    };
-    serde_json::to_vec(&problem).unwrap_or_default().into()
+    let problem = JsonObject::new()
+        .text("type", r#type)
+        .text("title", title)
+        .number("status", rejection.status().as_u16().into())
+        .text("detail", rejection.detail())
+        .text("kind", rejection.kind().as_str());
+    match rejection.violated_policy() {
+        Some(policy) => problem.texts("violated-policies", &[policy]),
+        None => problem,
+    }
+    .end()
+    .into()
 }
 
 pub(super) fn with_status<B>(status: StatusCode, body: B) -> Response<B> {

@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod trace;
 pub(crate) mod lock;
 pub(crate) mod encoding;
+#[cfg(feature = "session")]
 pub(crate) mod text;
 pub(crate) mod scan;
 #[cfg(feature = "tokens")]
@@ -13,5 +14,7 @@ pub(crate) mod run_to_completion;
 pub(crate) mod secret;
 pub(crate) mod handle;
 pub(crate) mod form;
+#[cfg(any(feature = "pkce", feature = "bearer"))]
 pub(crate) mod json;
+pub(crate) mod json_object;
 pub(crate) mod number;

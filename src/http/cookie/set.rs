@@ -40,6 +40,8 @@ pub enum SameSite {
 /// assert_eq!(headers["set-cookie"], "__Host-session=abc; Path=/; Secure; HttpOnly; SameSite=Lax");
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
+///
+/// With the feature `axum`, handlers can return it in front of a response: `(cookie, Redirect::to("/"))`.
 #[must_use]
 pub struct SetCookie {
     name: String,
