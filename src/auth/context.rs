@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
 #[cfg(feature = "tokens")]
-use crate::dpop::{self, DpopError};
+use crate::dpop::{self, DpopError, DpopProof, UnverifiedProof};
 use crate::{
     auth::{
         core::Core,
@@ -15,6 +15,7 @@ use crate::{
             problem::{Code, Problem},
             route::Path,
         },
+        state::unverified::CountedWork,
     },
     client::Client,
     event::EventKind,
@@ -39,13 +40,22 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
     pass: Option<RateLimitPass>,
+    unverified: Unverified,
     /// The foreign origin whose scripts may read the answer.
     pub(crate) reader: Option<HeaderValue>,
 }
 
+/// The work for a request before it is known whose budget it spends.
+enum Unverified {
+    None,
+    Counted(CountedWork),
+    /// The request was charged to its tenant.
+    Settled,
+}
+
 impl<'a> RequestContext<'a> {
     pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
-        Self { core, parts, pass: None, reader: None }
+        Self { core, parts, pass: None, unverified: Unverified::None, reader: None }
     }
 
     /// Checks whether a path is served: some exist only where tokens are issued, or where users sign in to the site itself.
@@ -88,6 +98,21 @@ impl<'a> RequestContext<'a> {
         }
         let payer = tenant.cloned().or(address).unwrap_or_else(Tenant::anonymous);
         self.pass = Some(self.core.limits.tenants.charge(payer, self.head())?);
+        if tenant.is_some()
+            && let Unverified::Counted(work) = std::mem::replace(&mut self.unverified, Unverified::Settled)
+        {
+            self.core.limits.unverified.refund(work);
+        }
+        Ok(())
+    }
+
+    /// Counts a lookup or a signature check that is needed to find out whose budget the request spends. Must come before
+    /// such work. Charging the request to a tenant uncounts it.
+    pub(crate) fn count_unverified(&mut self) -> Result<(), Problem> {
+        if let Unverified::None = self.unverified {
+            let work = self.core.limits.unverified.begin(self.known_address().as_ref())?;
+            self.unverified = Unverified::Counted(work);
+        }
         Ok(())
     }
 
@@ -117,12 +142,14 @@ impl<'a> RequestContext<'a> {
 
     /// Finds a client and charges the request to its tenant, or to the address if there is no such client.
     pub(crate) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        self.count_unverified()?;
         let client = self.client(id).await;
         self.charged(client)
     }
 
     /// Finds the client of a login and charges the request like [`charged_client`](Self::charged_client).
     pub(crate) async fn charged_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        self.count_unverified()?;
         let client = self.login_client(id).await;
         self.charged(client)
     }
@@ -134,12 +161,14 @@ impl<'a> RequestContext<'a> {
 
     /// Finds the client of a script's call, charges the request, and checks that the script's origin may call.
     pub(crate) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        self.count_unverified()?;
         let client = self.client(id).await;
         self.calling(client)
     }
 
     /// Finds the client of a login that begins, like [`calling_client`](Self::calling_client).
     pub(crate) async fn calling_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
+        self.count_unverified()?;
         let client = self.login_client(id).await;
         self.calling(client)
     }
@@ -161,6 +190,7 @@ impl<'a> RequestContext<'a> {
         client_id: Option<&str>,
         session_id: Option<&str>,
     ) -> Result<(Digest, Login), Problem> {
+        self.count_unverified()?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| login);
         // the login's client is proved, the client that the call names is not
@@ -188,6 +218,7 @@ impl<'a> RequestContext<'a> {
         let origin = Caller::of(&self.parts.headers).origin();
         let foreign = origin.filter(|origin| path.is_for_scripts() && origin.as_bytes() != own);
         if let Some((origin, text)) = foreign.and_then(|origin| Some((origin, origin.to_str().ok()?)))
+            && self.count_unverified().is_ok()
             && self.core.clients.allows_origin(text).await.unwrap_or_default()
         {
             self.reader = Some(origin.clone());
@@ -237,21 +268,29 @@ impl<'a> RequestContext<'a> {
     /// proof counts once.
     #[cfg(feature = "tokens")]
     pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
-        let url = format!("{}{path}", self.core.issuer.as_str());
-        let (method, headers) = (&self.parts.method, &self.parts.headers);
-        let Some(endpoints) = &self.core.tokens else { return Ok(None) };
-        match endpoints.proofs.check(headers, method, &url, access_token).wait().await {
-            Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
-            Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
-            Err(DpopError::UseNonce(nonce)) => {
-                let problem = Problem::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
-                Err(match HeaderValue::try_from(nonce) {
-                    Ok(nonce) => problem.header(dpop::NONCE, nonce),
-                    Err(_) => problem,
-                })
-            }
-            Err(DpopError::Unavailable) => Err(Problem::unavailable()),
+        match self.read_proof(path, access_token)? {
+            Some(proof) => Ok(Some(self.spend_proof(proof.verify()?).await?)),
+            None => Ok(None),
         }
+    }
+
+    /// Reads the proof of a key (DPoP) that came with a call of this path, without checking its signature.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn read_proof(
+        &self,
+        path: &str,
+        access_token: Option<&str>,
+    ) -> Result<Option<UnverifiedProof<'a>>, Problem> {
+        let url = format!("{}{path}", self.core.issuer.as_str());
+        let Some(endpoints) = &self.core.tokens else { return Ok(None) };
+        Ok(endpoints.proofs.read(&self.parts.headers, &self.parts.method, &url, access_token)?)
+    }
+
+    /// Marks a proof as used, and returns the thumbprint of its key. The request must have been charged.
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn spend_proof(&self, proof: DpopProof) -> Result<String, Problem> {
+        let endpoints = self.core.tokens.as_ref().ok_or_else(Problem::unavailable)?;
+        Ok(endpoints.proofs.spend(proof).wait().await?.thumbprint)
     }
 
     /// Returns the answer with all its headers.
@@ -281,4 +320,21 @@ impl<'a> RequestContext<'a> {
 
 pub(crate) fn foreign_origin() -> Problem {
     Problem::new(Code::OriginNotAllowed, "pages of this origin are not allowed to call")
+}
+
+#[cfg(feature = "tokens")]
+impl From<DpopError> for Problem {
+    fn from(error: DpopError) -> Self {
+        match error {
+            DpopError::Invalid(detail) => Self::new(Code::InvalidDpopProof, detail),
+            DpopError::UseNonce(nonce) => {
+                let problem = Self::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
+                match HeaderValue::try_from(nonce) {
+                    Ok(nonce) => problem.header(dpop::NONCE, nonce),
+                    Err(_) => problem,
+                }
+            }
+            DpopError::Unavailable => Self::unavailable(),
+        }
+    }
 }

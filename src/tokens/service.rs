@@ -160,14 +160,9 @@ impl Presented {
         self.family.ends()
     }
 
-    /// Returns whether it can be used for the first time.
-    pub(crate) fn is_current(&self) -> bool {
-        self.family.is_current(&self.token)
-    }
-
     /// Returns whether it was ever issued here.
     pub(crate) fn is_known(&self) -> bool {
-        self.is_ours || self.is_current()
+        self.is_ours || self.family.is_current(&self.token)
     }
 }
 
@@ -307,6 +302,13 @@ impl TokenService {
     pub(crate) fn is_reused(&self, presented: &Presented) -> bool {
         let Presented { token, is_ours, family, .. } = presented;
         family.is_reused(token, *is_ours, self.0.lifetimes.grace, self.now())
+    }
+
+    /// Returns whether the token gives tokens now. During the grace, a used token looks like the current one, so that a
+    /// thief can't watch for its use and join.
+    pub(crate) fn is_usable(&self, presented: &Presented) -> bool {
+        let Presented { token, is_ours, family, .. } = presented;
+        family.is_usable(token, *is_ours, self.0.lifetimes.grace, self.now())
     }
 
     /// Exchanges a refresh token for the next one. `jkt` is the key that was proved with the request.

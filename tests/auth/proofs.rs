@@ -52,9 +52,12 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     let given = Given::of(&answer);
     assert_eq!(claims(&given.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
     assert!(claims(given.id())["cnf"].is_null(), "an id_token opens nothing");
-    let known = browser.introspect("web", &given.access).await;
-    assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&"DPoP".into(), &key.thumbprint().into()));
-    assert_eq!(browser.introspect("web", given.refresh()).await["cnf"]["jkt"], key.thumbprint());
+    for (token, token_type) in [(&*given.access, "DPoP".into()), (given.refresh(), serde_json::Value::Null)] {
+        let proof = key.proof("POST", &url("/introspect")).at(world.time()).sign();
+        let fields = form_of(&[("client_id", "web"), ("token", token)]);
+        let known = browser.send(posted("/introspect").header("dpop", proof), fields).await.json();
+        assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&token_type, &key.thumbprint().into()));
+    }
 
     // the access token opens nothing without its key
     let time = world.time();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{claims, form::Posted, refresh_grant},
+        endpoints::{claims, form::Posted, proof::with_nonce, refresh_grant},
         http::{
             answer,
             problem::{Code, Problem},
@@ -14,6 +14,7 @@ use crate::{
         state::token_endpoints::TokenEndpoints,
     },
     bearer::{Audience, Confirmation},
+    dpop::UnverifiedProof,
     http::body::Body,
     session::Authentication,
     tenant::Tenant,
@@ -57,7 +58,7 @@ struct Known {
 enum Asker {
     /// An API, which may learn about every token.
     Introspector,
-    /// A client, which may learn about its own tokens.
+    /// A client, which may learn about its own tokens. It proves the key of those that are bound to one.
     Client(String),
 }
 
@@ -66,23 +67,56 @@ pub(crate) async fn introspect(
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let asker = asker(cx, endpoints, &posted).await?;
-    let token = posted.required("token", "token is missing")?;
-    let known = known(cx, endpoints, token).await?;
-    // an API spends the budget of the tenant that the token belongs to
-    if let (Asker::Introspector, Some(tenant)) = (&asker, known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()))
+    let asker = asker(cx, endpoints, &posted).await;
+    if let Some(token) = posted.value("token")
+        && is_reuse_checked(&asker)
     {
-        cx.charge(Some(&tenant))?;
-    }
-    // presenting a used refresh token as a client means that it leaked
-    if matches!(asker, Asker::Client(_)) && known.is_none() {
         refresh_grant::revoke_if_reused(cx, endpoints, token).await?;
     }
-    let known = known.filter(|known| match &asker {
-        Asker::Introspector => true,
-        Asker::Client(id) => known.client_id == *id,
-    });
-    Ok(answer::json(StatusCode::OK, &Answer { active: known.is_some(), known }))
+    let (asker, token) = (asker?, posted.required("token", "token is missing")?);
+    let known = match asker {
+        Asker::Introspector => {
+            let known = known(cx, endpoints, token).await?;
+            // an API spends the budget of the tenant that the token belongs to
+            if let Some(tenant) = known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()) {
+                cx.charge(Some(&tenant))?;
+            }
+            known
+        }
+        Asker::Client(id) => {
+            // read first, so that what is wrong with a proof reveals nothing about the token
+            let proof = cx.read_proof("/introspect", None)?;
+            let known = known(cx, endpoints, token).await?.filter(|known| known.client_id == id);
+            proved(cx, known, proof).await?
+        }
+    };
+    Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &Answer { active: known.is_some(), known })))
+}
+
+/// Returns whether presenting a used refresh token revokes its family. APIs may ask about any token. Anybody else who has
+/// a used one got it from its client, even if the rest of the request is wrong.
+fn is_reuse_checked(asker: &Result<Asker, Problem>) -> bool {
+    match asker {
+        Ok(Asker::Introspector) => false,
+        Ok(Asker::Client(_)) => true,
+        // without a budget, or while the store fails, nothing more is read
+        Err(problem) => !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable),
+    }
+}
+
+/// Returns what is known of a token that is bound to no key, or to the key of this proof. A thief without the key learns
+/// nothing.
+async fn proved(
+    cx: &RequestContext<'_>,
+    known: Option<Known>,
+    proof: Option<UnverifiedProof<'_>>,
+) -> Result<Option<Known>, Problem> {
+    let bound_to = known.as_ref().and_then(|known| known.cnf.as_ref()?.jkt.as_deref());
+    let Some(bound_to) = bound_to else { return Ok(known) };
+    let proof = proof.filter(|proof| proof.thumbprint() == bound_to).and_then(|proof| proof.verify().ok());
+    let Some(proof) = proof else { return Ok(None) };
+    cx.spend_proof(proof).await?;
+    Ok(known)
 }
 
 async fn asker(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Asker, Problem> {
@@ -108,7 +142,7 @@ async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str)
     let tokens = &endpoints.service;
     if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
         let grant = presented.grant();
-        if !presented.is_current() || tokens.has_ended(grant).await? {
+        if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);
         }
         let subject = claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;

@@ -66,7 +66,10 @@ where
         }
     };
     let hint = match &asked.hint {
-        Some(hint) => tokens.hint(hint).await?,
+        Some(hint) => {
+            cx.count_unverified()?;
+            tokens.hint(hint).await?
+        }
         None => None,
     };
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));

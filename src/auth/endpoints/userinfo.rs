@@ -15,6 +15,7 @@ use crate::{
     },
     bearer::{self, Authorization, Scheme},
     client::Scopes,
+    dpop::DpopProof,
     http::body::Body,
     tokens::{Grant, ValidAccess},
     user::ClaimTarget,
@@ -24,15 +25,19 @@ pub(crate) async fn userinfo(
     cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
 ) -> Result<Response<Body>, Problem> {
+    cx.count_unverified()?;
     let found = find(cx, endpoints).await;
-    let grant = found.as_ref().ok().map(|access| &access.grant);
+    let grant = found.as_ref().ok().map(|(access, _)| &access.grant);
     if let Some(grant) = grant.filter(|_| cx.reader.is_some()) {
         // a page of another client must not read the answer
         let client = cx.client(Some(grant.client_id())).await?;
         cx.let_read(client.as_deref());
     }
     cx.charge(grant.map(|grant| &grant.who.tenant))?;
-    let ValidAccess { claims: token, grant, family } = found?;
+    let (ValidAccess { claims: token, grant, family }, proof) = found?;
+    if let Some(proof) = proof {
+        cx.spend_proof(proof).await.map_err(unproved)?;
+    }
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
@@ -49,8 +54,11 @@ pub(crate) async fn userinfo(
     Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &answer)))
 }
 
-/// Returns the access token of the request, if it is valid.
-async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<ValidAccess, Problem> {
+/// Returns the access token of the request, if it is valid, and the proof of its key, if it is bound to one.
+async fn find(
+    cx: &RequestContext<'_>,
+    endpoints: &TokenEndpoints,
+) -> Result<(ValidAccess, Option<DpopProof>), Problem> {
     let (scheme, token) = match Authorization::read(&cx.parts.headers) {
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
@@ -63,15 +71,18 @@ async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<Val
         }
     };
     let access = endpoints.service.access(token).await?.ok_or_else(|| invalid(scheme))?;
-    let bound = access.grant.jkt.as_deref();
-    match scheme {
-        Scheme::Bearer if bound.is_none() => Ok(access),
-        Scheme::DPoP if bound.is_some() => {
+    match (scheme, access.grant.jkt.as_deref()) {
+        (Scheme::Bearer, None) => Ok((access, None)),
+        (Scheme::DPoP, Some(bound_to)) => {
             let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
-            let proved = cx.proved_key("/userinfo", Some(token)).await.map_err(unproved)?;
-            if Some(&*proved.ok_or_else(missing)?) == bound { Ok(access) } else { Err(invalid(scheme)) }
+            let proof = cx.read_proof("/userinfo", Some(token)).map_err(unproved)?.ok_or_else(missing)?;
+            if proof.thumbprint() != bound_to {
+                return Err(invalid(scheme));
+            }
+            let proof = proof.verify().map_err(|error| unproved(error.into()))?;
+            Ok((access, Some(proof)))
         }
-        Scheme::Bearer | Scheme::DPoP => Err(invalid(scheme)),
+        (Scheme::Bearer, Some(_)) | (Scheme::DPoP, None) => Err(invalid(scheme)),
     }
 }
 
