@@ -36,7 +36,8 @@
 //! - **In the issuer's process**, or in one that shares its store, use `Tokens::verifier` (feature
 //!   `tokens`). Revoked tokens are rejected immediately.
 //! - **Elsewhere**, use `Verifier::remote` (feature `jwks`). It fetches the keys that the issuer
-//!   publishes and needs only its URL. It works with any issuer of RFC 9068 tokens. It does not
+//!   publishes and needs only its URL. It works with any issuer of RFC 9068 tokens. For Auth0, Cognito,
+//!   Entra ID, Keycloak and others, choose a [`TokenProfile`]. It does not
 //!   learn about revocations: revoked tokens stay valid until they expire, which is at most ten
 //!   minutes for tokens issued by this crate. See `examples/api.rs`.
 //! - **With keys that you have**, use [`Verifier::with_keys`]. It fetches nothing and does not
@@ -91,6 +92,7 @@ mod gate;
 mod keys;
 mod layer;
 mod possession;
+mod profile;
 mod rejections;
 #[cfg(feature = "jwks")]
 mod remote;
@@ -118,6 +120,7 @@ pub(crate) use self::{
 pub use self::{
     gate::{BearerGate, BearerPass},
     layer::BearerLayer,
+    profile::TokenProfile,
     tenant::AccessTokenTenant,
     token::AccessToken,
     verifier::{Verifier, VerifierBuilder},

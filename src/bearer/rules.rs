@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{keys::KeySource, token::AccessToken, token_claims::AccessTokenClaims};
+use super::{keys::KeySource, profile::TokenProfile, token::AccessToken, token_claims::AccessTokenClaims};
 use crate::{
     tenant::Tenant,
     util::{clock::UnixTime, error::ConfigError},
@@ -27,12 +27,14 @@ pub(super) struct Rules {
     /// The names of this service. Never empty.
     audiences: Vec<Box<str>>,
     leeway: Duration,
+    pub(super) profile: TokenProfile,
 }
 
 impl Rules {
     pub(super) fn new(issuer: &str, audience: &str) -> Result<Self, ConfigError> {
         check_name("issuer", issuer)?;
-        Self { issuer: issuer.into(), audiences: Vec::new(), leeway: Duration::from_secs(5) }.audience(audience)
+        let (leeway, profile) = (Duration::from_secs(5), TokenProfile::rfc9068());
+        Self { issuer: issuer.into(), audiences: Vec::new(), leeway, profile }.audience(audience)
     }
 
     pub(super) fn audience(mut self, name: &str) -> Result<Self, ConfigError> {

@@ -103,7 +103,8 @@ impl AccessToken {
         self.0.claims.amr.iter().map(AsRef::as_ref)
     }
 
-    /// Returns the id of the token (`jti`). It is not a secret and can be logged.
+    /// Returns the id of the token (`jti`). It is not a secret and can be logged. If the issuer sets none and the
+    /// [profile](super::TokenProfile::optional_id) allows it, it is the SHA-256 of the token.
     pub fn id(&self) -> &str {
         &self.0.claims.jti
     }

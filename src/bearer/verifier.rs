@@ -12,9 +12,9 @@ use std::{
 use super::{
     keys::{KeySource, StaticKeys, Unavailable},
     possession::Possession,
+    profile::TokenProfile,
     rules::Rules,
     token::AccessToken,
-    token_claims::{AccessTokenClaims, TYPE},
     verified_tokens::VerifiedTokens,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 ///
 /// A valid token is a JWT of type `at+jwt` (RFC 9068) that is signed by a key of the issuer, names
 /// exactly this issuer and this service, and has not expired. ID tokens and tokens for other
-/// services are rejected.
+/// services are rejected. A [`TokenProfile`] accepts the tokens of providers that are less strict.
 ///
 /// Clones share a cache of verified tokens.
 #[derive(Clone)]
@@ -173,16 +173,17 @@ impl Verifier {
 
     /// Checks everything that can't change for a token and a set of keys.
     fn check(&self, token: &str, keys: &KeySet) -> SignatureCheck {
-        let Some(unverified) = Unverified::parse(token, TYPE) else { return SignatureCheck::Bad };
-        match unverified.claims(keys) {
-            Some(claims) => self.good(claims).map_or(SignatureCheck::Bad, SignatureCheck::Good),
+        let (rules, source) = (&self.0.settings.rules, &*self.0.settings.keys);
+        let unverified = Unverified::parse_any(token).filter(|token| rules.profile.accepts_type(token));
+        let Some(unverified) = unverified else { return SignatureCheck::Bad };
+        match unverified.claims_with(keys, rules.profile.algorithms()) {
+            Some(claims) => {
+                let good = rules.profile.read(token, claims).and_then(|claims| rules.read(claims, source));
+                good.map_or(SignatureCheck::Bad, SignatureCheck::Good)
+            }
             None if unverified.kid().is_some_and(|kid| !keys.names(kid)) => SignatureCheck::UnknownKey,
             None => SignatureCheck::Bad,
         }
-    }
-
-    fn good(&self, claims: AccessTokenClaims) -> Option<AccessToken> {
-        self.0.settings.rules.read(claims, &*self.0.settings.keys)
     }
 
     /// Checks what can change: the time and revocation.
@@ -231,6 +232,12 @@ impl VerifierBuilder {
     pub fn audience(mut self, name: &str) -> Result<Self, ConfigError> {
         self.settings.rules = self.settings.rules.audience(name)?;
         Ok(self)
+    }
+
+    /// Sets what the tokens of the issuer look like. Defaults to [`TokenProfile::rfc9068`].
+    pub fn profile(mut self, profile: TokenProfile) -> Self {
+        self.settings.rules.profile = profile;
+        self
     }
 
     /// Sets the tolerance for clock differences with the issuer, by which tokens stay valid longer.

@@ -59,3 +59,29 @@ impl FromStr for Algorithm {
         Self::from_name(name).ok_or(AlgorithmError(()))
     }
 }
+
+/// The algorithm of a signature that is verified: one that this crate signs with, or one of two
+/// more that other issuers use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JwsAlgorithm {
+    Common(Algorithm),
+    /// ECDSA with P-384 and SHA-384.
+    Es384,
+    /// RSA PSS with SHA-256.
+    Ps256,
+}
+
+impl JwsAlgorithm {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Common(algorithm) => algorithm.as_str(),
+            Self::Es384 => "ES384",
+            Self::Ps256 => "PS256",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let more = [Self::Es384, Self::Ps256].into_iter().find(|more| more.as_str() == name);
+        more.or_else(|| Algorithm::from_name(name).map(Self::Common))
+    }
+}

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 #[cfg(feature = "tokens")]
 use super::signer::Signer;
 use super::{
+    algorithm::JwsAlgorithm,
     jwk::{Jwk, PublicKey},
     set::KeySet,
 };
@@ -54,6 +55,11 @@ pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Optio
 impl<'t> Unverified<'t> {
     /// Parses a token of this type. Returns `None` if the input is not a JWS of this type.
     pub(crate) fn parse(token: &'t str, typ: &str) -> Option<Self> {
+        Self::parse_any(token).filter(|token| token.is_type(typ))
+    }
+
+    /// Parses a token of any type. Check its type before using its claims.
+    pub(crate) fn parse_any(token: &'t str) -> Option<Self> {
         if token.len() > MOST_BYTES {
             return None;
         }
@@ -61,10 +67,19 @@ impl<'t> Unverified<'t> {
         let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.'))?;
         let header: JwsHeader = json::from_object(&BASE64URL.decode(header).ok()?).ok()?;
         // unknown critical extensions must not be ignored
-        if header.crit.is_some() || !header.typ.as_deref().is_some_and(|own| is_type(own, typ)) {
+        if header.crit.is_some() {
             return None;
         }
         Some(Self { header, signed, claims, signature: BASE64URL.decode(signature).ok()? })
+    }
+
+    /// Returns whether the token has this type.
+    pub(crate) fn is_type(&self, typ: &str) -> bool {
+        self.header.typ.as_deref().is_some_and(|own| is_type(own, typ))
+    }
+
+    pub(crate) fn has_type(&self) -> bool {
+        self.header.typ.is_some()
     }
 
     /// Returns the id of the key that the token claims to be signed with.
@@ -77,11 +92,18 @@ impl<'t> Unverified<'t> {
     /// The key determines the algorithm; `alg` and `kid` only select keys. The claims are not
     /// parsed before the signature is verified.
     pub(crate) fn claims<T: DeserializeOwned>(&self, keys: &KeySet) -> Option<T> {
-        let fits = |kid: Option<&str>| self.kid().is_none_or(|named| kid.is_none_or(|kid| kid == named));
-        keys.iter().filter(|(kid, _)| fits(*kid)).any(|(_, key)| self.is_signed_by(key)).then(|| self.read())?
+        self.claims_with(keys, &[])
     }
 
-    /// Returns the key contained in the token, if it is small enough to accept from strangers.
+    /// As [`claims`](Self::claims), with additional algorithms. An RSA key that names no algorithm is then
+    /// valid for PS256, too.
+    pub(crate) fn claims_with<T: DeserializeOwned>(&self, keys: &KeySet, more: &[JwsAlgorithm]) -> Option<T> {
+        let algorithm = self.algorithm(more)?;
+        let is_signed = keys.verifies(self.kid(), algorithm, self.signed.as_bytes(), &self.signature);
+        is_signed.then(|| self.read())?
+    }
+
+    /// Returns the key contained in the token, if it is accepted from strangers.
     pub(crate) fn own_key(&self) -> Option<PublicKey> {
         self.header.jwk.as_ref().and_then(PublicKey::of).filter(PublicKey::is_moderate)
     }
@@ -91,9 +113,16 @@ impl<'t> Unverified<'t> {
         self.read()
     }
 
-    /// Returns whether this key has signed the token with the algorithm that the token names.
+    /// Returns whether this key has signed the token, by one of the common algorithms.
     pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
-        key.algorithm().as_str() == self.header.alg && key.verifies(self.signed.as_bytes(), &self.signature)
+        let is_signed = |algorithm| key.verifies(algorithm, self.signed.as_bytes(), &self.signature);
+        self.algorithm(&[]).is_some_and(is_signed)
+    }
+
+    /// Returns the algorithm that the token names, if it is accepted.
+    fn algorithm(&self, more: &[JwsAlgorithm]) -> Option<JwsAlgorithm> {
+        JwsAlgorithm::from_name(&self.header.alg)
+            .filter(|algorithm| matches!(algorithm, JwsAlgorithm::Common(_)) || more.contains(algorithm))
     }
 
     fn read<T: DeserializeOwned>(&self) -> Option<T> {

@@ -15,6 +15,6 @@ mod signer;
 mod vectors;
 
 pub use self::algorithm::{Algorithm, AlgorithmError};
-pub(crate) use self::set::KeySet;
 #[cfg(feature = "tokens")]
 pub(crate) use self::signer::Signer;
+pub(crate) use self::{algorithm::JwsAlgorithm, set::KeySet};

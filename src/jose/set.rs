@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    algorithm::Algorithm,
+    algorithm::JwsAlgorithm,
     jwk::{Jwk, PublicKey},
 };
 
@@ -12,7 +12,16 @@ const MOST_KEYS: usize = 32;
 
 /// Public keys with their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeySet(Vec<(Option<String>, PublicKey)>);
+pub(crate) struct KeySet(Vec<SetKey>);
+
+/// A key of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SetKey {
+    kid: Option<String>,
+    /// The only algorithm of the key, if the set names it.
+    alg: Option<JwsAlgorithm>,
+    key: PublicKey,
+}
 
 #[derive(Serialize, Deserialize)]
 struct KeySetDocument<K> {
@@ -22,7 +31,8 @@ struct KeySetDocument<K> {
 impl KeySet {
     #[cfg(feature = "tokens")]
     pub(crate) fn new(keys: impl IntoIterator<Item = (String, PublicKey)>) -> Self {
-        Self(keys.into_iter().map(|(kid, key)| (Some(kid), key)).collect())
+        let key = |(kid, key): (String, PublicKey)| SetKey { kid: Some(kid), alg: Some(key.algorithm()), key };
+        Self(keys.into_iter().map(key).collect())
     }
 
     /// Parses a JSON Web Key Set. Skips keys that are not for signatures or not supported.
@@ -31,9 +41,11 @@ impl KeySet {
         let usable = |jwk: serde_json::Value| {
             let jwk: Jwk = serde_json::from_value(jwk).ok()?;
             let key = PublicKey::of(&jwk)?;
-            let is_for_this = jwk.usage.as_deref().is_none_or(|usage| usage == "sig")
-                && jwk.alg.as_deref().is_none_or(|alg| Algorithm::from_name(alg) == Some(key.algorithm()));
-            is_for_this.then_some((jwk.kid, key))
+            let alg = match jwk.alg {
+                Some(name) => Some(JwsAlgorithm::from_name(&name).filter(|alg| key.suits(*alg))?),
+                None => None,
+            };
+            jwk.usage.is_none_or(|usage| usage == "sig").then_some(SetKey { kid: jwk.kid, alg, key })
         };
         Some(Self(document.keys.into_iter().filter_map(usable).take(MOST_KEYS).collect()))
     }
@@ -41,10 +53,10 @@ impl KeySet {
     /// Returns the set as JSON, for publishing.
     #[cfg(feature = "tokens")]
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        let jwk = |(kid, key): &(Option<String>, PublicKey)| Jwk {
+        let jwk = |SetKey { kid, alg, key }: &SetKey| Jwk {
             kid: kid.clone(),
             usage: Some("sig".to_owned()),
-            alg: Some(key.algorithm().as_str().to_owned()),
+            alg: Some(alg.unwrap_or(key.algorithm()).as_str().to_owned()),
             ..key.jwk()
         };
         // the default is never used: the set always serializes
@@ -52,12 +64,21 @@ impl KeySet {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<&str>, &PublicKey)> {
-        self.0.iter().map(|(kid, key)| (kid.as_deref(), key))
+        self.0.iter().map(|own| (own.kid.as_deref(), &own.key))
+    }
+
+    /// Returns whether a key that may have this id, and may be used with this algorithm, has signed.
+    pub(super) fn verifies(&self, kid: Option<&str>, algorithm: JwsAlgorithm, bytes: &[u8], signature: &[u8]) -> bool {
+        let fits = |own: &SetKey| {
+            own.alg.is_none_or(|alg| alg == algorithm)
+                && kid.is_none_or(|named| own.kid.as_deref().is_none_or(|own| own == named))
+        };
+        self.0.iter().filter(|own| fits(own)).any(|own| own.key.verifies(algorithm, bytes, signature))
     }
 
     /// Returns whether a key has this id.
     pub(crate) fn names(&self, kid: &str) -> bool {
-        self.0.iter().any(|(own, _)| own.as_deref() == Some(kid))
+        self.0.iter().any(|own| own.kid.as_deref() == Some(kid))
     }
 }
 
@@ -70,6 +91,21 @@ mod tests {
     /// An RSA key whose modulus has `digits` base64url characters and starts with `begins`.
     fn rsa(begins: &str, digits: usize) -> String {
         format!(r#"{{"kty":"RSA","e":"AQAB","n":"{begins}{}"}}"#, "A".repeat(digits - 1))
+    }
+
+    #[test]
+    fn a14_an_rsa_key_is_used_only_with_the_algorithm_that_its_set_names() {
+        let key =
+            |alg: &str| KeySet::parse(format!(r#"{{"keys":[{}]}}"#, rsa("x", 342).replacen('{', alg, 1)).as_bytes());
+        for (alg, expected) in [
+            ("{", Some(None)),
+            (r#"{"alg":"RS256","#, Some(Some(JwsAlgorithm::Common(crate::jose::Algorithm::Rs256)))),
+            (r#"{"alg":"PS256","#, Some(Some(JwsAlgorithm::Ps256))),
+            (r#"{"alg":"ES384","#, None),
+            (r#"{"alg":"RSA-OAEP","#, None),
+        ] {
+            assert_eq!(key(alg).unwrap().0.first().map(|own| own.alg), expected, "{alg}");
+        }
     }
 
     #[test]

@@ -31,8 +31,8 @@ fn the_thumbprint_and_the_signature_of_rfc_8037_appendix_a() {
     let signed = b"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc";
     let signature = "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
     let signature = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, signature).unwrap();
-    assert!(key.verifies(signed, &signature));
-    assert!(!key.verifies(&signed[1..], &signature));
+    assert!(key.verifies(key.algorithm(), signed, &signature));
+    assert!(!key.verifies(key.algorithm(), &signed[1..], &signature));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_signature_of_rfc_7515_appendix_a_3() {
     let signed = b"eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
     let signature = "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
     let signature = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, signature).unwrap();
-    assert!(key.verifies(signed, &signature));
+    assert!(key.verifies(key.algorithm(), signed, &signature));
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn the_signature_of_rfc_7515_appendix_a_2() {
     let signed = b"eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
     let signature = "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
     let signature = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, signature).unwrap();
-    assert!(key.verifies(signed, &signature));
-    assert!(!key.verifies(&signed[1..], &signature));
+    assert!(key.verifies(key.algorithm(), signed, &signature));
+    assert!(!key.verifies(key.algorithm(), &signed[1..], &signature));
 }
 
 #[test]
