@@ -137,7 +137,7 @@ impl AuthServiceBuilder {
     fn check_policies(&self) -> Result<(), ConfigError> {
         let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords);
         self.policies.check(enabled)?;
-        for client in self.clients.listed() {
+        for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             self.policies
                 .check_demands(client.tenant(), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;

@@ -115,7 +115,7 @@ pub(crate) use self::{
     authorization::{Authorization, Scheme},
     rejections::challenge,
     rules::check_name,
-    token_claims::{Audience, Confirmation, TYPE},
+    token_claims::{Audience, Confirmation, MACHINE, TYPE},
 };
 pub use self::{
     gate::{BearerGate, BearerPass},

@@ -24,6 +24,7 @@ struct WrittenClient {
     id: String,
     tenant: String,
     name: Option<String>,
+    #[serde(default)]
     redirect_uris: Vec<String>,
     /// On `localhost`, for development.
     #[serde(default)]
@@ -36,6 +37,9 @@ struct WrittenClient {
     single_sign_on: bool,
     #[serde(default)]
     require_pushed_requests: bool,
+    /// The public keys of a machine client.
+    #[cfg(feature = "tokens")]
+    jwks: Option<serde_json::Value>,
     #[cfg(feature = "tokens")]
     audience: Option<String>,
     #[cfg(feature = "tokens")]
@@ -83,7 +87,7 @@ impl WrittenClient {
     fn read(self) -> Result<Client, ConfigError> {
         let tenant = Tenant::parse(&self.tenant);
         let tenant = tenant.map_err(|error| ConfigError::new("tenant", self.tenant.escape_debug(), error.detail()))?;
-        let mut client = Client::new(&self.id, tenant)?.scopes(&self.distinct_scopes()?)?;
+        let mut client = self.client(tenant)?.scopes(&self.distinct_scopes()?)?;
         for uri in &self.redirect_uris {
             client = client.redirect_uri(uri)?;
         }
@@ -108,6 +112,14 @@ impl WrittenClient {
             Some(Object(policy)) => client.policy(policy.read("policy")?),
             None => client,
         })
+    }
+
+    fn client(&self, tenant: Tenant) -> Result<Client, ConfigError> {
+        #[cfg(feature = "tokens")]
+        if let Some(keys) = &self.jwks {
+            return Client::machine(&self.id, tenant, &keys.to_string());
+        }
+        Client::new(&self.id, tenant)
     }
 
     #[cfg(feature = "tokens")]

@@ -27,6 +27,7 @@ mod introspect;
 mod jwks;
 mod lifetimes;
 mod logout;
+mod machine_clients;
 mod matrix;
 mod messages;
 mod metadata;

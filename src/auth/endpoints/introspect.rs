@@ -13,7 +13,8 @@ use crate::{
         },
         state::token_endpoints::TokenEndpoints,
     },
-    bearer::{Audience, Confirmation},
+    bearer::{AccessTokenClaims, Audience, Confirmation, MACHINE},
+    client::Client,
     dpop::UnverifiedProof,
     http::body::Body,
     session::Authentication,
@@ -46,6 +47,9 @@ struct Known {
     aud: Option<Audience>,
     #[serde(skip_serializing_if = "Option::is_none")]
     jti: Option<String>,
+    /// How a client got a token for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gty: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     auth_time: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,9 +152,14 @@ async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str)
         let subject = claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
-    let Some(access) = tokens.access(token).await? else { return Ok(None) };
-    let subject = claims::subject_of_family(cx, endpoints, &access.family, &access.grant).await?;
-    Ok(subject.map(|subject| of_access_token(access, &subject.who)))
+    let Some(ValidAccess { claims, grant, family }) = tokens.access(token).await? else { return Ok(None) };
+    let Some(grant) = grant else {
+        // a client that was removed has no tokens
+        let client = cx.client(Some(&claims.client_id)).await?;
+        return Ok(client.filter(|client| client.is_machine()).map(|client| of_machine(claims, &client)));
+    };
+    let subject = claims::subject_of_family(cx, endpoints, &family, &grant).await?;
+    Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
 }
 
 fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) -> Known {
@@ -166,6 +175,7 @@ fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) ->
         iat: None,
         aud: None,
         jti: None,
+        gty: None,
         auth_time: who.auth_time().map(UnixTime::as_secs),
         acr: who.acr.map(String::from),
         cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
@@ -173,20 +183,31 @@ fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) ->
 }
 
 /// Describes the token as it was issued, except for what its user no longer proves.
-fn of_access_token(ValidAccess { claims, .. }: ValidAccess, who: &Authentication) -> Known {
+fn of_access_token(mut claims: AccessTokenClaims, who: &Authentication) -> Known {
+    let acr = claims.acr.take().filter(|acr| Some(&**acr) == who.acr.as_deref());
+    Known { auth_time: who.auth_time().map(UnixTime::as_secs), acr, ..of_claims(claims, &who.tenant) }
+}
+
+/// Describes a token that a client has for itself.
+fn of_machine(claims: AccessTokenClaims, client: &Client) -> Known {
+    Known { gty: Some(MACHINE.1), ..of_claims(claims, client.tenant()) }
+}
+
+fn of_claims(claims: AccessTokenClaims, tenant: &Tenant) -> Known {
     Known {
         token_type: Some(if claims.cnf.is_some() { "DPoP" } else { "Bearer" }),
         iss: claims.iss,
         sub: claims.sub,
         client_id: claims.client_id,
-        tenant: who.tenant.as_str().to_owned(),
+        tenant: tenant.as_str().to_owned(),
         scope: claims.scope.unwrap_or_default(),
         exp: claims.exp,
         iat: Some(claims.iat),
         aud: Some(claims.aud),
         jti: Some(claims.jti),
-        auth_time: who.auth_time().map(UnixTime::as_secs),
-        acr: claims.acr.filter(|acr| Some(&**acr) == who.acr.as_deref()),
+        gty: None,
+        auth_time: None,
+        acr: None,
         cnf: claims.cnf,
     }
 }

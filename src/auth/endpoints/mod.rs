@@ -1,10 +1,12 @@
 //! The endpoints that a code leads to: `/token` and those that take tokens, and what describes the service.
 
 pub(crate) mod claims;
+pub(crate) mod client_assertion;
 pub(crate) mod code_grant;
 pub(crate) mod form;
 pub(crate) mod introspect;
 pub(crate) mod logout;
+pub(crate) mod machine_grant;
 pub(crate) mod metadata;
 pub(crate) mod proof;
 pub(crate) mod refresh_grant;
