@@ -30,7 +30,7 @@ pub struct BearerGate {
     pub(super) limit: Option<RateLimitGate>,
 }
 
-/// What is kept of a request while its token is verified.
+/// The part of a request that is kept while its token is verified.
 struct Request {
     proof: Option<PresentedProof>,
     /// The charge of an outer layer.

@@ -61,8 +61,8 @@ impl AccessToken {
     /// Returns whether the client has this token for itself (`client_credentials`), so that no user is
     /// involved. The [`subject`](Self::subject) is the client then.
     ///
-    /// Tokens of this crate say so, and those of Auth0 and Entra ID. Other issuers may not mark such
-    /// tokens; this method returns `false` for those.
+    /// This crate, Auth0 and Entra ID mark such tokens with a claim. Other issuers may not; this method
+    /// returns `false` for theirs.
     pub fn is_machine(&self) -> bool {
         self.0.claims.is_machine()
     }

@@ -11,7 +11,7 @@ pub(crate) const TYPE: &str = "at+jwt";
 /// The claim, and its value, of a token that a client has for itself. Auth0 uses the same.
 pub(crate) const MACHINE: (&str, &str) = ("gty", "client-credentials");
 
-/// The same for Entra ID.
+/// The claim and the value that Entra ID uses.
 const APP: (&str, &str) = ("idtyp", "app");
 
 /// The claims that we write, and that we read from any issuer that follows RFC 9068.

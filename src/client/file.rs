@@ -194,6 +194,22 @@ mod tests {
         }
     }
 
+    #[cfg(all(feature = "toml", feature = "tokens"))]
+    #[test]
+    fn a15_machine_clients_are_read_from_toml() {
+        let key = r#"{ kty = "OKP", crv = "Ed25519", x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }"#;
+        let text = |jwks: &str| {
+            format!("[[clients]]\nid = \"billing\"\ntenant = \"acme\"\nscopes = [\"invoices:write\"]\njwks = {jwks}")
+        };
+        let read = from_toml(&text(&format!("{{ keys = [{key}] }}"))).unwrap().remove(0);
+        let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        let expected = Client::machine("billing", Tenant::parse("acme").unwrap(), jwks).unwrap();
+        assert_eq!(read, expected.scopes("invoices:write").unwrap());
+        for bad in ["{ keys = [] }", "1", "\"keys\""] {
+            assert!(from_toml(&text(bad)).is_err(), "{bad}");
+        }
+    }
+
     const GOOD: &str = r#"{"clients":[{"id":"demo-web","tenant":"acme","redirect_uris":["http://127.0.0.1:8080/demo/callback"],
         "scopes":["openid","profile","email"],"origins":["https://app.example"],"policy":{"steps":2}}]}"#;
 

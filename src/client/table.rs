@@ -37,7 +37,7 @@ use crate::{store::StoreError, util::error::ConfigError};
 /// id = "billing"
 /// tenant = "acme"
 /// scopes = ["invoices:write"]
-/// jwks = { keys = [{ kty = "OKP", crv = "Ed25519", x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }] }
+/// jwks = { keys = [{ kty = "OKP", crv = "Ed25519", x = "dlMqogj_Xo1VG_wk5MsaJU9GVtcynApbVqt4ajZdRyE" }] }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ClientTable(Arc<Contents>);

@@ -169,7 +169,7 @@ impl Presented {
 /// A valid access token.
 pub(crate) struct ValidAccess {
     pub(crate) claims: AccessTokenClaims,
-    /// What a user granted. `None` for the token of a machine client.
+    /// The grant of a user. `None` for the token of a machine client.
     pub(crate) grant: Option<Grant>,
     pub(crate) family: Handle,
 }

@@ -238,7 +238,7 @@ async fn a02_a_proof_is_not_stored_for_a_request_beyond_the_budget_of_its_tenant
     assert_eq!(info(&mut browser, &access, &proof).await.error(), "invalid_dpop_proof");
 }
 
-/// What an API behind these layers answers.
+/// Returns the response of an API behind these layers.
 async fn at_api<L, S>(layer: L, access: &str, proof: Option<&str>) -> Response<Body>
 where
     L: Layer<tower::util::BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>, Service = S>,

@@ -130,7 +130,7 @@ fn is_unauthenticated(answer: &Answer) -> bool {
     answer.status == 401 && answer.error() == "invalid_client" && !answer.header("www-authenticate").is_empty()
 }
 
-/// What an API in the process of the issuer answers: who calls.
+/// Returns the response of an API in the process of the issuer, which describes the caller.
 async fn api(world: &World, access: &str) -> (u16, String) {
     let inner = service_fn(async |request: Request<Body>| {
         let token = AccessToken::from_extensions(request.extensions()).unwrap();
@@ -340,7 +340,7 @@ async fn a15_wrong_assertions_are_failures_of_their_address() {
 async fn a15_each_kind_of_client_keeps_to_its_grants_and_scopes() {
     let world = world().await;
     let mut browser = world.browser();
-    // a public client, whatever it shows
+    // a public client, also with an assertion
     let fields = [("grant_type", "client_credentials"), ("client_id", "web")];
     let answer = browser.form("/token", &fields).await;
     assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "unauthorized_client"));
@@ -412,7 +412,7 @@ async fn a15_tokens_of_machines_are_introspected_and_revoked_by_their_client_wit
     assert_eq!(browser.send(posted("/introspect"), as_client("billing", &access)).await.json(), expected);
     let request = posted("/introspect").header("authorization", format!("Bearer {}", secret.expose()));
     assert_eq!(browser.send(request, form_of(&[("token", &access)])).await.json(), expected);
-    // not by others, nor by whoever knows the id of the client
+    // other clients learn nothing, and the id of the client is not enough
     let inactive = json!({ "active": false });
     assert_eq!(browser.send(posted("/introspect"), as_client("reports", &access)).await.json(), inactive);
     assert_eq!(browser.introspect("web", &access).await, inactive);
