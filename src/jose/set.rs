@@ -18,7 +18,7 @@ pub(crate) struct KeySet(Vec<SetKey>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SetKey {
     kid: Option<String>,
-    /// The only algorithm of the key, if the set names it.
+    /// The only algorithm of the key. `None` for RSA keys of sets that name none.
     alg: Option<JwsAlgorithm>,
     key: PublicKey,
 }
@@ -43,7 +43,8 @@ impl KeySet {
             let key = PublicKey::of(&jwk)?;
             let alg = match jwk.alg {
                 Some(name) => Some(JwsAlgorithm::from_name(&name).filter(|alg| key.suits(*alg))?),
-                None => None,
+                // an RSA key may be for PS256, too
+                None => Some(key.algorithm()).filter(|_| !key.suits(JwsAlgorithm::Ps256)),
             };
             jwk.usage.is_none_or(|usage| usage == "sig").then_some(SetKey { kid: jwk.kid, alg, key })
         };
