@@ -1,6 +1,7 @@
 //! From the settings of a builder to the service.
 
 use std::{
+    num::NonZeroU32,
     sync::{Arc, Once},
     time::Duration,
 };
@@ -25,7 +26,7 @@ use crate::{
         service::AuthService,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal,
-            logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
+            logins::Logins, pushed::PushedRequests, session_claims::SessionClaims, unverified::UnverifiedWork,
         },
     },
     event::EventKind,
@@ -44,6 +45,10 @@ const FAILURES_PER_ADDRESS: u32 = 60;
 const MESSAGES_PER_ADDRESS: u32 = 120;
 /// Logins that may begin with one identifier in a minute. Bounds storage, not people.
 const STARTS_PER_IDENTIFIER: u32 = 600;
+/// Bad requests of one address in a minute that cause work before a tenant is charged.
+const UNVERIFIED_PER_ADDRESS: u32 = 600;
+/// Requests that cause such work at once, where addresses are unknown.
+const UNVERIFIED_AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// Requests of one tenant in a minute, as the interface promises.
 const REQUESTS_PER_TENANT: u32 = 600;
 /// Identifiers and addresses are invented by anyone. Beyond this many they share buckets.
@@ -132,7 +137,7 @@ impl AuthServiceBuilder {
     fn check_policies(&self) -> Result<(), ConfigError> {
         let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords);
         self.policies.check(enabled)?;
-        for client in self.clients.listed() {
+        for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             self.policies
                 .check_demands(client.tenant(), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;
@@ -181,7 +186,14 @@ impl AuthServiceBuilder {
             Some(quota) => Some(RateLimitGate::new(no_tenant, logged(*quota)?)),
             None => None,
         };
+        let unverified = self.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
+        let unverified = builder(unverified).max_tenants(MOST_STRANGERS);
+        let unverified = match &self.log {
+            Some(log) => unverified.events(log.clone()),
+            None => unverified,
+        };
         Ok(Limits {
+            unverified: UnverifiedWork::new(unverified.build()?, self.unverified_at_once.unwrap_or(UNVERIFIED_AT_ONCE)),
             tenants: RateLimitGate::new(no_tenant, tenants),
             per_address,
             failures: strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?,

@@ -1,6 +1,6 @@
 //! Assembles an [`AuthService`].
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
@@ -44,6 +44,8 @@ pub struct AuthServiceBuilder {
     pub(super) limiter: Option<Limiter>,
     pub(super) per_address: Option<Quota>,
     pub(super) messages_per_address: Option<Quota>,
+    pub(super) unverified_per_address: Option<Quota>,
+    pub(super) unverified_at_once: Option<NonZeroU32>,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) log: Option<EventLog>,
     pub(super) clock: Arc<dyn Clock>,
@@ -89,6 +91,8 @@ impl AuthServiceBuilder {
             limiter: None,
             per_address: None,
             messages_per_address: None,
+            unverified_per_address: None,
+            unverified_at_once: None,
             client_ip: None,
             log: None,
             clock: Arc::new(SystemClock::new()),
@@ -217,6 +221,21 @@ impl AuthServiceBuilder {
     /// money. Counted in this process.
     pub fn messages_per_address(mut self, quota: Quota) -> Self {
         self.messages_per_address = Some(quota);
+        self
+    }
+
+    /// Caps how many bad requests of one address cause work before a tenant can be charged: lookups of clients and
+    /// logins, and checks of signatures. Good requests are not counted. Defaults to 600 a minute. Further requests get a
+    /// 429 without that work. Counted in this process.
+    pub fn unverified_per_address(mut self, quota: Quota) -> Self {
+        self.unverified_per_address = Some(quota);
+        self
+    }
+
+    /// Caps how many requests cause such work at the same time where addresses are unknown. Defaults to 256. Further
+    /// requests get a 503.
+    pub fn unverified_at_once(mut self, most: NonZeroU32) -> Self {
+        self.unverified_at_once = Some(most);
         self
     }
 

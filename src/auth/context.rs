@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
 #[cfg(feature = "tokens")]
-use crate::dpop::{self, DpopError};
+use crate::dpop::{self, DpopError, DpopProof, UnverifiedProof};
 use crate::{
     auth::{
         core::Core,
@@ -16,6 +16,7 @@ use crate::{
             problem::{Code, Problem},
             route::Path,
         },
+        state::unverified::CountedWork,
     },
     client::Client,
     event::EventKind,
@@ -36,20 +37,38 @@ const PREFETCH: [HeaderName; 3] =
     [HeaderName::from_static("sec-purpose"), HeaderName::from_static("purpose"), HeaderName::from_static("x-moz")];
 
 /// The result of looking up a client.
-pub(crate) type FoundClient = Result<Option<Arc<Client>>, StoreError>;
+type FoundClient = Result<Option<Arc<Client>>, StoreError>;
+
+/// Which clients a call can be about.
+#[derive(Clone, Copy)]
+pub(crate) enum ClientReach {
+    /// Those that the operator registered.
+    Registered,
+    /// The built-in client of this site too.
+    Login,
+}
 
 /// A request and what is known about it so far.
 pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
     pass: Option<RateLimitPass>,
+    unverified: Unverified,
     /// The foreign origin whose scripts may read the answer.
     pub(crate) reader: Option<HeaderValue>,
 }
 
+/// The work for a request before it is known whose budget it spends.
+enum Unverified {
+    None,
+    Counted(CountedWork),
+    /// The request was charged to its tenant.
+    Settled,
+}
+
 impl<'a> RequestContext<'a> {
     pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
-        Self { core, parts, pass: None, reader: None }
+        Self { core, parts, pass: None, unverified: Unverified::None, reader: None }
     }
 
     /// Checks whether a path is served: some exist only where tokens are issued, or where users sign in to the site itself.
@@ -92,6 +111,21 @@ impl<'a> RequestContext<'a> {
         }
         let payer = tenant.cloned().or(address).unwrap_or_else(Tenant::anonymous);
         self.pass = Some(self.core.limits.tenants.charge(payer, self.head())?);
+        if tenant.is_some()
+            && let Unverified::Counted(work) = std::mem::replace(&mut self.unverified, Unverified::Settled)
+        {
+            self.core.limits.unverified.refund(work);
+        }
+        Ok(())
+    }
+
+    /// Counts a lookup or a signature check that is needed to find out whose budget the request spends. Must come before
+    /// such work. Charging the request to a tenant uncounts it.
+    pub(crate) fn count_unverified(&mut self) -> Result<(), Problem> {
+        if let Unverified::None = self.unverified {
+            let work = self.core.limits.unverified.begin(self.known_address().as_ref())?;
+            self.unverified = Unverified::Counted(work);
+        }
         Ok(())
     }
 
@@ -120,25 +154,48 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Finds the client of a login: a registered one, or the built-in one if users sign in to the site itself.
-    pub(crate) async fn login_client(&self, id: Option<&str>) -> FoundClient {
+    async fn login_client(&self, id: Option<&str>) -> FoundClient {
         match (id, &self.core.first_party) {
             (Some(Client::FIRST_PARTY), Some(site)) => Ok(site.client(self.head()).map(Arc::new)),
             _ => self.client(id).await,
         }
     }
 
-    /// Charges the request to the tenant of a client that was looked up, or to the address if there is none.
-    pub(crate) fn charged(&mut self, client: FoundClient) -> Result<Option<Arc<Client>>, Problem> {
-        self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
-        Ok(client?)
+    /// Finds the client that a call names and charges the request to its tenant, or to the address if there is none.
+    pub(crate) async fn charged_client(
+        &mut self,
+        id: Option<&str>,
+        reach: ClientReach,
+    ) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.counted_client(id, reach).await?;
+        self.charged(client)
     }
 
-    /// Charges the call of a script like [`charged`](Self::charged), and checks that the script's origin may call.
-    pub(crate) fn calling(&mut self, client: FoundClient) -> Result<Option<Arc<Client>>, Problem> {
+    /// Finds the client of a script's call like [`charged_client`](Self::charged_client), and checks that the script's
+    /// origin may call.
+    pub(crate) async fn calling_client(
+        &mut self,
+        id: Option<&str>,
+        reach: ClientReach,
+    ) -> Result<Option<Arc<Client>>, Problem> {
+        let client = self.counted_client(id, reach).await?;
         self.let_read(client.as_ref().ok().and_then(Option::as_deref));
         let client = self.charged(client)?;
         self.check_origin(client.as_deref())?;
         Ok(client)
+    }
+
+    async fn counted_client(&mut self, id: Option<&str>, reach: ClientReach) -> Result<FoundClient, Problem> {
+        self.count_unverified()?;
+        Ok(match reach {
+            ClientReach::Registered => self.client(id).await,
+            ClientReach::Login => self.login_client(id).await,
+        })
+    }
+
+    fn charged(&mut self, client: FoundClient) -> Result<Option<Arc<Client>>, Problem> {
+        self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
+        Ok(client?)
     }
 
     /// Finds the login that a call is about, if it was begun in this browser. Charges the request and checks the origin.
@@ -149,6 +206,7 @@ impl<'a> RequestContext<'a> {
         client_id: Option<&str>,
         session_id: Option<&str>,
     ) -> Result<(Digest, Login), Problem> {
+        self.count_unverified()?;
         let found = self.login(session_id).await;
         let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| login);
         // the login's client is proved, the client that the call names is not
@@ -176,6 +234,7 @@ impl<'a> RequestContext<'a> {
         let origin = Caller::of(&self.parts.headers).origin();
         let foreign = origin.filter(|origin| path.is_for_scripts() && origin.as_bytes() != own);
         if let Some((origin, text)) = foreign.and_then(|origin| Some((origin, origin.to_str().ok()?)))
+            && self.count_unverified().is_ok()
             && self.core.clients.allows_origin(text).await.unwrap_or_default()
         {
             self.reader = Some(origin.clone());
@@ -225,21 +284,29 @@ impl<'a> RequestContext<'a> {
     /// proof counts once.
     #[cfg(feature = "tokens")]
     pub(crate) async fn proved_key(&self, path: &str, access_token: Option<&str>) -> Result<Option<String>, Problem> {
-        let url = format!("{}{path}", self.core.issuer.as_str());
-        let (method, headers) = (&self.parts.method, &self.parts.headers);
-        let Some(endpoints) = &self.core.tokens else { return Ok(None) };
-        match endpoints.proofs.check(headers, method, &url, access_token).wait().await {
-            Ok(proven) => Ok(proven.map(|proven| proven.thumbprint)),
-            Err(DpopError::Invalid(detail)) => Err(Problem::new(Code::InvalidDpopProof, detail)),
-            Err(DpopError::UseNonce(nonce)) => {
-                let problem = Problem::new(Code::UseDpopNonce, "the proof must contain the nonce of this response");
-                Err(match HeaderValue::try_from(nonce) {
-                    Ok(nonce) => problem.header(dpop::NONCE, nonce),
-                    Err(_) => problem,
-                })
-            }
-            Err(DpopError::Unavailable) => Err(Problem::unavailable()),
+        match self.read_proof(path, access_token)? {
+            Some(proof) => Ok(Some(self.spend_proof(proof.verify()?).await?)),
+            None => Ok(None),
         }
+    }
+
+    /// Reads the proof of a key (DPoP) that came with a call of this path, without checking its signature.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn read_proof(
+        &self,
+        path: &str,
+        access_token: Option<&str>,
+    ) -> Result<Option<UnverifiedProof<'a>>, Problem> {
+        let url = format!("{}{path}", self.core.issuer.as_str());
+        let Some(endpoints) = &self.core.tokens else { return Ok(None) };
+        Ok(endpoints.proofs.read(&self.parts.headers, &self.parts.method, &url, access_token)?)
+    }
+
+    /// Marks a proof as used, and returns the thumbprint of its key. The request must have been charged.
+    #[cfg(feature = "tokens")]
+    pub(crate) async fn spend_proof(&self, proof: DpopProof) -> Result<String, Problem> {
+        let endpoints = self.core.tokens.as_ref().ok_or_else(Problem::unavailable)?;
+        Ok(endpoints.proofs.spend(proof).wait().await?.thumbprint)
     }
 
     /// Returns the answer with all its headers.
@@ -269,4 +336,21 @@ impl<'a> RequestContext<'a> {
 
 pub(crate) fn foreign_origin() -> Problem {
     Problem::new(Code::OriginNotAllowed, "pages of this origin are not allowed to call")
+}
+
+#[cfg(feature = "tokens")]
+impl From<DpopError> for Problem {
+    fn from(error: DpopError) -> Self {
+        match error {
+            DpopError::Invalid(detail) => Self::new(Code::InvalidDpopProof, detail),
+            DpopError::UseNonce(nonce) => {
+                let problem = Self::new(Code::UseDpopNonce, "the proof needs the nonce of this answer");
+                match HeaderValue::try_from(nonce) {
+                    Ok(nonce) => problem.header(dpop::NONCE, nonce),
+                    Err(_) => problem,
+                }
+            }
+            DpopError::Unavailable => Self::unavailable(),
+        }
+    }
 }

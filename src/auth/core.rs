@@ -18,7 +18,7 @@ use crate::{
         pages::custom::Pages,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
-            logins::Logins, pushed::PushedRequests,
+            logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
@@ -86,6 +86,8 @@ pub(crate) struct Limits {
     pub(crate) messages: Limiter,
     /// Logins that begin with the same identifier.
     pub(crate) starts: Limiter,
+    /// Lookups and signature checks before a tenant is charged.
+    pub(crate) unverified: UnverifiedWork,
     pub(crate) no_address: Once,
 }
 

@@ -6,6 +6,7 @@ use super::{
     authorization::{Authorization, Scheme},
     possession::{PresentedProof, ProofError},
     rejections::BearerRejections,
+    tenant::AccessTokenTenant,
     token::{AccessToken, TokenSlot},
     verifier::{TokenError, Verifier},
 };
@@ -13,8 +14,10 @@ use crate::{
     dpop,
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
+    limit::{Limiter, RateLimitGate, RateLimitPass},
     reject::Rejection,
     store::BoxFuture,
+    tenant::{RateLimit, Tenant},
 };
 
 /// Checks the access token of a request. Used by [`BearerLayer`](super::BearerLayer).
@@ -23,6 +26,15 @@ pub struct BearerGate {
     pub(super) verifier: Verifier,
     pub(super) optional: bool,
     pub(super) rejections: Arc<BearerRejections>,
+    /// The budgets of the tenants of verified tokens.
+    pub(super) limit: Option<RateLimitGate>,
+}
+
+/// The part of a request that is kept while its token is verified.
+struct Request {
+    proof: Option<PresentedProof>,
+    /// The charge of an outer layer.
+    charged: Option<RateLimit>,
 }
 
 type BearerDecision = Result<BearerPass, Rejection>;
@@ -37,7 +49,10 @@ impl Gate for BearerGate {
         if let Some(TokenSlot::Taken { token, scheme, verifier }) = head.extensions().get()
             && *verifier == self.verifier.number()
         {
-            return MaybeReady::Ready(self.permit(token, *scheme).map(|()| BearerPass::default()));
+            return MaybeReady::Ready(self.charge(token, head.extensions().get()).and_then(|limit| {
+                self.permit(token, *scheme)?;
+                Ok(BearerPass { limit, ..BearerPass::default() })
+            }));
         }
         let (scheme, token) = match Authorization::read(head.headers()) {
             Authorization::Nothing => return MaybeReady::Ready(self.no_token()),
@@ -45,29 +60,42 @@ impl Gate for BearerGate {
             Authorization::Token { scheme, token } => (scheme, token),
         };
         // the request is gone by the time the token is verified
-        let shown = match scheme {
+        let proof = match scheme {
             Scheme::Bearer => None,
             Scheme::DPoP => match self.verifier.possession().take(head, token) {
                 None => return MaybeReady::Ready(Err(self.rejections.invalid(scheme))),
-                shown => shown,
+                proof => proof,
             },
         };
+        let charged = self.limit.as_ref().and_then(|_| head.extensions().get().cloned());
+        let request = Request { proof, charged };
         match self.verifier.verify(token) {
-            MaybeReady::Ready(verified) => self.settle(verified, shown),
+            MaybeReady::Ready(verified) => self.settle(verified, request),
             MaybeReady::Pending(verified) => {
                 let gate = self.clone();
-                MaybeReady::Pending(Box::pin(async move { gate.settle(verified.await, shown).wait().await }))
+                MaybeReady::Pending(Box::pin(async move { gate.settle(verified.await, request).wait().await }))
             }
         }
     }
 }
 
 impl BearerGate {
+    pub(super) fn set_limiter(&mut self, limiter: Limiter) {
+        self.limit = Some(RateLimitGate::new(AccessTokenTenant, limiter));
+    }
+
+    /// Charges a request with a verified token to the tenant of that token.
+    fn charge(&self, token: &AccessToken, charged: Option<&RateLimit>) -> Result<Option<RateLimitPass>, Rejection> {
+        let Some(limit) = &self.limit else { return Ok(None) };
+        let tenant = token.tenant().cloned().unwrap_or_else(Tenant::anonymous);
+        limit.charge_once(tenant, charged).map(Some)
+    }
+
     /// Decides about a request without a token.
     fn no_token(&self) -> BearerDecision {
         if self.optional {
             let slot = TokenSlot::Empty(self.rejections.challenge().clone());
-            return Ok(BearerPass { slot: Some(slot), nonce: None });
+            return Ok(BearerPass { slot: Some(slot), ..BearerPass::default() });
         }
         Err(self.rejections.no_token())
     }
@@ -75,9 +103,9 @@ impl BearerGate {
     fn settle(
         &self,
         verified: Result<AccessToken, TokenError>,
-        shown: Option<PresentedProof>,
+        request: Request,
     ) -> MaybeReady<BoxFuture<'static, BearerDecision>> {
-        let scheme = if shown.is_some() { Scheme::DPoP } else { Scheme::Bearer };
+        let scheme = if request.proof.is_some() { Scheme::DPoP } else { Scheme::Bearer };
         let token = match verified {
             Ok(token) => token,
             Err(TokenError::Invalid) => return MaybeReady::Ready(Err(self.rejections.invalid(scheme))),
@@ -86,29 +114,38 @@ impl BearerGate {
                 return MaybeReady::Ready(Err(BearerRejections::unavailable()));
             }
         };
-        let Some(shown) = shown else {
+        let Some(shown) = request.proof else {
             // a bound token without a proof may be stolen
-            let is_free = token.bound_to().is_none();
-            let permitted = if is_free { self.permit(&token, scheme) } else { Err(self.rejections.invalid(scheme)) };
-            return MaybeReady::Ready(permitted.map(|()| self.pass(token, scheme, None)));
-        };
-        match self.verifier.possession().settle(&shown, &token) {
-            MaybeReady::Ready(proved) => MaybeReady::Ready(self.proved(proved, token)),
-            MaybeReady::Pending(proved) => {
-                let gate = self.clone();
-                MaybeReady::Pending(Box::pin(async move { gate.proved(proved.await, token) }))
+            if token.bound_to().is_some() {
+                return MaybeReady::Ready(Err(self.rejections.invalid(scheme)));
             }
+            let charged = self.charge(&token, request.charged.as_ref());
+            return MaybeReady::Ready(charged.and_then(|limit| self.pass(token, scheme, limit)));
+        };
+        let proof = match self.verifier.possession().prove(&shown, &token) {
+            Ok(proof) => proof,
+            Err(error) => return MaybeReady::Ready(Err(self.unproved(error))),
+        };
+        // charged before the proof takes up memory
+        let limit = match self.charge(&token, request.charged.as_ref()) {
+            Ok(limit) => limit,
+            Err(rejection) => return MaybeReady::Ready(Err(rejection)),
+        };
+        let gate = self.clone();
+        let decide = move |spent: Result<(), ProofError>| match spent {
+            Ok(()) => gate.pass(token, Scheme::DPoP, limit),
+            Err(error) => Err(gate.unproved(error)),
+        };
+        match self.verifier.possession().spend(proof) {
+            MaybeReady::Ready(spent) => MaybeReady::Ready(decide(spent)),
+            MaybeReady::Pending(spent) => MaybeReady::Pending(Box::pin(async move { decide(spent.await) })),
         }
     }
 
-    fn proved(&self, proved: Result<(), ProofError>, token: AccessToken) -> BearerDecision {
-        match proved {
-            Ok(()) => {
-                self.permit(&token, Scheme::DPoP)?;
-                Ok(self.pass(token, Scheme::DPoP, self.verifier.possession().nonce()))
-            }
-            Err(ProofError::Token) => Err(self.rejections.invalid(Scheme::DPoP)),
-            Err(ProofError::Proof(error)) => Err(self.rejections.unproved(error)),
+    fn unproved(&self, error: ProofError) -> Rejection {
+        match error {
+            ProofError::Token => self.rejections.invalid(Scheme::DPoP),
+            ProofError::Proof(error) => self.rejections.unproved(error),
         }
     }
 
@@ -120,8 +157,12 @@ impl BearerGate {
         Ok(())
     }
 
-    fn pass(&self, token: AccessToken, scheme: Scheme, nonce: Option<HeaderValue>) -> BearerPass {
-        BearerPass { slot: Some(TokenSlot::Taken { token, scheme, verifier: self.verifier.number() }), nonce }
+    /// Admits a request with a valid token, if the token has the required scopes.
+    fn pass(&self, token: AccessToken, scheme: Scheme, limit: Option<RateLimitPass>) -> BearerDecision {
+        self.permit(&token, scheme)?;
+        let nonce = if scheme == Scheme::DPoP { self.verifier.possession().nonce() } else { None };
+        let slot = TokenSlot::Taken { token, scheme, verifier: self.verifier.number() };
+        Ok(BearerPass { slot: Some(slot), nonce, limit })
     }
 }
 
@@ -142,6 +183,7 @@ pub struct BearerPass {
     slot: Option<TokenSlot>,
     /// The nonce for the next proof.
     nonce: Option<HeaderValue>,
+    limit: Option<RateLimitPass>,
 }
 
 impl Pass for BearerPass {
@@ -149,9 +191,15 @@ impl Pass for BearerPass {
         if let Some(slot) = self.slot.take() {
             extensions.insert(slot);
         }
+        if let Some(limit) = &mut self.limit {
+            limit.admit(extensions);
+        }
     }
 
-    fn finish(self, _: StatusCode, headers: &mut HeaderMap) {
+    fn finish(self, status: StatusCode, headers: &mut HeaderMap) {
+        if let Some(limit) = self.limit {
+            limit.finish(status, headers);
+        }
         if let Some(nonce) = self.nonce {
             headers.insert(dpop::NONCE, nonce);
         }

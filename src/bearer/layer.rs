@@ -3,7 +3,7 @@ use std::{any::type_name, fmt, sync::Arc};
 use tower_layer::Layer;
 
 use super::{gate::BearerGate, rejections::BearerRejections, verifier::Verifier};
-use crate::{gate::Gated, reject::StatusOnly, util::error::ConfigError};
+use crate::{gate::Gated, limit::Limiter, reject::StatusOnly, util::error::ConfigError};
 
 /// Requires a valid access token, and provides it as [`AccessToken`](super::AccessToken).
 ///
@@ -18,7 +18,7 @@ impl BearerLayer {
     /// Creates a layer that admits requests with a token that the verifier accepts.
     pub fn new(verifier: Verifier) -> Self {
         let rejections = Arc::new(BearerRejections::new(verifier.possession().is_on()));
-        let gate = BearerGate { verifier, optional: false, rejections };
+        let gate = BearerGate { verifier, optional: false, rejections, limit: None };
         Self { gate, respond: StatusOnly }
     }
 }
@@ -39,6 +39,25 @@ impl<R> BearerLayer<R> {
     /// the caller did not intend to be anonymous.
     pub fn optional(mut self) -> Self {
         self.gate.optional = true;
+        self
+    }
+
+    /// Charges each request with a verified token to the token's tenant. Requests beyond the budget get a 429.
+    ///
+    /// Callers can't forge this tenant. The charge comes before a DPoP proof is remembered, so the budget also bounds the
+    /// memory for proofs, which an inner [`RateLimitLayer`](crate::RateLimitLayer) can't. Tokens without a tenant share
+    /// the budget of [`Tenant::anonymous`](crate::Tenant::anonymous). Requests without a valid token are not charged:
+    /// limit them by address in an outer layer.
+    ///
+    /// ```
+    /// # use tollgate::{BearerLayer, Limiter, Quota, Quotas, testing::TestIssuer};
+    /// # let issuer = TestIssuer::new("https://auth.example", "https://api.example");
+    /// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?));
+    /// let layer = BearerLayer::new(issuer.verifier()).limit(limiter);
+    /// # Ok::<_, tollgate::ConfigError>(())
+    /// ```
+    pub fn limit(mut self, limiter: Limiter) -> Self {
+        self.gate.set_limiter(limiter);
         self
     }
 

@@ -71,11 +71,14 @@
 //!
 //! ```text
 //! RateLimitLayer     by address: rejects floods of bad tokens before any signature is checked
-//! BearerLayer        authenticates the caller
-//! RateLimitLayer     with AccessTokenTenant: a limit per tenant that can't be forged
+//! BearerLayer        authenticates the caller; `limit` charges the token's tenant, which can't be forged
 //! BearerLayer        on a few routes, with an additional scope
 //! your service       reads the AccessToken from the extensions
 //! ```
+//!
+//! A [`RateLimitLayer`](crate::RateLimitLayer) with [`AccessTokenTenant`] inside charges tenants too, for example more
+//! for expensive routes. [`BearerLayer::limit`] charges earlier, before a DPoP proof takes up memory. With the same
+//! limiter, a request is charged once.
 //!
 //! An inner layer with a clone of the same [`Verifier`] reuses the token of the outer layer and
 //! checks only its own scopes. With another verifier it checks the request again. Put a CORS layer
@@ -112,7 +115,7 @@ pub(crate) use self::{
     authorization::{Authorization, Scheme},
     rejections::challenge,
     rules::check_name,
-    token_claims::{Audience, Confirmation, TYPE},
+    token_claims::{Audience, Confirmation, MACHINE, TYPE},
 };
 pub use self::{
     gate::{BearerGate, BearerPass},

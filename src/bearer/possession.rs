@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use super::token::AccessToken;
 use crate::{
-    dpop::{self, DpopError, DpopVerifier, Nonces},
+    dpop::{self, DpopError, DpopProof, DpopVerifier, Nonces},
     gate::MaybeReady,
     http::{head::Head, issuer::Issuer},
     store::{AnyStore, BoxFuture},
@@ -73,25 +73,22 @@ impl Possession {
         Some(PresentedProof { proofs, method: head.method().clone(), url, token: token.to_owned() })
     }
 
-    /// Checks that the proof has the key of the token, and marks it as used.
-    pub(super) fn settle(
-        &self,
-        shown: &PresentedProof,
-        token: &AccessToken,
-    ) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
+    /// Checks that the proof is for its request and was made with the key of the token. It is not marked as used yet.
+    pub(super) fn prove(&self, shown: &PresentedProof, token: &AccessToken) -> Result<DpopProof, ProofError> {
         // an unbound token must not be sent with a proof
-        if token.bound_to().is_none() {
-            return unproved(ProofError::Token);
+        let Some(bound_to) = token.bound_to() else { return Err(ProofError::Token) };
+        let read = self.proofs.read(&shown.proofs, &shown.method, &shown.url, Some(&shown.token));
+        let missing = ProofError::Proof(DpopError::Invalid("the proof is missing"));
+        let proof = read.map_err(ProofError::Proof)?.ok_or(missing)?;
+        // checked before the signature, so that other keys cause no work
+        if proof.thumbprint() != bound_to {
+            return Err(ProofError::Token);
         }
-        let proof = match self.proofs.read(&shown.proofs, &shown.method, &shown.url, Some(&shown.token)) {
-            Ok(Some(proof)) => proof,
-            Ok(None) => return unproved(ProofError::Proof(DpopError::Invalid("the proof is missing"))),
-            Err(error) => return unproved(ProofError::Proof(error)),
-        };
-        // checked before the proof is remembered, so that arbitrary keys can't fill the memory
-        if token.bound_to() != Some(proof.thumbprint()) {
-            return unproved(ProofError::Token);
-        }
+        proof.verify().map_err(ProofError::Proof)
+    }
+
+    /// Marks a proof as used.
+    pub(super) fn spend(&self, proof: DpopProof) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
         match self.proofs.spend(proof) {
             MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(drop).map_err(ProofError::Proof)),
             MaybeReady::Pending(spent) => {
@@ -99,10 +96,6 @@ impl Possession {
             }
         }
     }
-}
-
-fn unproved(why: ProofError) -> MaybeReady<BoxFuture<'static, Result<(), ProofError>>> {
-    MaybeReady::Ready(Err(why))
 }
 
 impl fmt::Debug for Possession {

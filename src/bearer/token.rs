@@ -58,6 +58,15 @@ impl AccessToken {
         &self.0.claims.client_id
     }
 
+    /// Returns whether the client has this token for itself (`client_credentials`), so that no user is
+    /// involved. The [`subject`](Self::subject) is the client then.
+    ///
+    /// This crate, Auth0 and Entra ID mark such tokens with a claim. Other issuers may not; this method
+    /// returns `false` for theirs.
+    pub fn is_machine(&self) -> bool {
+        self.0.claims.is_machine()
+    }
+
     /// Returns the granted scopes.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.0.claims.scope.as_deref().unwrap_or_default().split(' ').filter(|name| !name.is_empty())

@@ -8,6 +8,12 @@ use crate::jose::date;
 /// The `typ` of access tokens.
 pub(crate) const TYPE: &str = "at+jwt";
 
+/// The claim, and its value, of a token that a client has for itself. Auth0 uses the same.
+pub(crate) const MACHINE: (&str, &str) = ("gty", "client-credentials");
+
+/// The claim and the value that Entra ID uses.
+const APP: (&str, &str) = ("idtyp", "app");
+
 /// The claims that we write, and that we read from any issuer that follows RFC 9068.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AccessTokenClaims {
@@ -45,6 +51,13 @@ pub(crate) struct AccessTokenClaims {
     /// All other claims.
     #[serde(flatten)]
     pub(crate) more: Map<String, Value>,
+}
+
+impl AccessTokenClaims {
+    /// Returns whether a client has the token for itself.
+    pub(crate) fn is_machine(&self) -> bool {
+        [MACHINE, APP].iter().any(|(name, value)| self.more.get(*name).and_then(Value::as_str) == Some(value))
+    }
 }
 
 /// The audience: one name or several.

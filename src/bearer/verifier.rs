@@ -270,7 +270,7 @@ impl VerifierBuilder {
     ///
     /// Each proof is accepted once. By default, used proofs are remembered in this process: about
     /// 800 per second for one key and 13,000 in total. Further requests get a 503. If callers send
-    /// more, or if several processes serve one URL, use a [shared store](Self::dpop_store).
+    /// more in total, or if several processes serve one URL, use a [shared store](Self::dpop_store).
     ///
     /// # Errors
     ///
@@ -280,7 +280,8 @@ impl VerifierBuilder {
         Ok(self)
     }
 
-    /// Remembers used proofs in a store that all processes share.
+    /// Remembers used proofs in a store that all processes share. Each process adds at most 800 per
+    /// second for one key; further requests get a 503.
     pub fn dpop_store(mut self, store: impl Into<AnyStore>) -> Self {
         self.settings.possession = self.settings.possession.store(store.into());
         self

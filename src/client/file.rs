@@ -24,6 +24,7 @@ struct WrittenClient {
     id: String,
     tenant: String,
     name: Option<String>,
+    #[serde(default)]
     redirect_uris: Vec<String>,
     /// On `localhost`, for development.
     #[serde(default)]
@@ -36,6 +37,9 @@ struct WrittenClient {
     single_sign_on: bool,
     #[serde(default)]
     require_pushed_requests: bool,
+    /// The public keys of a machine client.
+    #[cfg(feature = "tokens")]
+    jwks: Option<serde_json::Value>,
     #[cfg(feature = "tokens")]
     audience: Option<String>,
     #[cfg(feature = "tokens")]
@@ -83,7 +87,7 @@ impl WrittenClient {
     fn read(self) -> Result<Client, ConfigError> {
         let tenant = Tenant::parse(&self.tenant);
         let tenant = tenant.map_err(|error| ConfigError::new("tenant", self.tenant.escape_debug(), error.detail()))?;
-        let mut client = Client::new(&self.id, tenant)?.scopes(&self.distinct_scopes()?)?;
+        let mut client = self.client(tenant)?.scopes(&self.distinct_scopes()?)?;
         for uri in &self.redirect_uris {
             client = client.redirect_uri(uri)?;
         }
@@ -108,6 +112,14 @@ impl WrittenClient {
             Some(Object(policy)) => client.policy(policy.read("policy")?),
             None => client,
         })
+    }
+
+    fn client(&self, tenant: Tenant) -> Result<Client, ConfigError> {
+        #[cfg(feature = "tokens")]
+        if let Some(keys) = &self.jwks {
+            return Client::machine(&self.id, tenant, &keys.to_string());
+        }
+        Client::new(&self.id, tenant)
     }
 
     #[cfg(feature = "tokens")]
@@ -179,6 +191,22 @@ mod tests {
         assert!(error.starts_with("clients: line 7 is not usable: unknown field `origin`, expected one of"), "{error}");
         for bad in ["", "[clients]\nid = 1", "clients = 1", &format!("{text}\nid = \"x\""), "[[clients]]\n"] {
             assert!(from_toml(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[cfg(all(feature = "toml", feature = "tokens"))]
+    #[test]
+    fn a15_machine_clients_are_read_from_toml() {
+        let key = r#"{ kty = "OKP", crv = "Ed25519", x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }"#;
+        let text = |jwks: &str| {
+            format!("[[clients]]\nid = \"billing\"\ntenant = \"acme\"\nscopes = [\"invoices:write\"]\njwks = {jwks}")
+        };
+        let read = from_toml(&text(&format!("{{ keys = [{key}] }}"))).unwrap().remove(0);
+        let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        let expected = Client::machine("billing", Tenant::parse("acme").unwrap(), jwks).unwrap();
+        assert_eq!(read, expected.scopes("invoices:write").unwrap());
+        for bad in ["{ keys = [] }", "1", "\"keys\""] {
+            assert!(from_toml(&text(bad)).is_err(), "{bad}");
         }
     }
 

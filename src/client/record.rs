@@ -5,7 +5,10 @@ use super::{
     scopes::Scopes,
 };
 #[cfg(feature = "tokens")]
-use crate::{bearer::check_name, jose::Algorithm};
+use crate::{
+    bearer::check_name,
+    jose::{Algorithm, JwsAlgorithm, KeySet},
+};
 use crate::{
     http::origin,
     policy::Policy,
@@ -105,6 +108,9 @@ impl Client {
     }
 
     fn with_redirect(mut self, uri: RedirectUri) -> Result<Self, ConfigError> {
+        if self.is_machine() {
+            return Err(ConfigError::new("redirect URI", uri, "is not for a machine client, which has no users"));
+        }
         if self.redirect_uris.contains(&uri) {
             return Err(ConfigError::new("redirect URI", uri, "is registered twice"));
         }
@@ -178,6 +184,15 @@ impl Client {
         &self.tenant
     }
 
+    /// Returns whether this is a machine client, which has no users.
+    pub fn is_machine(&self) -> bool {
+        #[cfg(feature = "tokens")]
+        let is_machine = self.tokens.machine_keys.is_some();
+        #[cfg(not(feature = "tokens"))]
+        let is_machine = false;
+        is_machine
+    }
+
     /// Returns the name that pages show.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
@@ -243,10 +258,30 @@ pub(crate) struct TokenSettings {
     pub(crate) without_refresh: bool,
     pub(crate) require_dpop: bool,
     pub(crate) after_logout: Vec<RedirectUri>,
+    /// The public keys of a machine client.
+    pub(crate) machine_keys: Option<KeySet>,
 }
 
 #[cfg(feature = "tokens")]
 impl Client {
+    /// Creates a machine client: a service that gets access tokens for itself (`client_credentials`) and has no users.
+    ///
+    /// It authenticates with assertions that it signs (`private_key_jwt`). `jwks_json` is the JSON Web Key Set with its
+    /// public keys, for ES256, EdDSA, RS256 or PS256; a key that names its `alg` is used with that one only. It needs
+    /// scopes and can't have redirect URIs. The docs of [`tokens`](crate::tokens#machine-clients) show an example.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `id` is valid as for [`new`](Self::new) and the key set has a usable public key.
+    pub fn machine(id: &str, tenant: Tenant, jwks_json: &str) -> Result<Self, ConfigError> {
+        let is_usable = |keys: &KeySet| keys.iter().any(|(_, key)| key.algorithm() != JwsAlgorithm::Es384);
+        let keys = KeySet::parse(jwks_json.as_bytes()).filter(is_usable);
+        let wrong = || ConfigError::new("machine keys", id, "must be a JSON Web Key Set with a usable public key");
+        let mut client = Self::new(id, tenant)?;
+        client.tokens.machine_keys = Some(keys.ok_or_else(wrong)?);
+        Ok(client)
+    }
+
     /// Sets the audience of this client's access tokens. Defaults to the setting of
     /// [`Tokens`](crate::Tokens).
     pub fn audience(mut self, audience: &str) -> Result<Self, ConfigError> {

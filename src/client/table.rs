@@ -31,6 +31,13 @@ use crate::{store::StoreError, util::error::ConfigError};
 /// refresh_tokens = false
 /// require_dpop = true
 /// after_logout = ["http://127.0.0.1:8080/demo/"]
+///
+/// # a machine client: its public keys instead of redirect URIs
+/// [[clients]]
+/// id = "billing"
+/// tenant = "acme"
+/// scopes = ["invoices:write"]
+/// jwks = { keys = [{ kty = "OKP", crv = "Ed25519", x = "dlMqogj_Xo1VG_wk5MsaJU9GVtcynApbVqt4ajZdRyE" }] }
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ClientTable(Arc<Contents>);
@@ -48,13 +55,13 @@ impl ClientTable {
     ///
     /// # Errors
     ///
-    /// Returns an error if a client lacks a redirect URI or scopes, or if two clients have the same
-    /// id.
+    /// Returns an error if a client lacks scopes or, unless it is a machine client, a redirect URI, or if two clients have
+    /// the same id.
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Self, ConfigError> {
         let mut contents = Contents { clients: HashMap::new(), origins: HashSet::new() };
         for client in clients {
             let error = |reason: &'static str| Err(ConfigError::new(SETTING, client.id(), reason));
-            if client.redirect_uris().is_empty() {
+            if client.redirect_uris().is_empty() && !client.is_machine() {
                 return error("must have a redirect URI");
             }
             if client.allowed_scopes().is_none() {

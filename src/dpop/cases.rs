@@ -334,10 +334,32 @@ fn c100_rejected_proofs_are_not_marked_as_used() {
         assert!(check(Method::POST, URL, Some(TOKEN)).is_err());
         assert!(check(Method::GET, "https://api.example/", Some(TOKEN)).is_err());
         assert!(check(Method::GET, URL, Some("another")).is_err());
-        let read = world.proofs.read(&headers([&proof]), &Method::GET, URL, Some(TOKEN)).unwrap().unwrap();
+        let headers = headers([&proof]);
+        let read = world.proofs.read(&headers, &Method::GET, URL, Some(TOKEN)).unwrap().unwrap();
         assert_eq!(read.thumbprint(), world.key.thumbprint());
+        assert_eq!(read.verify().unwrap().thumbprint(), world.key.thumbprint());
         assert_eq!(check(Method::GET, URL, Some(TOKEN)), Ok(()), "{place}");
     }
+}
+
+#[test]
+fn a02_one_key_fills_a_store_only_up_to_its_limit() {
+    let world = World::with(|clock| DpopVerifier::in_store(Memory::new().into(), Arc::new(clock)).with_rows(3));
+    let first = world.good().sign();
+    assert!(world.check(&first).is_ok());
+    // repeating a proof takes no room
+    for _ in 0..5 {
+        assert_eq!(world.check(&first), Err(USED));
+    }
+    for _ in 0..2 {
+        assert!(world.check(&world.good().sign()).is_ok());
+    }
+    assert_eq!(world.check(&world.good().sign()), Err(Unavailable));
+    let other = DpopKey::generate();
+    assert!(world.check(&other.proof("GET", URL).at(world.now()).sign()).is_ok(), "other keys are not concerned");
+    // the rows are gone by then
+    world.clock.advance(Duration::from_secs(70));
+    assert!(world.check(&world.good().sign()).is_ok());
 }
 
 /// Checks one proof on many threads at once, and returns how often it is accepted.

@@ -1,11 +1,11 @@
 //! Proof of possession (DPoP, RFC 9449): the caller signs each request with its own key, so a token
 //! bound to that key is useless to a thief.
 //!
-//! A proof is first read ([`DpopVerifier::read`] checks the signature and whether the proof matches
-//! the request) and then marked as used ([`DpopVerifier::spend`]). An API compares the proof's key
-//! with that of the token in between, so that callers with arbitrary keys can't fill the memory of
-//! used proofs. The login service does both at once ([`DpopVerifier::check`]), because its store
-//! expires entries and its tenants have budgets.
+//! A proof is checked in three steps, cheapest first: [`DpopVerifier::read`] compares it with the
+//! request, [`UnverifiedProof::verify`] checks its signature, and [`DpopVerifier::spend`] marks it
+//! as used. An API compares the proof's key with that of the token after the first step, so that
+//! callers with arbitrary keys cause no work and can't fill the memory of used proofs. The request
+//! is charged before the last step.
 
 #[cfg(test)]
 mod cases;
@@ -18,7 +18,7 @@ mod verifier;
 
 pub(crate) use self::{
     nonce::Nonces,
-    proof::{DpopError, headers},
+    proof::{DpopError, DpopProof, UnverifiedProof, headers},
     verifier::DpopVerifier,
 };
 

@@ -8,10 +8,7 @@ use serde::Deserialize;
 use self::DpopError::Invalid;
 use super::{nonce::Nonces, url};
 use crate::{
-    jose::{
-        date,
-        jws::{Fault, Unverified},
-    },
+    jose::{date, jwk::PublicKey, jws::Unverified},
     util::{clock::UnixTime, encoding::base64url_of_32, secret::Digest},
 };
 
@@ -30,6 +27,13 @@ pub(super) const MOST_AGE: Duration = Duration::from_secs(60);
 
 /// How far the clock of a caller may be ahead.
 pub(super) const MOST_AHEAD: Duration = Duration::from_secs(10);
+
+/// A proof that matches its request. Its signature has not been checked yet, because that takes most of the work.
+pub(crate) struct UnverifiedProof<'h> {
+    token: Unverified<'h>,
+    key: PublicKey,
+    proof: DpopProof,
+}
 
 /// A proof with a valid signature that matches its request. It may have been used before.
 #[derive(Clone, Debug)]
@@ -80,9 +84,9 @@ pub(crate) fn headers(all: &HeaderMap) -> HeaderMap {
     all.get_all(HEADER).iter().take(2).map(|value| (HEADER, value.clone())).collect()
 }
 
-impl DpopProof {
-    /// Parses the proof of a request. Returns `None` if the request has none.
-    pub(super) fn read(headers: &HeaderMap, expected: &Expected<'_>) -> Result<Option<Self>, DpopError> {
+impl<'h> UnverifiedProof<'h> {
+    /// Parses the proof of a request, and compares it with the request. Returns `None` if the request has none.
+    pub(super) fn read(headers: &'h HeaderMap, expected: &Expected<'_>) -> Result<Option<Self>, DpopError> {
         let mut all = headers.get_all(HEADER).iter();
         let text = match (all.next(), all.next()) {
             (None, _) => return Ok(None),
@@ -93,18 +97,31 @@ impl DpopProof {
         if text.len() > MOST_BYTES {
             return Err(Invalid("the proof is too long"));
         }
-        let unverified = Unverified::parse(text, TYPE).ok_or(Invalid("the proof is malformed"))?;
-        let (key, claims) = unverified.own_claims::<ProofClaims>().map_err(|fault| {
-            Invalid(match fault {
-                Fault::Key => "the proof contains no key of a supported type and size",
-                Fault::Signature => "the proof is not signed by the key that it contains",
-                Fault::Claims => "jti, htm, htu or iat is missing, or a claim is malformed",
-            })
-        })?;
+        let token = Unverified::parse(text, TYPE).ok_or(Invalid("the proof is malformed"))?;
+        let key = token.own_key().ok_or(Invalid("the proof contains no key of a supported type and size"))?;
+        let claims: ProofClaims =
+            token.unverified_claims().ok_or(Invalid("jti, htm, htu or iat is missing, or a claim is malformed"))?;
         claims.fit(expected)?;
-        Ok(Some(Self { thumbprint: key.thumbprint(), jti: claims.jti, issued_at: UnixTime::from_secs(claims.iat) }))
+        let issued_at = UnixTime::from_secs(claims.iat);
+        let proof = DpopProof { thumbprint: key.thumbprint(), jti: claims.jti, issued_at };
+        Ok(Some(Self { token, key, proof }))
     }
 
+    /// Returns the thumbprint of the key that the proof contains.
+    pub(crate) fn thumbprint(&self) -> &str {
+        &self.proof.thumbprint
+    }
+
+    /// Checks the signature.
+    pub(crate) fn verify(self) -> Result<DpopProof, DpopError> {
+        if !self.token.is_signed_by(&self.key) {
+            return Err(Invalid("the proof is not signed by the key that it contains"));
+        }
+        Ok(self.proof)
+    }
+}
+
+impl DpopProof {
     /// Returns the thumbprint of the proved key (RFC 7638), as in a token's `cnf.jkt`.
     pub(crate) fn thumbprint(&self) -> &str {
         &self.thumbprint

@@ -1,6 +1,6 @@
 //! Remembers used proofs until they are too old anyway.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     proof::DpopProof,
@@ -8,22 +8,37 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
+    limit::{Limiter, Quota, Quotas},
     store::{AnyStore, BoxFuture, WriteOutcome, table::Table},
+    tenant::Tenant,
     util::clock::{Clock, Moment},
 };
+
+/// The rows that one key can have in a store: 800 for each second that they are kept, as in memory.
+const ROWS_OF_A_KEY: u32 = 56_000;
+const KEPT: Duration = Duration::from_secs(70);
 
 /// Where used proofs are remembered.
 #[derive(Clone, Debug)]
 pub(super) enum SeenProofs {
-    /// In a store, shared by all nodes and endpoints that use it.
-    Store(Table<()>),
+    /// In a store, shared by all nodes and endpoints that use it. Each node limits the rows of each key.
+    Store { table: Table<()>, rows: Limiter },
     /// In this process.
     Memory(Arc<RecentProofs>),
 }
 
 impl SeenProofs {
     pub(super) fn in_store(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
-        Self::Store(Table::new(store, "dpop", clock))
+        let rows = rows_limiter(&clock, ROWS_OF_A_KEY);
+        Self::Store { table: Table::new(store, "dpop", clock), rows }
+    }
+
+    #[cfg(all(test, feature = "tokens"))]
+    pub(super) fn with_rows(self, clock: &Arc<dyn Clock>, most: u32) -> Self {
+        match self {
+            Self::Store { table, .. } => Self::Store { table, rows: rows_limiter(clock, most) },
+            memory => memory,
+        }
     }
 
     pub(super) fn in_memory() -> Self {
@@ -36,12 +51,22 @@ impl SeenProofs {
         let digest = proof.digest();
         match self {
             Self::Memory(memory) => MaybeReady::Ready(memory.mark(proof.thumbprint(), &digest, now)),
-            Self::Store(table) => {
-                let (table, forgotten_at) = (table.clone(), proof.forgotten_at());
+            Self::Store { table, rows } => {
+                // a prefix of 192 bits needs no allocation
+                let key = Tenant::trusted(proof.thumbprint().as_bytes().get(..32).unwrap_or_default());
+                let row = rows.check(&key, 1);
+                if !row.is_admitted() {
+                    return MaybeReady::Ready(Sighting::Unknown);
+                }
+                let (table, rows, forgotten_at) = (table.clone(), rows.clone(), proof.forgotten_at());
                 MaybeReady::Pending(Box::pin(async move {
                     match table.insert(None, digest.as_bytes(), &(), forgotten_at).await {
                         Ok(WriteOutcome::Done(_)) => Sighting::First,
-                        Ok(WriteOutcome::Lost(_)) => Sighting::Again,
+                        Ok(WriteOutcome::Lost(_)) => {
+                            // a thief who repeats a proof must not use up the rows of its key
+                            rows.refund(row.into_spend());
+                            Sighting::Again
+                        }
                         Err(error) => {
                             crate::util::trace::warning!("failed to store a DPoP proof: {error}");
                             Sighting::Unknown
@@ -51,4 +76,10 @@ impl SeenProofs {
             }
         }
     }
+}
+
+#[expect(clippy::expect_used, reason = "the settings are constants")]
+fn rows_limiter(clock: &Arc<dyn Clock>, most: u32) -> Limiter {
+    let quota = Quota::new(most, KEPT).expect("the quota is valid");
+    Limiter::builder(Quotas::new(quota)).clock(Arc::clone(clock)).max_tenants(100_000).build().expect("there is room")
 }

@@ -6,7 +6,7 @@ use http::{HeaderMap, Method};
 
 use super::{
     nonce::Nonces,
-    proof::{DpopError, DpopProof, Expected},
+    proof::{DpopError, DpopProof, Expected, UnverifiedProof},
     recent::Sighting,
     seen::SeenProofs,
 };
@@ -50,6 +50,12 @@ impl DpopVerifier {
         Self { seen: SeenProofs::in_store(store, Arc::clone(&self.clock)), ..self }
     }
 
+    /// Limits the rows of each key in the store.
+    #[cfg(all(test, feature = "tokens"))]
+    pub(super) fn with_rows(self, most: u32) -> Self {
+        Self { seen: self.seen.with_rows(&self.clock, most), ..self }
+    }
+
     /// Requires nonces. All nodes need the same key for them.
     pub(crate) fn with_nonces(self, nonces: Arc<Nonces>) -> Self {
         Self { nonces: Some(nonces), ..self }
@@ -62,7 +68,7 @@ impl DpopVerifier {
 
     /// Verifies the proof of a request and marks it as used. Returns `None` if there is no proof. `url`
     /// is the URL that the proof must name, and `token` the access token of the request.
-    #[cfg(feature = "tokens")]
+    #[cfg(all(test, feature = "tokens"))]
     pub(crate) fn check(
         &self,
         headers: &HeaderMap,
@@ -70,7 +76,8 @@ impl DpopVerifier {
         url: &str,
         token: Option<&str>,
     ) -> MaybeReady<BoxFuture<'static, Result<Option<ProvenKey>, DpopError>>> {
-        match self.read(headers, method, url, token) {
+        let read = self.read(headers, method, url, token);
+        match read.and_then(|proof| proof.map(UnverifiedProof::verify).transpose()) {
             Ok(Some(proof)) => match self.spend(proof) {
                 MaybeReady::Ready(spent) => MaybeReady::Ready(spent.map(Some)),
                 MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(async move { future.await.map(Some) })),
@@ -80,16 +87,16 @@ impl DpopVerifier {
         }
     }
 
-    /// Verifies a proof, except for whether it was used before.
-    pub(crate) fn read(
+    /// Compares a proof with its request, without checking its signature and whether it was used before.
+    pub(crate) fn read<'h>(
         &self,
-        headers: &HeaderMap,
+        headers: &'h HeaderMap,
         method: &Method,
         url: &str,
         token: Option<&str>,
-    ) -> Result<Option<DpopProof>, DpopError> {
+    ) -> Result<Option<UnverifiedProof<'h>>, DpopError> {
         let expected = Expected { method, url, token, nonces: self.nonces.as_deref(), now: self.now() };
-        DpopProof::read(headers, &expected)
+        UnverifiedProof::read(headers, &expected)
     }
 
     /// Marks a proof as used. Fails if it was used before.

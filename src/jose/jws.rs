@@ -36,15 +36,6 @@ pub(crate) struct Unverified<'t> {
     signature: Vec<u8>,
 }
 
-/// Why a token that contains its own key is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The key is missing or not accepted.
-    Key,
-    Signature,
-    Claims,
-}
-
 /// Signs a token with these claims.
 #[cfg(feature = "tokens")]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
@@ -112,15 +103,20 @@ impl<'t> Unverified<'t> {
         is_signed.then(|| self.read())?
     }
 
-    /// Returns the claims and the key contained in the token if that key has signed them. This
-    /// proves only that the signer has the key.
-    pub(crate) fn own_claims<T: DeserializeOwned>(&self) -> Result<(PublicKey, T), Fault> {
-        let key = self.header.jwk.as_ref().and_then(PublicKey::of).filter(PublicKey::is_moderate).ok_or(Fault::Key)?;
+    /// Returns the key contained in the token, if it is accepted from strangers.
+    pub(crate) fn own_key(&self) -> Option<PublicKey> {
+        self.header.jwk.as_ref().and_then(PublicKey::of).filter(PublicKey::is_moderate)
+    }
+
+    /// Returns the claims without checking the signature.
+    pub(crate) fn unverified_claims<T: DeserializeOwned>(&self) -> Option<T> {
+        self.read()
+    }
+
+    /// Returns whether this key has signed the token, by one of the common algorithms.
+    pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
         let is_signed = |algorithm| key.verifies(algorithm, self.signed.as_bytes(), &self.signature);
-        if !self.algorithm(&[]).is_some_and(is_signed) {
-            return Err(Fault::Signature);
-        }
-        Ok((key, self.read().ok_or(Fault::Claims)?))
+        self.algorithm(&[]).is_some_and(is_signed)
     }
 
     /// Returns the algorithm that the token names, if it is accepted.

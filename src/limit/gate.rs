@@ -98,12 +98,26 @@ impl RateLimitGate {
         self.charge_name(&TenantName::from(tenant), head)
     }
 
+    /// Charges one unit to this tenant, unless an outer layer of the same limiter has left its charge in `outer`.
+    #[cfg(feature = "bearer")]
+    pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> Result<RateLimitPass, Rejection> {
+        self.charge_units(&TenantName::from(tenant), 1, outer)
+    }
+
+    fn charge_name(&self, name: &TenantName<'_>, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+        self.charge_units(name, self.cost.as_ref().map_or(1, |cost| cost(head)), head.extensions().get())
+    }
+
     /// Charges a request, unless an outer layer of the same limiter has charged as much. If that layer has charged less,
     /// this one charges the rest.
-    fn charge_name(&self, name: &TenantName<'_>, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
-        let mut units = self.cost.as_ref().map_or(1, |cost| cost(head));
+    fn charge_units(
+        &self,
+        name: &TenantName<'_>,
+        mut units: u32,
+        outer: Option<&RateLimit>,
+    ) -> Result<RateLimitPass, Rejection> {
         let key = self.limiter.lookup(name);
-        if let Some(outer) = head.extensions().get::<RateLimit>().filter(|_| self.extensions)
+        if let Some(outer) = outer.filter(|_| self.extensions)
             && let Some(charged) = outer.charged(self.limiter.mark(key))
         {
             if charged >= units {

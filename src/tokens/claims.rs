@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::grant::{self, Grant};
 use crate::{
-    bearer::{AccessTokenClaims, Audience, Confirmation},
-    client::Scopes,
+    bearer::{AccessTokenClaims, Audience, Confirmation, MACHINE},
+    client::{Client, Scopes},
     jose::Algorithm,
     session::Authentication,
     util::{clock::UnixTime, handle::Handle, secret::Digest},
@@ -109,6 +109,30 @@ pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>
         // verifiers look up the session, so a token that outlives its session doesn't name it
         sid: (!grant.outlives_session()).then(|| grant.session.to_string()),
         cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
+        more,
+    }
+}
+
+/// Returns the claims of an access token that a machine client has for itself.
+pub(super) fn machine(client: &Client, jkt: Option<String>, token: AccessToken<'_>) -> AccessTokenClaims {
+    let mut more = token.more;
+    more.insert(MACHINE.0.to_owned(), MACHINE.1.into());
+    AccessTokenClaims {
+        iss: token.issuer.to_owned(),
+        sub: client.id().to_owned(),
+        aud: Audience::One(token.audience.to_owned()),
+        client_id: client.id().to_owned(),
+        tenant: Some(client.tenant().as_str().to_owned()),
+        scope: Some(token.scope.to_owned()),
+        iat: token.span.from,
+        nbf: None,
+        exp: token.span.until,
+        jti: token.jti,
+        auth_time: None,
+        acr: None,
+        amr: Vec::new(),
+        sid: None,
+        cnf: jkt.map(|jkt| Confirmation { jkt: Some(jkt) }),
         more,
     }
 }

@@ -10,6 +10,9 @@ use crate::util::{clock::UnixTime, handle::Handle, secret::Digest};
 /// Redeeming a code again within this time counts as a repeated request, not as a stolen code.
 const REPEATED: Duration = Duration::from_secs(2);
 
+/// A salt and a `jti` for questions whose answer is not kept.
+const UNUSED: (Digest, Handle) = (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16]));
+
 /// All tokens issued from one authorization code. The row is deleted when the family is revoked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Family {
@@ -71,13 +74,18 @@ impl Family {
         now > UnixTime::from_nanos(self.born) + REPEATED
     }
 
-    /// Returns whether this is the refresh token that can be used.
+    /// Returns whether this is the refresh token that can be used for the first time.
     pub(super) fn is_current(&self, token: &RefreshToken) -> bool {
         self.current.as_ref().is_some_and(|current| token.digest().matches(&current.digest))
     }
 
-    /// Uses a refresh token. `(salt, jti)` are those of the successor if this is the first use. `is_ours` is set if the token
-    /// was made here, even if its digest is unknown. Returns the changed family, if it changes.
+    /// Returns whether this refresh token gives tokens now: it is current, or was used within the grace.
+    pub(super) fn is_usable(&self, token: &RefreshToken, is_ours: bool, grace: Duration, now: UnixTime) -> bool {
+        matches!(self.refresh(token, is_ours, UNUSED, grace, now), (_, Refreshed::Next { .. }))
+    }
+
+    /// Uses a refresh token. `fresh` is the salt and the `jti` of the successor if this is the first use. `is_ours` tells
+    /// whether the token was made here, whatever its digest. Returns the changed family, if it changes.
     pub(super) fn refresh(
         &self,
         token: &RefreshToken,
@@ -113,8 +121,7 @@ impl Family {
 
     /// Returns whether this refresh token was used before, and longer ago than the grace allows.
     pub(super) fn is_reused(&self, token: &RefreshToken, is_ours: bool, grace: Duration, now: UnixTime) -> bool {
-        let unused = (Digest::from_bytes([0; 32]), Handle::from_bytes([0; 16]));
-        matches!(self.refresh(token, is_ours, unused, grace, now), (_, Refreshed::Reused))
+        matches!(self.refresh(token, is_ours, UNUSED, grace, now), (_, Refreshed::Reused))
     }
 }
 

@@ -194,6 +194,77 @@
 //! `HttpOnly` cookie that no script can read, and a [`SessionLayer`](crate::SessionLayer) lets its calls through. If you
 //! have the choice, prefer this. `/account` of the bundled server shows it.
 
+//!
+//! # Machine clients
+//!
+//! A service that calls another service for itself, without a user, is a [machine client](crate::Client::machine). It
+//! has a private key, and the login service has the public one. For each token it signs an assertion
+//! (`private_key_jwt`, RFC 7523): `iss` and `sub` are its id, `aud` is the issuer or the token endpoint, `exp` is at
+//! most five minutes ahead, and each `jti` works once. It gets an access token with its own id as `sub`, its tenant and
+//! its scopes, and neither a refresh token nor an id_token. Wrong assertions count as failed attempts of the caller's
+//! address.
+//!
+//! ```
+//! use http::Request;
+//! use http_body_util::BodyExt;
+//! use jsonwebtoken::{Algorithm, EncodingKey, Header, jwk::Jwk};
+//! use serde_json::{Value, json};
+//! use tollgate::{
+//!     AccessToken, AuthService, BearerLayer, Client, ClientIp, ClientTable, Clock, Secret, StoredUsers, SystemClock, Tenant,
+//!     Tokens, body::Body, store::{AnyStore, Memory},
+//! };
+//! use tower::{Layer, ServiceExt};
+//!
+//! # tokio::runtime::Builder::new_multi_thread().enable_time().build().unwrap().block_on(async {
+//! # use aws_lc_rs::{rand::SystemRandom, signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair}};
+//! # let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())?;
+//! // the private key of the service `billing`, and the public one that it registers
+//! let private = EncodingKey::from_ec_der(pkcs8.as_ref());
+//! let public = json!({ "keys": [Jwk::from_encoding_key(&private, Algorithm::ES256)?] });
+//! let acme = Tenant::parse("acme")?;
+//! let billing = Client::machine("billing", acme, &public.to_string())?.scopes("invoices:write")?;
+//!
+//! let store = AnyStore::from(Memory::new());
+//! let auth = AuthService::builder("https://auth.example", store.clone())
+//!     .clients(ClientTable::new([billing])?)
+//!     .users(StoredUsers::new(store))
+//!     .client_ip(ClientIp::peer())
+//!     .tokens(Tokens::new().audience("https://invoices.example"))
+//!     .build()?;
+//!
+//! // `billing` gets a token
+//! let clock = SystemClock::new();
+//! let assertion = jsonwebtoken::encode(&Header::new(Algorithm::ES256), &json!({
+//!     "iss": "billing",
+//!     "sub": "billing",
+//!     "aud": "https://auth.example/token",
+//!     "exp": clock.unix(clock.now()).as_secs() + 60,
+//!     "jti": Secret::generate().expose(),
+//! }), &private)?;
+//! let form = format!(
+//!     "grant_type=client_credentials&client_assertion={assertion}\
+//!      &client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer"
+//! );
+//! let request = Request::post("/token").header("content-type", "application/x-www-form-urlencoded");
+//! let response = auth.clone().oneshot(request.body(Body::from(form))?).await?;
+//! let tokens: Value = serde_json::from_slice(&response.into_body().collect().await?.to_bytes())?;
+//!
+//! // the service `invoices` accepts it, and knows that no user is involved
+//! let api = tower::service_fn(async |request: Request<Body>| {
+//!     let caller = AccessToken::from_extensions(request.extensions()).filter(|token| token.is_machine());
+//!     Ok::<_, std::convert::Infallible>(http::Response::new(caller.map(|it| it.client_id().to_owned()).unwrap_or_default()))
+//! });
+//! let invoices = BearerLayer::new(auth.verifier()).require_scope("invoices:write")?.layer(api);
+//! let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap_or_default());
+//! let response = invoices.oneshot(Request::post("/").header("authorization", bearer).body(Body::empty())?).await?;
+//! assert_eq!(response.body(), "billing");
+//! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+//!
+//! A client that is removed gets no further tokens; those that it has end within ten minutes, or at once if it revokes
+//! them before. Give users other ids than machine clients, or compare
+//! [`is_machine`](crate::AccessToken::is_machine) where an API decides by `sub`.
+
 mod claims;
 mod family;
 mod family_list;
@@ -202,6 +273,7 @@ mod keys;
 #[cfg(test)]
 mod keys_on_many_nodes;
 mod local_keys;
+mod machine;
 mod refresh_token;
 mod revocation;
 mod ring;

@@ -59,7 +59,8 @@ impl Revocations {
         let family = claims::family_of(&claims.jti).map(|id| self.families.key(None, id.as_bytes())).transpose()?;
         let session = claims.sid.as_deref().and_then(Handle::parse).map(|sid| self.sessions.check(&sid)).transpose()?;
         let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
-        let user = tenant.zip(UserId::parse(&claims.sub).ok());
+        // a user may have the same id as a machine client
+        let user = tenant.zip(UserId::parse(&claims.sub).ok()).filter(|_| !claims.is_machine());
         let user = user.map(|(tenant, user)| self.generations.check(&tenant, &user)).transpose()?;
         let generation = claims::generation(claims);
         Ok(RevocationCheck { families: self.families.clone(), family, session, user, generation })

@@ -74,15 +74,15 @@ pub(super) struct Parts {
 
 /// Issues, renews, reads and revokes tokens. Clones share everything.
 #[derive(Clone)]
-pub(crate) struct TokenService(Arc<Inner>);
+pub(crate) struct TokenService(pub(super) Arc<Inner>);
 
-struct Inner {
-    issuer: String,
-    audience: String,
-    algorithm: Algorithm,
-    lifetimes: Lifetimes,
+pub(super) struct Inner {
+    pub(super) issuer: String,
+    pub(super) audience: String,
+    pub(super) algorithm: Algorithm,
+    pub(super) lifetimes: Lifetimes,
     clock: Arc<dyn Clock>,
-    keys: Keys,
+    pub(super) keys: Keys,
     families: Table<Family>,
     lists: Table<FamilyList>,
     revocations: Revocations,
@@ -160,21 +160,17 @@ impl Presented {
         self.family.ends()
     }
 
-    /// Returns whether it is the family's current token, so this is its first use.
-    pub(crate) fn is_current(&self) -> bool {
-        self.family.is_current(&self.token)
-    }
-
     /// Returns whether it was ever issued by this service.
     pub(crate) fn is_known(&self) -> bool {
-        self.is_ours || self.is_current()
+        self.is_ours || self.family.is_current(&self.token)
     }
 }
 
-/// A valid access token, and its grant.
+/// A valid access token.
 pub(crate) struct ValidAccess {
     pub(crate) claims: AccessTokenClaims,
-    pub(crate) grant: Grant,
+    /// The grant of a user. `None` for the token of a machine client.
+    pub(crate) grant: Option<Grant>,
     pub(crate) family: Handle,
 }
 
@@ -309,6 +305,13 @@ impl TokenService {
         family.is_reused(token, *is_ours, self.0.lifetimes.grace, self.now())
     }
 
+    /// Returns whether the token gives tokens now. During the grace, a used token looks like the current one, so that a
+    /// thief can't watch for its use and join.
+    pub(crate) fn is_usable(&self, presented: &Presented) -> bool {
+        let Presented { token, is_ours, family, .. } = presented;
+        family.is_usable(token, *is_ours, self.0.lifetimes.grace, self.now())
+    }
+
     /// Exchanges a refresh token for the next one. `jkt` is the key that was proved with the request.
     pub(crate) async fn refresh(
         &self,
@@ -402,9 +405,13 @@ impl TokenService {
             return Ok(None);
         }
         let Some(family) = claims::family_of(&claims.jti) else { return Ok(None) };
+        if claims.is_machine() {
+            let is_revoked = self.0.revocations.has_revoked_family(&family).await?;
+            return Ok((!is_revoked).then_some(ValidAccess { claims, grant: None, family }));
+        }
         let Some(Family { grant, .. }) = self.family(&family).await? else { return Ok(None) };
         let has_ended = self.has_ended(&grant).await?;
-        Ok((!has_ended).then_some(ValidAccess { claims, grant, family }))
+        Ok((!has_ended).then_some(ValidAccess { claims, grant: Some(grant), family }))
     }
 
     /// Reads an id_token of any age that was issued here. It is a hint and proves nothing.
@@ -466,7 +473,7 @@ impl TokenService {
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: Some(id_token), scope })
     }
 
-    fn now(&self) -> UnixTime {
+    pub(super) fn now(&self) -> UnixTime {
         self.0.clock.unix(self.0.clock.now())
     }
 }

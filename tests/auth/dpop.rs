@@ -52,9 +52,12 @@ async fn c100_a_proof_binds_access_and_refresh_tokens_to_its_key() {
     let issued = IssuedTokens::of(&answer);
     assert_eq!(claims(&issued.access)["cnf"], serde_json::json!({ "jkt": key.thumbprint() }));
     assert!(claims(issued.id())["cnf"].is_null(), "id_tokens are not bound to the key");
-    let known = browser.introspect("web", &issued.access).await;
-    assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&"DPoP".into(), &key.thumbprint().into()));
-    assert_eq!(browser.introspect("web", issued.refresh()).await["cnf"]["jkt"], key.thumbprint());
+    for (token, token_type) in [(&*issued.access, "DPoP".into()), (issued.refresh(), serde_json::Value::Null)] {
+        let proof = key.proof("POST", &url("/introspect")).at(world.time()).sign();
+        let fields = form_of(&[("client_id", "web"), ("token", token)]);
+        let known = browser.send(posted("/introspect").header("dpop", proof), fields).await.json();
+        assert_eq!((&known["token_type"], &known["cnf"]["jkt"]), (&token_type, &key.thumbprint().into()));
+    }
 
     // the access token does not work without its key
     let time = world.time();

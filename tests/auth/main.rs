@@ -5,6 +5,8 @@
 mod access_token;
 mod account_changes;
 mod account_unlock;
+mod audit_tokens;
+mod audit_unverified;
 mod authenticate;
 mod authorize;
 mod budget;
@@ -28,6 +30,7 @@ mod lifetimes;
 mod login_cookies;
 mod login_user;
 mod logout;
+mod machine_clients;
 mod matrix;
 mod message_limits;
 mod metadata;

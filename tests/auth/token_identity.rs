@@ -150,7 +150,7 @@ async fn c126_a_used_refresh_token_revokes_its_family_without_its_key_and_at_int
     let form = [("grant_type", "refresh_token"), ("client_id", "web"), ("refresh_token", first.refresh())];
     let next = IssuedTokens::of(&post(&mut browser, &form).await);
     world.advance(10);
-    assert_eq!(browser.form("/token", &form).await.error(), "invalid_dpop_proof");
+    assert_eq!(browser.form("/token", &form).await.error(), "invalid_grant");
     assert_eq!(browser.introspect("web", next.refresh()).await, json!({ "active": false }));
 
     // made-up tokens revoke nothing

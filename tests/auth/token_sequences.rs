@@ -338,7 +338,8 @@ impl Simulation {
                     if now < access.ends {
                         expected.extend(&EVERYWHERE[..2]);
                     }
-                    expected.extend(refresh.1.is_none().then_some(EVERYWHERE[3]));
+                    // during its grace, a used token looks like the current one
+                    expected.insert(EVERYWHERE[3]);
                 }
                 if !family.revoked && !family.session_over() && now < access.ends + LEEWAY {
                     expected.insert(EVERYWHERE[2]);

@@ -12,7 +12,7 @@ use crate::{
             query::{self, Asked, Checked, Query},
             signed_in::SignedIn,
         },
-        context::RequestContext,
+        context::{ClientReach, RequestContext},
         http::{
             answer,
             cookies::Carried,
@@ -32,7 +32,7 @@ const LONGEST_FORM: usize = 16 * 1024;
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 pub(crate) async fn authorize(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match query::asked(cx).await {
+    let asked = match query::asked(cx, ClientReach::Registered).await {
         Ok(asked) => asked,
         Err(problem) => return page::shown(cx, problem),
     };
@@ -81,8 +81,7 @@ where
     };
     let query = body.as_deref().map_err(Problem::clone).and_then(Query::parse);
     let client_id = query.as_ref().ok().and_then(Query::client_id);
-    let client = cx.client(client_id).await;
-    let charged = cx.charged(client);
+    let charged = cx.charged_client(client_id, ClientReach::Registered).await;
     let (query, _) = (query?, charged?);
     Ok(format!("{}/authorize?{}", cx.core.issuer.path(), form::written(query.pairs())))
 }

@@ -10,7 +10,7 @@ use crate::{
             oidc::OidcParameters,
             request::{self, Recipient},
         },
-        context::RequestContext,
+        context::{ClientReach, RequestContext},
         http::{
             answer, credentials,
             problem::{Code, Problem},
@@ -115,22 +115,9 @@ impl<'a> Query<'a> {
 }
 
 /// Reads the query and charges the request. Errors are shown to the user, because no redirect URI is known to be valid.
-pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>) -> Result<Asked<'a>, Problem> {
-    asked_for(cx, false).await
-}
-
-/// Reads the query of the login page in the same way. It also serves sign-ins to the site itself.
-pub(crate) async fn asked_by_page<'a>(cx: &mut RequestContext<'a>) -> Result<Asked<'a>, Problem> {
-    asked_for(cx, true).await
-}
-
-async fn asked_for<'a>(cx: &mut RequestContext<'a>, is_page: bool) -> Result<Asked<'a>, Problem> {
+pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>, reach: ClientReach) -> Result<Asked<'a>, Problem> {
     let query = cx.or_charge(Query::of(cx))?;
-    let client = match is_page {
-        true => cx.login_client(query.client_id()).await,
-        false => cx.client(query.client_id()).await,
-    };
-    let client = cx.charged(client)?;
+    let client = cx.charged_client(query.client_id(), reach).await?;
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return addressed(query, Source::Url, client);
     };
@@ -155,8 +142,7 @@ pub(crate) async fn pushing<'b>(
     query: Result<Query<'b>, Problem>,
 ) -> Result<Asked<'b>, Problem> {
     let query = cx.or_charge(query)?;
-    let client = cx.client(query.client_id()).await;
-    let client = cx.calling(client)?;
+    let client = cx.calling_client(query.client_id(), ClientReach::Registered).await?;
     credentials::refuse(&cx.parts.headers, |name| query.value(name))?;
     addressed(query, Source::Body, client)
 }

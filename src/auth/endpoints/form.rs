@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::{
     auth::{
-        context::RequestContext,
+        context::{ClientReach, RequestContext},
+        endpoints::client_assertion,
         http::{
             credentials,
             problem::{Code, Problem},
@@ -33,11 +34,19 @@ impl<'b> Posted<'b> {
         self.0.as_ref().ok()?.value(name)
     }
 
-    /// Finds the client that posts, and charges the request to its tenant.
+    /// Finds the client that posts, and charges the request to its tenant. A machine client must authenticate; it may
+    /// leave out `client_id`, which its assertion names.
     pub(crate) async fn client(&self, cx: &mut RequestContext<'_>) -> Result<Arc<Client>, Problem> {
-        let client = cx.client(self.value("client_id")).await;
-        let client = cx.calling(client)?;
+        let claimed = match self.value("client_id") {
+            None => self.value("client_assertion").and_then(client_assertion::claimed_client),
+            Some(_) => None,
+        };
+        let client = cx.calling_client(self.value("client_id").or(claimed.as_deref()), ClientReach::Registered).await?;
         self.check()?;
+        if let Some(client) = client.as_ref().filter(|client| client.is_machine()) {
+            client_assertion::authenticate(cx, client, |name| self.value(name)).await?;
+            return Ok(Arc::clone(client));
+        }
         credentials::refuse(&cx.parts.headers, |name| self.value(name))?;
         self.required("client_id", "client_id is missing")?;
         client.ok_or(Problem::new(Code::InvalidClient, "client_id is unknown"))

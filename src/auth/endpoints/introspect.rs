@@ -6,14 +6,16 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{claims, form::Posted, refresh_grant},
+        endpoints::{claims, form::Posted, proof::with_nonce, refresh_grant},
         http::{
             answer,
             problem::{Code, Problem},
         },
         state::token_endpoints::TokenEndpoints,
     },
-    bearer::{Audience, Confirmation},
+    bearer::{AccessTokenClaims, Audience, Confirmation, MACHINE},
+    client::Client,
+    dpop::UnverifiedProof,
     http::body::Body,
     session::Authentication,
     tenant::Tenant,
@@ -45,6 +47,9 @@ struct Known {
     aud: Option<Audience>,
     #[serde(skip_serializing_if = "Option::is_none")]
     jti: Option<String>,
+    /// How a client got a token for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gty: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     auth_time: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +62,7 @@ struct Known {
 enum Asker {
     /// An API, which may learn about every token.
     Introspector,
-    /// A client, which may learn about its own tokens.
+    /// A client, which may learn about its own tokens. It proves the key of those that are bound to one.
     Client(String),
 }
 
@@ -66,23 +71,56 @@ pub(crate) async fn introspect(
     endpoints: &TokenEndpoints,
     posted: Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
-    let asker = asker(cx, endpoints, &posted).await?;
-    let token = posted.required("token", "token is missing")?;
-    let known = known(cx, endpoints, token).await?;
-    // an API spends the budget of the tenant that the token belongs to
-    if let (Asker::Introspector, Some(tenant)) = (&asker, known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()))
+    let asker = asker(cx, endpoints, &posted).await;
+    if let Some(token) = posted.value("token")
+        && is_reuse_checked(&asker)
     {
-        cx.charge(Some(&tenant))?;
-    }
-    // presenting a used refresh token as a client means that it leaked
-    if matches!(asker, Asker::Client(_)) && known.is_none() {
         refresh_grant::revoke_if_reused(cx, endpoints, token).await?;
     }
-    let known = known.filter(|known| match &asker {
-        Asker::Introspector => true,
-        Asker::Client(id) => known.client_id == *id,
-    });
-    Ok(answer::json(StatusCode::OK, &Answer { active: known.is_some(), known }))
+    let (asker, token) = (asker?, posted.required("token", "token is missing")?);
+    let known = match asker {
+        Asker::Introspector => {
+            let known = known(cx, endpoints, token).await?;
+            // an API spends the budget of the tenant that the token belongs to
+            if let Some(tenant) = known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()) {
+                cx.charge(Some(&tenant))?;
+            }
+            known
+        }
+        Asker::Client(id) => {
+            // read first, so that what is wrong with a proof reveals nothing about the token
+            let proof = cx.read_proof("/introspect", None)?;
+            let known = known(cx, endpoints, token).await?.filter(|known| known.client_id == id);
+            proved(cx, known, proof).await?
+        }
+    };
+    Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &Answer { active: known.is_some(), known })))
+}
+
+/// Returns whether presenting a used refresh token revokes its family. APIs may ask about any token. Anybody else who has
+/// a used one got it from its client, even if the rest of the request is wrong.
+fn is_reuse_checked(asker: &Result<Asker, Problem>) -> bool {
+    match asker {
+        Ok(Asker::Introspector) => false,
+        Ok(Asker::Client(_)) => true,
+        // without a budget, or while the store fails, nothing more is read
+        Err(problem) => !matches!(problem.code, Code::RateLimitExceeded | Code::TemporarilyUnavailable),
+    }
+}
+
+/// Returns what is known of a token that is bound to no key, or to the key of this proof. A thief without the key learns
+/// nothing.
+async fn proved(
+    cx: &RequestContext<'_>,
+    known: Option<Known>,
+    proof: Option<UnverifiedProof<'_>>,
+) -> Result<Option<Known>, Problem> {
+    let bound_to = known.as_ref().and_then(|known| known.cnf.as_ref()?.jkt.as_deref());
+    let Some(bound_to) = bound_to else { return Ok(known) };
+    let proof = proof.filter(|proof| proof.thumbprint() == bound_to).and_then(|proof| proof.verify().ok());
+    let Some(proof) = proof else { return Ok(None) };
+    cx.spend_proof(proof).await?;
+    Ok(known)
 }
 
 async fn asker(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: &Posted<'_>) -> Result<Asker, Problem> {
@@ -108,15 +146,20 @@ async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str)
     let tokens = &endpoints.service;
     if let Some(presented) = tokens.presented(token, cx.core.keyed().await?).await? {
         let grant = presented.grant();
-        if !presented.is_current() || tokens.has_ended(grant).await? {
+        if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);
         }
         let subject = claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
-    let Some(access) = tokens.access(token).await? else { return Ok(None) };
-    let subject = claims::subject_of_family(cx, endpoints, &access.family, &access.grant).await?;
-    Ok(subject.map(|subject| of_access_token(access, &subject.who)))
+    let Some(ValidAccess { claims, grant, family }) = tokens.access(token).await? else { return Ok(None) };
+    let Some(grant) = grant else {
+        // a client that was removed has no tokens
+        let client = cx.client(Some(&claims.client_id)).await?;
+        return Ok(client.filter(|client| client.is_machine()).map(|client| of_machine(claims, &client)));
+    };
+    let subject = claims::subject_of_family(cx, endpoints, &family, &grant).await?;
+    Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
 }
 
 fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) -> Known {
@@ -132,6 +175,7 @@ fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) ->
         iat: None,
         aud: None,
         jti: None,
+        gty: None,
         auth_time: who.auth_time().map(UnixTime::as_secs),
         acr: who.acr.map(String::from),
         cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
@@ -139,20 +183,31 @@ fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) ->
 }
 
 /// Describes the token as it was issued, except for what its user no longer proves.
-fn of_access_token(ValidAccess { claims, .. }: ValidAccess, who: &Authentication) -> Known {
+fn of_access_token(mut claims: AccessTokenClaims, who: &Authentication) -> Known {
+    let acr = claims.acr.take().filter(|acr| Some(&**acr) == who.acr.as_deref());
+    Known { auth_time: who.auth_time().map(UnixTime::as_secs), acr, ..of_claims(claims, &who.tenant) }
+}
+
+/// Describes a token that a client has for itself.
+fn of_machine(claims: AccessTokenClaims, client: &Client) -> Known {
+    Known { gty: Some(MACHINE.1), ..of_claims(claims, client.tenant()) }
+}
+
+fn of_claims(claims: AccessTokenClaims, tenant: &Tenant) -> Known {
     Known {
         token_type: Some(if claims.cnf.is_some() { "DPoP" } else { "Bearer" }),
         iss: claims.iss,
         sub: claims.sub,
         client_id: claims.client_id,
-        tenant: who.tenant.as_str().to_owned(),
+        tenant: tenant.as_str().to_owned(),
         scope: claims.scope.unwrap_or_default(),
         exp: claims.exp,
         iat: Some(claims.iat),
         aud: Some(claims.aud),
         jti: Some(claims.jti),
-        auth_time: who.auth_time().map(UnixTime::as_secs),
-        acr: claims.acr.filter(|acr| Some(&**acr) == who.acr.as_deref()),
+        gty: None,
+        auth_time: None,
+        acr: None,
         cnf: claims.cnf,
     }
 }

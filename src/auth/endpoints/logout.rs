@@ -6,7 +6,7 @@ use http::{Method, Response};
 use crate::{
     auth::{
         authorize::{completed::ProvedLogins, query::LONGEST_STATE},
-        context::RequestContext,
+        context::{ClientReach, RequestContext},
         endpoints::form::Posted,
         http::{answer, fields, problem::Problem},
         pages::{logout as logout_pages, page},
@@ -67,12 +67,14 @@ where
         }
     };
     let hint = match &asked.hint {
-        Some(hint) => tokens.hint(hint).await?,
+        Some(hint) => {
+            cx.count_unverified()?;
+            tokens.hint(hint).await?
+        }
         None => None,
     };
     let client_id = asked.client_id.clone().or(hint.as_ref().map(|hint| hint.aud.clone()));
-    let client = cx.client(client_id.as_deref()).await;
-    let client = cx.charged(client)?;
+    let client = cx.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
     if hint.as_ref().is_some_and(|hint| asked.client_id.as_ref().is_some_and(|client_id| *client_id != hint.aud)) {
         return page::shown(cx, Problem::invalid("id_token_hint belongs to another client than client_id"));
     }

@@ -8,6 +8,10 @@ use crate::{
     tokens::OFFLINE_ACCESS,
 };
 
+/// Public clients do not authenticate, and machine clients sign assertions.
+const AUTH_METHODS: [&str; 2] = ["none", "private_key_jwt"];
+const ASSERTION_ALGORITHMS: [&str; 4] = ["ES256", "EdDSA", "RS256", "PS256"];
+
 /// The document of both specifications.
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
@@ -23,11 +27,13 @@ pub(crate) struct Document<'a> {
     scopes_supported: [&'static str; 5],
     response_types_supported: [&'static str; 1],
     response_modes_supported: [&'static str; 1],
-    grant_types_supported: [&'static str; 2],
+    grant_types_supported: [&'static str; 3],
     subject_types_supported: [&'static str; 1],
     id_token_signing_alg_values_supported: Vec<&'static str>,
-    token_endpoint_auth_methods_supported: [&'static str; 1],
-    revocation_endpoint_auth_methods_supported: [&'static str; 1],
+    token_endpoint_auth_methods_supported: [&'static str; 2],
+    token_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
+    revocation_endpoint_auth_methods_supported: [&'static str; 2],
+    revocation_endpoint_auth_signing_alg_values_supported: [&'static str; 4],
     code_challenge_methods_supported: [&'static str; 1],
     authorization_response_iss_parameter_supported: bool,
     dpop_signing_alg_values_supported: Vec<&'static str>,
@@ -60,11 +66,13 @@ pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a>
         scopes_supported: ["openid", "profile", "email", "phone", OFFLINE_ACCESS],
         response_types_supported: ["code"],
         response_modes_supported: ["query"],
-        grant_types_supported: ["authorization_code", "refresh_token"],
+        grant_types_supported: ["authorization_code", "refresh_token", "client_credentials"],
         subject_types_supported: ["public"],
         id_token_signing_alg_values_supported: signs.into_iter().map(Algorithm::as_str).collect(),
-        token_endpoint_auth_methods_supported: ["none"],
-        revocation_endpoint_auth_methods_supported: ["none"],
+        token_endpoint_auth_methods_supported: AUTH_METHODS,
+        token_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
+        revocation_endpoint_auth_methods_supported: AUTH_METHODS,
+        revocation_endpoint_auth_signing_alg_values_supported: ASSERTION_ALGORITHMS,
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
         dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),

@@ -1,10 +1,12 @@
 //! The token endpoints: `/token`, the endpoints that take tokens, and the metadata.
 
 pub(crate) mod claims;
+pub(crate) mod client_assertion;
 pub(crate) mod code_grant;
 pub(crate) mod form;
 pub(crate) mod introspect;
 pub(crate) mod logout;
+pub(crate) mod machine_grant;
 pub(crate) mod metadata;
 pub(crate) mod proof;
 pub(crate) mod refresh_grant;

@@ -35,6 +35,10 @@ pub(crate) async fn refresh(
     let scope = scope.map_err(|_| invalid_scope("scope is malformed"))?;
     let (keyed, tokens) = (cx.core.keyed().await?, &endpoints.service);
     let presented = tokens.presented(text, keyed).await?.ok_or_else(invalid_grant)?;
+    // checked before everything else; `/token` revokes the family after any error
+    if tokens.is_reused(&presented) {
+        return Err(invalid_grant());
+    }
     let grant = presented.grant();
     // a made-up token reveals nothing, and a scope may have been taken from the client since
     let is_own = grant.client_id() == client.id() && grant.who.tenant == *client.tenant();

@@ -44,5 +44,5 @@ async fn family_of(
         return Ok(own.then(|| presented.family()));
     }
     let Some(access) = tokens.access(token).await? else { return Ok(None) };
-    Ok((access.grant.client_id() == client).then_some(access.family))
+    Ok((access.claims.client_id == client).then_some(access.family))
 }

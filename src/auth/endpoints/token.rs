@@ -1,4 +1,4 @@
-//! `POST /token`: exchanges a code or a refresh token for tokens.
+//! `POST /token`: exchanges a code or a refresh token for tokens, and gives machine clients theirs.
 
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{code_grant, form::Posted, proof::with_nonce, refresh_grant},
+        endpoints::{code_grant, form::Posted, machine_grant, proof::with_nonce, refresh_grant},
         http::{
             answer,
             problem::{Code, Problem},
@@ -52,13 +52,19 @@ async fn issue(
     posted: &Posted<'_>,
 ) -> Result<Response<Body>, Problem> {
     let client = posted.client(cx).await?;
-    let (issued, is_bound) = match posted.required("grant_type", "grant_type is missing")? {
-        "authorization_code" => code_grant::redeem(cx, endpoints, &client, posted).await?,
-        "refresh_token" => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
-        _ => {
-            let detail = "grant_type must be authorization_code or refresh_token";
-            return Err(Problem::new(Code::UnsupportedGrantType, detail));
+    let refused = |code, detail| Err(Problem::new(code, detail));
+    let grant_type = posted.required("grant_type", "grant_type is missing")?;
+    let (issued, is_bound) = match (grant_type, client.is_machine()) {
+        ("authorization_code", false) => code_grant::redeem(cx, endpoints, &client, posted).await?,
+        ("refresh_token", false) => refresh_grant::refresh(cx, endpoints, &client, posted).await?,
+        ("client_credentials", true) => machine_grant::grant(cx, endpoints, &client, posted).await?,
+        ("authorization_code" | "refresh_token", true) => {
+            return refused(Code::UnauthorizedClient, "a machine client can only use client_credentials");
         }
+        ("client_credentials", false) => {
+            return refused(Code::UnauthorizedClient, "only machine clients can use client_credentials");
+        }
+        _ => return refused(Code::UnsupportedGrantType, "this grant_type is not supported"),
     };
     cx.core.journal.tally(EventKind::TokenIssued, Some(client.tenant()), None);
     let Issued { access_token, expires_in, refresh_token, id_token, scope } = issued;

@@ -13,26 +13,32 @@ use crate::{
         },
         state::token_endpoints::TokenEndpoints,
     },
-    bearer::{self, Authorization, Scheme},
+    bearer::{self, AccessTokenClaims, Authorization, Scheme},
     client::Scopes,
+    dpop::DpopProof,
     http::body::Body,
-    tokens::{Grant, ValidAccess},
+    tokens::Grant,
     user::ClaimTarget,
+    util::handle::Handle,
 };
 
 pub(crate) async fn userinfo(
     cx: &mut RequestContext<'_>,
     endpoints: &TokenEndpoints,
 ) -> Result<Response<Body>, Problem> {
+    cx.count_unverified()?;
     let found = find(cx, endpoints).await;
-    let grant = found.as_ref().ok().map(|access| &access.grant);
+    let grant = found.as_ref().ok().map(|found| &found.grant);
     if let Some(grant) = grant.filter(|_| cx.reader.is_some()) {
         // a page of another client must not read the response
         let client = cx.client(Some(grant.client_id())).await?;
         cx.let_read(client.as_deref());
     }
     cx.charge(grant.map(|grant| &grant.who.tenant))?;
-    let ValidAccess { claims: token, grant, family } = found?;
+    let UserAccess { token, grant, family, proof } = found?;
+    if let Some(proof) = proof {
+        cx.spend_proof(proof).await.map_err(unproved)?;
+    }
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
@@ -49,9 +55,18 @@ pub(crate) async fn userinfo(
     Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &answer)))
 }
 
+/// A valid access token that a user granted.
+struct UserAccess {
+    token: AccessTokenClaims,
+    grant: Grant,
+    family: Handle,
+    /// The proof of the key that the token is bound to.
+    proof: Option<DpopProof>,
+}
+
 /// Returns the access token of the request, if it is valid.
-async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<ValidAccess, Problem> {
-    let (scheme, token) = match Authorization::read(&cx.parts.headers) {
+async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<UserAccess, Problem> {
+    let (scheme, text) = match Authorization::read(&cx.parts.headers) {
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is required");
@@ -62,17 +77,22 @@ async fn find(cx: &RequestContext<'_>, endpoints: &TokenEndpoints) -> Result<Val
             return Err(challenge(problem, Scheme::Bearer, r#", error="invalid_request""#));
         }
     };
-    let access = endpoints.service.access(token).await?.ok_or_else(|| invalid(scheme))?;
-    let bound = access.grant.jkt.as_deref();
-    match scheme {
-        Scheme::Bearer if bound.is_none() => Ok(access),
-        Scheme::DPoP if bound.is_some() => {
+    let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
+    // the token of a machine client is about no user
+    let grant = access.grant.ok_or_else(|| invalid(scheme))?;
+    let proof = match (scheme, grant.jkt.as_deref()) {
+        (Scheme::Bearer, None) => None,
+        (Scheme::DPoP, Some(bound_to)) => {
             let missing = || unproved(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
-            let proved = cx.proved_key("/userinfo", Some(token)).await.map_err(unproved)?;
-            if Some(&*proved.ok_or_else(missing)?) == bound { Ok(access) } else { Err(invalid(scheme)) }
+            let proof = cx.read_proof("/userinfo", Some(text)).map_err(unproved)?.ok_or_else(missing)?;
+            if proof.thumbprint() != bound_to {
+                return Err(invalid(scheme));
+            }
+            Some(proof.verify().map_err(|error| unproved(error.into()))?)
         }
-        Scheme::Bearer | Scheme::DPoP => Err(invalid(scheme)),
-    }
+        (Scheme::Bearer, Some(_)) | (Scheme::DPoP, None) => return Err(invalid(scheme)),
+    };
+    Ok(UserAccess { token: access.claims, grant, family: access.family, proof })
 }
 
 fn scheme_of(grant: &Grant) -> Scheme {

@@ -12,3 +12,4 @@ pub(crate) mod pushed;
 pub(crate) mod session_claims;
 #[cfg(feature = "tokens")]
 pub(crate) mod token_endpoints;
+pub(crate) mod unverified;

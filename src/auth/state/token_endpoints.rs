@@ -8,7 +8,7 @@ use crate::{
     dpop::{DpopVerifier, Nonces},
     http::issuer::Issuer,
     jose::Algorithm,
-    store::AnyStore,
+    store::{AnyStore, table::Table},
     tokens::{TokenService, Tokens},
     util::{clock::Clock, error::ConfigError, secret::Digest},
 };
@@ -35,8 +35,9 @@ impl TokenSettings {
             Some(nonces) => proofs.with_nonces(Arc::new(nonces)),
             None => proofs,
         };
+        let used_assertions = Table::new(store.clone(), "client_assertions", Arc::clone(&clock));
         let service = self.tokens.build(issuer, store, clock)?;
-        Ok(TokenEndpoints { service, introspectors: self.introspectors, proofs })
+        Ok(TokenEndpoints { service, introspectors: self.introspectors, proofs, used_assertions })
     }
 }
 
@@ -46,6 +47,8 @@ pub(crate) struct TokenEndpoints {
     introspectors: Vec<Digest>,
     /// The DPoP proofs that were seen.
     pub(crate) proofs: DpopVerifier,
+    /// The assertions of machine clients that were used.
+    pub(crate) used_assertions: Table<()>,
 }
 
 impl TokenEndpoints {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{expected_user::ExpectedUser, query, request::Recipient, signed_in::SignedIn},
-        context::RequestContext,
+        context::{ClientReach, RequestContext},
         http::{answer, problem::Problem, route::FINISH_SIGN_IN},
         pages::page,
     },
@@ -69,7 +69,7 @@ impl<'a> Redirect<'a> {
 }
 
 pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let asked = match query::asked_by_page(cx).await {
+    let asked = match query::asked(cx, ClientReach::Login).await {
         Ok(asked) => asked,
         Err(problem) => return page::shown(cx, problem),
     };

@@ -11,7 +11,7 @@ use crate::{
             request::{self, Recipient},
             signed_in::SignedIn,
         },
-        context::RequestContext,
+        context::{ClientReach, RequestContext},
         http::{
             answer,
             cookies::{Carried, MOST_LOGINS},
@@ -39,8 +39,7 @@ struct Started {
 
 pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
     let parameters = fields.client();
-    let client = cx.login_client(parameters.client_id.as_deref()).await;
-    let client = cx.calling(client)?;
+    let client = cx.calling_client(parameters.client_id.as_deref(), ClientReach::Login).await?;
 
     let to = request::recipient(&parameters, client)?;
     let binding = request::bind(&parameters, &to)?;

@@ -1,0 +1,46 @@
+//! Tokens of machine clients, which act for themselves (RFC 6749 §4.4).
+//!
+//! They have no family in the store, because they have neither a user nor a refresh token. The first part of their `jti` is
+//! an id under which they can be revoked like a family.
+
+use serde_json::Map;
+
+use super::{
+    claims::{self, AccessToken, Span},
+    refresh_token::random,
+    service::{Issued, TokenService},
+};
+use crate::{
+    client::{Client, Scopes},
+    jose::jws,
+    store::{StoreError, StoreErrorKind},
+    util::handle::Handle,
+};
+
+impl TokenService {
+    /// Signs an access token of a machine client. `jkt` is the key that it is bound to.
+    pub(crate) async fn machine_token(
+        &self,
+        client: &Client,
+        scope: &Scopes,
+        jkt: Option<String>,
+    ) -> Result<Issued, StoreError> {
+        let (inner, now, scope) = (&*self.0, self.now(), scope.to_string());
+        let keys = inner.keys.current().await?;
+        let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no key that signs by this algorithm");
+        let signer = keys.signer(inner.algorithm, now).ok_or_else(broken)?;
+        let span = Span { from: now.as_secs(), until: (now + inner.lifetimes.access).as_secs() };
+        let token = AccessToken {
+            issuer: &inner.issuer,
+            audience: client.tokens.audience.as_deref().unwrap_or(&inner.audience),
+            scope: &scope,
+            jti: claims::jti(&Handle::of(&random()), &Handle::of(&random())),
+            span,
+            more: Map::new(),
+        };
+        let claims = claims::machine(client, jkt, token);
+        let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
+        let expires_in = span.until.saturating_sub(span.from);
+        Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope })
+    }
+}
