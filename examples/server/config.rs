@@ -61,7 +61,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         };
         let value = value.or_else(|| arguments.next()).filter(|value| !value.is_empty());
         if slot.replace(value.ok_or_else(|| format!("{flag} needs a value."))?).is_some() {
-            return Err(format!("{flag} appears twice."));
+            return Err(format!("{flag} appears more than once."));
         }
     }
     Ok(Command::Serve(Config {
