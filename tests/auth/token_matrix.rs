@@ -39,11 +39,13 @@ const CALLS: &[&str] = &[
     "POST /token refresh token before it",
     "POST /token refresh token, another client",
     "POST /token password",
+    "POST /token client credentials",
     "POST /revoke access token",
     "POST /revoke refresh token",
     "POST /revoke refresh token, another client",
     "POST /introspect access token",
     "POST /introspect refresh token",
+    "POST /introspect refresh token before it",
     "POST /introspect access token, another client",
     "GET /userinfo",
     "POST /userinfo",
@@ -166,10 +168,14 @@ impl Case for Family {
             "POST /token password" => {
                 browser.form("/token", &[("grant_type", "password"), ("client_id", client), ("username", "ada")]).await
             }
+            "POST /token client credentials" => {
+                browser.form("/token", &[("grant_type", "client_credentials"), ("client_id", client)]).await
+            }
             "POST /revoke access token" => browser.revoke(client, &newest.access).await,
             "POST /revoke refresh token" => browser.revoke(client, newest.refresh()).await,
             "POST /introspect access token" => browser.ask_about(client, &newest.access).await,
             "POST /introspect refresh token" => browser.ask_about(client, newest.refresh()).await,
+            "POST /introspect refresh token before it" => browser.ask_about(client, first.refresh()).await,
             "GET /userinfo" => browser.with_token("/userinfo", &newest.access).await,
             "POST /userinfo" => browser.send(Request::post("/userinfo").header("authorization", bearer), "").await,
             "HEAD /userinfo" => browser.send(Request::head("/userinfo").header("authorization", bearer), "").await,
