@@ -83,8 +83,8 @@ impl Sessions {
         }
     }
 
-    /// Creates a cookie that removes the session cookie of this tenant, for the response to a
-    /// sign-out. It does not end the session: see [`revoke`](Self::revoke).
+    /// Creates a cookie that removes the session cookie of this tenant. Send it in the response to
+    /// a sign-out. It does not end the session: see [`revoke`](Self::revoke).
     pub fn removal(&self, tenant: &Tenant) -> SetCookie {
         self.0.cookies.removal(tenant)
     }
@@ -149,6 +149,13 @@ impl Sessions {
     pub(super) fn tally(&self, kind: EventKind, tenant: &Tenant, sid: Handle) {
         if let Some(log) = &self.0.log {
             log.tally(&self.event(kind, tenant, sid));
+        }
+    }
+
+    /// Counts a request that was refused before a session was known.
+    pub(super) fn tally_refusal(&self, kind: EventKind) {
+        if let Some(log) = &self.0.log {
+            log.tally(&Event::new(kind, self.0.clock.unix(self.0.clock.now())));
         }
     }
 
