@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::{pages::custom::Pages, service::AuthService},
+    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -44,6 +44,8 @@ pub struct AuthServiceBuilder {
     pub(super) limiter: Option<Limiter>,
     pub(super) per_address: Option<Quota>,
     pub(super) messages_per_address: Option<Quota>,
+    pub(super) bodies_at_once: usize,
+    pub(super) bodies_per_address: usize,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) log: Option<EventLog>,
     pub(super) clock: Arc<dyn Clock>,
@@ -89,6 +91,8 @@ impl AuthServiceBuilder {
             limiter: None,
             per_address: None,
             messages_per_address: None,
+            bodies_at_once: BodyLimits::TOTAL,
+            bodies_per_address: BodyLimits::PER_ADDRESS,
             client_ip: None,
             log: None,
             clock: Arc::new(SystemClock::new()),
@@ -217,6 +221,19 @@ impl AuthServiceBuilder {
     /// money. Counted in this process.
     pub fn messages_per_address(mut self, quota: Quota) -> Self {
         self.messages_per_address = Some(quota);
+        self
+    }
+
+    /// Sets how many request bodies are received at the same time. Further ones get a 503. Defaults to 1,000. A body takes
+    /// at most 64 KiB and 30 seconds.
+    pub fn bodies_at_once(mut self, most: usize) -> Self {
+        self.bodies_at_once = most;
+        self
+    }
+
+    /// Sets how many request bodies of one address are received at the same time. Further ones get a 429. Defaults to 50.
+    pub fn bodies_per_address(mut self, most: usize) -> Self {
+        self.bodies_per_address = most;
         self
     }
 

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod access_token;
+mod audit_bodies;
+mod audit_events;
 mod authenticate;
 mod authorize;
 mod budget;

@@ -1,6 +1,7 @@
 //! HTTP as the login service speaks it: paths, fields, answers, errors, CORS, cookies.
 
 pub(crate) mod answer;
+pub(crate) mod bodies;
 pub(crate) mod cookies;
 pub(crate) mod cors;
 pub(crate) mod credentials;
