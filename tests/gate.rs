@@ -397,7 +397,7 @@ async fn a_closure_answers_with_a_body_that_has_no_default() {
 
 /// A gRPC client understands no status but its own.
 #[tokio::test]
-async fn a_grpc_client_gets_a_grpc_status_from_every_responder() {
+async fn a12_a_grpc_client_gets_a_grpc_status_from_every_responder() {
     #[derive(Clone)]
     struct Own;
 
