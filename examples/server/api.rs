@@ -1,4 +1,4 @@
-//! The routes, and which layer stands before which.
+//! The routes, and the order of the layers in front of them.
 
 use std::error::Error;
 
@@ -6,6 +6,7 @@ use axum::{
     Json, Router,
     body::Body,
     http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
+    middleware::from_fn_with_state,
     response::Redirect,
     routing::get,
 };
@@ -20,6 +21,7 @@ use crate::{
     account,
     auth::{self, Shared},
     facts::Facts,
+    localhost,
     outbox::Outbox,
     pages,
 };
@@ -48,7 +50,7 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
     let outbox = Outbox::new();
     let auth = auth::service(&shared, facts, &outbox).await?;
 
-    // the tenant comes from the access token, or from the API key if there is none
+    // the tenant comes from the access token or, without one, from the API key
     let verifier = settings.verifier(&auth, &format!("{site}/api"), store)?;
     let bearer = BearerLayer::new(verifier).respond_with(ProblemJson);
     let by_either = RateLimitLayer::new(AccessTokenTenant.or(keys.clone()), limiter.clone())
@@ -59,7 +61,7 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
     // after sixty bad keys or tokens in a minute, an address is refused before they are checked
     let refusals =
         Limiter::builder(Quotas::new(Quota::per_minute(60)?.with_name("refusals")?)).events(log.clone()).build()?;
-    let by_address = RateLimitLayer::new(client_ip.peer_by(auth::peer), refusals)
+    let by_address = RateLimitLayer::new(client_ip.clone(), refusals)
         .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
         // headers and handlers show the budget of the tenant, not this one
         .headers(HeaderStyle::none())
@@ -70,15 +72,29 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());
     // unknown paths are limited, too: `nest` would leave out `/api/`
     let hello = Router::new().route("/hello", get(hello)).fallback(not_found);
-    let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address);
+    let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address.clone());
 
     // a tenant reads its own events with its key, an operator all
-    let access = TenantsAndOperator::new(keys);
+    let access = TenantsAndOperator::new(keys.clone());
     let access = match &operator_key {
         Some(key) => access.operator_key(key)?,
         None => access,
     };
     let events = EventService::builder(log.clone(), access).base_path("/events")?.build();
+    // reads have a budget of their own: a tenant that has spent the other one learns here when to go on
+    let reads =
+        Limiter::builder(Quotas::new(Quota::per_minute(120)?.with_name("event-reads")?)).events(log.clone()).build()?;
+    let by_reader = RateLimitLayer::new(keys.or(client_ip), reads)
+        .cost(|head| u32::from(matches!(head.uri().path(), "/events/log" | "/events/stream")))
+        .headers(HeaderStyle::none())
+        .without_extensions()
+        .respond_with(refusal);
+    let events = Router::new()
+        .route_service("/events", events.clone())
+        .route_service("/events/{*rest}", events.clone())
+        .route_service("/events/", events)
+        .layer(by_reader)
+        .layer(by_address);
 
     // a login begins a session; the layer lets only requests with a session through
     let sessions = auth.sessions().clone();
@@ -86,19 +102,21 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
 
     let app = Router::new()
         .nest_service("/api", api)
-        .route_service("/events", events.clone())
-        .route_service("/events/{*rest}", events.clone())
-        .route_service("/events/", events)
+        .merge(events)
         .route("/healthz", get(async || "ok\n"))
         // `/authorize`, `/token`, `/.well-known/…` and the others; what is unknown it answers with 404
         .fallback_service(auth.clone());
-    if !is_demo {
+    let app = match is_demo {
+        true => app
+            .merge(account::router(auth.clone()).layer(signed_in))
+            .merge(pages::router(issuer, outbox))
+            .route("/", get(async || Redirect::to("/demo/"))),
+        false => app,
+    };
+    if site != origin || !origin.starts_with("http://localhost:") {
         return Ok(app);
     }
-    Ok(app
-        .merge(account::router(auth.clone()).layer(signed_in))
-        .merge(pages::router(issuer, outbox))
-        .route("/", get(async || Redirect::to("/demo/"))))
+    Ok(app.layer(from_fn_with_state(origin.to_owned(), localhost::redirect)))
 }
 
 async fn hello(tenant: Tenant, limit: RateLimit) -> Json<Value> {

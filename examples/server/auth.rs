@@ -1,9 +1,8 @@
 //! The login service, and who may log in through which client.
 
-use std::{error::Error, net::SocketAddr};
+use std::error::Error;
 
-use axum::extract::ConnectInfo;
-use tollgate::{AuthService, EventLog, Head, Limiter, StoredUsers, store::AnyStore};
+use tollgate::{AuthService, EventLog, Limiter, StoredUsers, store::AnyStore};
 
 use crate::{facts::Facts, outbox::Outbox, tokens};
 
@@ -28,7 +27,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .policies(facts.policies)
         // one budget with the API
         .limiter(limiter.clone())
-        .client_ip(facts.client_ip.peer_by(peer))
+        .client_ip(facts.client_ip)
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
     if facts.prints_codes {
@@ -51,9 +50,4 @@ pub(crate) fn is_plain(issuer: &str) -> bool {
 /// The scheme and host of the issuer, which may have a path.
 pub(crate) fn site(issuer: &str) -> &str {
     issuer.match_indices('/').nth(2).map_or(issuer, |(end, _)| issuer.split_at(end).0)
-}
-
-/// axum keeps the other end of a connection here.
-pub(crate) fn peer(head: Head<'_>) -> Option<SocketAddr> {
-    head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

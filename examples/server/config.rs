@@ -11,10 +11,10 @@ A service behind tollgate, with demo tenants and users.
 
 Usage: cargo run --example server -- [FLAGS]
 
-  --listen ADDR      where to listen; 127.0.0.1:8080 by default. Only a loopback
-                     address will do, 127.0.0.1 or [::1], for the keys and
-                     passwords of the demo are public, unless --config names
-                     other ones and an issuer with https.
+  --listen ADDR      where to listen. Defaults to localhost:8080, which is
+                     127.0.0.1 and, where there is IPv6, [::1]. The keys and
+                     passwords of the demo are public, so it accepts only these
+                     addresses. With --config and an https issuer, any address.
   --config FILE      has tenants, keys, clients and users from this TOML file,
                      and nothing of the demo; examples/server/config.toml
                      shows all that can stand there
@@ -25,6 +25,10 @@ Usage: cargo run --example server -- [FLAGS]
   --help             shows this
 
 There is no --redis yet, for several servers with one store.
+
+A connection without a complete request within 10 seconds is closed. At most
+1,000 connections are open at the same time, and without proxies at most 100 of
+one address.
 ";
 
 #[derive(Debug)]
@@ -35,10 +39,35 @@ pub(crate) enum Command {
 
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Listen,
     pub(crate) file: Option<PathBuf>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) event_log: Option<PathBuf>,
+}
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Listen {
+    /// On this port of the loopback interface, for IPv4 and IPv6.
+    Localhost(u16),
+    At(SocketAddr),
+}
+
+impl Listen {
+    pub(crate) fn is_loopback(self) -> bool {
+        match self {
+            Self::Localhost(_) => true,
+            Self::At(address) => address.ip().is_loopback(),
+        }
+    }
+
+    /// Returns the origin of a server that listens here, on this port. Its own name is `localhost` where that leads to it.
+    pub(crate) fn origin(self, bound: SocketAddr) -> String {
+        match self {
+            Self::At(address) if !is_localhost(address.ip()) => format!("http://{bound}"),
+            _ => format!("http://localhost:{}", bound.port()),
+        }
+    }
 }
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
@@ -66,7 +95,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     }
     Ok(Command::Serve(Config {
         listen: match (listen, &file) {
-            (None, _) => SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            (None, _) => Listen::Localhost(8080),
             (Some(value), None) => loopback(value)?,
             (Some(value), Some(_)) => address(&text(value)?)?,
         },
@@ -77,26 +106,28 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
 }
 
 /// The keys of the demo are public, so it listens on loopback addresses only.
-fn loopback(value: OsString) -> Result<SocketAddr, String> {
+fn loopback(value: OsString) -> Result<Listen, String> {
     let value = text(value)?;
-    let address = address(&value)?;
-    if is_loopback(address.ip()) {
-        return Ok(address);
+    match address(&value)? {
+        Listen::At(address) if !is_localhost(address.ip()) => Err(format!(
+            "--listen {value}: the keys of the demo are public, so it listens only on a loopback address, localhost, \
+             127.0.0.1 or [::1]."
+        )),
+        listen => Ok(listen),
     }
-    Err(format!(
-        "--listen {value}: the keys of the demo are public, so it listens only on a loopback address, 127.0.0.1 or [::1]."
-    ))
 }
 
-fn is_loopback(ip: IpAddr) -> bool {
+fn is_localhost(ip: IpAddr) -> bool {
     ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
 }
 
-fn address(value: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = value
-        .parse()
-        .map_err(|_| format!("--listen {value}: must be an address and a port, such as 127.0.0.1:8080."))?;
-    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
+fn address(value: &str) -> Result<Listen, String> {
+    let error = || format!("--listen {value}: must be an address and a port, such as localhost:8080.");
+    if let Some(port) = value.strip_prefix("localhost:") {
+        return port.parse().map(Listen::Localhost).map_err(|_| error());
+    }
+    let address: SocketAddr = value.parse().map_err(|_| error())?;
+    Ok(Listen::At(SocketAddr::new(address.ip().to_canonical(), address.port())))
 }
 
 fn text(value: OsString) -> Result<String, String> {

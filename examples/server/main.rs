@@ -7,9 +7,10 @@
 //! - `config.rs` reads the flags, `demo.rs` has the tenants, keys and users, `file.rs` reads your own from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` are an application that sends users to the login and gets tokens.
-//! - `account.rs` has the pages of signed-in users. `serve.rs` starts and stops the server.
+//! - `account.rs` has the pages of signed-in users.
+//! - `serve.rs` starts and stops the server, and bounds its connections. `localhost.rs` sends pages to its own name.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to who runs it")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its address and what to try")]
 
 mod config;
 mod tokens;
@@ -23,6 +24,7 @@ mod auth;
 mod account;
 mod pages;
 mod callback;
+mod localhost;
 mod api;
 mod serve;
 
@@ -67,8 +69,9 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
         None => AnyStore::from(Memory::new()),
     };
-    let listener = serve::bind(config.listen).await?;
-    let origin = format!("http://{}", listener.local_addr()?);
+    let listeners = serve::bind(config.listen).await?;
+    let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
+    let origin = config.listen.origin(bound);
     let facts = match &config.file {
         Some(path) => file::read(path).map_err(|error| format!("--config {}: {error}", path.display()))?,
         None => demo::facts(&origin)?,
@@ -76,17 +79,18 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     let welcome =
         if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
     let is_behind_tls = facts.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://"));
-    if !is_behind_tls && !config.listen.ip().is_loopback() {
+    if !is_behind_tls && !config.listen.is_loopback() {
         return Err("--config: others than this machine reach it only by TLS: `issuer` must be the https URL of the \
                     proxy before it."
             .into());
     }
+    let is_behind_proxies = facts.is_behind_proxies;
     let app = api::router(&origin, facts, &store, &log).await.map_err(|error| match &config.file {
         Some(path) => format!("--config {}: {error}", path.display()).into(),
         None => error,
     })?;
     print!("{welcome}");
-    serve::until_stopped(listener, app).await?;
+    serve::until_stopped(listeners, app, is_behind_proxies, &log).await;
     if config.event_log.is_some() && !log.flush() {
         eprintln!("the event log could not be written to its end");
     }

@@ -1,5 +1,5 @@
-//! An application that sends people to log in, as a client of yours would: it makes a verifier, a `state` and a `nonce`
-//! for each login, and keeps them in a cookie until `callback.rs` needs them.
+//! An application that sends people to log in, as your clients do. It creates a verifier, a `state` and a `nonce` for
+//! each login, and keeps them in a cookie until `callback.rs` needs them.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com,
 for the second alone
 <li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client again, whose request
 now asks for two steps
-<li><a href="{origin}/demo/login/demo-native">Log in as a native app does</a>, at a redirect URI without a port
+<li><a href="{origin}/demo/login/demo-native">Log in as a native app does</a>, each time anew
 </ul>
 <p>Afterwards you see the tokens that the application got, and what they open.
 <p><a href="{origin}/demo/outbox">One-time codes</a> · <a href="{origin}/account">Account</a> ·
