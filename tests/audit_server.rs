@@ -6,6 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use support::browser::{Browser, Registered};
 use support::example::Example;
@@ -113,6 +114,13 @@ async fn a08_connections_without_a_complete_head_are_closed_after_ten_seconds() 
         stream.write_all(text.as_bytes()).await.unwrap();
         connections.spawn(async move { (closed(stream).await, text) });
     }
+    // over HTTP/2, with a request before and none afterwards
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let idle = tokio::spawn(timeout(LONG, connection));
+    let request = http::Request::get(format!("{}/healthz", server.origin)).body(String::new()).unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
     // a response may take longer than that
     let mut stream = server.wire().await;
     stream.send("GET /events/stream HTTP/1.1\r\nhost: x\r\nx-api-key: demo-globex-key\r\n\r\n").await;
@@ -121,6 +129,8 @@ async fn a08_connections_without_a_complete_head_are_closed_after_ten_seconds() 
         let (took, text) = ended.unwrap();
         assert!((8..20).contains(&took.as_secs()), "{took:?} {text:?}");
     }
+    assert!(idle.await.unwrap().is_ok(), "the server keeps the connection");
+    drop(sender);
     // the stream still runs
     let mut wire = server.wire().await;
     for _ in 0..61 {

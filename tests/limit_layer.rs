@@ -56,7 +56,7 @@ async fn without_a_tenant_all_share_or_each_address_counts_or_none_comes_through
     assert_eq!(call(&by_ip, from("192.0.2.1", 1)).await.status(), StatusCode::OK);
     assert_eq!(call(&by_ip, from("192.0.2.1", 2)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(call(&by_ip, from("192.0.2.2", 1)).await.status(), StatusCode::OK);
-    assert_eq!(call(&by_ip, request(None)).await.status(), StatusCode::BAD_REQUEST, "no address either");
+    assert_eq!(call(&by_ip, request(None)).await.status(), StatusCode::INTERNAL_SERVER_ERROR, "no address either");
 }
 
 #[tokio::test]

@@ -2,38 +2,21 @@
 
 use std::error::Error;
 
-use axum::{
-    Json, Router,
-    body::Body,
-    http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
-    middleware::from_fn_with_state,
-    response::Redirect,
-    routing::get,
-};
+use axum::{Json, Router, http::StatusCode, middleware::from_fn_with_state, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, BearerLayer, EventLog, EventService, Head, HeaderStyle, Limiter, ProblemJson, Quota, Quotas,
-    RateLimit, RateLimitLayer, Rejection, Respond, SessionLayer, Tenant, TenantSource, bearer::AccessTokenTenant,
-    event::TenantsAndOperator, store::AnyStore,
+    AccessToken, BearerLayer, EventLog, EventService, Limiter, ProblemJson, RateLimit, RateLimitLayer, SessionLayer,
+    Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator, store::AnyStore,
 };
 
 use crate::{
     account,
     auth::{self, Shared},
     facts::Facts,
-    localhost,
+    limits, localhost,
     outbox::Outbox,
     pages,
 };
-
-/// The response to an address that was refused too often: the only header of its budget is when to come back.
-fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
-    let mut response: Response<Body> = ProblemJson.respond(rejection, head);
-    if let Some(standing) = rejection.standing() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.wait().as_secs() + 1));
-    }
-    response
-}
 
 type Built = Result<Router, Box<dyn Error>>;
 
@@ -58,21 +41,13 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         .exempt_preflight();
     let by_token = RateLimitLayer::new(AccessTokenTenant, limiter.clone()).respond_with(ProblemJson);
 
-    // after sixty bad keys or tokens in a minute, an address is refused before they are checked
-    let refusals =
-        Limiter::builder(Quotas::new(Quota::per_minute(60)?.with_name("refusals")?)).events(log.clone()).build()?;
-    let by_address = RateLimitLayer::new(client_ip.clone(), refusals)
-        .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
-        // headers and handlers show the budget of the tenant, not this one
-        .headers(HeaderStyle::none())
-        .without_extensions()
-        .respond_with(refusal);
+    let by_failures = limits::by_failures(&client_ip, log)?;
 
     // the layer that is added last is asked first: the address, the token, then whose budget is spent
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());
     // unknown paths are limited, too: `nest` would leave out `/api/`
     let hello = Router::new().route("/hello", get(hello)).fallback(not_found);
-    let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address.clone());
+    let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_failures.clone());
 
     // a tenant reads its own events with its key, an operator all
     let access = TenantsAndOperator::new(keys.clone());
@@ -81,20 +56,12 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         None => access,
     };
     let events = EventService::builder(log.clone(), access).base_path("/events")?.build();
-    // reads have a budget of their own: a tenant that has spent the other one learns here when to go on
-    let reads =
-        Limiter::builder(Quotas::new(Quota::per_minute(120)?.with_name("event-reads")?)).events(log.clone()).build()?;
-    let by_reader = RateLimitLayer::new(keys.or(client_ip), reads)
-        .cost(|head| u32::from(matches!(head.uri().path(), "/events/log" | "/events/stream")))
-        .headers(HeaderStyle::none())
-        .without_extensions()
-        .respond_with(refusal);
     let events = Router::new()
         .route_service("/events", events.clone())
         .route_service("/events/{*rest}", events.clone())
         .route_service("/events/", events)
-        .layer(by_reader)
-        .layer(by_address);
+        .layer(limits::by_reader(keys, client_ip, log)?)
+        .layer(by_failures);
 
     // a login begins a session; the layer lets only requests with a session through
     let sessions = auth.sessions().clone();

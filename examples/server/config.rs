@@ -1,10 +1,8 @@
 //! Reads the command line.
 
-use std::{
-    ffi::OsString,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
-};
+use std::{ffi::OsString, path::PathBuf};
+
+use crate::listen::Listen;
 
 pub(crate) const HELP: &str = "\
 A service behind tollgate, with demo tenants and users.
@@ -45,31 +43,6 @@ pub(crate) struct Config {
     pub(crate) event_log: Option<PathBuf>,
 }
 
-/// Where to listen.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Listen {
-    /// On this port of the loopback interface, for IPv4 and IPv6.
-    Localhost(u16),
-    At(SocketAddr),
-}
-
-impl Listen {
-    pub(crate) fn is_loopback(self) -> bool {
-        match self {
-            Self::Localhost(_) => true,
-            Self::At(address) => address.ip().is_loopback(),
-        }
-    }
-
-    /// Returns the origin of a server that listens here, on this port. Its own name is `localhost` where that leads to it.
-    pub(crate) fn origin(self, bound: SocketAddr) -> String {
-        match self {
-            Self::At(address) if !is_localhost(address.ip()) => format!("http://{bound}"),
-            _ => format!("http://localhost:{}", bound.port()),
-        }
-    }
-}
-
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let (mut listen, mut file, mut data, mut event_log) = (None, None, None, None);
@@ -96,38 +69,13 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     Ok(Command::Serve(Config {
         listen: match (listen, &file) {
             (None, _) => Listen::Localhost(8080),
-            (Some(value), None) => loopback(value)?,
-            (Some(value), Some(_)) => address(&text(value)?)?,
+            (Some(value), None) => Listen::loopback(&text(value)?)?,
+            (Some(value), Some(_)) => Listen::parse(&text(value)?)?,
         },
         file: file.map(PathBuf::from),
         data: data.map(PathBuf::from),
         event_log: event_log.map(PathBuf::from),
     }))
-}
-
-/// The keys of the demo are public, so it listens on loopback addresses only.
-fn loopback(value: OsString) -> Result<Listen, String> {
-    let value = text(value)?;
-    match address(&value)? {
-        Listen::At(address) if !is_localhost(address.ip()) => Err(format!(
-            "--listen {value}: the keys of the demo are public, so it listens only on a loopback address, localhost, \
-             127.0.0.1 or [::1]."
-        )),
-        listen => Ok(listen),
-    }
-}
-
-fn is_localhost(ip: IpAddr) -> bool {
-    ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
-}
-
-fn address(value: &str) -> Result<Listen, String> {
-    let error = || format!("--listen {value}: must be an address and a port, such as localhost:8080.");
-    if let Some(port) = value.strip_prefix("localhost:") {
-        return port.parse().map(Listen::Localhost).map_err(|_| error());
-    }
-    let address: SocketAddr = value.parse().map_err(|_| error())?;
-    Ok(Listen::At(SocketAddr::new(address.ip().to_canonical(), address.port())))
 }
 
 fn text(value: OsString) -> Result<String, String> {

@@ -4,14 +4,17 @@
 //!
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
-//! - `config.rs` reads the flags, `demo.rs` has the tenants, keys and users, `file.rs` reads your own from a file.
+//! - `config.rs` and `listen.rs` read the flags.
+//! - `demo.rs` has the tenants, keys and users, `file.rs` reads your own from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` are an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users.
-//! - `serve.rs` starts and stops the server, and bounds its connections. `localhost.rs` sends pages to its own name.
+//! - `serve.rs` starts and stops the server, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has its
+//!   budgets beside those of the tenants, and `localhost.rs` sends pages to its own name.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its address and what to try")]
 
+mod listen;
 mod config;
 mod tokens;
 mod facts;
@@ -25,7 +28,10 @@ mod account;
 mod pages;
 mod callback;
 mod localhost;
+mod limits;
 mod api;
+mod connections;
+mod idle;
 mod serve;
 
 use std::{error::Error, fs, path::Path, process::ExitCode};
@@ -69,7 +75,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
         None => AnyStore::from(Memory::new()),
     };
-    let listeners = serve::bind(config.listen).await?;
+    let listeners = listen::bind(config.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
     let origin = config.listen.origin(bound);
     let facts = match &config.file {

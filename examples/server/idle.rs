@@ -1,0 +1,44 @@
+//! Finds connections that hold a place without a request.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use axum::body::{Body, Bytes};
+use http_body_util::BodyExt;
+use tokio::{sync::watch, time::timeout};
+
+/// The time for a complete request head. A connection without an open request is closed after it.
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// Waits until a connection has no open request for too long.
+pub(crate) async fn idle(mut opened: watch::Receiver<usize>) {
+    while opened.wait_for(|open| *open == 0).await.is_ok() {
+        if timeout(HEAD_TIME, opened.changed()).await.is_err() {
+            return;
+        }
+    }
+    // the connection has ended
+    pending().await
+}
+
+/// A request on its way, counted until its response is sent.
+pub(crate) struct OpenRequest(Arc<watch::Sender<usize>>);
+
+impl OpenRequest {
+    pub(crate) fn count(open: &Arc<watch::Sender<usize>>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Self(Arc::clone(open))
+    }
+
+    pub(crate) fn until_sent(self, body: Body) -> impl http_body::Body<Data = Bytes, Error = axum::Error> {
+        body.map_frame(move |frame| {
+            let _ = &self;
+            frame
+        })
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}
