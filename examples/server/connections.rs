@@ -20,17 +20,20 @@ const CONNECTIONS: usize = 1_000;
 /// Connections of one address, or of one IPv6 network of 64 bits. Further ones are closed.
 const PER_ADDRESS: usize = 100;
 
+/// Open connections of each address that has one.
+type Counts = Mutex<HashMap<IpAddr, usize>>;
+
 /// Counts the open connections.
 pub(crate) struct Connections {
     total: Arc<Semaphore>,
     /// Behind proxies, their addresses are those of all clients, so they have no bound of their own.
-    by_address: Option<Arc<Mutex<HashMap<IpAddr, usize>>>>,
+    by_address: Option<Arc<Counts>>,
 }
 
 /// The place of a connection, released on drop.
 pub(crate) struct Place {
     _total: OwnedSemaphorePermit,
-    own: Option<(Arc<Mutex<HashMap<IpAddr, usize>>>, IpAddr)>,
+    own: Option<(Arc<Counts>, IpAddr)>,
 }
 
 impl Connections {

@@ -1,9 +1,15 @@
 //! Finds connections that hold a place without a request.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use axum::body::{Body, Bytes};
-use http_body_util::BodyExt;
+use axum::body::{Body, Bytes, HttpBody};
+use http_body::{Frame, SizeHint};
 use tokio::{sync::watch, time::timeout};
 
 /// The time for a complete request head. A connection without an open request is closed after it.
@@ -17,7 +23,7 @@ pub(crate) async fn idle(mut opened: watch::Receiver<usize>) {
         }
     }
     // the connection has ended
-    pending().await
+    pending::<()>().await;
 }
 
 /// A request on its way, counted until its response is sent.
@@ -29,16 +35,36 @@ impl OpenRequest {
         Self(Arc::clone(open))
     }
 
-    pub(crate) fn until_sent(self, body: Body) -> impl http_body::Body<Data = Bytes, Error = axum::Error> {
-        body.map_frame(move |frame| {
-            let _ = &self;
-            frame
-        })
+    pub(crate) fn until_sent(self, body: Body) -> CountedBody {
+        CountedBody { body, _open: self }
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
+    }
+}
+
+/// The body of a response whose request is open.
+pub(crate) struct CountedBody {
+    body: Body,
+    _open: OpenRequest,
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -343,7 +343,7 @@ mod tests {
     }
 
     fn failure_of(name: u32, second: u64) -> Event {
-        let subject = Handle::of(&Digest::of(&name.to_be_bytes()));
+        let subject = Handle::of(&Digest::of(name.to_be_bytes()));
         Event::new(EventKind::LoginFailed, UnixTime::from_secs(second)).tenant("acme".parse().unwrap()).subject(subject)
     }
 

@@ -12,7 +12,7 @@ pub struct TenantError {
     challenge: &'static str,
 }
 
-/// The causes of a [`TenantError`]. A later one is reported if two sources of a chain find no tenant.
+/// The causes of a [`TenantError`]. If two sources of a chain find no tenant, the cause further down this list is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TenantErrorKind {
     /// The name is malformed, or missing.

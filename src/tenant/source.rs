@@ -190,7 +190,7 @@ impl From<Tenant> for TenantName<'_> {
 ///
 /// An error of the first is final. A request with an unknown API key is refused and does
 /// not pass for one without a key. If neither finds a tenant and one of them asks for a
-/// credential, the caller gets a 401. Created by [`TenantSource::or`].
+/// credential, the caller gets a 401. If both do, the second one's challenge is sent. Created by [`TenantSource::or`].
 #[derive(Clone, Copy, Debug)]
 pub struct Or<A, B> {
     first: A,
@@ -214,7 +214,7 @@ impl<A: TenantSource, B: TenantSource> TenantSource for Or<A, B> {
 
     fn missing(&self, head: Head<'_>) -> TenantError {
         let (first, next) = (self.first.missing(head), self.next.missing(head));
-        if next.kind() > first.kind() { next } else { first }
+        if first.kind() > next.kind() { first } else { next }
     }
 }
 
