@@ -88,7 +88,10 @@ fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
     ClientTable::new([
         client(web, CALLBACK)?.name("Demo")?.single_sign_on(),
         client(mfa, CALLBACK)?.name("Demo, two steps")?.policy(Policy::any(2)?).single_sign_on(),
-        client(native, NATIVE_CALLBACK)?.redirect_uri("http://127.0.0.1/callback")?.name("Demo, native app")?,
+        client(native, NATIVE_CALLBACK)?
+            .redirect_uri("http://127.0.0.1/callback")?
+            .after_logout("http://127.0.0.1/demo/")?
+            .name("Demo, native app")?,
     ])
 }
 

@@ -1,4 +1,4 @@
-//! The budgets beside those of the tenants: failures of an address, and reads of the event log.
+//! The budgets next to the tenants' own: failures of an address, and reads of the event log.
 
 use axum::{
     body::Body,

@@ -10,7 +10,7 @@
 //! - `pages.rs`, `callback.rs` and `page.js` are an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users.
 //! - `serve.rs` starts and stops the server, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has its
-//!   budgets beside those of the tenants, and `localhost.rs` sends pages to its own name.
+//!   budgets next to the tenants' own, and `localhost.rs` sends pages to its own name.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints its address and what to try")]
 
