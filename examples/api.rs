@@ -5,7 +5,7 @@
 //!     cargo run --example api --features jwks
 //!     curl -i -H "authorization: Bearer $TOKEN" http://127.0.0.1:3000/orders
 //!
-//! Use a token that <http://127.0.0.1:8080/demo/> shows after a login, or the `$TOKEN` of the
+//! Use a token that <http://localhost:8080/demo/> shows after a login, or the `$TOKEN` of the
 //! commands that the server prints. No further setup is needed. To use another issuer, pass its URL
 //! as second argument, and the name of this service in its tokens as third.
 
@@ -15,7 +15,6 @@ use std::{error::Error, net::SocketAddr};
 
 use axum::{
     Json, Router,
-    extract::ConnectInfo,
     http::StatusCode,
     routing::{get, post},
 };
@@ -30,7 +29,7 @@ use tollgate::{
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
-    let (listen, issuer) = (next("127.0.0.1:3000"), next("http://127.0.0.1:8080"));
+    let (listen, issuer) = (next("127.0.0.1:3000"), next("http://localhost:8080"));
     // set this in your issuer with `Tokens::audience`, or per client with `Client::audience`
     let audience = next(&issuer);
 
@@ -49,10 +48,8 @@ fn app(issuer: &str, audience: &str) -> Result<Router, Box<dyn Error>> {
     let limit = RateLimitLayer::new(AccessTokenTenant, limiter).respond_with(ProblemJson);
 
     // floods of bad tokens are rejected here, before any signature is verified
-    let address =
-        ClientIp::peer().peer_by(|head| head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
     let refusals = Limiter::memory(Quotas::new(Quota::each_minute::<60>()));
-    let by_address = RateLimitLayer::new(address, refusals)
+    let by_address = RateLimitLayer::new(ClientIp::peer(), refusals)
         .charge_if(|status, _| status == StatusCode::UNAUTHORIZED)
         .headers(HeaderStyle::none())
         .respond_with(ProblemJson);

@@ -5,7 +5,7 @@
 //!
 //!     curl -i http://127.0.0.1:3000/hello -H 'x-api-key: demo-acme-key'
 //!     curl -i http://127.0.0.1:3000/hello -H 'x-api-key: guessed'          # 401
-//!     curl -i http://127.0.0.1:3000/hello                                  # 400: no tenant
+//!     curl -i http://127.0.0.1:3000/hello                                  # 401: no key
 //!
 //! globex may send 3 requests per second and 60 per minute. The fourth request in a second gets a
 //! 429 that names the quota:

@@ -8,10 +8,10 @@
 
 use std::{error::Error, net::SocketAddr};
 
-use axum::{Router, extract::ConnectInfo, response::Html, routing::get};
+use axum::{Router, response::Html, routing::get};
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, ClientIp, Head, Identifier, NewUser, Password, Passwords, Session, StoredUsers, Tenant, UserId,
+    AuthService, ClientIp, Identifier, NewUser, Password, Passwords, Session, StoredUsers, Tenant, UserId,
     store::{AnyStore, Memory},
 };
 
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let auth = AuthService::builder(&origin, store)
         .users(users)
         .first_party(tenant)
-        .client_ip(ClientIp::peer().peer_by(peer))
+        .client_ip(ClientIp::peer())
         .insecure_loopback() // plain HTTP; leave it out behind TLS
         .build()?;
     let app =
@@ -44,9 +44,4 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn account(session: Session) -> Html<String> {
     let user = session.user();
     Html(format!(r#"<h1>Hello {user}</h1><form method="post" action="/sign-out"><button>Sign out</button></form>"#))
-}
-
-/// Returns the client's address, which axum keeps in an extension.
-fn peer(head: Head<'_>) -> Option<SocketAddr> {
-    head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

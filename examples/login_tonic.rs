@@ -11,11 +11,11 @@
 
 use std::{error::Error, net::SocketAddr};
 
-use axum::{Router, extract::ConnectInfo};
+use axum::Router;
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, BearerLayer, Client, ClientIp, ClientTable, Head, Identifier, NewUser, Password, Passwords,
-    StoredUsers, Tenant, Tokens, UserId,
+    AuthService, BearerLayer, Client, ClientIp, ClientTable, Identifier, NewUser, Password, Passwords, StoredUsers,
+    Tenant, Tokens, UserId,
     store::{AnyStore, Memory},
 };
 use tonic::service::Routes;
@@ -50,13 +50,8 @@ async fn auth(issuer: &str, store: AnyStore) -> Result<AuthService, Box<dyn Erro
         .clients(ClientTable::new([native])?)
         .users(users)
         .tokens(Tokens::new())
-        .client_ip(ClientIp::peer().peer_by(peer))
+        .client_ip(ClientIp::peer())
         // for plain HTTP on a loopback address; leave it out behind TLS
         .insecure_loopback()
         .build()?)
-}
-
-/// Returns the client's address, which axum keeps in an extension. Failures are counted per address.
-fn peer(head: Head<'_>) -> Option<SocketAddr> {
-    head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

@@ -10,14 +10,13 @@ use std::{error::Error, net::SocketAddr};
 
 use axum::{
     Router,
-    extract::ConnectInfo,
     http::header::CONTENT_TYPE,
     response::{Html, IntoResponse},
     routing::get,
 };
 use tokio::net::TcpListener;
 use tollgate::{
-    AuthService, ClientIp, Head, Identifier, NewUser, Password, Passwords, Session, StoredUsers, Tenant, UserId,
+    AuthService, ClientIp, Identifier, NewUser, Password, Passwords, Session, StoredUsers, Tenant, UserId,
     auth::Pages,
     store::{AnyStore, Memory},
 };
@@ -90,7 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .users(users)
         .first_party(tenant)
         .pages(Pages::new().login_html(LOGIN).error_html("<!doctype html><title>Sorry</title><p>{advice}</p>"))
-        .client_ip(ClientIp::peer().peer_by(peer))
+        .client_ip(ClientIp::peer())
         .insecure_loopback() // plain HTTP; leave it out behind TLS
         .build()?;
     let app = Router::new()
@@ -106,9 +105,4 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn home(session: Session) -> Html<String> {
     Html(format!("<h1>Hello {}</h1>", session.user()))
-}
-
-/// Returns the client's address, which axum keeps in an extension.
-fn peer(head: Head<'_>) -> Option<SocketAddr> {
-    head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

@@ -55,6 +55,10 @@ impl TenantSource for Customers {
         self.remember(&tenant, tier);
         Ok(Some(tenant))
     }
+
+    fn missing(&self, _: Head<'_>) -> TenantError {
+        TenantError::missing("the token is missing").challenge("Bearer")
+    }
 }
 
 /// Stands in for verifying a signature.

@@ -397,7 +397,7 @@ async fn a_closure_can_respond_with_a_body_without_a_default() {
 
 /// gRPC clients understand only gRPC statuses.
 #[tokio::test]
-async fn a_grpc_client_gets_a_grpc_status_from_every_responder() {
+async fn a12_a_grpc_client_gets_a_grpc_status_from_every_responder() {
     #[derive(Clone)]
     struct Own;
 

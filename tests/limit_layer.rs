@@ -56,7 +56,7 @@ async fn requests_without_a_tenant_share_a_budget_or_count_by_address_or_are_ref
     assert_eq!(call(&by_ip, from("192.0.2.1", 1)).await.status(), StatusCode::OK);
     assert_eq!(call(&by_ip, from("192.0.2.1", 2)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(call(&by_ip, from("192.0.2.2", 1)).await.status(), StatusCode::OK);
-    assert_eq!(call(&by_ip, request(None)).await.status(), StatusCode::BAD_REQUEST, "no address either");
+    assert_eq!(call(&by_ip, request(None)).await.status(), StatusCode::INTERNAL_SERVER_ERROR, "no address either");
 }
 
 #[tokio::test]

@@ -371,8 +371,10 @@ async fn axum_provides_the_peer_address() {
         (ClientIp::peer().peer_by(peer), "203.0.113.9", (200, "ip:127.0.0.1")),
         (ClientIp::behind(["127.0.0.1"]).unwrap().peer_by(peer), "203.0.113.9", (200, "ip:203.0.113.9")),
         (ClientIp::behind(["10.0.0.0/8"]).unwrap().peer_by(peer), "203.0.113.9", (200, "ip:127.0.0.1")),
+        // axum's own extension is found without a closure
+        (ClientIp::behind(["127.0.0.1"]).unwrap(), "203.0.113.9", (200, "ip:203.0.113.9")),
         // without a known peer, the header is never believed
-        (ClientIp::behind(["127.0.0.1"]).unwrap(), "203.0.113.9", (400, "")),
+        (ClientIp::behind(["127.0.0.1"]).unwrap().peer_by(|_| None), "203.0.113.9", (500, "")),
     ] {
         let (limiter, _clock) = limiter(per_minute(600));
         let app = Router::new()

@@ -2,36 +2,21 @@
 
 use std::error::Error;
 
-use axum::{
-    Json, Router,
-    body::Body,
-    http::{HeaderValue, Response, StatusCode, header::RETRY_AFTER},
-    response::Redirect,
-    routing::get,
-};
+use axum::{Json, Router, http::StatusCode, middleware::from_fn_with_state, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, BearerLayer, EventLog, EventService, Head, HeaderStyle, Limiter, ProblemJson, Quota, Quotas,
-    RateLimit, RateLimitLayer, Rejection, Respond, SessionLayer, Tenant, TenantSource, bearer::AccessTokenTenant,
-    event::TenantsAndOperator, store::AnyStore,
+    AccessToken, BearerLayer, EventLog, EventService, Limiter, ProblemJson, RateLimit, RateLimitLayer, SessionLayer,
+    Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator, store::AnyStore,
 };
 
 use crate::{
     account,
     auth::{self, Shared},
     facts::Facts,
+    limits, localhost,
     outbox::Outbox,
     pages,
 };
-
-/// The response to an address that was refused too often. It has `Retry-After`, but no other header about the budget.
-fn refusal(rejection: &Rejection, head: Head<'_>) -> Response<Body> {
-    let mut response: Response<Body> = ProblemJson.respond(rejection, head);
-    if let Some(standing) = rejection.standing() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(standing.wait().as_secs() + 1));
-    }
-    response
-}
 
 type Built = Result<Router, Box<dyn Error>>;
 
@@ -56,29 +41,27 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         .exempt_preflight();
     let by_token = RateLimitLayer::new(AccessTokenTenant, limiter.clone()).respond_with(ProblemJson);
 
-    // after sixty bad keys or tokens in a minute, an address is refused before they are checked
-    let refusals =
-        Limiter::builder(Quotas::new(Quota::per_minute(60)?.with_name("refusals")?)).events(log.clone()).build()?;
-    let by_address = RateLimitLayer::new(client_ip.peer_by(auth::peer), refusals)
-        .charge_if(|status, _| matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED))
-        // headers and handlers show the budget of the tenant, not this one
-        .headers(HeaderStyle::none())
-        .without_extensions()
-        .respond_with(refusal);
+    let by_failures = limits::by_failures(&client_ip, log)?;
 
     // the layer added last runs first: the address, the token, then the budget of the tenant
     let me = Router::new().route("/me", get(me)).route_layer(by_token).route_layer(bearer.clone());
     // unknown paths are limited, too: `nest` would leave out `/api/`
     let hello = Router::new().route("/hello", get(hello)).fallback(not_found);
-    let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_address);
+    let api = hello.layer(by_either).layer(bearer.optional()).merge(me).layer(by_failures.clone());
 
     // a tenant reads its own events with its API key, an operator reads all
-    let access = TenantsAndOperator::new(keys);
+    let access = TenantsAndOperator::new(keys.clone());
     let access = match &operator_key {
         Some(key) => access.operator_key(key)?,
         None => access,
     };
     let events = EventService::builder(log.clone(), access).base_path("/events")?.build();
+    let events = Router::new()
+        .route_service("/events", events.clone())
+        .route_service("/events/{*rest}", events.clone())
+        .route_service("/events/", events)
+        .layer(limits::by_reader(keys, client_ip, log)?)
+        .layer(by_failures);
 
     // a login begins a session; the layer lets only requests with a session through
     let sessions = auth.sessions().clone();
@@ -86,19 +69,21 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
 
     let app = Router::new()
         .nest_service("/api", api)
-        .route_service("/events", events.clone())
-        .route_service("/events/{*rest}", events.clone())
-        .route_service("/events/", events)
+        .merge(events)
         .route("/healthz", get(async || "ok\n"))
         // `/authorize`, `/token`, `/.well-known/…` and so on; unknown paths get a 404
         .fallback_service(auth.clone());
-    if !is_demo {
+    let app = match is_demo {
+        true => app
+            .merge(account::router(auth.clone()).layer(signed_in))
+            .merge(pages::router(issuer, outbox))
+            .route("/", get(async || Redirect::to("/demo/"))),
+        false => app,
+    };
+    if site != origin || !origin.starts_with("http://localhost:") {
         return Ok(app);
     }
-    Ok(app
-        .merge(account::router(auth.clone()).layer(signed_in))
-        .merge(pages::router(issuer, outbox))
-        .route("/", get(async || Redirect::to("/demo/"))))
+    Ok(app.layer(from_fn_with_state(origin.to_owned(), localhost::redirect)))
 }
 
 async fn hello(tenant: Tenant, limit: RateLimit) -> Json<Value> {

@@ -1,9 +1,8 @@
 //! Assembles the login service.
 
-use std::{error::Error, net::SocketAddr};
+use std::error::Error;
 
-use axum::extract::ConnectInfo;
-use tollgate::{AuthService, EventLog, Head, Limiter, StoredUsers, store::AnyStore};
+use tollgate::{AuthService, EventLog, Limiter, StoredUsers, store::AnyStore};
 
 use crate::{facts::Facts, outbox::Outbox, tokens};
 
@@ -28,7 +27,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .policies(facts.policies)
         // shares its budget with the API
         .limiter(limiter.clone())
-        .client_ip(facts.client_ip.peer_by(peer))
+        .client_ip(facts.client_ip)
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
     if facts.prints_codes {
@@ -51,9 +50,4 @@ pub(crate) fn is_plain(issuer: &str) -> bool {
 /// Returns the scheme and host of the issuer, without its path.
 pub(crate) fn site(issuer: &str) -> &str {
     issuer.match_indices('/').nth(2).map_or(issuer, |(end, _)| issuer.split_at(end).0)
-}
-
-/// Returns the client's address, which axum keeps in an extension.
-pub(crate) fn peer(head: Head<'_>) -> Option<SocketAddr> {
-    head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
 }

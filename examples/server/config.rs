@@ -1,20 +1,18 @@
 //! Reads the command line.
 
-use std::{
-    ffi::OsString,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
-};
+use std::{ffi::OsString, path::PathBuf};
+
+use crate::listen::Listen;
 
 pub(crate) const HELP: &str = "\
 A service behind tollgate, with demo tenants and users.
 
 Usage: cargo run --example server -- [FLAGS]
 
-  --listen ADDR      the address to listen on; 127.0.0.1:8080 by default. Must
-                     be a loopback address (127.0.0.1 or [::1]), because the
-                     demo's keys and passwords are public, unless --config
-                     has your own and an issuer with https
+  --listen ADDR      where to listen. Defaults to localhost:8080, which is
+                     127.0.0.1 and, where there is IPv6, [::1]. The keys and
+                     passwords of the demo are public, so it accepts only these
+                     addresses. With --config and an https issuer, any address.
   --config FILE      reads tenants, keys, clients and users from this TOML
                      file instead of the demo's;
                      examples/server/config.toml shows every setting
@@ -25,6 +23,10 @@ Usage: cargo run --example server -- [FLAGS]
   --help             shows this text
 
 Several servers can't share a store yet: there is no --redis.
+
+A connection without a complete request within 10 seconds is closed. At most
+1,000 connections are open at the same time, and without proxies at most 100 of
+one address.
 ";
 
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub(crate) enum Command {
 
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Listen,
     pub(crate) file: Option<PathBuf>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) event_log: Option<PathBuf>,
@@ -66,37 +68,14 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     }
     Ok(Command::Serve(Config {
         listen: match (listen, &file) {
-            (None, _) => SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
-            (Some(value), None) => loopback(value)?,
-            (Some(value), Some(_)) => address(&text(value)?)?,
+            (None, _) => Listen::Localhost(8080),
+            (Some(value), None) => Listen::loopback(&text(value)?)?,
+            (Some(value), Some(_)) => Listen::parse(&text(value)?)?,
         },
         file: file.map(PathBuf::from),
         data: data.map(PathBuf::from),
         event_log: event_log.map(PathBuf::from),
     }))
-}
-
-/// The keys of the demo are public, so it listens on loopback addresses only.
-fn loopback(value: OsString) -> Result<SocketAddr, String> {
-    let value = text(value)?;
-    let address = address(&value)?;
-    if is_loopback(address.ip()) {
-        return Ok(address);
-    }
-    Err(format!(
-        "--listen {value}: the keys of the demo are public, so it listens only on a loopback address: 127.0.0.1 or [::1]."
-    ))
-}
-
-fn is_loopback(ip: IpAddr) -> bool {
-    ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
-}
-
-fn address(value: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = value
-        .parse()
-        .map_err(|_| format!("--listen {value}: must be an address and a port, such as 127.0.0.1:8080."))?;
-    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
 fn text(value: OsString) -> Result<String, String> {

@@ -61,6 +61,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     Ok(Facts {
         issuer: None,
         client_ip: ClientIp::peer(),
+        is_behind_proxies: false,
         keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)?,
         operator_key: Some(OPERATOR_KEY.to_owned()),
         quotas,
@@ -74,20 +75,23 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
 }
 
 /// `demo-web` needs one step, `demo-mfa` two. A user who is signed in to one only needs the missing steps for the other.
-/// `demo-native` is an app that listens on any port, and each of its requests needs a new login.
+/// `demo-native` is an app that listens on any port of 127.0.0.1, and each of its requests needs a new login. The
+/// pages of the demo play this app at `/callback`.
 fn clients(origin: &str, acme: &Tenant) -> Result<ClientTable, ConfigError> {
-    let client = |id: &str, origin: &str, callback: &str| {
+    let client = |id: &str, callback: &str| {
         Client::new(id, acme.clone())?
-            .redirect_uri(&format!("{origin}{callback}"))?
-            .after_logout(&format!("{origin}{AFTER_LOGOUT}"))?
+            .insecure_localhost(&format!("{origin}{callback}"))?
+            .insecure_localhost_after_logout(&format!("{origin}{AFTER_LOGOUT}"))?
             .scopes(SCOPES)
     };
-    let without_port = origin.rsplit_once(':').map_or(origin, |(host, _)| host);
     let [web, mfa, native] = CLIENTS;
     ClientTable::new([
-        client(web, origin, CALLBACK)?.name("Demo")?.single_sign_on(),
-        client(mfa, origin, CALLBACK)?.name("Demo, two steps")?.policy(Policy::any(2)?).single_sign_on(),
-        client(native, without_port, NATIVE_CALLBACK)?.name("Demo, native app")?,
+        client(web, CALLBACK)?.name("Demo")?.single_sign_on(),
+        client(mfa, CALLBACK)?.name("Demo, two steps")?.policy(Policy::any(2)?).single_sign_on(),
+        client(native, NATIVE_CALLBACK)?
+            .redirect_uri("http://127.0.0.1/callback")?
+            .after_logout("http://127.0.0.1/demo/")?
+            .name("Demo, native app")?,
     ])
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Facts {
     pub(crate) issuer: Option<String>,
     /// Finds the addresses of callers.
     pub(crate) client_ip: ClientIp,
+    /// Whether all connections come from proxies.
+    pub(crate) is_behind_proxies: bool,
     /// The API keys of the tenants.
     pub(crate) keys: ApiKeys,
     pub(crate) operator_key: Option<String>,

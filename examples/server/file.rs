@@ -79,6 +79,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     }
     Ok(Facts {
         issuer: file.issuer,
+        is_behind_proxies: !file.proxies.is_empty(),
         client_ip: if file.proxies.is_empty() { ClientIp::peer() } else { ClientIp::behind(file.proxies)? },
         keys,
         operator_key: file.operator_key,

@@ -4,13 +4,17 @@
 //!
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
-//! - `config.rs` reads the flags, `demo.rs` has the demo's tenants, keys and users, `file.rs` reads yours from a file.
+//! - `config.rs` and `listen.rs` read the flags.
+//! - `demo.rs` has the tenants, keys and users, `file.rs` reads your own from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
-//! - `account.rs` has the pages of signed-in users. `serve.rs` starts and stops the server.
+//! - `account.rs` has the pages of signed-in users.
+//! - `serve.rs` starts and stops the server, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has the
+//!   budgets of addresses, and `localhost.rs` sends pages to its own name.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints messages for the person who runs it")]
 
+mod listen;
 mod config;
 mod tokens;
 mod facts;
@@ -23,7 +27,11 @@ mod auth;
 mod account;
 mod pages;
 mod callback;
+mod localhost;
+mod limits;
 mod api;
+mod connections;
+mod idle;
 mod serve;
 
 use std::{error::Error, fs, path::Path, process::ExitCode};
@@ -67,8 +75,9 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
         None => AnyStore::from(Memory::new()),
     };
-    let listener = serve::bind(config.listen).await?;
-    let origin = format!("http://{}", listener.local_addr()?);
+    let listeners = listen::bind(config.listen).await?;
+    let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
+    let origin = config.listen.origin(bound);
     let facts = match &config.file {
         Some(path) => file::read(path).map_err(|error| format!("--config {}: {error}", path.display()))?,
         None => demo::facts(&origin)?,
@@ -76,17 +85,18 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
     let welcome =
         if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
     let is_behind_tls = facts.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://"));
-    if !is_behind_tls && !config.listen.ip().is_loopback() {
+    if !is_behind_tls && !config.listen.is_loopback() {
         return Err("--config: others than this machine reach it only by TLS: `issuer` must be the https URL of the \
                     proxy before it."
             .into());
     }
+    let is_behind_proxies = facts.is_behind_proxies;
     let app = api::router(&origin, facts, &store, &log).await.map_err(|error| match &config.file {
         Some(path) => format!("--config {}: {error}", path.display()).into(),
         None => error,
     })?;
     print!("{welcome}");
-    serve::until_stopped(listener, app).await?;
+    serve::until_stopped(listeners, app, is_behind_proxies, &log).await;
     if config.event_log.is_some() && !log.flush() {
         eprintln!("some events could not be written to the log");
     }

@@ -72,7 +72,7 @@ or <strong>grace</strong> (<code>compilers are polite</code>, grace@example.com,
 asked only for the second
 <li><a href="{origin}/demo/login/demo-web?acr_values={TWO_STEPS}">Step up</a>: the first client again, but
 its request asks for two steps
-<li><a href="{origin}/demo/login/demo-native">Log in like a native app</a>, with a redirect URI on any port
+<li><a href="{origin}/demo/login/demo-native">Log in like a native app</a>
 </ul>
 <p>Afterwards the application shows its tokens and calls APIs with them.
 <p><a href="{origin}/demo/outbox">One-time codes</a> · <a href="{origin}/account">Account</a> ·

@@ -1,48 +1,68 @@
-//! Starts and stops the server.
+//! Starts and stops the server. It accepts connections itself, because slow or many clients must not hold it up.
 
-use std::{
-    future::IntoFuture,
-    io::{self, ErrorKind},
-    net::SocketAddr,
-    pin::pin,
-    time::Duration,
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use axum::{Router, extract::Request};
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+    service::TowerToHyperService,
 };
+use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tollgate::{EventLog, PeerAddr};
+use tower::{ServiceExt, service_fn};
 
-use axum::Router;
-use tokio::{net::TcpListener, sync::oneshot, time::sleep};
+use crate::{
+    connections::Connections,
+    idle::{HEAD_TIME, OpenRequest, idle},
+};
 
 /// How long open requests may take after the signal to stop.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Listens on the port, or explains why that is not possible.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => {
-            format!("{address} is in use by another program. Stop it, or choose another port with --listen.")
-        }
-        _ => format!("can't listen on {address}: {error}"),
-    })
-}
+/// The interval of HTTP/2 pings, and the time for their answers.
+const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// Serves until Ctrl-C or SIGTERM, and then waits for open requests.
-pub(crate) async fn until_stopped(listener: TcpListener, app: Router) -> io::Result<()> {
-    let (stop, stopped) = oneshot::channel::<()>();
-    // the login service needs the address of each client
-    let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    let server = axum::serve(listener, app).with_graceful_shutdown(async {
-        let _ = stopped.await;
-    });
-    let mut server = pin!(server.into_future());
-    tokio::select! {
-        result = &mut server => return result,
-        () = signal() => println!("Stopping. Press Ctrl-C again to close open connections."),
+pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: Router, is_behind_proxies: bool, log: &EventLog) {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+    server.http2().timer(TokioTimer::new()).keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
+    let connections = Connections::new(is_behind_proxies);
+    let graceful = GracefulShutdown::new();
+    let mut stop = pin!(signal());
+    loop {
+        let (stream, peer, place) = tokio::select! {
+            accepted = connections.accept(&listeners) => accepted,
+            () = &mut stop => break,
+        };
+        let (open, opened) = watch::channel(0_usize);
+        let open = Arc::new(open);
+        let routes = app.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(PeerAddr(peer));
+            let (answer, open) = (routes.clone().oneshot(request), OpenRequest::count(&open));
+            async move { answer.await.map(|response| response.map(|body| open.until_sent(body))) }
+        });
+        let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let connection = graceful.watch(connection.into_owned());
+        tokio::spawn(async move {
+            let _place = place;
+            tokio::select! {
+                _ = connection => {}
+                // the timeouts of HTTP/1 begin when its version is known, and HTTP/2 has none
+                () = idle(opened) => {}
+            }
+        });
     }
-    let _ = stop.send(());
+    println!("Stopping. Once more to cut off what is under way.");
+    drop(listeners);
     // live streams never end on their own
+    log.close();
     tokio::select! {
-        result = server => result,
-        () = sleep(GRACE) => Ok(()),
-        () = signal() => Ok(()),
+        () = graceful.shutdown() => {}
+        () = sleep(GRACE) => {}
+        () = signal() => {}
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
         builder::AuthServiceBuilder,
         core::{self, Core, HashKey, Limits},
         first_party::site::FirstParty,
-        http::{cookies::LoginCookies, route::SIGN_IN},
+        http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal,
@@ -95,7 +95,7 @@ impl AuthServiceBuilder {
         let sessions = self.sessions()?;
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
-        let limits = self.limits()?;
+        let (limits, bodies) = (self.limits()?, self.bodies()?);
         #[cfg(feature = "tokens")]
         let tokens =
             token_endpoints(&self.clients, &issuer, &store, &clock, (self.tokens, self.introspectors, self.nonces))?;
@@ -127,6 +127,7 @@ impl AuthServiceBuilder {
             client_ip,
             journal,
             limits,
+            bodies,
             #[cfg(feature = "tokens")]
             tokens,
         })))
@@ -166,6 +167,17 @@ impl AuthServiceBuilder {
             sessions = sessions.events(log.clone());
         }
         sessions.build()
+    }
+
+    fn bodies(&self) -> Result<Arc<BodyLimits>, ConfigError> {
+        for (setting, most) in
+            [("bodies_at_once", self.bodies_at_once), ("bodies_per_address", self.bodies_per_address)]
+        {
+            if most == 0 {
+                return Err(ConfigError::new(setting, most, "must be at least 1"));
+            }
+        }
+        Ok(Arc::new(BodyLimits::new(self.bodies_at_once, self.bodies_per_address)))
     }
 
     fn limits(&self) -> Result<Limits, ConfigError> {

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::{pages::custom::Pages, service::AuthService},
+    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -46,6 +46,8 @@ pub struct AuthServiceBuilder {
     pub(super) messages_per_address: Option<Quota>,
     pub(super) unverified_per_address: Option<Quota>,
     pub(super) unverified_at_once: Option<NonZeroU32>,
+    pub(super) bodies_at_once: usize,
+    pub(super) bodies_per_address: usize,
     pub(super) client_ip: Option<ClientIp>,
     pub(super) log: Option<EventLog>,
     pub(super) clock: Arc<dyn Clock>,
@@ -93,6 +95,8 @@ impl AuthServiceBuilder {
             messages_per_address: None,
             unverified_per_address: None,
             unverified_at_once: None,
+            bodies_at_once: BodyLimits::TOTAL,
+            bodies_per_address: BodyLimits::PER_ADDRESS,
             client_ip: None,
             log: None,
             clock: Arc::new(SystemClock::new()),
@@ -236,6 +240,19 @@ impl AuthServiceBuilder {
     /// requests get a 503.
     pub fn unverified_at_once(mut self, most: NonZeroU32) -> Self {
         self.unverified_at_once = Some(most);
+        self
+    }
+
+    /// Sets how many request bodies are received at the same time. Further ones get a 503. Defaults to 1,000. A body takes
+    /// at most 64 KiB and 30 seconds.
+    pub fn bodies_at_once(mut self, most: usize) -> Self {
+        self.bodies_at_once = most;
+        self
+    }
+
+    /// Sets how many request bodies of one address are received at the same time. Further ones get a 429. Defaults to 50.
+    pub fn bodies_per_address(mut self, most: usize) -> Self {
+        self.bodies_per_address = most;
         self
     }
 

@@ -1,7 +1,7 @@
 //! One request on its way through the service: the budget it is charged to, the origin that may read the response, and its
 //! login.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
@@ -12,6 +12,7 @@ use crate::{
         core::Core,
         http::{
             answer,
+            bodies::{CountedBody, TooManyBodies},
             cors::{self, Caller},
             problem::{Code, Problem},
             route::Path,
@@ -101,6 +102,28 @@ impl<'a> RequestContext<'a> {
             self.core.limits.warn_of_no_address();
         }
         address.map(Tenant::address)
+    }
+
+    /// Takes a place for the body of the request, before any of it is read. A request that gets none is charged like one
+    /// that names no tenant.
+    pub(crate) fn counted<B: http_body::Body>(&mut self, body: B) -> Result<CountedBody<B>, Problem> {
+        // only forms and JSON are read
+        if self.parts.method != Method::POST || body.is_end_stream() {
+            return Ok(CountedBody::new(body, None));
+        }
+        match self.core.bodies.enter(self.known_address()) {
+            Ok(place) => Ok(CountedBody::new(body, Some(place))),
+            Err(too_many) => {
+                self.charge(None)?;
+                Err(match too_many {
+                    TooManyBodies::InTotal => Problem::unavailable(),
+                    TooManyBodies::OfAddress => {
+                        let detail = "this address is sending too many request bodies at the same time";
+                        Problem::new(Code::RateLimitExceeded, detail).retry_in(Duration::from_secs(1))
+                    }
+                })
+            }
+        }
     }
 
     /// Charges the request to its tenant, or to the client's address if no tenant is known.

@@ -14,7 +14,7 @@ use crate::auth::state::token_endpoints::TokenEndpoints;
 use crate::{
     auth::{
         first_party::site::FirstParty,
-        http::cookies::LoginCookies,
+        http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
@@ -68,6 +68,7 @@ pub(crate) struct Core {
     pub(crate) guard: Guard,
     pub(crate) journal: LoginJournal,
     pub(crate) limits: Limits,
+    pub(crate) bodies: Arc<BodyLimits>,
     pub(crate) key: HashKey,
 
     #[cfg(feature = "tokens")]

@@ -232,6 +232,7 @@
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
 //! | `return_to`; `state`; `nonce`; `claims` | 2 KiB; 4 KiB; 512 bytes; 4 KiB |
 //! | a body | 64 KiB in 30 seconds |
+//! | bodies received at the same time | 50 of one address, 1,000 in total |
 //!
 //! [`login_limits`](AuthServiceBuilder::login_limits) changes the times. An attempt during a wait is refused and changes
 //! nothing. [`unlock`](AuthService::unlock) lifts locks. Counts of addresses and of started logins are in memory, one for
@@ -279,7 +280,7 @@
 //! # Events
 //!
 //! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were sent or could not be,
-//! sessions, tokens and foreign origins, with keyed hashes in place of names and never a secret.
+//! sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names and never a secret.
 //!
 //! # Not supported yet
 //!

@@ -99,7 +99,10 @@ where
         AuthFuture(Box::pin(async move {
             let (parts, body) = request.into_parts();
             let mut cx = RequestContext::new(&core, &parts);
-            let outcome = serve(&mut cx, body).await;
+            let outcome = match cx.counted(body) {
+                Ok(body) => serve(&mut cx, body).await,
+                Err(problem) => Err(problem),
+            };
             cx.finish(outcome)
         }))
     }

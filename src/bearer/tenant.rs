@@ -16,4 +16,11 @@ impl TenantSource for AccessTokenTenant {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         Ok(AccessToken::from_extensions(head.extensions()).and_then(AccessToken::tenant).cloned())
     }
+
+    fn missing(&self, head: Head<'_>) -> TenantError {
+        match AccessToken::from_extensions(head.extensions()) {
+            Some(_) => TenantError::invalid("the access token names no tenant"),
+            None => TenantError::missing("the access token is missing").challenge("Bearer"),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Coalesces floods: counting repeated events is much cheaper than recording each of them.
 //!
 //! Threads are spread over stripes so that cores don't contend for one lock. A stripe is a small
-//! table of counters, one for each key (tenant, kind, policy, mode) and second.
+//! table of counters, one for each key (tenant, kind, policy, mode) and second. A counter counts the
+//! first few subjects of its key separately, and the rest together.
 
 use std::{
     collections::HashMap,
@@ -20,13 +21,15 @@ use foldhash::quality::RandomState;
 use super::record::{Event, EventKind, Mode};
 use crate::{
     tenant::Tenant,
-    util::{clock::UnixTime, lock::lock},
+    util::{clock::UnixTime, handle::Handle, lock::lock},
 };
 
 /// Counters in a stripe: the maximum number of keys that it tracks at a time.
 pub(super) const COUNTERS: usize = 64;
 /// Counters in which a key may be found. The tables are set-associative.
 const WAYS: usize = 4;
+/// Subjects that a counter tracks. Callers invent names, so the others of a second are counted together.
+pub(super) const SUBJECTS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Stripes {
@@ -48,13 +51,16 @@ struct CounterTable {
     coalesced: u64,
 }
 
+/// The events of one key in one second. The `count` of each is what the log does not show yet.
 #[derive(Debug)]
 struct Counter {
-    /// The newest event. Its `count` is what the log does not show yet.
-    event: Event,
+    /// The newest event of the subjects beyond the bound, and of events without a subject.
+    rest: Event,
+    /// The newest event of each of the first subjects.
+    subjects: Vec<Event>,
 }
 
-type CounterKey = (Option<Tenant>, EventKind, Option<&'static str>, Mode, u64);
+type CounterKey = (Option<Tenant>, EventKind, Option<&'static str>, Mode, Option<Handle>, u64);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -78,7 +84,7 @@ impl Stripes {
     }
 
     /// Counts one event. Passes to `append` what the log must show now: the first event of its key
-    /// in this second, and the pending count of a counter that is reused.
+    /// and subject in this second, and the pending counts of a counter that is reused.
     pub(super) fn tally(&self, event: &Event, mut append: impl FnMut(Event)) {
         let thread = THREAD.try_with(|thread| *thread).unwrap_or(0);
         // the length is a power of two, so this is a mask, and the index is always valid
@@ -87,7 +93,7 @@ impl Stripes {
         lock(&stripe.0).tally(event, hash, &self.cap, &mut append);
     }
 
-    /// Passes all pending counts to `append`, one event per key and second.
+    /// Passes all pending counts to `append`, one event per key, subject and second.
     pub(super) fn drain(&self, mut append: impl FnMut(Event)) {
         let mut counts: HashMap<CounterKey, Event> = HashMap::new();
         let mut merged = CounterTable::without_counters();
@@ -97,7 +103,7 @@ impl Stripes {
                 merged.merge(event, &mut append);
             }
             for counter in table.counters.iter_mut().flatten() {
-                if let Some(count) = counter.take_count() {
+                for count in counter.take_counts() {
                     counts.entry(key(&count)).and_modify(|sum| add(sum, &count)).or_insert(count);
                 }
             }
@@ -136,21 +142,22 @@ impl CounterTable {
         };
         let Some(place) = ways.get_mut(place) else { return };
         if let Some(counter) = place.as_mut().filter(|counter| counter.counts(event) && counter.in_second_of(event)) {
-            add(&mut counter.event, event);
-            self.coalesced += 1;
+            if counter.add(event, || cap.take(event.at)) {
+                append(event.clone());
+            } else {
+                self.coalesced += 1;
+            }
             return;
         }
         // beyond the cap, the first event of a key is counted like those that follow it
         let recorded = cap.take(event.at);
-        let mut counter = Counter { event: event.clone() };
-        if recorded {
-            counter.event.count = 0;
-        } else {
+        if !recorded {
             self.coalesced += 1;
         }
-        let before = place.replace(counter).and_then(|mut counter| counter.take_count());
-        if let Some(count) = before {
-            self.append_or_merge(count, cap, append);
+        if let Some(mut before) = place.replace(Counter::new(event, recorded)) {
+            for count in before.take_counts() {
+                self.append_or_merge(count, cap, append);
+            }
         }
         if recorded {
             append(event.clone());
@@ -180,31 +187,63 @@ impl CounterTable {
 }
 
 impl Counter {
+    /// Starts a counter with its first event. If the event is `recorded`, nothing is pending.
+    fn new(event: &Event, recorded: bool) -> Self {
+        let mut first = event.clone();
+        if recorded {
+            first.count = 0;
+        }
+        match event.subject {
+            None => Self { rest: first, subjects: Vec::new() },
+            Some(_) => {
+                Self { rest: Event { subject: None, session: None, count: 0, ..first.clone() }, subjects: vec![first] }
+            }
+        }
+    }
+
+    /// Adds an event of this second. Returns whether it must be recorded individually, which `may_record` allows, because
+    /// it is the first of its subject.
+    fn add(&mut self, event: &Event, may_record: impl FnOnce() -> bool) -> bool {
+        self.rest.at = self.rest.at.max(event.at);
+        let has_room = event.subject.is_some() && self.subjects.len() < SUBJECTS;
+        match self.subjects.iter_mut().find(|known| known.subject == event.subject) {
+            Some(known) => add(known, event),
+            None if has_room => {
+                let recorded = may_record();
+                let count = if recorded { 0 } else { event.count };
+                self.subjects.push(Event { count, ..event.clone() });
+                return recorded;
+            }
+            None => add(&mut self.rest, event),
+        }
+        false
+    }
+
     fn counts(&self, event: &Event) -> bool {
-        let own = &self.event;
+        let own = &self.rest;
         own.kind == event.kind && own.mode == event.mode && own.policy == event.policy && own.tenant == event.tenant
     }
 
     /// Threads may observe the start of a second in different orders, so an event that is one
     /// second late counts too.
     fn in_second_of(&self, event: &Event) -> bool {
-        let (own, other) = (self.event.at.as_secs(), event.at.as_secs());
+        let (own, other) = (self.rest.at.as_secs(), event.at.as_secs());
         own == other || own == other.saturating_add(1)
     }
 
-    fn take_count(&mut self) -> Option<Event> {
-        if self.event.count == 0 {
-            return None;
-        }
-        let count = self.event.clone();
-        self.event.count = 0;
-        Some(count)
+    fn take_counts(&mut self) -> impl Iterator<Item = Event> {
+        let pending = self.subjects.iter_mut().chain([&mut self.rest]).filter(|event| event.count > 0);
+        pending.map(|event| {
+            let count = event.clone();
+            event.count = 0;
+            count
+        })
     }
 }
 
 /// Returns an empty way, or the one that was used least recently.
 fn oldest(ways: &[Option<Counter>]) -> usize {
-    let age = |(_, counter): &(usize, &Option<Counter>)| counter.as_ref().map(|counter| counter.event.at);
+    let age = |(_, counter): &(usize, &Option<Counter>)| counter.as_ref().map(|counter| counter.rest.at);
     ways.iter().enumerate().min_by_key(age).map_or(0, |(place, _)| place)
 }
 
@@ -229,7 +268,7 @@ fn add(sum: &mut Event, event: &Event) {
 }
 
 fn key(event: &Event) -> CounterKey {
-    (event.tenant.clone(), event.kind, event.policy, event.mode, event.at.as_secs())
+    (event.tenant.clone(), event.kind, event.policy, event.mode, event.subject, event.at.as_secs())
 }
 
 /// Caps how many events per second are recorded individually, in the time of the events themselves.
@@ -274,6 +313,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::util::secret::Digest;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
         Event::new(EventKind::RateLimited, at).tenant(Tenant::parse(tenant).unwrap())
@@ -300,6 +340,27 @@ mod tests {
         assert_eq!((rest[0].count, rest[0].remaining), (999, 999), "the count shows the newest");
         assert_eq!(drained(&stripes), []);
         assert_eq!(stripes.coalesced(), 999);
+    }
+
+    fn failure_of(name: u32, second: u64) -> Event {
+        let subject = Handle::of(&Digest::of(name.to_be_bytes()));
+        Event::new(EventKind::LoginFailed, UnixTime::from_secs(second)).tenant("acme".parse().unwrap()).subject(subject)
+    }
+
+    #[test]
+    fn a09_subjects_of_one_second_keep_their_events_apart_within_a_bound() {
+        let stripes = Stripes::with_stripes(1, 1_000);
+        let mut shown = Vec::new();
+        for _ in 0..3 {
+            for name in 0..1000 {
+                stripes.tally(&failure_of(name, 5), |event| shown.push(event));
+            }
+        }
+        assert_eq!(shown, (0..16).map(|name| failure_of(name, 5)).collect::<Vec<_>>());
+        let rest = drained(&stripes);
+        let subjects: Vec<_> = rest.iter().filter(|event| event.subject.is_some()).map(|event| event.count).collect();
+        let others: Vec<_> = rest.iter().filter(|event| event.subject.is_none()).map(|event| event.count).collect();
+        assert_eq!((subjects, others), (vec![2; 16], vec![3 * (1000 - 16)]));
     }
 
     #[test]
@@ -364,7 +425,8 @@ mod tests {
             let stripes = Stripes::with_stripes(1, cap);
             let mut sum = 0;
             for (tenant, second, shadow, drain) in &calls {
-                let mut event = refusal(&format!("t{tenant}"), UnixTime::from_secs(*second));
+                let mut event = refusal(&format!("t{}", tenant % 20), UnixTime::from_secs(*second));
+                event.subject = (tenant % 3 > 0).then(|| failure_of(*tenant, *second).subject).flatten();
                 event.mode = if *shadow { Mode::Shadow } else { Mode::Enforced };
                 stripes.tally(&event, |event| sum += event.count);
                 if *drain && tenant % 16 == 0 {

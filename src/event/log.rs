@@ -5,11 +5,11 @@ use std::{fmt, sync::Arc};
 use super::{
     coalesce, pump,
     query::{Page, Query},
-    record::Event,
+    record::{Event, EventKind},
     shared::{Shared, Stats},
     sink::Sink,
 };
-use crate::util::error::ConfigError;
+use crate::util::{clock::Clock, error::ConfigError};
 
 /// A bounded in-memory log of [`Event`]s.
 ///
@@ -24,8 +24,9 @@ use crate::util::error::ConfigError;
 /// Use [`tally`](Self::tally) for events that callers can trigger millions of times. The first
 /// event of a tenant, kind, policy and mode in a second is recorded immediately. Further ones in
 /// the same second are counted and appear as one event with a `count`, as soon as the log is read,
-/// a sink or a stream runs, or a later second begins. Threads count separately, so each of them may
-/// record a first event.
+/// a sink or a stream runs, or a later second begins. The first 16 subjects of a second have events
+/// and counts of their own; the others share one count without a subject. Threads count separately,
+/// so each of them may record a first event.
 ///
 /// At most 1,000 tallied events per second are recorded individually
 /// ([`max_per_second`](EventLogBuilder::max_per_second)). Beyond that, even first events are merged
@@ -82,6 +83,12 @@ impl EventLog {
         self.0.shared.tally(event);
     }
 
+    /// Counts an event without details, in the time of this log.
+    pub(crate) fn tally_now(&self, kind: EventKind) {
+        let clock = &self.0.shared.clock;
+        self.tally(&Event::new(kind, clock.unix(clock.now())));
+    }
+
     /// Returns the events that match `query`, oldest first.
     ///
     /// Pending counts are recorded first. If the log is read more than 20 times per second, counts
@@ -98,6 +105,16 @@ impl EventLog {
     pub fn flush(&self) -> bool {
         self.0.shared.drain();
         pump::flush(&self.0.shared)
+    }
+
+    /// Ends all live streams, after everything that was recorded until now. Later requests for a
+    /// stream get a 503.
+    ///
+    /// Call it when a graceful shutdown begins, because a server waits for its open responses. The
+    /// log still records events, and its sinks still receive them.
+    pub fn close(&self) {
+        self.0.shared.drain();
+        self.0.shared.streams.end();
     }
 
     /// Returns counters of the log's activity.

@@ -60,6 +60,15 @@ pub enum EventKind {
     SequenceFailed,
     /// A request came from a page of a foreign origin.
     ForeignOrigin,
+    /// A request with an unknown API key, or another unknown credential, was rejected. A request for the event log
+    /// without a valid key counts too.
+    CredentialUnknown,
+    /// A request was rejected because it has no API key or names no usable tenant.
+    TenantMissing,
+    /// A request was rejected or redirected to the login page, because it has no valid session.
+    SessionRefused,
+    /// A request was rejected because of its PKCE challenge.
+    PkceRefused,
     /// An authorization code or a refresh token was exchanged for tokens.
     TokenIssued,
     /// An authorization code or a refresh token was used a second time, so two parties have it.
@@ -95,6 +104,10 @@ impl EventKind {
         Self::OtpUndelivered,
         Self::SequenceFailed,
         Self::ForeignOrigin,
+        Self::CredentialUnknown,
+        Self::TenantMissing,
+        Self::SessionRefused,
+        Self::PkceRefused,
         Self::TokenIssued,
         Self::TokenReused,
         Self::TokenRevoked,
@@ -127,6 +140,10 @@ impl EventKind {
             Self::OtpUndelivered => "authn_otp_undelivered",
             Self::SequenceFailed => "sequence_fail",
             Self::ForeignOrigin => "malicious_csrf",
+            Self::CredentialUnknown => "credential_unknown",
+            Self::TenantMissing => "tenant_missing",
+            Self::SessionRefused => "session_refused",
+            Self::PkceRefused => "pkce_refused",
             Self::TokenIssued => "authn_token_created",
             Self::TokenReused => "authn_token_reuse",
             Self::TokenRevoked => "authn_token_revoked",

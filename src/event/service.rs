@@ -16,6 +16,7 @@ use super::{
     log::EventLog,
     pump,
     query::{self, Query},
+    record::EventKind,
     stream::{LiveStream, OpenStream},
 };
 use crate::{
@@ -44,8 +45,13 @@ use crate::{
 /// set it with [`base_path`](EventServiceBuilder::base_path).
 ///
 /// A stream sends a comment every 15 seconds. A reader that falls behind receives a `lost` event
-/// with the number of events it missed. Streams end when the log is dropped. The service holds the
-/// log, so a graceful shutdown must drop the service or close the connections.
+/// with the number of events it missed. Streams end with [`EventLog::close`], which a graceful
+/// shutdown must call, because a server waits for its open responses.
+///
+/// # Security
+///
+/// Callers can guess keys here. Put a [`RateLimitLayer`](crate::RateLimitLayer) in front that counts
+/// the 401s of each address, as the example `server` does. A 401 is an event of the log.
 #[derive(Clone)]
 #[must_use]
 pub struct EventService(Arc<Inner>);
@@ -169,7 +175,10 @@ impl Inner {
     /// caller may read.
     fn authorized(&self, head: Head<'_>) -> Result<(Option<Tenant>, Query), (StatusCode, &'static str)> {
         let own = match self.access.viewer(head) {
-            Viewer::Nobody => return Err((StatusCode::UNAUTHORIZED, "unauthenticated")),
+            Viewer::Nobody => {
+                self.log.tally_now(EventKind::CredentialUnknown);
+                return Err((StatusCode::UNAUTHORIZED, "unauthenticated"));
+            }
             Viewer::Tenant(own) => Some(own),
             Viewer::Operator => None,
         };

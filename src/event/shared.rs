@@ -9,7 +9,10 @@ use std::{
     mem,
     sync::{
         Condvar, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     task::Waker,
     thread::ThreadId,
@@ -250,6 +253,7 @@ pub(super) struct Streams {
     listeners: Mutex<Vec<Listener>>,
     numbers: AtomicU64,
     beats: AtomicU64,
+    ended: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -261,7 +265,7 @@ struct Listener {
 
 impl Streams {
     /// Registers a stream of this tenant, or of an operator, and returns its number. Returns `None`
-    /// if `max` is reached.
+    /// if `max` is reached or all streams have ended.
     ///
     /// One tenant gets at most a quarter of the places, so that it cannot lock out the others, and
     /// one place is reserved for operators.
@@ -271,7 +275,10 @@ impl Streams {
         let own = listeners.iter().filter(|listener| listener.tenant == tenant).count();
         // a single place cannot be reserved
         let for_tenants = max.saturating_sub(1).max(1);
-        if listeners.len() >= max || (tenant.is_some() && (own >= max.div_ceil(4) || tenants >= for_tenants)) {
+        if self.is_ended()
+            || listeners.len() >= max
+            || (tenant.is_some() && (own >= max.div_ceil(4) || tenants >= for_tenants))
+        {
             return None;
         }
         let number = self.numbers.fetch_add(1, Relaxed);
@@ -295,6 +302,16 @@ impl Streams {
 
     pub(super) fn len(&self) -> usize {
         lock(&self.listeners).len()
+    }
+
+    /// Ends the streams that are open, and lets no other begin.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Release);
+        self.wake();
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended.load(Acquire)
     }
 
     /// Counts one more heartbeat.

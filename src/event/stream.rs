@@ -70,7 +70,8 @@ impl http_body::Body for LiveStream {
         let live = self.get_mut();
         // register before reading, so that events that arrive meanwhile wake us
         live.stream.wake_me(cx.waker());
-        let is_over = live.stream.shared().state().is_over();
+        let shared = live.stream.shared();
+        let is_over = shared.streams.is_ended() || shared.state().is_over();
         match live.news() {
             Some(text) => Poll::Ready(Some(Ok(Frame::data(text.into())))),
             None if is_over => Poll::Ready(None),
@@ -114,7 +115,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::record::{Event, EventKind},
+        event::{
+            log::EventLog,
+            record::{Event, EventKind},
+        },
         util::clock::UnixTime,
     };
 
@@ -141,6 +145,22 @@ mod tests {
         assert!(poll(&mut live).unwrap().ends_with(b"\"count\":9}\n\n"));
         let ended = Pin::new(&mut live).poll_frame(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(ended, Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a19_closing_the_log_ends_its_streams_after_the_last_counts_and_opens_no_more() {
+        let log = EventLog::new();
+        let shared = log.shared();
+        let mut live = LiveStream::new(OpenStream::take(shared, None, 2).unwrap(), Query::new());
+        let event = Event::new(EventKind::RateLimited, UnixTime::from_secs(5));
+        (0..10).for_each(|_| log.tally(&event));
+        assert!(poll(&mut live).unwrap().ends_with(b"\"count\":1}\n\n"));
+        log.close();
+        assert!(poll(&mut live).unwrap().ends_with(b"\"count\":9}\n\n"));
+        let ended = Pin::new(&mut live).poll_frame(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(ended, Poll::Ready(None)));
+        assert!(OpenStream::take(shared, None, 2).is_none());
+        assert_eq!(log.record(event), 3, "the log goes on");
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The rate limit as a [`Gate`].
 
-use std::{fmt, future::Ready, sync::Arc};
+use std::{
+    fmt,
+    future::Ready,
+    sync::{Arc, Once},
+};
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
@@ -10,10 +14,11 @@ use super::{
     limiter::Limiter,
 };
 use crate::{
+    event::EventKind,
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
     reject::{Rejection, RejectionKind},
-    tenant::{ClientIp, RateLimit, Standing, Tenant, TenantError, TenantName, TenantSource},
+    tenant::{ClientIp, RateLimit, Standing, Tenant, TenantError, TenantErrorKind, TenantName, TenantSource},
 };
 
 type Cost = dyn Fn(Head<'_>) -> u32 + Send + Sync;
@@ -23,13 +28,13 @@ pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Syn
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum MissingTenant {
-    /// Rejects the request with a 400.
+    /// Rejects the request with a 401 if the source asks for a credential, or else with a 400.
     #[default]
     Reject,
     /// Lets all such requests share the budget of [`Tenant::anonymous`].
     Shared,
     /// Limits each client address on its own, as [`Tenant::address`]. A request without an
-    /// address is rejected with a 400.
+    /// address is answered with a 500, and a warning is logged.
     ByIp(ClientIp),
 }
 
@@ -44,6 +49,8 @@ pub struct RateLimitGate {
     pub(super) charge_rule: Option<Arc<ChargeRule>>,
     pub(super) exempt_preflight: bool,
     pub(super) extensions: bool,
+    /// The warning about a missing address is logged once: it is missing in all requests or in none.
+    pub(super) warned: Arc<Once>,
 }
 
 impl Gate for RateLimitGate {
@@ -67,6 +74,7 @@ impl RateLimitGate {
             charge_rule: None,
             exempt_preflight: false,
             extensions: true,
+            warned: Arc::new(Once::new()),
         }
     }
 
@@ -76,10 +84,32 @@ impl RateLimitGate {
         }
         match self.name(head) {
             Ok(Some(name)) => self.charge_name(&name, head),
-            Ok(None) => {
-                Err(Rejection::new(RejectionKind::InvalidRequest, "no tenant could be determined for this request"))
-            }
-            Err(error) => Err(unusable_tenant(error)),
+            Ok(None) => Err(self.unusable(match &self.missing_tenant {
+                MissingTenant::ByIp(address) => address.missing(head),
+                _ => self.source.missing(head),
+            })),
+            Err(error) => Err(self.unusable(error)),
+        }
+    }
+
+    #[cold]
+    fn unusable(&self, error: TenantError) -> Rejection {
+        let (event, kind) = match error.kind() {
+            TenantErrorKind::Unknown => (EventKind::CredentialUnknown, RejectionKind::Unauthenticated),
+            TenantErrorKind::Missing => (EventKind::TenantMissing, RejectionKind::Unauthenticated),
+            TenantErrorKind::Invalid => (EventKind::TenantMissing, RejectionKind::InvalidRequest),
+            TenantErrorKind::Internal => (EventKind::TenantMissing, RejectionKind::Internal),
+        };
+        if kind == RejectionKind::Internal {
+            self.warned.call_once(|| {
+                crate::util::trace::warning!("requests are answered with a 500: {error}");
+            });
+        }
+        self.limiter.rejected(event);
+        let rejection = Rejection::new(kind, error.detail());
+        match error.asks_for() {
+            Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
+            None => rejection,
         }
     }
 
@@ -126,7 +156,7 @@ impl RateLimitGate {
             units -= charged;
         }
         let checked = self.limiter.check_name(key, units, self.charge_rule.is_some());
-        let decision = checked.map_err(unusable_tenant)?;
+        let decision = checked.map_err(|error| self.unusable(error))?;
         if let Some(reason) = decision.refused() {
             return Err(self.rejection(&name.to_known_tenant(), reason, decision.standing()));
         }
@@ -185,16 +215,6 @@ impl RateLimitGate {
 impl fmt::Debug for RateLimitGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitGate").field("limiter", &self.limiter).finish_non_exhaustive()
-    }
-}
-
-#[cold]
-fn unusable_tenant(error: TenantError) -> Rejection {
-    let kind = if error.is_unknown() { RejectionKind::Unauthenticated } else { RejectionKind::InvalidRequest };
-    let rejection = Rejection::new(kind, error.detail());
-    match error.asks_for() {
-        Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
-        None => rejection,
     }
 }
 
@@ -286,5 +306,55 @@ impl Extra {
 impl fmt::Debug for RateLimitPass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitPass").field("standing", &self.standing).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "tracing"))]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use http::Request;
+    use tracing::{Metadata, Subscriber, span};
+
+    use super::*;
+    use crate::limit::{quota::Quota, quotas::Quotas};
+
+    /// Counts the warnings of this crate.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<AtomicUsize>);
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::WARN
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn a18_a_missing_peer_address_is_logged_once() {
+        let gate = RateLimitGate::new(ClientIp::peer(), Limiter::memory(Quotas::new(Quota::per_minute(600).unwrap())));
+        let (warnings, request) = (Warnings::default(), Request::new(()));
+        tracing::subscriber::with_default(warnings.clone(), || {
+            for gate in [&gate, &gate.clone()] {
+                let rejection = gate.decide(Head::of(&request)).err().unwrap();
+                assert_eq!(rejection.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            }
+        });
+        assert_eq!(warnings.0.load(Relaxed), 1);
     }
 }

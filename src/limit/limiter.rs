@@ -17,7 +17,7 @@ use super::{
     report::Report,
 };
 use crate::{
-    event::EventLog,
+    event::{EventKind, EventLog},
     tenant::{Standing, Tenant, TenantError, TenantName},
     util::{
         clock::{Clock, SystemClock},
@@ -191,6 +191,11 @@ impl Limiter {
             }
         }
         Ok(decision)
+    }
+
+    /// Counts a request that was rejected before a budget was looked at.
+    pub(super) fn rejected(&self, kind: EventKind) {
+        self.0.report.rejected(kind);
     }
 
     /// Returns the standing of the tenant without spending, or `None` if no enforced quota

@@ -47,6 +47,12 @@ impl Report {
         log.tally(&with_standing(event, Some(standing)));
     }
 
+    pub(super) fn rejected(&self, kind: EventKind) {
+        if let Some(log) = &self.log {
+            log.tally(&Event::new(kind, self.clock.unix(self.clock.now())));
+        }
+    }
+
     pub(super) fn reset(&self, tenant: &Tenant, now: Moment) {
         self.record(EventKind::TenantReset, now, Some(tenant));
     }

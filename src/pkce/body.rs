@@ -18,6 +18,7 @@ use tower_service::Service;
 
 use super::{challenge::CodeChallenge, error::PkceError, scope::Scope};
 use crate::{
+    event::{EventKind, EventLog},
     http::{
         head::Head,
         replay::{ReadError, Reader, Replay},
@@ -38,7 +39,7 @@ const DEFAULT_LIMIT: usize = 64 * 1024;
 /// - 413 if the body is too long;
 /// - 415 for other content types, and for encoded content.
 ///
-/// Rejected requests never reach the service. Admitted requests have a
+/// CORS preflights pass. Rejected requests never reach the service. Admitted requests have a
 /// [`CodeChallenge`](super::CodeChallenge) in their extensions, and their body and trailers are
 /// passed on byte for byte.
 ///
@@ -48,6 +49,7 @@ const DEFAULT_LIMIT: usize = 64 * 1024;
 pub struct PkceBodyLayer<R = StatusOnly> {
     scope: Scope,
     limit: usize,
+    log: Option<EventLog>,
     respond: R,
 }
 
@@ -59,13 +61,13 @@ impl PkceBodyLayer {
     ///
     /// Returns an error unless `path` is a plain path.
     pub fn new(path: &str) -> Result<Self, ConfigError> {
-        Ok(Self { scope: Scope::path(path)?, limit: DEFAULT_LIMIT, respond: StatusOnly })
+        Ok(Self { scope: Scope::path(path)?, ..Self::everywhere() })
     }
 
     /// Creates a layer that protects all paths, for services that are mounted on a route of their
     /// own.
     pub fn everywhere() -> Self {
-        Self { scope: Scope::EVERYWHERE, limit: DEFAULT_LIMIT, respond: StatusOnly }
+        Self { scope: Scope::EVERYWHERE, limit: DEFAULT_LIMIT, log: None, respond: StatusOnly }
     }
 }
 
@@ -89,9 +91,15 @@ impl<R> PkceBodyLayer<R> {
         Ok(Self { limit: bytes, ..self })
     }
 
+    /// Counts rejections in this log, as events of the kind
+    /// [`PkceRefused`](crate::event::EventKind::PkceRefused).
+    pub fn events(self, log: EventLog) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
     /// Sets how rejections are answered; see [`OAuthJson`](crate::OAuthJson).
     pub fn respond_with<R2>(self, respond: R2) -> PkceBodyLayer<R2> {
-        PkceBodyLayer { scope: self.scope, limit: self.limit, respond }
+        PkceBodyLayer { scope: self.scope, limit: self.limit, log: self.log, respond }
     }
 }
 
@@ -99,13 +107,19 @@ impl<S, R: Clone> Layer<S> for PkceBodyLayer<R> {
     type Service = PkceBody<S, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        PkceBody { inner, scope: Arc::new(self.scope.clone()), limit: self.limit, respond: self.respond.clone() }
+        PkceBody {
+            inner,
+            scope: Arc::new(self.scope.clone()),
+            limit: self.limit,
+            log: self.log.clone(),
+            respond: self.respond.clone(),
+        }
     }
 }
 
 impl<R: Clone> Clone for PkceBodyLayer<R> {
     fn clone(&self) -> Self {
-        Self { scope: self.scope.clone(), limit: self.limit, respond: self.respond.clone() }
+        Self { scope: self.scope.clone(), limit: self.limit, log: self.log.clone(), respond: self.respond.clone() }
     }
 }
 
@@ -120,6 +134,7 @@ pub struct PkceBody<S, R> {
     inner: S,
     scope: Arc<Scope>,
     limit: usize,
+    log: Option<EventLog>,
     respond: R,
 }
 
@@ -147,12 +162,13 @@ where
                 Rejection::new(RejectionKind::UnsupportedMediaType, "the body must be form-encoded or JSON");
             // release what the ready service has reserved, such as a permit
             self.inner = self.inner.clone();
+            tally(self.log.as_ref());
             return PkceBodyFuture::rejected(rejection.into_response(head, &self.respond));
         };
         // Call the service that was polled ready. Its clone may not be ready.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        PkceBodyFuture::reading(request, format, self.limit, ready, self.respond.clone())
+        PkceBodyFuture::reading(request, (format, self.limit), self.log.clone(), ready, self.respond.clone())
     }
 }
 
@@ -162,6 +178,7 @@ impl<S: Clone, R: Clone> Clone for PkceBody<S, R> {
             inner: self.inner.clone(),
             scope: Arc::clone(&self.scope),
             limit: self.limit,
+            log: self.log.clone(),
             respond: self.respond.clone(),
         }
     }
@@ -201,6 +218,7 @@ struct Parked<S, R> {
     head: Parts,
     format: Format,
     limit: usize,
+    log: Option<EventLog>,
     respond: R,
 }
 
@@ -216,9 +234,15 @@ where
         Self { state: State::Rejected { response: Some(response) } }
     }
 
-    fn reading(request: Request<B>, format: Format, limit: usize, service: S, respond: R) -> Self {
+    fn reading(
+        request: Request<B>,
+        (format, limit): (Format, usize),
+        log: Option<EventLog>,
+        service: S,
+        respond: R,
+    ) -> Self {
         let (head, body) = request.into_parts();
-        let parked = Some(Parked { service, head, format, limit, respond });
+        let parked = Some(Parked { service, head, format, limit, log, respond });
         Self { state: State::Reading { body, reader: Reader::default(), parked } }
     }
 }
@@ -240,7 +264,7 @@ where
                 StateProjection::Reading { body, reader, parked } => {
                     let limit = parked.as_ref().expect(POLLED_AGAIN).limit;
                     let whole = ready!(reader.poll(body, limit, cx));
-                    let Parked { mut service, mut head, format, respond, .. } = parked.take().expect(POLLED_AGAIN);
+                    let Parked { mut service, mut head, format, log, respond, .. } = parked.take().expect(POLLED_AGAIN);
                     let checked = match whole {
                         Ok(whole) => format.challenge(&whole.data).map(|it| (it, whole)).map_err(Rejection::from),
                         Err(error) => Err(refusal(&error)),
@@ -251,6 +275,7 @@ where
                             State::Calling { future: service.call(Request::from_parts(head, Replay::read(whole))) }
                         }
                         Err(rejection) => {
+                            tally(log.as_ref());
                             State::Rejected { response: Some(rejection.into_response(Head::from(&head), &respond)) }
                         }
                     }
@@ -262,6 +287,12 @@ where
             };
             state.set(next);
         }
+    }
+}
+
+fn tally(log: Option<&EventLog>) {
+    if let Some(log) = log {
+        log.tally_now(EventKind::PkceRefused);
     }
 }
 

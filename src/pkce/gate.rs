@@ -4,6 +4,7 @@ use http::Extensions;
 
 use super::{challenge::CodeChallenge, scope::Scope};
 use crate::{
+    event::{EventKind, EventLog},
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
     reject::Rejection,
@@ -13,11 +14,12 @@ use crate::{
 #[derive(Debug)]
 pub struct PkceGate {
     scope: Scope,
+    log: Option<EventLog>,
 }
 
 impl PkceGate {
-    pub(super) fn new(scope: Scope) -> Self {
-        Self { scope }
+    pub(super) fn new(scope: Scope, log: Option<EventLog>) -> Self {
+        Self { scope, log }
     }
 }
 
@@ -30,6 +32,9 @@ impl Gate for PkceGate {
             return MaybeReady::Ready(Ok(PkcePass(None)));
         }
         let challenge = CodeChallenge::from_form(head.uri().query().unwrap_or_default());
+        if let (Err(_), Some(log)) = (&challenge, &self.log) {
+            log.tally_now(EventKind::PkceRefused);
+        }
         MaybeReady::Ready(challenge.map(|challenge| PkcePass(Some(challenge))).map_err(Rejection::from))
     }
 }

@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use tower_layer::Layer;
 
 use super::{gate::PkceGate, scope::Scope};
-use crate::{gate::Gated, http::head::Head, reject::StatusOnly, util::error::ConfigError};
+use crate::{event::EventLog, gate::Gated, http::head::Head, reject::StatusOnly, util::error::ConfigError};
 
 /// Requires an S256 code challenge in the query (RFC 7636 §4.3).
 ///
@@ -11,11 +11,14 @@ use crate::{gate::Gated, http::head::Head, reject::StatusOnly, util::error::Conf
 /// missing or malformed, if it uses another method, or if a parameter is repeated. Admitted
 /// requests have a [`CodeChallenge`](super::CodeChallenge) in their extensions.
 ///
+/// CORS preflights pass without a challenge, because browsers send none with them.
+///
 /// The error is shown and not sent to the redirect URI, because only the service behind the layer
 /// can tell whether the client has registered that URI.
 #[must_use]
 pub struct PkceLayer<R = StatusOnly> {
     scope: Scope,
+    log: Option<EventLog>,
     respond: R,
 }
 
@@ -30,13 +33,13 @@ impl PkceLayer {
     ///
     /// Returns an error unless `path` is a plain path.
     pub fn new(path: &str) -> Result<Self, ConfigError> {
-        Ok(Self { scope: Scope::path(path)?, respond: StatusOnly })
+        Ok(Self { scope: Scope::path(path)?, log: None, respond: StatusOnly })
     }
 
     /// Creates a layer that protects all paths, for services that are mounted on a route of their
     /// own.
     pub fn everywhere() -> Self {
-        Self { scope: Scope::EVERYWHERE, respond: StatusOnly }
+        Self { scope: Scope::EVERYWHERE, log: None, respond: StatusOnly }
     }
 }
 
@@ -44,12 +47,18 @@ impl<R> PkceLayer<R> {
     /// Protects only requests for which `condition` returns `true`, for example those with a
     /// certain method. A second call replaces the first condition.
     pub fn protect_if(self, condition: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        Self { scope: self.scope.narrowed(condition), respond: self.respond }
+        Self { scope: self.scope.narrowed(condition), ..self }
+    }
+
+    /// Counts rejections in this log, as events of the kind
+    /// [`PkceRefused`](crate::event::EventKind::PkceRefused).
+    pub fn events(self, log: EventLog) -> Self {
+        Self { log: Some(log), ..self }
     }
 
     /// Sets how rejections are answered; see [`OAuthJson`](crate::OAuthJson).
     pub fn respond_with<R2>(self, respond: R2) -> PkceLayer<R2> {
-        PkceLayer { scope: self.scope, respond }
+        PkceLayer { scope: self.scope, log: self.log, respond }
     }
 }
 
@@ -57,13 +66,13 @@ impl<S, R: Clone> Layer<S> for PkceLayer<R> {
     type Service = Gated<S, PkceGate, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Gated::new(inner, Arc::new(PkceGate::new(self.scope.clone())), self.respond.clone())
+        Gated::new(inner, Arc::new(PkceGate::new(self.scope.clone(), self.log.clone())), self.respond.clone())
     }
 }
 
 impl<R: Clone> Clone for PkceLayer<R> {
     fn clone(&self) -> Self {
-        Self { scope: self.scope.clone(), respond: self.respond.clone() }
+        Self { scope: self.scope.clone(), log: self.log.clone(), respond: self.respond.clone() }
     }
 }
 

@@ -30,7 +30,11 @@ impl Scope {
         Self { path: self.path, condition: Some(Arc::new(condition)) }
     }
 
+    /// Returns whether a request needs a challenge. CORS preflights never do.
     pub(super) fn covers(&self, head: Head<'_>) -> bool {
+        if head.is_preflight() {
+            return false;
+        }
         let on_path = self.path.as_ref().is_none_or(|path| is(head.uri().path(), path));
         on_path && self.condition.as_ref().is_none_or(|condition| condition(head))
     }

@@ -47,6 +47,7 @@ fn error_code(kind: RejectionKind) -> &'static str {
         RejectionKind::Forbidden => "access_denied",
         RejectionKind::RateLimited | RejectionKind::QuotaImpossible => "rate_limit_exceeded",
         RejectionKind::Unavailable => "temporarily_unavailable",
+        RejectionKind::Internal => "server_error",
     }
 }
 

@@ -18,7 +18,7 @@ const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-p
 pub enum RejectionKind {
     /// The caller is sent elsewhere, such as to a login page: 303.
     Redirect,
-    /// The request is malformed, or no tenant could be determined: 400.
+    /// The request is malformed, or names no usable tenant: 400.
     InvalidRequest,
     /// The caller has not authenticated: 401. HTTP requires a `WWW-Authenticate` header
     /// on every 401; set it with [`header`](Rejection::header).
@@ -35,6 +35,8 @@ pub enum RejectionKind {
     QuotaImpossible,
     /// The decision could not be made: 503.
     Unavailable,
+    /// The server is not set up correctly: 500.
+    Internal,
 }
 
 impl RejectionKind {
@@ -50,6 +52,7 @@ impl RejectionKind {
             Self::RateLimited => "rate_limited",
             Self::QuotaImpossible => "quota_impossible",
             Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
         }
     }
 
@@ -64,6 +67,7 @@ impl RejectionKind {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited | Self::QuotaImpossible => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -73,6 +77,7 @@ impl RejectionKind {
             Self::InvalidRequest | Self::UnsupportedMediaType => "3",
             Self::Forbidden => "7",
             Self::TooLarge | Self::RateLimited | Self::QuotaImpossible => "8",
+            Self::Internal => "13",
             Self::Unavailable => "14",
             // gRPC clients follow no redirects
             Self::Unauthenticated | Self::Redirect => "16",

@@ -14,6 +14,7 @@ use super::{
     sign_in_required::SignInRequired,
 };
 use crate::{
+    event::EventKind,
     gate::{Gate, Gated, MaybeReady, Pass},
     http::{cross_site::TrustedOrigins, head::Head},
     reject::{Rejection, RejectionKind, StatusOnly},
@@ -54,7 +55,7 @@ impl SessionLayer {
 }
 
 impl<R> SessionLayer<R> {
-    /// Refuses requests without a session: with 401 (UNAUTHENTICATED for gRPC clients), or
+    /// Refuses requests without a session, which are events of the sessions' log: with 401 (UNAUTHENTICATED for gRPC clients), or
     /// with a redirect to the [`login_url`](Self::login_url).
     pub fn required(mut self) -> Self {
         self.gate.required = true;
@@ -218,9 +219,10 @@ impl Gate for SessionGate {
             },
         };
         if matches!(cookies, PresentedCookies::Absent) {
-            return MaybeReady::Ready(self.without_session(head));
+            return MaybeReady::Ready(self.noted(self.without_session(head)));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
+            self.sessions.tally_refusal(EventKind::ForeignOrigin);
             return MaybeReady::Ready(Err(Rejection::new(
                 RejectionKind::Forbidden,
                 "the request comes from another site",
@@ -251,6 +253,14 @@ impl SessionGate {
         Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge().clone()))))
     }
 
+    /// Counts the request as an event if it is refused.
+    fn noted(&self, result: PassResult) -> PassResult {
+        if result.is_err() {
+            self.sessions.tally_refusal(EventKind::SessionRefused);
+        }
+        result
+    }
+
     /// Adds the claims to the session that was found.
     fn settle(
         &self,
@@ -259,7 +269,7 @@ impl SessionGate {
     ) -> MaybeReady<BoxFuture<'static, PassResult>> {
         let session = match found {
             Ok(Some(session)) => session,
-            Ok(None) => return MaybeReady::Ready(without_session()),
+            Ok(None) => return MaybeReady::Ready(self.noted(without_session())),
             Err(error) => return MaybeReady::Ready(Err(unavailable(&error))),
         };
         let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::of(session))) };

@@ -274,4 +274,8 @@ impl TenantSource for SessionTenant {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         Ok(Session::from_extensions(head.extensions()).map(|session| session.tenant().clone()))
     }
+
+    fn missing(&self, _: Head<'_>) -> TenantError {
+        TenantError::missing("a session is required").challenge("Session realm=\"app\"")
+    }
 }

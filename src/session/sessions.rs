@@ -152,6 +152,13 @@ impl Sessions {
         }
     }
 
+    /// Counts a request that was refused before a session was known.
+    pub(super) fn tally_refusal(&self, kind: EventKind) {
+        if let Some(log) = &self.0.log {
+            log.tally(&Event::new(kind, self.0.clock.unix(self.0.clock.now())));
+        }
+    }
+
     fn event(&self, kind: EventKind, tenant: &Tenant, sid: Handle) -> Event {
         Event::new(kind, self.0.clock.unix(self.0.clock.now())).tenant(tenant.clone()).session(sid)
     }

@@ -17,8 +17,9 @@ use crate::{
 
 /// Finds the tenant by an API key in a header, in a live table.
 ///
-/// A request without the header names no tenant. A key that is not in the table is rejected
-/// with a 401, so that a mistyped key is never served as anonymous.
+/// A request without the header names no tenant, and gets a 401 if no other source of a
+/// chain finds one. A key that is not in the table is rejected with a 401, so that a mistyped
+/// key is never served as anonymous.
 ///
 /// The table stores a SHA-256 digest of each key, never the key, and looks tenants up by
 /// digest. The duration of a look-up therefore reveals nothing about the keys. Clones share
@@ -116,6 +117,10 @@ impl TenantSource for ApiKeys {
             return Err(TenantError::invalid("the API key is empty or has more than 512 bytes"));
         }
         self.tenant_of(key).map(Some).ok_or(TenantError::unknown("the API key is unknown"))
+    }
+
+    fn missing(&self, _: Head<'_>) -> TenantError {
+        TenantError::missing("the API key is missing")
     }
 }
 

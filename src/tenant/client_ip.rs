@@ -4,6 +4,8 @@ use std::{
     sync::Arc,
 };
 
+use http::Extensions;
+
 use super::{cidr::Cidr, error::TenantError, forwarded, hops, id::Tenant, source::TenantName, source::TenantSource};
 use crate::{http::head::Head, util::error::ConfigError};
 
@@ -19,8 +21,11 @@ use crate::{http::head::Head, util::error::ConfigError};
 ///   the last proxy before it.
 /// * If all entries are your proxies, the leftmost one is used.
 /// * The walk ends after 32 entries or 8 KiB.
-/// * A request without [`PeerAddr`] has no tenant. If a framework stores the peer elsewhere,
-///   use [`peer_by`](Self::peer_by).
+/// * The peer is found as [`PeerAddr`] or, with the feature `axum`, as axum's
+///   `ConnectInfo<SocketAddr>`. If a framework stores it elsewhere, use
+///   [`peer_by`](Self::peer_by).
+/// * A request without a peer has no tenant. Rate limits answer it with a 500 and log a
+///   warning, because the server is not set up correctly.
 ///
 /// All requests of an IPv4 address are one tenant, and so are all of an IPv6 network of 64
 /// bits; see [`ipv6_prefix`](Self::ipv6_prefix).
@@ -99,17 +104,11 @@ impl ClientIp {
         self
     }
 
-    /// Finds the other end of the connection with a function instead of [`PeerAddr`], for
-    /// frameworks that store it elsewhere.
+    /// Finds the other end of the connection with a function, for frameworks that store it
+    /// elsewhere.
     ///
     /// ```
-    /// use std::net::SocketAddr;
-    /// use axum::extract::ConnectInfo;
     /// use tollgate::{ClientIp, Head};
-    ///
-    /// // axum, served by `into_make_service_with_connect_info::<SocketAddr>()`
-    /// let axum = ClientIp::peer()
-    ///     .peer_by(|head: Head<'_>| head.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0));
     ///
     /// // tonic, served by its own transport
     /// use tonic::transport::server::TcpConnectInfo;
@@ -139,7 +138,7 @@ impl ClientIp {
     pub fn address(&self, head: Head<'_>) -> Option<IpAddr> {
         let peer = match &self.peer {
             Some(peer) => peer(head)?,
-            None => head.extensions().get::<PeerAddr>()?.0,
+            None => peer_of(head.extensions())?,
         };
         let peer = peer.ip().to_canonical();
         Some(match self.header {
@@ -173,6 +172,13 @@ impl fmt::Debug for ClientIp {
     }
 }
 
+fn peer_of(extensions: &Extensions) -> Option<SocketAddr> {
+    let peer = extensions.get::<PeerAddr>().map(|peer| peer.0);
+    #[cfg(feature = "axum")]
+    let peer = peer.or_else(|| extensions.get::<axum::extract::ConnectInfo<SocketAddr>>().map(|info| info.0));
+    peer
+}
+
 impl TenantSource for ClientIp {
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         Ok(self.address(head).map(|address| Tenant::network(address, self.ipv6_prefix)))
@@ -180,6 +186,10 @@ impl TenantSource for ClientIp {
 
     fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         Ok(self.find(head)?.map(|tenant| TenantName::from(tenant).claimed()))
+    }
+
+    fn missing(&self, _: Head<'_>) -> TenantError {
+        TenantError::internal("the address of the client is unknown")
     }
 }
 
@@ -194,8 +204,10 @@ impl TenantSource for ClientIp {
 /// request.extensions_mut().insert(PeerAddr(peer));
 /// ```
 ///
-/// Frameworks that accept connections themselves store the address elsewhere. Use
-/// [`ClientIp::peer_by`] to find it there.
+/// Frameworks that accept connections themselves store the address elsewhere. With the
+/// feature `axum`, [`ClientIp`] also finds axum's `ConnectInfo<SocketAddr>`, which
+/// `into_make_service_with_connect_info::<SocketAddr>()` inserts. For others, use
+/// [`ClientIp::peer_by`].
 ///
 /// Never fill it from a header. [`ClientIp`] reads headers, and decides by the peer whether
 /// to trust them.

@@ -42,6 +42,7 @@ mod query;
 mod source;
 mod standing;
 
+pub(crate) use self::error::TenantErrorKind;
 pub use self::{
     api_keys::ApiKeys,
     cidr::Cidr,

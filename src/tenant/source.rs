@@ -51,6 +51,15 @@ pub trait TenantSource: Send + Sync + 'static {
         Ok(self.find(head)?.map(TenantName::from))
     }
 
+    /// Returns the error of a request in which this source finds no tenant.
+    ///
+    /// Defaults to a 400. A source of credentials asks for them with
+    /// [`TenantError::missing`], which is a 401.
+    fn missing(&self, head: Head<'_>) -> TenantError {
+        let _ = head;
+        TenantError::NO_TENANT
+    }
+
     /// Asks `next` if this source finds no tenant; see [`Or`].
     fn or<S: TenantSource>(self, next: S) -> Or<Self, S>
     where
@@ -76,6 +85,10 @@ impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
 
     fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         (**self).find_name(head)
+    }
+
+    fn missing(&self, head: Head<'_>) -> TenantError {
+        (**self).missing(head)
     }
 }
 
@@ -176,7 +189,9 @@ impl From<Tenant> for TenantName<'_> {
 /// Two sources in a row: the second is asked if the first finds no tenant.
 ///
 /// An error of the first is final: a request with an unknown API key is refused, and not
-/// treated as one without a key. Created by [`TenantSource::or`].
+/// treated as one without a key. If neither finds a tenant and one of them asks for a
+/// credential, the caller gets a 401. If both do, the second one's challenge is sent.
+/// Created by [`TenantSource::or`].
 #[derive(Clone, Copy, Debug)]
 pub struct Or<A, B> {
     first: A,
@@ -197,6 +212,11 @@ impl<A: TenantSource, B: TenantSource> TenantSource for Or<A, B> {
             None => self.next.find_name(head),
         }
     }
+
+    fn missing(&self, head: Head<'_>) -> TenantError {
+        let (first, next) = (self.first.missing(head), self.next.missing(head));
+        if first.kind() > next.kind() { first } else { next }
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +224,7 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::tenant::{api_keys::ApiKeys, client_ip::ClientIp, error::TenantErrorKind, header::HeaderTenant};
 
     #[test]
     fn every_401_has_a_challenge_and_a_400_has_none() {
@@ -213,7 +234,20 @@ mod tests {
             assert_eq!(asks_for(bad), "ApiKey", "{bad:?}");
         }
         assert_eq!(TenantError::unknown("no").asks_for().unwrap(), "ApiKey");
+        assert_eq!(TenantError::missing("no").asks_for().unwrap(), "ApiKey");
         assert_eq!(TenantError::invalid("no").challenge("Bearer").asks_for(), None);
+        assert_eq!(TenantError::internal("no").challenge("Bearer").asks_for(), None);
+    }
+
+    #[test]
+    fn a07_a_chain_with_a_source_of_credentials_asks_for_them() {
+        let (keys, name) = (ApiKeys::new("x-api-key").unwrap(), HeaderTenant::new("x-tenant").unwrap());
+        let request = Request::new(());
+        let missing = |source: &dyn TenantSource| source.missing(Head::of(&request)).kind();
+        assert_eq!(missing(&keys.clone().or(name.clone())), TenantErrorKind::Missing);
+        assert_eq!(missing(&Arc::new(name.clone().or(keys.clone()))), TenantErrorKind::Missing);
+        assert_eq!(missing(&keys.or(ClientIp::peer())), TenantErrorKind::Internal);
+        assert_eq!(missing(&name), TenantErrorKind::Invalid);
     }
 
     type Found = Result<Option<Tenant>, TenantError>;

@@ -5,6 +5,8 @@
 mod access_token;
 mod account_changes;
 mod account_unlock;
+mod audit_bodies;
+mod audit_events;
 mod audit_tokens;
 mod audit_unverified;
 mod authenticate;

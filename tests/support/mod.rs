@@ -13,6 +13,7 @@
 pub(crate) mod browser;
 pub(crate) mod certificate;
 pub(crate) mod chromium;
+pub(crate) mod example;
 pub(crate) mod login_server;
 pub(crate) mod programs;
 pub(crate) mod python;

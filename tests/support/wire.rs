@@ -16,6 +16,10 @@ impl Wire {
         Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
     }
 
+    pub(crate) fn of(stream: TcpStream) -> Self {
+        Self(BufReader::new(stream))
+    }
+
     /// Sends a request line and headers, one per line. Returns the response like
     /// [`answer`](Self::answer).
     pub(crate) async fn ask(&mut self, head: &str) -> String {

@@ -20,7 +20,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server with its demo.
     pub(crate) async fn start() -> Self {
-        let (child, lines, first) = run(&["--listen", "127.0.0.1:0"]).await;
+        let (child, lines, first) = run(&["--listen", "localhost:0"]).await;
         let issuer = first.strip_prefix("Listening on ").unwrap().split(". ").next().unwrap().to_owned();
         Self { issuer, _child: child, _lines: lines }
     }

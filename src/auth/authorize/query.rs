@@ -198,7 +198,7 @@ impl Asked<'_> {
         if self.query.value("response_mode").is_some_and(|mode| mode != "query") {
             return wrong(Code::InvalidRequest, "response_mode must be query");
         }
-        let binding = request::bind(&self.parameters, &self.to)?;
+        let binding = request::bind(&self.parameters, &self.to, &cx.core.journal)?;
         let oidc = OidcParameters::read(|name| self.query.value(name))?;
         let plan = oidc.plan(cx, &self.to.client)?;
         Ok(Checked { binding, oidc, plan })

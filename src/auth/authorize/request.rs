@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    auth::http::problem::{Code, Problem},
+    auth::{
+        http::problem::{Code, Problem},
+        state::journal::LoginJournal,
+    },
     client::{Client, RequestedRedirect, Scopes},
+    event::EventKind,
     login::{Binding, ClientParameters},
     pkce::{CodeChallenge, PkceErrorKind},
 };
@@ -35,7 +39,7 @@ pub(crate) fn recipient(parameters: &ClientParameters, client: Option<Arc<Client
 }
 
 /// Checks the other parameters. Errors here can be sent to the redirect URI.
-pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient) -> Result<Binding, Problem> {
+pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient, journal: &LoginJournal) -> Result<Binding, Problem> {
     match parameters.response_type.as_deref() {
         Some("code") => {}
         Some(_) => return Err(Problem::new(Code::UnsupportedResponseType, "response_type must be code")),
@@ -49,6 +53,7 @@ pub(crate) fn bind(parameters: &ClientParameters, to: &Recipient) -> Result<Bind
     }
     let (challenge, method) = (parameters.code_challenge.as_deref(), parameters.code_challenge_method.as_deref());
     let code_challenge = CodeChallenge::from_members(challenge, method).map_err(|error| {
+        journal.tally(EventKind::PkceRefused, Some(to.client.tenant()), None);
         Problem::invalid(match error.kind() {
             PkceErrorKind::ChallengeRequired => "code challenge required",
             PkceErrorKind::UnsupportedMethod => "code_challenge_method must be S256",

@@ -43,6 +43,9 @@ pub(crate) async fn redeem(
         return Err(invalid_grant());
     };
     if row.who.tenant != *client.tenant() || !fits(&row.binding, client, posted, &verifier) {
+        if !row.binding.code_challenge.verify(&verifier) {
+            cx.core.journal.tally(EventKind::PkceRefused, Some(client.tenant()), None);
+        }
         return Err(invalid_grant());
     }
     let jkt = cx.proved_key("/token", None).await?;

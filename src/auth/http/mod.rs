@@ -1,6 +1,7 @@
 //! The HTTP layer of the login service: paths, fields, responses, errors, CORS and cookies.
 
 pub(crate) mod answer;
+pub(crate) mod bodies;
 pub(crate) mod cookies;
 pub(crate) mod cors;
 pub(crate) mod credentials;

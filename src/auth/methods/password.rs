@@ -36,6 +36,7 @@ impl LoginMethod for PasswordMethod {
         let username = username.map(Identifier::parse).transpose();
         let username = username.map_err(|_| Problem::invalid("username is malformed"))?;
 
+        step.typed.clone_from(&username);
         let (step, keyed) = (&step, step.keyed);
         let submitted = match (&username, step.login.subject.user()) {
             (Some(name), _) => submitted::name(name, keyed),

@@ -12,7 +12,7 @@ use crate::{
             fields::Fields,
             problem::{Code, Problem},
         },
-        state::{accounts::FoundAccount, guard::submitted, logins::LoginUpdate},
+        state::{accounts::FoundAccount, guard::submitted, journal::EventSource, logins::LoginUpdate},
     },
     event::EventKind,
     http::body::Body,
@@ -32,6 +32,8 @@ pub(crate) struct LoginStep<'a> {
     /// The login at the time of the call.
     pub(crate) login: Login,
     pub(crate) fields: Fields,
+    /// The name that was typed in this step. Events of a login without a user show its hash.
+    pub(crate) typed: Option<Identifier>,
 }
 
 impl LoginStep<'_> {
@@ -69,7 +71,12 @@ impl LoginStep<'_> {
     }
 
     pub(crate) fn tally(&self, kind: EventKind, method: Option<Method>) {
-        self.cx.core.journal.tally_login(kind, &self.login, method, self.keyed);
+        self.tally_of(&self.login, kind, method);
+    }
+
+    fn tally_of(&self, login: &Login, kind: EventKind, method: Option<Method>) {
+        let source = EventSource::from(login).or_named(self.typed.as_ref());
+        self.cx.core.journal.tally_login(kind, source, method, self.keyed);
     }
 
     /// Finds the account of the login. In a login without a user it is the one behind `typed`.
@@ -123,12 +130,8 @@ impl LoginStep<'_> {
         let (journal, login) = (&self.cx.core.journal, &update.login);
         match update.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),
-            Err(LoginError::WrongSecret(_)) => {
-                journal.tally_login(EventKind::LoginFailed, login, Some(method), self.keyed);
-            }
-            Err(LoginError::TooManyFailures) => {
-                journal.tally_login(EventKind::LoginFailedMost, login, Some(method), self.keyed);
-            }
+            Err(LoginError::WrongSecret(_)) => self.tally_of(login, EventKind::LoginFailed, Some(method)),
+            Err(LoginError::TooManyFailures) => self.tally_of(login, EventKind::LoginFailedMost, Some(method)),
             Err(_) => {}
         }
         update.view(self.now()).map(|view| answer::json(StatusCode::OK, &Counters::from(view)))

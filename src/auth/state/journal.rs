@@ -8,6 +8,7 @@ use crate::{
     policy::Method,
     session::Authentication,
     tenant::Tenant,
+    user::Identifier,
     util::{clock::Clock, handle::Handle},
 };
 
@@ -28,12 +29,19 @@ pub(crate) struct EventSource<'a> {
 
 impl<'a> From<&'a Login> for EventSource<'a> {
     fn from(login: &'a Login) -> Self {
-        let subject = match (login.subject.user(), &login.identifier) {
-            (Some(user), _) => Some(("logged user", user.id.as_str())),
-            (None, Some(name)) => Some(("logged subject", name.as_str())),
-            (None, None) => None,
-        };
-        Self { tenant: &login.tenant, login: Some(&login.id), subject }
+        let source = Self { tenant: &login.tenant, login: Some(&login.id), subject: None };
+        match login.subject.user() {
+            Some(user) => Self { subject: Some(("logged user", user.id.as_str())), ..source },
+            None => source.or_named(login.identifier.as_ref()),
+        }
+    }
+}
+
+impl<'a> EventSource<'a> {
+    /// Uses the name that was given, if nothing else is known.
+    pub(crate) fn or_named(self, name: Option<&'a Identifier>) -> Self {
+        let named = name.map(|name| ("logged subject", name.as_str()));
+        Self { subject: self.subject.or(named), ..self }
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields
     let sent = fields.client();
     let (digest, login) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
     let keyed = cx.core.keyed().await?;
-    let step = LoginStep { cx, keyed, digest, login, fields };
+    let step = LoginStep { cx, keyed, digest, login, fields, typed: None };
     if step.login.has_ended(step.now()) {
         step.tally(EventKind::SessionUseAfterExpire, None);
         return Err(step.problem(Problem::denied(LoginError::Expired)));

@@ -42,7 +42,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     let client = cx.calling_client(parameters.client_id.as_deref(), ClientReach::Login).await?;
 
     let to = request::recipient(&parameters, client)?;
-    let binding = request::bind(&parameters, &to)?;
+    let binding = request::bind(&parameters, &to, &cx.core.journal)?;
     let mut oidc = OidcParameters::read(|name| fields.wish(name))?;
     oidc.wanted.remember = fields.remember == Some(true) && cx.core.remember.is_some();
     if let (Some(site), true) = (&cx.core.first_party, to.client.is_first_party()) {

@@ -1,0 +1,133 @@
+//! Bounds how many request bodies are received at the same time.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use crate::{tenant::Tenant, util::lock::lock};
+
+/// Counts the bodies that are being received, in total and per address. Each holds memory and a
+/// connection for as long as its sender likes, up to the time limit of a body.
+pub(crate) struct BodyLimits {
+    pub(crate) total: usize,
+    pub(crate) per_address: usize,
+    open: Mutex<OpenBodies>,
+}
+
+#[derive(Default)]
+struct OpenBodies {
+    total: usize,
+    /// Only addresses with an open body, so `total` bounds this map too.
+    by_address: HashMap<Tenant, usize>,
+}
+
+/// Why a body is not received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooManyBodies {
+    OfAddress,
+    InTotal,
+}
+
+/// The place of a body, released on drop.
+pub(crate) struct BodyPlace {
+    limits: Arc<BodyLimits>,
+    address: Option<Tenant>,
+}
+
+impl BodyLimits {
+    pub(crate) const TOTAL: usize = 1_000;
+    pub(crate) const PER_ADDRESS: usize = 50;
+
+    pub(crate) fn new(total: usize, per_address: usize) -> Self {
+        Self { total, per_address, open: Mutex::default() }
+    }
+
+    /// Takes a place for a body from this address. Without a known address, only the total counts.
+    pub(crate) fn enter(self: &Arc<Self>, address: Option<Tenant>) -> Result<BodyPlace, TooManyBodies> {
+        let mut open = lock(&self.open);
+        if open.total >= self.total {
+            return Err(TooManyBodies::InTotal);
+        }
+        if let Some(address) = &address {
+            let own = open.by_address.entry(address.clone()).or_default();
+            if *own >= self.per_address {
+                return Err(TooManyBodies::OfAddress);
+            }
+            *own += 1;
+        }
+        open.total += 1;
+        Ok(BodyPlace { limits: Arc::clone(self), address })
+    }
+}
+
+impl Drop for BodyPlace {
+    fn drop(&mut self) {
+        let mut open = lock(&self.limits.open);
+        open.total -= 1;
+        let Some(address) = self.address.take() else { return };
+        if let Entry::Occupied(mut own) = open.by_address.entry(address) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// A body that has a place until it is dropped. Bodies that are empty from the start need none.
+    pub(crate) struct CountedBody<B> {
+        #[pin]
+        body: B,
+        place: Option<BodyPlace>,
+    }
+}
+
+impl<B> CountedBody<B> {
+    pub(crate) fn new(body: B, place: Option<BodyPlace>) -> Self {
+        Self { body, place }
+    }
+}
+
+impl<B: Body> Body for CountedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a08_places_are_bounded_and_come_back() {
+        let limits = Arc::new(BodyLimits::new(3, 2));
+        let address = |last: u8| Some(Tenant::address([192, 0, 2, last].into()));
+        let (first, second) = (limits.enter(address(1)).unwrap(), limits.enter(address(1)).unwrap());
+        assert_eq!(limits.enter(address(1)).err(), Some(TooManyBodies::OfAddress));
+        let third = limits.enter(None).unwrap();
+        assert_eq!(limits.enter(address(2)).err(), Some(TooManyBodies::InTotal));
+        drop(first);
+        assert!(limits.enter(address(2)).is_ok());
+        drop((second, third));
+        let open = lock(&limits.open);
+        assert_eq!((open.total, open.by_address.len()), (0, 0));
+    }
+}
