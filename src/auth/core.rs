@@ -17,8 +17,8 @@ use crate::{
         http::cookies::LoginCookies,
         pages::custom::Pages,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
-            logins::Logins, pushed::PushedRequests,
+            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
+            journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
         },
     },
     client::AnyClients,
@@ -55,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) first_party: Option<FirstParty>,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
+    pub(crate) devices: Devices,
     pub(crate) pages: Pages,
 
     pub(crate) logins: Logins,
@@ -84,8 +85,6 @@ pub(crate) struct Limits {
     pub(crate) failures: Limiter,
     /// Messages that each address asks for.
     pub(crate) messages: Limiter,
-    /// Logins that begin with the same identifier.
-    pub(crate) starts: Limiter,
     pub(crate) no_address: Once,
 }
 

@@ -47,6 +47,7 @@
 //!   see [below](#equal-answers).
 //! - **Nothing can be planted.** Each login and each session has a random secret that is made here and stored as a digest.
 //! - **Guesses are counted before they are checked**: by what was submitted, by account and by address.
+//! - **Strangers lock nobody out.** Browsers in which a user completed a login have [counts of their own](#trusted-browsers).
 //! - **The store fails closed**: requests get a 503.
 //!
 //! # Signing in to the site itself
@@ -197,19 +198,31 @@
 //!
 //! One-time codes, and names and addresses in counters and logs, are hashed under a key. By default the service keeps it in
 //! the store. Set [`key`](AuthServiceBuilder::key), the same on all nodes, so that a copy of the store alone does not allow
-//! guessing them. Changing the key invalidates open codes, throttle counts and proofs.
+//! guessing them. Changing the key invalidates open codes, throttle counts, proofs and device cookies.
 //!
 //! # Equal answers
 //!
 //! An answer depends only on what was submitted. Visible are the wait after failures (by `username`, or by name and address),
-//! how often codes can be requested for that pair, what the address has spent, and how many logins started with one name.
-//! Silent, and only in the event log, are the hundredth failure of an account and too many messages to one receiver: the
+//! how often codes can be requested for that pair, and what the address has spent.
+//! Silent, and only in the event log, are too many failures of an account and too many messages to one receiver: the
 //! answers stay the same, and nothing is accepted or sent.
 //!
-//! One thing shows: a success clears the count of a name or pair, so a caller who keeps failing on purpose can notice it.
+//! One thing shows: a success in a browser that is not trusted yet clears the count of a name or pair, so a caller who keeps
+//! failing on purpose can notice it.
 //!
 //! [`StoredUsers`](crate::StoredUsers) reads as much for unknown names as for known ones. Your own
 //! [`Users`](crate::Users) should do the same.
+//!
+//! # Trusted browsers
+//!
+//! `complete` sets the device cookie `__Host-auth_device`, which makes the browser trusted for the user. Its failures and its
+//! requests for codes are counted apart from those of others, so somebody who fails on purpose elsewhere cannot lock the
+//! owner out. All failures of an account count towards the hundred that it accepts, and strangers can use up only eighty of
+//! them. A trusted browser that must wait is treated like any other, so it never waits longer than without its cookie.
+//!
+//! The cookie skips no step, contains no name, and counts for one user of one tenant; a browser can be trusted for four
+//! users. It ends after [`device_lifetime`](LoginLimits::device_lifetime), 90 days by default, when the password changes, and
+//! with [`end_user`](AuthService::end_user). It is signed with [the hash key](#the-hash-key), so nothing is stored.
 //!
 //! # Limits
 //!
@@ -224,9 +237,10 @@
 //! | codes to one receiver of a tenant (silent) | 10 an hour to a phone, 50 a day to a mailbox |
 //! | codes requested by one address | 120 a minute |
 //! | failures of a name or pair with one method | 5 free, then 30 seconds that double up to an hour; a day after 100 |
-//! | failures of one account with one method (silent) | 100 in a row, until 24 hours pass without one |
+//! | failures of one account with one method (silent) | 100 in a row, 80 of them by strangers, until 24 hours pass without one |
+//! | failures in a trusted browser with one method | as for a name; then it is counted like a stranger |
+//! | codes for a trusted browser and address; to its receivers | as for name and address; as for other receivers |
 //! | failures from one address | 60 a minute; then no login starts there either |
-//! | logins started with one name | 600 a minute |
 //! | an authorization code | 60 seconds |
 //! | a form at `/authorize` | 16 KiB |
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
@@ -234,16 +248,16 @@
 //! | a body | 64 KiB in 30 seconds |
 //!
 //! [`login_limits`](AuthServiceBuilder::login_limits) changes the times. An attempt during a wait is refused and changes
-//! nothing. [`unlock`](AuthService::unlock) lifts locks. Counts of addresses and of started logins are in memory, one for
-//! each process; the others are in the store.
+//! nothing. [`unlock`](AuthService::unlock) lifts locks. Counts of addresses are in memory, one for each process; the others
+//! are in the store.
 //!
 //! # Stored rows
 //!
 //! | rows | lifetime |
 //! |---|---|
 //! | a login | an hour longer than it can go on: 70 minutes after its last step, at most 90 |
-//! | failures of a name, a pair, an account | 24 hours after the last |
-//! | messages of a pair, of a receiver | an hour for a phone, 24 for a mailbox |
+//! | failures of a name, a pair, an account, a trusted browser | 24 hours after the last |
+//! | messages of a pair, of a receiver, of a trusted browser | an hour for a phone, 24 for a mailbox |
 //! | the same for unknown names | a minute; they are written so that the work is equal |
 //! | a code | a minute; a redeemed one as long as its tokens |
 //! | a family of tokens | as long as its refresh token |

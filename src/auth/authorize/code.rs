@@ -39,7 +39,7 @@ pub(crate) async fn for_login(
     let (core, keyed) = (cx.core, cx.core.keyed().await?);
     let acr = checked.plan.as_ref().and_then(LoginPlan::acr).or(login.plan.acr());
     let Some(who) = login.authentication(acr) else { return Ok(None) };
-    if !session::still_counts(cx, &who).await? {
+    if session::counting_account(cx, &who).await?.is_none() {
         core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
         return Err(RequestError::new(Code::AccessDenied, "the account is not allowed to log in"));
     }

@@ -9,6 +9,7 @@ use crate::{
     policy::{Method, MethodSet},
     session::{Authentication, NewSession, Renewal, Session},
     store::StoreError,
+    user::Account,
     util::handle::Handle,
 };
 
@@ -21,10 +22,13 @@ pub(crate) struct BegunSession {
     pub(crate) cookies: Vec<SetCookie>,
 }
 
-/// Returns whether the account may still log in and each proof still counts for it.
-pub(crate) async fn still_counts(cx: &RequestContext<'_>, who: &Authentication) -> Result<bool, StoreError> {
+/// Returns the account if it may still log in and each proof still counts for it.
+pub(crate) async fn counting_account(
+    cx: &RequestContext<'_>,
+    who: &Authentication,
+) -> Result<Option<Account>, StoreError> {
     let current = cx.core.accounts.current(who, cx.core.keyed().await?).await?;
-    Ok(current.is_some_and(|current| current.proofs.len() == who.proofs.len()))
+    Ok(current.filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
 }
 
 /// Begins the session of a login, or updates the browser's session of the same user. Ends the session that it replaces.

@@ -127,7 +127,7 @@ async fn spend(
 ) -> Result<Option<Response<Body>>, Problem> {
     let (core, keyed) = (cx.core, cx.core.keyed().await?);
     let Some(who) = login.authentication(login.plan.acr()) else { return Ok(None) };
-    if !session::still_counts(cx, &who).await? {
+    if session::counting_account(cx, &who).await?.is_none() {
         core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
         return Err(Problem::new(Code::AccessDenied, "the account is not allowed to log in"));
     }

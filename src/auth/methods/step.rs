@@ -12,15 +12,15 @@ use crate::{
             fields::Fields,
             problem::{Code, Problem},
         },
-        state::{accounts::FoundAccount, guard::submitted, logins::LoginUpdate},
+        state::{accounts::FoundAccount, devices::DeviceOwner, guard::submitted, logins::LoginUpdate},
     },
     event::EventKind,
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, Transition, transition},
     policy::Method,
     store::StoreError,
-    user::Identifier,
-    util::{clock::UnixTime, secret::Digest},
+    user::{Account, Identifier},
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// A call for a login that was started in the same browser and with the same parameters.
@@ -105,6 +105,16 @@ impl LoginStep<'_> {
         }
         let accounts = &self.cx.core.accounts;
         accounts.is_named(&self.login.tenant, typed, found.active()).await
+    }
+
+    /// The user that this browser may be trusted for.
+    pub(crate) fn device_owner<'b>(&'b self, found: &FoundAccount, account: Option<&'b Account>) -> DeviceOwner<'b> {
+        DeviceOwner { tenant: &self.login.tenant, account, generation: found.generation() }
+    }
+
+    /// Returns the id of this browser if it is trusted for this user.
+    pub(crate) fn device(&self, owner: DeviceOwner<'_>) -> Option<Handle> {
+        self.cx.core.devices.trusted(&self.cx.parts.headers, owner, self.keyed, self.now())
     }
 
     /// The digest under which attempts with an address are counted.
