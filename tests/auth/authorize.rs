@@ -558,7 +558,7 @@ async fn c021_of_several_logins_the_newest_completed_one_is_taken() {
     let before = browser.cookies.len();
     assert!(browser.authorize("web").await.redirected("code").is_some());
     // the session in place of the login that was spent
-    assert_eq!((before, browser.cookies.len()), (3, 3));
+    assert_eq!((before, browser.cookies.len()), (4, 4));
     assert!(browser.authorize("web").await.redirected("code").is_some());
     assert_eq!(browser.authorize("web").await.redirected("code"), None);
     assert_eq!(browser.status(&unfinished).await.json()["status"], "pending");

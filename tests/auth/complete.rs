@@ -29,7 +29,8 @@ async fn c086_a_login_is_completed_when_its_steps_are_done_and_as_often_as_it_is
     let completed = browser.complete("mfa", &id).await;
     assert_eq!(
         completed.own(),
-        "200\ncontent-type: application/json\n\n{\"session_id\":\"<id>\",\"status\":\"completed\"}\n"
+        "200\ncontent-type: application/json\nset-cookie: __Host-auth_device=<device>; Path=/; Max-Age=7776000; Secure; \
+            HttpOnly; SameSite=Lax\n\n{\"session_id\":\"<id>\",\"status\":\"completed\"}\n"
     );
     assert_eq!(browser.complete("mfa", &id).await.own(), completed.own());
     let mut copy = browser.clone();
