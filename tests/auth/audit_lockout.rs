@@ -13,9 +13,7 @@ use tollgate::{
 
 use crate::{
     steered::Steered,
-    world::{
-        ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, NOBODY, World, parameters, with,
-    },
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, NOBODY, World, parameters, with},
 };
 
 const DEVICE: &str = "__Host-auth_device";
@@ -140,7 +138,8 @@ async fn a05_no_number_of_starts_refuses_a_name() {
         for round in 0_u16..700 {
             let mut stranger = world.browser();
             stranger.address = [10, 0, (round / 256) as u8, (round % 256) as u8].into();
-            let answer = stranger.post("/authentication/start", &with(parameters("web"), &[("identifier", name)])).await;
+            let answer =
+                stranger.post("/authentication/start", &with(parameters("web"), &[("identifier", name)])).await;
             assert_eq!(answer.status, 200, "{round}");
         }
     }
@@ -345,12 +344,10 @@ async fn c125_what_is_no_device_cookie_of_the_user_changes_nothing() {
         let mut browser = world.browser();
         let id = browser.start("web", ADA).await;
         let login: Vec<_> = browser.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let body = with(parameters("web"), &[
-            ("session_id", &id),
-            ("method", "password"),
-            ("username", ADA),
-            ("password", ADA_PASSWORD),
-        ]);
+        let body = with(
+            parameters("web"),
+            &[("session_id", &id), ("method", "password"), ("username", ADA), ("password", ADA_PASSWORD)],
+        );
         let request = http::Request::post("/authentication/authenticate")
             .header("content-type", "application/json")
             .header(COOKIE, format!("{}; {cookies}", login.join("; ")));
@@ -387,7 +384,8 @@ async fn c125_the_work_is_the_same_with_any_cookie_and_without_a_user() {
             let answer = browser.password("web", &id, name, "wrong").await;
             let asked = browser.ask("web", &id, "sms", ADA_PHONE).await;
             // a row that has expired is replaced instead of inserted
-            let done: Vec<_> = store.done().iter().map(|it| it.replace("insert", "write").replace("swap", "write")).collect();
+            let done: Vec<_> =
+                store.done().iter().map(|it| it.replace("insert", "write").replace("swap", "write")).collect();
             work.push((attempt, seen(&answer), seen(&asked), done));
         }
         works.push(work);

@@ -4,6 +4,7 @@
 
 mod access_token;
 mod audit_lockout;
+mod audit_password_queue;
 mod authenticate;
 mod authorize;
 mod budget;
