@@ -47,7 +47,7 @@
 //!   see [below](#equal-answers).
 //! - **Nothing can be planted.** Each login and each session has a random secret that is made here and stored as a digest.
 //! - **Guesses are counted before they are checked**: by what was submitted, by account and by address.
-//! - **Strangers lock nobody out.** Browsers in which a user completed a login have [counts of their own](#trusted-browsers).
+//! - **Strangers cannot lock an owner out.** Browsers in which a user completed a login have [counts of their own](#trusted-browsers).
 //! - **The store fails closed**: requests get a 503.
 //!
 //! # Signing in to the site itself

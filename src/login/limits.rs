@@ -102,7 +102,7 @@ impl LoginLimits {
         Self { resend_interval: interval, ..self }
     }
 
-    /// Sets the number of failures in a row without a wait, for each name and method.
+    /// Sets the number of failures in a row of a name and method that cause no wait.
     pub fn free_failures(self, failures: u32) -> Self {
         Self { free_failures: failures, ..self }
     }

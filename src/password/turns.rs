@@ -1,4 +1,4 @@
-//! Whose turn it is: a bounded number of jobs run, and waiting tenants take turns.
+//! A fair queue: a bounded number of jobs run, and waiting tenants take turns.
 
 use std::{
     collections::VecDeque,

@@ -63,7 +63,7 @@ async fn a05_a_stranger_who_fails_on_purpose_does_not_lock_the_owner_out() {
     for _ in 0..5 {
         assert_eq!(attempt(&stranger, ADA, "wrong").await.status, 401);
     }
-    // browsers that nobody trusts wait, with the right password too
+    // untrusted browsers wait, even with the right password
     assert_eq!(seen(&attempt(&stranger, ADA, ADA_PASSWORD).await).0, 429);
     assert_eq!(seen(&attempt(&world.browser(), ADA, ADA_PASSWORD).await).0, 429);
     // the owner gets in at once, by any of the names
@@ -294,7 +294,7 @@ async fn c125_the_cookie_is_bound_to_its_user_and_tenant_and_shows_neither() {
     assert_eq!(browser.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
 }
 
-/// The same account in all tenants.
+/// One account that exists in all tenants.
 #[derive(Clone, Debug)]
 struct Twins(Account);
 

@@ -49,8 +49,8 @@ impl<'a> Attempt<'a> {
         Ok(Self { step, method, submitted, account, device, spend, row, in_login, counted_for_account })
     }
 
-    /// Counts the attempt for what was submitted, or for the trusted browser, and for the account; with the same work if
-    /// there is none. Returns whether it may still be right.
+    /// Counts the attempt for what was submitted, or for the trusted browser, and for the account. The work is the same
+    /// without an account. Returns whether the attempt may still be right.
     ///
     /// # Errors
     ///

@@ -71,13 +71,7 @@ impl Devices {
     /// Creates the cookie that makes the browser trusted for this user, and keeps it so for others. A trusted browser keeps
     /// its id.
     #[expect(clippy::expect_used, reason = "the name is fixed, and the value is base64url")]
-    pub(crate) fn trust(
-        &self,
-        headers: &HeaderMap,
-        owner: DeviceOwner<'_>,
-        keyed: &Keyed,
-        now: UnixTime,
-    ) -> SetCookie {
+    pub(crate) fn trust(&self, headers: &HeaderMap, owner: DeviceOwner<'_>, keyed: &Keyed, now: UnixTime) -> SetCookie {
         let id = self.trusted(headers, owner, keyed, now).unwrap_or_else(Handle::random);
         let expires_at = now + self.lifetime;
         let new = Entry::signed(id, expires_at, owner.signature(id, expires_at, keyed));
@@ -106,14 +100,17 @@ impl DeviceOwner<'_> {
     fn signature(&self, id: Handle, expires_at: UnixTime, keyed: &Keyed) -> Digest {
         let user = self.account.map_or("", |account| account.id().as_str());
         let mark = self.account.and_then(Account::current_password_mark);
-        keyed.hash("device", [
-            self.tenant.as_str().as_bytes(),
-            user.as_bytes(),
-            &self.generation.to_be_bytes(),
-            mark.as_ref().map_or(&[], |mark| mark.as_bytes()),
-            id.as_bytes(),
-            &expires_at.as_nanos().to_be_bytes(),
-        ])
+        keyed.hash(
+            "device",
+            [
+                self.tenant.as_str().as_bytes(),
+                user.as_bytes(),
+                &self.generation.to_be_bytes(),
+                mark.as_ref().map_or(&[], |mark| mark.as_bytes()),
+                id.as_bytes(),
+                &expires_at.as_nanos().to_be_bytes(),
+            ],
+        )
     }
 }
 
