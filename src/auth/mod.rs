@@ -166,7 +166,8 @@
 //!
 //! A login in progress has the cookie `__Host-auth_session_` and eight characters of its id, so tabs do not disturb each
 //! other. A browser has at most four; the oldest is dropped. A session has `__Host-session_` and eight characters of its
-//! tenant's digest. All are `Secure`, `HttpOnly`, `Path=/` and `SameSite=Lax`.
+//! tenant's digest. A [trusted browser](#trusted-browsers) has `__Host-auth_device`. All are `Secure`, `HttpOnly`, `Path=/`
+//! and `SameSite=Lax`.
 //! [`insecure_loopback`](AuthServiceBuilder::insecure_loopback) allows plain HTTP on a loopback address.
 //!
 //! # Scripts of other origins

@@ -45,19 +45,23 @@ async fn a10_a_flood_of_passwords_at_one_tenant_leaves_the_others_their_turn() {
     let users = Gated::default();
     let passwords = Passwords::builder().insecure_fast().concurrency(1).waiting(8).build().unwrap();
     let world = World::with(Memory::new(), |service| service.users(users.clone()).passwords(passwords)).await;
-    let attempt = async |client: &'static str, typed: String| {
+    let attempt = |client: &'static str, typed: String| {
         let mut browser = world.browser();
-        let id = browser.start(client, &typed).await;
-        let attempt = tokio::spawn(async move { browser.password(client, &id, &typed, &typed).await.status.as_u16() });
-        world.settle().await;
-        attempt
+        tokio::spawn(async move {
+            let id = browser.start(client, &typed).await;
+            browser.password(client, &id, &typed, &typed).await.status.as_u16()
+        })
     };
-    let mut flood = Vec::new();
+    let (mut flood, mut other) = (Vec::new(), Vec::new());
     // one runs, eight wait, and the others are refused
     for number in 0..12 {
-        flood.push(attempt("web", format!("acme{number}")).await);
+        flood.push(attempt("web", format!("acme{number}")));
+        world.settle().await;
     }
-    let other = [attempt("other", "globex0".into()).await, attempt("other", "globex1".into()).await];
+    for number in 0..2 {
+        other.push(attempt("other", format!("globex{number}")));
+        world.settle().await;
+    }
     *users.open.0.lock().unwrap() = true;
     users.open.1.notify_all();
     let mut refused = Vec::new();

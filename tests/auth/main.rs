@@ -52,6 +52,7 @@ mod sso;
 mod start;
 mod status;
 mod steered;
+mod store_calls;
 mod subject;
 mod tabs;
 mod throttle;

@@ -20,7 +20,7 @@ use crate::{
     http::body::Body,
     login::{Login, LoginCall},
     policy::LoginPlan,
-    store::StoreError,
+    store::{StoreError, table::Stored},
     util::secret::Secret,
 };
 
@@ -33,10 +33,10 @@ pub(crate) async fn for_login(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     checked: &Checked,
-    (cookie, login): (&Carried<'_>, &Login),
+    (cookie, stored): (&Carried<'_>, &Stored<Login>),
     signed_in: Option<&SignedIn>,
 ) -> Result<Option<Response<Body>>, RequestError> {
-    let (core, keyed) = (cx.core, cx.core.keyed().await?);
+    let (core, keyed, login) = (cx.core, cx.core.keyed().await?, &stored.value);
     let acr = checked.plan.as_ref().and_then(LoginPlan::acr).or(login.plan.acr());
     let Some(who) = login.authentication(acr) else { return Ok(None) };
     if session::counting_account(cx, &who).await?.is_none() {
@@ -47,7 +47,7 @@ pub(crate) async fn for_login(
     let code = Secret::generate();
     let Ok(mut response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
     // the login is spent first: a failure after it costs a login and never yields two codes
-    let spent = core.logins.apply(&cookie.digest, &LoginCall::Consume(&code.digest())).await?;
+    let spent = core.logins.apply(&cookie.digest, stored.clone(), &LoginCall::Consume(&code.digest())).await?;
     if spent.is_none_or(|update| update.answer.is_err()) {
         return Ok(None);
     }

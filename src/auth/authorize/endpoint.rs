@@ -23,7 +23,7 @@ use crate::{
     http::{accept, body::Body},
     login::Login,
     policy::LoginPlan,
-    store::StoreError,
+    store::{StoreError, table::Stored},
     util::form,
 };
 
@@ -101,7 +101,7 @@ async fn issue(
     }
     let signed_in = SignedIn::find(cx, client, &checked.oidc).await?;
     match newest_completed(cx, asked, checked, plan, (carried, signed_in.as_ref())).await? {
-        Some((_, login)) if !login.subject.user().is_some_and(|user| expected.is(&user.id)) => {
+        Some((_, login)) if !login.value.subject.user().is_some_and(|user| expected.is(&user.id)) => {
             Err(RequestError::new(Code::LoginRequired, "another user is logged in"))
         }
         Some((cookie, login)) => code::for_login(cx, asked, checked, (cookie, &login), signed_in.as_ref()).await,
@@ -119,23 +119,24 @@ async fn newest_completed<'c>(
     checked: &Checked,
     plan: &LoginPlan,
     (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
-) -> Result<Option<(&'c Carried<'c>, Login)>, StoreError> {
+) -> Result<Option<(&'c Carried<'c>, Stored<Login>)>, StoreError> {
     let (logins, oidc) = (&cx.core.logins, &checked.oidc);
-    let mut newest: Option<(&Carried<'_>, Login)> = None;
+    let mut newest: Option<(&Carried<'_>, Stored<Login>)> = None;
     for cookie in carried {
-        let Some(login) = logins.find(&cookie.digest).await? else { continue };
+        let Some(stored) = logins.find(&cookie.digest).await? else { continue };
+        let login = &stored.value;
         let answers = login.is_completed(logins.now())
             && login.binding == checked.binding
             && login.tenant == *asked.to.client.tenant()
             && cookie.name == cx.core.cookies.name_of(&login.id)
             // proofs of a session count as long as the session does
-            && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(&login)))
+            && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(login)))
             // a login for another request has not asked the user
             && (!oidc.asks_user || login.wanted.is_confirmed)
             && oidc.max_age.is_none_or(|age| login.was_proved_within(age, logins.now()))
             && plan.is_met_by(login.proved());
-        if answers && newest.as_ref().is_none_or(|(_, other)| other.began < login.began) {
-            newest = Some((cookie, login));
+        if answers && newest.as_ref().is_none_or(|(_, other)| other.value.began < login.began) {
+            newest = Some((cookie, stored));
         }
     }
     Ok(newest)

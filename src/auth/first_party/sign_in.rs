@@ -20,7 +20,7 @@ use crate::{
     http::body::Body,
     login::{Login, LoginCall},
     pkce::{CodeChallenge, CodeVerifier},
-    store::StoreError,
+    store::{StoreError, table::Stored},
     util::{form, secret::Secret},
 };
 
@@ -98,21 +98,22 @@ async fn completed<'c>(
     cx: &RequestContext<'_>,
     client: &Client,
     (carried, signed_in): (&'c [Carried<'c>], Option<&SignedIn>),
-) -> Result<Option<(&'c Carried<'c>, Login)>, Problem> {
+) -> Result<Option<(&'c Carried<'c>, Stored<Login>)>, Problem> {
     let logins = &cx.core.logins;
     let Some(plan) = OidcParameters::default().plan(cx, client)? else { return Ok(None) };
-    let mut newest: Option<(&Carried<'_>, Login)> = None;
+    let mut newest: Option<(&Carried<'_>, Stored<Login>)> = None;
     for cookie in carried {
-        let Some(login) = logins.find(&cookie.digest).await? else { continue };
+        let Some(stored) = logins.find(&cookie.digest).await? else { continue };
+        let login = &stored.value;
         let is_for_this_site = login.is_completed(logins.now())
             && login.binding.client_id == client.id()
             && login.tenant == *client.tenant()
             && cookie.name == cx.core.cookies.name_of(&login.id)
             // proofs of a session count as long as the session does
-            && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(&login)))
+            && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(login)))
             && plan.is_met_by(login.proved());
-        if is_for_this_site && newest.as_ref().is_none_or(|(_, other)| other.began < login.began) {
-            newest = Some((cookie, login));
+        if is_for_this_site && newest.as_ref().is_none_or(|(_, other)| other.value.began < login.began) {
+            newest = Some((cookie, stored));
         }
     }
     Ok(newest)
@@ -122,10 +123,10 @@ async fn completed<'c>(
 async fn spend(
     cx: &RequestContext<'_>,
     site: &FirstParty,
-    (cookie, login): (&Carried<'_>, &Login),
+    (cookie, stored): (&Carried<'_>, &Stored<Login>),
     signed_in: Option<&SignedIn>,
 ) -> Result<Option<Response<Body>>, Problem> {
-    let (core, keyed) = (cx.core, cx.core.keyed().await?);
+    let (core, keyed, login) = (cx.core, cx.core.keyed().await?, &stored.value);
     let Some(who) = login.authentication(login.plan.acr()) else { return Ok(None) };
     if session::counting_account(cx, &who).await?.is_none() {
         core.journal.tally_login(EventKind::LoginFailed, login, None, keyed);
@@ -134,7 +135,8 @@ async fn spend(
     let return_to = site.return_to(login.wanted.return_to.as_deref())?;
     let mut response = redirect(return_to.as_deref().unwrap_or("/"))?;
     // the digest of no code: this login never yields one
-    let spent = core.logins.apply(&cookie.digest, &LoginCall::Consume(&Secret::generate().digest())).await?;
+    let spend = LoginCall::Consume(&Secret::generate().digest());
+    let spent = core.logins.apply(&cookie.digest, stored.clone(), &spend).await?;
     if spent.is_none_or(|update| update.answer.is_err()) {
         return Ok(None);
     }

@@ -95,10 +95,8 @@ impl<'a> Attempt<'a> {
         {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
         }
-        if self.in_login
-            && let Err(error) = core.logins.apply(&self.step.digest, &LoginCall::Withdraw).await
-        {
-            crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
+        if self.in_login && self.step.apply(&LoginCall::Withdraw).await.is_err() {
+            crate::util::trace::warning!("an attempt that could not be checked stays counted in its login");
         }
         self.refund();
     }

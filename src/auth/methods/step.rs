@@ -1,6 +1,9 @@
 //! A login step under way, with what every method needs for it.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use http::{Response, StatusCode};
 
@@ -18,7 +21,7 @@ use crate::{
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, Transition, transition},
     policy::Method,
-    store::StoreError,
+    store::{StoreError, table::Stored},
     user::{Account, Identifier},
     util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
@@ -31,6 +34,8 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) digest: Digest,
     /// The login as it was when the call came in.
     pub(crate) login: Login,
+    /// The login as it was read or written last, so that a change needs no read.
+    pub(crate) latest: Mutex<Stored<Login>>,
     pub(crate) fields: Fields,
 }
 
@@ -41,8 +46,11 @@ impl LoginStep<'_> {
 
     /// Applies a call to the stored login.
     pub(crate) async fn apply(&self, call: &LoginCall<'_>) -> Result<LoginUpdate, Problem> {
-        let update = self.cx.core.logins.apply(&self.digest, call).await?;
-        update.ok_or_else(|| Problem::denied(LoginError::Expired))
+        let read = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let update = self.cx.core.logins.apply(&self.digest, read, call).await?;
+        let update = update.ok_or_else(|| Problem::denied(LoginError::Expired))?;
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = update.stored.clone();
+        Ok(update)
     }
 
     /// Returns an error if the login would refuse a call. Counts and changes nothing.
@@ -130,7 +138,7 @@ impl LoginStep<'_> {
 
     /// Records how an attempt ended, and returns the response.
     pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> Result<Response<Body>, Problem> {
-        let (journal, login) = (&self.cx.core.journal, &update.login);
+        let (journal, login) = (&self.cx.core.journal, &update.stored.value);
         match update.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),
             Err(LoginError::WrongSecret(_)) => {

@@ -135,8 +135,8 @@ async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Res
     let logins = &cx.core.logins;
     let mut aged = Vec::with_capacity(carried.len());
     for cookie in carried {
-        let began = logins.find(&cookie.digest).await?.filter(|login| !login.has_ended(logins.now()));
-        aged.push((began.map(|login| login.began), cookie));
+        let began = logins.find(&cookie.digest).await?.filter(|login| !login.value.has_ended(logins.now()));
+        aged.push((began.map(|login| login.value.began), cookie));
     }
     // `None` sorts first
     aged.sort_by_key(|(began, _)| *began);
