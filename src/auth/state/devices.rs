@@ -130,3 +130,65 @@ impl Entry {
         [&self.id.as_bytes()[..], &self.expires_at.as_nanos().to_be_bytes(), self.signature.as_bytes()].concat()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, header::COOKIE};
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::{session::UserId, util::secret::Secret};
+
+    const DEVICES: Devices = Devices { loopback: false, lifetime: Duration::from_secs(60) };
+    const NOW: UnixTime = UnixTime::from_secs(1_000_000);
+
+    fn carrying(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(COOKIE, HeaderValue::from_str(&format!("__Host-auth_device={value}")).unwrap())])
+    }
+
+    /// Returns the value of the cookie that this browser gets.
+    fn trust(headers: &HeaderMap, owner: DeviceOwner<'_>, keyed: &Keyed) -> String {
+        let cookie = DEVICES.trust(headers, owner, keyed, NOW).header_value();
+        let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+        pair.strip_prefix("__Host-auth_device=").unwrap().to_owned()
+    }
+
+    proptest! {
+        #[test]
+        fn c125_only_whole_signed_entries_count(bytes in vec(any::<u8>(), 0..300), cut in 0..300_usize, bit in 0..448_usize) {
+            let keyed = Keyed::new(&Secret::generate());
+            let (tenant, ada) = (Tenant::parse("acme").unwrap(), Account::new(UserId::parse("u-ada").unwrap()));
+            let owner = DeviceOwner { tenant: &tenant, account: Some(&ada), generation: 3 };
+            let trusted = |value: &str, keyed: &Keyed| DEVICES.trusted(&carrying(value), owner, keyed, NOW);
+
+            let arbitrary = URL_SAFE_NO_PAD.encode(&bytes);
+            prop_assert_eq!(trusted(&arbitrary, &keyed), None);
+            // what the browser had is kept where it has the form of entries, and never costs the new entry its place
+            let value = trust(&carrying(&arbitrary), owner, &keyed);
+            prop_assert!(value.len() <= LONGEST);
+            let id = trusted(&value, &keyed);
+            prop_assert!(id.is_some());
+            prop_assert_eq!(trusted(&trust(&carrying(&value), owner, &keyed), &keyed), id);
+
+            let value = trust(&HeaderMap::new(), owner, &keyed);
+            prop_assert!(trusted(&value, &keyed).is_some());
+            prop_assert_eq!(trusted(&value, &Keyed::new(&Secret::generate())), None);
+            prop_assert_eq!(trusted(&value[..cut.min(value.len() - 1)], &keyed), None);
+            let mut flipped = URL_SAFE_NO_PAD.decode(&value).unwrap();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(trusted(&URL_SAFE_NO_PAD.encode(flipped), &keyed), None);
+        }
+    }
+
+    #[test]
+    fn c125_without_an_account_there_is_no_trust() {
+        let (keyed, tenant) = (Keyed::new(&Secret::generate()), Tenant::parse("acme").unwrap());
+        let nobody = DeviceOwner { tenant: &tenant, account: None, generation: 0 };
+        let value = trust(&HeaderMap::new(), nobody, &keyed);
+        assert_eq!(DEVICES.trusted(&carrying(&value), nobody, &keyed, NOW), None);
+        let loopback = Devices { loopback: true, ..DEVICES }.trust(&HeaderMap::new(), nobody, &keyed, NOW);
+        let loopback = loopback.header_value();
+        assert!(loopback.to_str().unwrap().starts_with("auth_device="));
+        assert!(!loopback.to_str().unwrap().contains("Secure"));
+    }
+}
