@@ -30,7 +30,7 @@ async fn logs_in(server: &LoginServer, base: &'static str) {
     for mut browser in [Browser::new(&server.origin(), base), Browser::http2(&server.origin(), base)] {
         let code = browser.log_in(&WEB, "ada", PASSWORD).await;
         assert_eq!(code.len(), 43);
-        assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["session_giszrYfB"]);
+        assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["auth_device", "session_giszrYfB"]);
     }
 }
 

@@ -25,8 +25,9 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal,
-            logins::Logins, pushed::PushedRequests, session_claims::SessionClaims, unverified::UnverifiedWork,
+            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
+            journal::LoginJournal, logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
+            unverified::UnverifiedWork,
         },
     },
     event::EventKind,
@@ -43,15 +44,13 @@ use crate::{
 const FAILURES_PER_ADDRESS: u32 = 60;
 /// Messages that one address may ask for in a minute: as many as logins fit into the default budget.
 const MESSAGES_PER_ADDRESS: u32 = 120;
-/// Logins that may begin with one identifier in a minute. Bounds storage, not people.
-const STARTS_PER_IDENTIFIER: u32 = 600;
 /// Bad requests of one address in a minute that cause work before a tenant is charged.
 const UNVERIFIED_PER_ADDRESS: u32 = 600;
 /// Requests that cause such work at once, where addresses are unknown.
 const UNVERIFIED_AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// Requests of one tenant in a minute, as the interface promises.
 const REQUESTS_PER_TENANT: u32 = 600;
-/// Identifiers and addresses are invented by anyone. Beyond this many they share buckets.
+/// Anyone can have many addresses. Beyond this many they share buckets.
 const MOST_STRANGERS: usize = 100_000;
 /// Bounds of "remember me".
 const LONGEST_REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -107,6 +106,7 @@ impl AuthServiceBuilder {
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
+            devices: Devices { loopback: self.insecure_loopback, lifetime: self.login_limits.device_lifetime },
             login_limits: self.login_limits,
             remember: self.remember,
             key: HashKey { given: self.key, loaded: OnceCell::new() },
@@ -213,7 +213,6 @@ impl AuthServiceBuilder {
                 Some(quota) => builder(*quota).build()?,
                 None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
             },
-            starts: strangers(Quota::per_minute(STARTS_PER_IDENTIFIER)?)?,
             no_address: Once::new(),
         })
     }

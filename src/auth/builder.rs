@@ -271,8 +271,8 @@ impl AuthServiceBuilder {
     /// Hashes one-time codes, identifiers and addresses under this key, which all nodes must share. Defaults to a key
     /// that is kept in the store.
     ///
-    /// A different key invalidates open codes, throttle counts, and passwords that were proved in open logins and
-    /// sessions.
+    /// A different key invalidates open codes, throttle counts, device cookies, and passwords that were proved in open logins
+    /// and sessions.
     pub fn key(mut self, key: &Secret) -> Self {
         self.key = Some(Keyed::new(key));
         self

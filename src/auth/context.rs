@@ -28,7 +28,7 @@ use crate::{
     },
     limit::RateLimitPass,
     login::{Login, LoginId},
-    store::StoreError,
+    store::{StoreError, table::Stored},
     tenant::Tenant,
     util::secret::Digest,
 };
@@ -228,10 +228,10 @@ impl<'a> RequestContext<'a> {
         &mut self,
         client_id: Option<&str>,
         session_id: Option<&str>,
-    ) -> Result<(Digest, Login), Problem> {
+    ) -> Result<(Digest, Stored<Login>), Problem> {
         self.count_unverified()?;
         let found = self.login(session_id).await;
-        let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, login)| login);
+        let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value);
         // the login's client is proved, the client that the call names is not
         let client = self.login_client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
         let known = client.as_ref().ok().and_then(Option::as_deref);
@@ -245,7 +245,7 @@ impl<'a> RequestContext<'a> {
         found.ok_or_else(|| Problem::new(Code::InvalidSession, "this browser has no login with this session_id"))
     }
 
-    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, Login)>, StoreError> {
+    async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, Stored<Login>)>, StoreError> {
         let Some(id) = session_id.and_then(LoginId::parse) else { return Ok(None) };
         let Some(digest) = self.core.cookies.secret_of(&self.parts.headers, &id) else { return Ok(None) };
         Ok(self.core.logins.find(&digest).await?.map(|login| (digest, login)))

@@ -17,8 +17,8 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, guard::Guard, journal::LoginJournal, key,
-            logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
+            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
+            journal::LoginJournal, key, logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
@@ -55,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) first_party: Option<FirstParty>,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
+    pub(crate) devices: Devices,
     pub(crate) pages: Pages,
 
     pub(crate) logins: Logins,
@@ -85,8 +86,6 @@ pub(crate) struct Limits {
     pub(crate) failures: Limiter,
     /// Messages requested from each address.
     pub(crate) messages: Limiter,
-    /// Logins that begin with the same identifier.
-    pub(crate) starts: Limiter,
     /// Lookups and signature checks before a tenant is charged.
     pub(crate) unverified: UnverifiedWork,
     pub(crate) no_address: Once,

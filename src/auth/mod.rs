@@ -47,6 +47,7 @@
 //!   see [below](#equal-responses).
 //! - **Nothing can be planted.** Each login and each session has a random secret that the server generates and stores as a digest.
 //! - **Guesses are counted before they are checked**: by what was submitted, by account and by address.
+//! - **Strangers cannot lock an owner out.** Browsers in which a user completed a login have [counts of their own](#trusted-browsers).
 //! - **The store fails closed**: requests get a 503.
 //!
 //! # Signing in to the site itself
@@ -165,7 +166,8 @@
 //!
 //! A login in progress has the cookie `__Host-auth_session_` and eight characters of its id, so tabs do not affect each
 //! other. A browser has at most four; the oldest is dropped. A session has `__Host-session_` and eight characters of its
-//! tenant's digest. All are `Secure`, `HttpOnly`, `Path=/` and `SameSite=Lax`.
+//! tenant's digest. A [trusted browser](#trusted-browsers) has `__Host-auth_device`. All are `Secure`, `HttpOnly`, `Path=/`
+//! and `SameSite=Lax`.
 //! [`insecure_loopback`](AuthServiceBuilder::insecure_loopback) allows plain HTTP on a loopback address.
 //!
 //! # Scripts of other origins
@@ -197,19 +199,31 @@
 //!
 //! One-time codes, and names and addresses in counters and logs, are hashed under a key. By default the service keeps it in
 //! the store. Set the same [`key`](AuthServiceBuilder::key) on all nodes, so that a copy of the store is not enough to guess
-//! them. Changing the key invalidates open codes, throttle counts and proofs.
+//! them. Changing the key invalidates open codes, throttle counts, proofs and device cookies.
 //!
 //! # Equal responses
 //!
-//! A response depends only on submitted values. Four limits are visible: the wait after failures (by `username`, or by name
-//! and address), the number of codes for that pair, the budget of the address, and the number of logins started with one name.
-//! Two limits are silent and only appear in the event log: the hundredth failure of an account, and too many messages to one
-//! receiver. Responses then stay the same, but nothing is accepted or sent.
+//! A response depends only on submitted values. Three limits are visible: the wait after failures (by `username`, or by name
+//! and address), the number of codes for that pair, and the budget of the address. Two limits are silent and only appear in
+//! the event log: too many failures of an account, and too many messages to one receiver. Responses then stay the same, but
+//! nothing is accepted or sent.
 //!
-//! One thing is observable: a success clears the count of a name or pair, so a caller who fails on purpose can notice it.
+//! One thing is observable: a success in a browser that is not trusted yet clears the count of a name or pair, so a caller who
+//! fails on purpose can notice it.
 //!
 //! [`StoredUsers`](crate::StoredUsers) reads as much for unknown names as for known ones. Your own
 //! [`Users`](crate::Users) should do the same.
+//!
+//! # Trusted browsers
+//!
+//! `complete` sets the device cookie `__Host-auth_device`, which makes the browser trusted for the user. Its failures and its
+//! requests for codes are counted apart from those of others, so somebody who fails on purpose elsewhere cannot lock the
+//! owner out. All failures of an account count towards the hundred that it accepts, and strangers can use up only eighty of
+//! them. A trusted browser that must wait is treated like any other, so it never waits longer than without its cookie.
+//!
+//! The cookie skips no step, contains no name, and counts for one user of one tenant; a browser can be trusted for four
+//! users. It ends after [`device_lifetime`](LoginLimits::device_lifetime), 90 days by default, when the password changes, and
+//! with [`end_user`](AuthService::end_user). It is signed with [the hash key](#the-hash-key), so nothing is stored.
 //!
 //! # Limits
 //!
@@ -224,9 +238,10 @@
 //! | codes to one receiver of a tenant (silent) | 10 an hour to a phone, 50 a day to a mailbox |
 //! | codes requested by one address | 120 a minute |
 //! | failures of a name or pair with one method | 5 free, then 30 seconds that double up to an hour; a day after 100 |
-//! | failures of one account with one method (silent) | 100 in a row, until 24 hours pass without one |
+//! | failures of one account with one method (silent) | 100 in a row, 80 of them by strangers, until 24 hours pass without one |
+//! | failures in a trusted browser with one method | as for a name; then it is counted like a stranger |
+//! | codes for a trusted browser and address; to its receivers | as for name and address; as for other receivers |
 //! | failures from one address | 60 a minute; then no login starts there either |
-//! | logins started with one name | 600 a minute |
 //! | an authorization code | 60 seconds |
 //! | a form at `/authorize` | 16 KiB |
 //! | a pushed request | 8 KiB; 90 seconds, and 30 minutes from its first use |
@@ -235,16 +250,16 @@
 //! | bodies received at the same time | 50 of one address, 1,000 in total |
 //!
 //! [`login_limits`](AuthServiceBuilder::login_limits) changes the times. An attempt during a wait is refused and changes
-//! nothing. [`unlock`](AuthService::unlock) lifts locks. Counts of addresses and of started logins are in memory, one for
-//! each process; the others are in the store.
+//! nothing. [`unlock`](AuthService::unlock) lifts locks. Counts of addresses are in memory, one for each process; the others
+//! are in the store.
 //!
 //! # Stored rows
 //!
 //! | rows | lifetime |
 //! |---|---|
 //! | a login | an hour after it ends: 70 minutes after its last step, at most 90 in all |
-//! | failures of a name, a pair, an account | 24 hours after the last |
-//! | messages of a pair, of a receiver | an hour for a phone, 24 for a mailbox |
+//! | failures of a name, a pair, an account, a trusted browser | 24 hours after the last |
+//! | messages of a pair, of a receiver, of a trusted browser | an hour for a phone, 24 for a mailbox |
 //! | the same for unknown names | a minute; they are written so that the work is equal |
 //! | a code | a minute; a redeemed one as long as its tokens |
 //! | a family of tokens | as long as its refresh token |

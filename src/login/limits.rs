@@ -24,6 +24,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// | [`longest_wait`](Self::longest_wait) | 1 hour | `first_wait` to 24 hours |
 /// | [`failure_ceiling`](Self::failure_ceiling) | 100 | `free_failures` to 100 |
 /// | [`failure_memory`](Self::failure_memory) | 24 hours | 24 hours to 30 days |
+/// | [`device_lifetime`](Self::device_lifetime) | 90 days | 1 to 400 days |
 ///
 /// The bounds come from NIST SP 800-63B and OWASP ASVS. The service checks them when it is built. A login keeps the
 /// timeouts that were set when it began.
@@ -49,6 +50,7 @@ pub struct LoginLimits {
     pub(super) longest_wait: Duration,
     pub(super) failure_ceiling: u32,
     pub(super) failure_memory: Duration,
+    pub(crate) device_lifetime: Duration,
 }
 
 impl LoginLimits {
@@ -66,6 +68,7 @@ impl LoginLimits {
             longest_wait: HOUR,
             failure_ceiling: 100,
             failure_memory: DAY,
+            device_lifetime: 90 * DAY,
         }
     }
 
@@ -114,7 +117,8 @@ impl LoginLimits {
         Self { longest_wait: wait, ..self }
     }
 
-    /// Sets how many failures in a row lock an account's method until they are forgotten.
+    /// Sets how many failures in a row lock an account's method until they are forgotten. The last fifth is kept for
+    /// trusted browsers.
     pub fn failure_ceiling(self, failures: u32) -> Self {
         Self { failure_ceiling: failures, ..self }
     }
@@ -122,6 +126,12 @@ impl LoginLimits {
     /// Sets how long failures are remembered after the last of them.
     pub fn failure_memory(self, memory: Duration) -> Self {
         Self { failure_memory: memory, ..self }
+    }
+
+    /// Sets how long a browser stays trusted after a complete login. Its attempts are counted apart from those of
+    /// strangers.
+    pub fn device_lifetime(self, lifetime: Duration) -> Self {
+        Self { device_lifetime: lifetime, ..self }
     }
 
     /// Checks the bounds in the table above.
@@ -150,7 +160,8 @@ impl LoginLimits {
         time("login longest_wait", self.longest_wait, self.first_wait..=DAY, "must be first_wait to 24 hours")?;
         let reason = "must be free_failures to 100";
         count("login failure_ceiling", self.failure_ceiling, self.free_failures..=100, reason)?;
-        time("login failure_memory", self.failure_memory, DAY..=30 * DAY, "must be 24 hours to 30 days")
+        time("login failure_memory", self.failure_memory, DAY..=30 * DAY, "must be 24 hours to 30 days")?;
+        time("login device_lifetime", self.device_lifetime, DAY..=400 * DAY, "must be 1 to 400 days")
     }
 }
 
@@ -168,7 +179,7 @@ mod tests {
     fn c055_c059_c087_c110_settings_stay_within_the_limits_of_the_standards() {
         type Set = fn(Duration) -> LoginLimits;
         assert_eq!(LoginLimits::default().validate(), Ok(()));
-        let settings: [(Set, Duration, Duration); 8] = [
+        let settings: [(Set, Duration, Duration); 9] = [
             (|it| LoginLimits::new().idle_timeout(it), MINUTE, 30 * MINUTE),
             (|it| LoginLimits::new().absolute_timeout(it), 10 * MINUTE, DAY),
             (|it| LoginLimits::new().completion_window(it), 10 * SECOND, 5 * MINUTE),
@@ -177,6 +188,7 @@ mod tests {
             (|it| LoginLimits::new().first_wait(it), 30 * SECOND, HOUR),
             (|it| LoginLimits::new().longest_wait(it), 30 * SECOND, DAY),
             (|it| LoginLimits::new().failure_memory(it), DAY, 30 * DAY),
+            (|it| LoginLimits::new().device_lifetime(it), DAY, 400 * DAY),
         ];
         for (at, (set, least, most)) in settings.into_iter().enumerate() {
             let nanosecond = Duration::from_nanos(1);

@@ -31,8 +31,11 @@ impl Throttle {
 
     /// Counts an attempt against an account, which shows no wait. Returns the new count, when it is forgotten, and whether
     /// the attempt is below the ceiling. Attempts beyond the ceiling do not prolong it.
-    pub(crate) fn count_hidden(self, limits: &LoginLimits, now: UnixTime) -> (Self, UnixTime, bool) {
-        let is_below = self.failures < limits.failure_ceiling;
+    ///
+    /// The last fifth is kept for trusted browsers, so strangers cannot use up the attempts of the owner.
+    pub(crate) fn count_hidden(self, limits: &LoginLimits, now: UnixTime, is_trusted: bool) -> (Self, UnixTime, bool) {
+        let reserved = if is_trusted { 0 } else { limits.failure_ceiling / 5 };
+        let is_below = self.failures < limits.failure_ceiling - reserved;
         let next = match is_below {
             true => Self { failures: self.failures + 1, open_at: Self::forgotten_at(limits, now).as_nanos() },
             false => self,
@@ -43,6 +46,11 @@ impl Throttle {
     /// Removes an attempt whose secret could not be checked.
     pub(crate) fn uncount(self) -> Self {
         Self { failures: self.failures.saturating_sub(1), open_at: 0 }
+    }
+
+    /// Removes an attempt from a hidden count. The rest is forgotten as late as before.
+    pub(crate) fn uncount_hidden(self) -> Self {
+        Self { failures: self.failures.saturating_sub(1), ..self }
     }
 
     /// Returns when a count that was written now can be forgotten.
@@ -80,16 +88,30 @@ mod tests {
     }
 
     #[test]
-    fn c058_an_account_accepts_a_hundred_failures() {
-        let mut throttle = Throttle::default();
+    fn c058_c125_an_account_accepts_a_hundred_failures_of_which_strangers_have_eighty() {
+        let limits = LoginLimits::new();
         let now = UnixTime::from_secs(1_000_000);
-        for failure in 1..=200 {
-            let at = now + Duration::from_secs(failure);
-            let (next, kept_until, is_below) = throttle.count_hidden(&LoginLimits::new(), at);
-            assert_eq!(is_below, failure <= 100, "{failure}");
-            assert_eq!(kept_until, now + Duration::from_secs(failure.min(100)) + Duration::from_secs(24 * 3600));
-            throttle = next;
+        let fail = |throttle: &mut Throttle, seconds: u64, is_trusted| {
+            let (next, kept_until, is_below) =
+                throttle.count_hidden(&limits, now + Duration::from_secs(seconds), is_trusted);
+            *throttle = next;
+            (kept_until.as_secs() - now.as_secs() - 24 * 3600, is_below)
+        };
+        let mut throttle = Throttle::default();
+        for at in 1..=150 {
+            assert_eq!(fail(&mut throttle, at, false), (at.min(80), at <= 80));
         }
+        for at in 151..=200 {
+            assert_eq!(fail(&mut throttle, at, true), (at.min(170), at <= 170));
+        }
+        assert_eq!(fail(&mut throttle, 201, false), (170, false));
+        // what could not be checked does not end the count of the others
+        throttle = throttle.uncount_hidden();
+        assert_eq!(fail(&mut throttle, 202, false), (170, false));
+        assert_eq!(fail(&mut throttle, 203, true), (203, true));
+        let mut alone = Throttle::default();
+        assert!((1..=100).all(|at| fail(&mut alone, at, true).1));
+        assert!(!fail(&mut alone, 101, true).1);
     }
 
     proptest! {

@@ -2,12 +2,13 @@
 
 use std::{hint::black_box, sync::Arc};
 
-use argon2::{Argon2, Params};
+use argon2::Argon2;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::{
     hash::{PasswordHash, StoredPassword},
+    memory::Memory,
     password::Password,
     recipe::{Cost, Recipe},
 };
@@ -46,8 +47,12 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new() -> Self {
-        Self { cost: Cost::DEFAULT, decoy: Arc::new((random(), random())), run: Arc::new(run) }
+    pub(super) fn new(cost: Cost) -> Self {
+        let memory = Memory::new(cost.params(OUTPUT).map_or(0, |params| params.block_count()));
+        let run = move |recipe: &Recipe, password: &[u8], salt: &[u8], output: &mut [u8]| {
+            run(recipe, password, salt, output, &memory)
+        };
+        Self { cost, decoy: Arc::new((random(), random())), run: Arc::new(run) }
     }
 
     /// Hashes a password with a new salt.
@@ -111,10 +116,11 @@ impl Engine {
 }
 
 /// Runs argon2.
-fn run(recipe: &Recipe, password: &[u8], salt: &[u8], output: &mut [u8]) -> Option<()> {
-    let Cost { memory_kib, iterations, parallelism } = recipe.cost;
-    let params = Params::new(memory_kib, iterations, parallelism, Some(output.len())).ok()?;
-    Argon2::new(recipe.algorithm, recipe.version, params).hash_password_into(password, salt, output).ok()
+fn run(recipe: &Recipe, password: &[u8], salt: &[u8], output: &mut [u8], memory: &Memory) -> Option<()> {
+    let params = recipe.cost.params(output.len())?;
+    let blocks = params.block_count();
+    let argon2 = Argon2::new(recipe.algorithm, recipe.version, params);
+    memory.with(blocks, |blocks| argon2.hash_password_into_with_memory(password, salt, output, blocks).ok())?
 }
 
 #[expect(clippy::expect_used, reason = "no input reaches it, and there is no safe way to go on")]

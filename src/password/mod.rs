@@ -35,6 +35,8 @@ mod hash;
 mod mark;
 #[expect(clippy::module_inception, reason = "it is the subject of the module")]
 mod password;
+mod memory;
+mod turns;
 mod engine;
 mod passwords;
 #[cfg(test)]

@@ -1,18 +1,19 @@
-use std::{fmt, sync::Arc, thread};
+use std::{fmt, thread};
 
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
 
 use super::{
     engine::{Engine, Verdict},
     hash::{PasswordHash, StoredPassword},
     password::Password,
     recipe::Cost,
+    turns::Turns,
 };
-use crate::util::error::ConfigError;
+use crate::{tenant::Tenant, util::error::ConfigError};
 
 /// The number of waiting callers for each running check, by default.
 const WAITING_EACH: usize = 64;
-/// Far below the limit of a tokio semaphore, even for both settings together.
+/// The most jobs that either setting allows.
 const MOST: usize = 1 << 20;
 
 /// Hashes and checks passwords, away from the async threads.
@@ -21,14 +22,16 @@ const MOST: usize = 1 << 20;
 /// many hashes at once as the machine has threads, and lets 64 times as many callers wait. Clones share these limits. [`builder`](
 /// Self::builder) changes the settings.
 ///
+/// Waiting tenants take turns, so a flood of one leaves the others their turn. If the queue is full, a tenant with fewer
+/// waiting callers takes the place of the last caller of the tenant with the most. The login service names the tenant of each
+/// check; [`of_tenant`](Self::of_tenant) does so for your own calls.
+///
 /// Its methods must be called within a tokio runtime.
 #[derive(Clone)]
 pub struct Passwords {
     engine: Engine,
-    /// One permit for each running job.
-    turns: Arc<Semaphore>,
-    /// One permit for each job that runs or waits.
-    room: Arc<Semaphore>,
+    turns: Turns,
+    tenant: Option<Tenant>,
 }
 
 impl Passwords {
@@ -49,8 +52,13 @@ impl Passwords {
 
     fn of(settings: &PasswordsBuilder) -> Self {
         let PasswordsBuilder { cost, concurrency, waiting, .. } = *settings;
-        let (turns, room) = (Semaphore::new(concurrency), Semaphore::new(concurrency + waiting));
-        Self { engine: Engine { cost, ..Engine::new() }, turns: Arc::new(turns), room: Arc::new(room) }
+        Self { engine: Engine::new(cost), turns: Turns::new(concurrency, waiting), tenant: None }
+    }
+
+    /// Returns the same pool for jobs of this tenant. Jobs without a tenant wait in a line of their own.
+    #[must_use]
+    pub fn of_tenant(&self, tenant: &Tenant) -> Self {
+        Self { tenant: Some(tenant.clone()), ..self.clone() }
     }
 
     /// Hashes a password with a new salt. The caller decides on a minimum length and refuses common passwords.
@@ -89,20 +97,18 @@ impl Passwords {
         self.run(move |engine| engine.verify_either(&password, stored.as_ref(), &foreign_decoy, check)).await
     }
 
-    /// Runs a job when its turn comes. The job owns its permits, so it counts until it ends, even if the caller is
-    /// gone.
+    /// Runs a job when its turn comes. The job owns its turn, so it counts until it ends, even if the caller is gone.
     async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Engine) -> Option<T> + Send + 'static,
     ) -> Result<T, PasswordError> {
         let failed = PasswordErrorKind::Failed;
         let runtime = Handle::try_current().map_err(|_| failed)?;
-        let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| PasswordErrorKind::Busy)?;
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| failed)?;
+        let turn = self.turns.next(self.tenant.as_ref()).await.ok_or(PasswordErrorKind::Busy)?;
         let engine = self.engine.clone();
         let done = runtime.spawn_blocking(move || {
             let done = job(&engine);
-            drop((turn, room));
+            drop(turn);
             done
         });
         Ok(done.await.ok().flatten().ok_or(failed)?)
@@ -258,13 +264,13 @@ impl std::error::Error for PasswordError {}
 #[cfg(test)]
 impl Passwords {
     /// Replaces argon2.
-    pub(super) fn with_run(mut self, run: Arc<super::engine::Run>) -> Self {
+    pub(super) fn with_run(mut self, run: std::sync::Arc<super::engine::Run>) -> Self {
         self.engine.run = run;
         self
     }
 
     pub(super) fn with_decoy(mut self, decoy: super::engine::Decoy) -> Self {
-        self.engine.decoy = Arc::new(decoy);
+        self.engine.decoy = std::sync::Arc::new(decoy);
         self
     }
 

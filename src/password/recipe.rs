@@ -1,6 +1,6 @@
 //! The algorithm and the parameters that turn a password and a salt into an output.
 
-use argon2::{Algorithm, Version};
+use argon2::{Algorithm, Params, Version};
 
 /// Everything an output depends on, apart from the password and the salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,11 @@ impl Cost {
     /// Returns whether argon2 supports these parameters and they are within bounds.
     pub(super) fn is_usable(self) -> bool {
         !self.is_below(Self::LEAST) && !Self::MOST.is_below(self) && self.memory_kib >= 8 * self.parallelism
+    }
+
+    /// Returns the parameters for an output of this length, or `None` if argon2 does not support them.
+    pub(super) fn params(self, output: usize) -> Option<Params> {
+        Params::new(self.memory_kib, self.iterations, self.parallelism, Some(output)).ok()
     }
 
     /// Returns whether any parameter is lower than in `other`.

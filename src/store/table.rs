@@ -139,35 +139,64 @@ impl<T: Value> Table<T> {
         &self,
         tenant: Option<&Tenant>,
         id: &[u8],
-        mut change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
+        change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
     ) -> Result<R, StoreError>
     where
         R: Send,
     {
         let key = self.key(tenant, id)?;
-        let mut entry = self.store.get(&key).wait().await?;
+        let entry = self.store.get(&key).wait().await?;
+        let occupant = entry.as_ref().map(|entry| entry.version);
+        let found = self.read(entry)?;
+        Ok(self.change(&key, (occupant, found), change).await?.0)
+    }
+
+    /// Like [`update`](Self::update), for a value that was read before. Also returns the version
+    /// that the value has afterwards.
+    #[cfg(feature = "login")]
+    pub(crate) async fn update_from<R: Send>(
+        &self,
+        tenant: Option<&Tenant>,
+        id: &[u8],
+        read: Stored<T>,
+        change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
+    ) -> Result<(R, Option<Version>), StoreError> {
+        self.change(&self.key(tenant, id)?, (Some(read.version), Some(read)), change).await
+    }
+
+    /// Changes and writes a value, given the version of the entry, live or expired, and the value
+    /// if it lives.
+    async fn change<R: Send>(
+        &self,
+        key: &Key,
+        (mut occupant, mut found): (Option<Version>, Option<Stored<T>>),
+        mut change: impl FnMut(Option<&T>, UnixTime) -> Change<T, R> + Send,
+    ) -> Result<(R, Option<Version>), StoreError> {
         for _ in 0..TRIES {
-            let found = self.read(entry.clone())?;
+            // the value may have expired since it was read
+            found = found.filter(|read| self.lives(read.expires_at));
             let (value, expires_at, answer) = match change(found.as_ref().map(|stored| &stored.value), self.now()) {
-                Change::Keep(answer) => return Ok(answer),
+                Change::Keep(answer) => return Ok((answer, occupant)),
                 Change::Put(value, expires_at, answer) => (value, expires_at, answer),
             };
-            // the value may have expired since it was read, and then the change was based on
-            // nothing
-            if found.is_some_and(|read| !self.lives(read.expires_at)) {
+            // or meanwhile, and then the change was based on nothing
+            if found.as_ref().is_some_and(|read| !self.lives(read.expires_at)) {
                 continue;
             }
             let record = self.record(&value, expires_at)?;
             drop(value);
             // an expired entry is overwritten directly, so that the amount of work does not reveal
             // whether there was one
-            let outcome = match &entry {
-                Some(entry) => self.store.swap(&key, entry.version, record).await?,
-                None => self.store.insert(&key, record).await?,
+            let outcome = match occupant {
+                Some(version) => self.store.swap(key, version, record).await?,
+                None => self.store.insert(key, record).await?,
             };
             match outcome {
-                WriteOutcome::Done(_) => return Ok(answer),
-                WriteOutcome::Lost(instead) => entry = instead,
+                WriteOutcome::Done(version) => return Ok((answer, Some(version))),
+                WriteOutcome::Lost(instead) => {
+                    occupant = instead.as_ref().map(|entry| entry.version);
+                    found = self.read(instead)?;
+                }
             }
         }
         Err(StoreErrorKind::Busy.into())

@@ -77,7 +77,7 @@ impl<'a> PasswordAttempt<'a> {
     /// Checks the password against the [argon2 hash](Account::password) of the account.
     pub async fn argon2(self) -> PasswordCheck {
         let stored = self.account.and_then(Account::password_hash).cloned();
-        let verdict = self.passwords.verify(self.password, stored).await;
+        let verdict = self.passwords.of_tenant(self.tenant).verify(self.password, stored).await;
         outcome(self.account, verdict)
     }
 
@@ -96,7 +96,8 @@ impl<'a> PasswordAttempt<'a> {
         check: impl FnOnce(&str, &str) -> bool + Send + 'static,
     ) -> PasswordCheck {
         let stored = self.account.and_then(|account| account.password.clone());
-        let verdict = self.passwords.verify_either(self.password, stored, decoy_hash.into(), check).await;
+        let passwords = self.passwords.of_tenant(self.tenant);
+        let verdict = passwords.verify_either(self.password, stored, decoy_hash.into(), check).await;
         outcome(self.account, verdict)
     }
 

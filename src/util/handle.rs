@@ -38,7 +38,7 @@ impl Handle {
         Self(bytes)
     }
 
-    #[cfg(any(test, feature = "tokens"))]
+    #[cfg(any(test, feature = "login"))]
     pub(crate) const fn from_bytes(bytes: [u8; LEN]) -> Self {
         Self(bytes)
     }

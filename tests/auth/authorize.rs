@@ -583,7 +583,7 @@ async fn c021_the_newest_completed_login_is_used_first() {
     let before = browser.cookies.len();
     assert!(browser.authorize("web").await.redirected("code").is_some());
     // the session cookie replaces the cookie of the login that was used
-    assert_eq!((before, browser.cookies.len()), (3, 3));
+    assert_eq!((before, browser.cookies.len()), (4, 4));
     assert!(browser.authorize("web").await.redirected("code").is_some());
     assert_eq!(browser.authorize("web").await.redirected("code"), None);
     assert_eq!(browser.status(&unfinished).await.json()["status"], "pending");

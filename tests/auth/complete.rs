@@ -29,7 +29,8 @@ async fn c086_a_login_can_be_completed_repeatedly_once_its_steps_are_done() {
     let completed = browser.complete("mfa", &id).await;
     assert_eq!(
         completed.own(),
-        "200\ncontent-type: application/json\n\n{\"session_id\":\"<id>\",\"status\":\"completed\"}\n"
+        "200\ncontent-type: application/json\nset-cookie: __Host-auth_device=<device>; Path=/; Max-Age=7776000; Secure; \
+            HttpOnly; SameSite=Lax\n\n{\"session_id\":\"<id>\",\"status\":\"completed\"}\n"
     );
     assert_eq!(browser.complete("mfa", &id).await.own(), completed.own());
     let mut copy = browser.clone();

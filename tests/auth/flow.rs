@@ -31,7 +31,7 @@ async fn a_login_by_password_ends_with_a_code() {
     assert_eq!(last.redirected("state").as_deref(), Some("xyz"));
     assert_eq!(last.redirected("iss").as_deref(), Some(ISSUER));
     assert_eq!(last.redirected("code").unwrap().len(), 43);
-    assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["__Host-session_giszrYfB"]);
+    assert_eq!(browser.cookies.keys().collect::<Vec<_>>(), ["__Host-auth_device", "__Host-session_giszrYfB"]);
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_new_sign_in_renews_the_session_of_the_browser_and_keeps_others() {
     let ids =
         |sessions: &[tollgate::Session]| sessions.iter().map(|one| one.sid().to_string()).collect::<BTreeSet<_>>();
     assert_eq!(ids(&before), ids(&after));
-    let [(name, secret)] = old.iter().collect::<Vec<_>>()[..] else { panic!("{old:?}") };
+    let [_, (name, secret)] = old.iter().collect::<Vec<_>>()[..] else { panic!("{old:?}") };
     let now = &browser.cookies[name];
     assert_eq!(secret.split_once('.').unwrap().0, now.split_once('.').unwrap().0);
     assert_ne!(secret, now);

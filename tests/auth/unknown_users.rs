@@ -252,11 +252,11 @@ async fn c031_c066_locks_and_limits_are_the_same_for_unknown_users() {
     }
 }
 
-/// A hundred failures of one account, under two of its names.
+/// More failures of one account than strangers have, under two of its names.
 #[tokio::test]
 async fn c058_c110_the_ceiling_of_an_account_is_invisible() {
     let mut script = Vec::new();
-    for failure in 0..130 {
+    for failure in 0..110 {
         script.extend([Action::Start(failure % 2, "web"), Action::Password(0, failure % 2, "wrong")]);
         script.push(Action::Wait(1801));
     }
@@ -281,7 +281,7 @@ async fn c058_c110_the_ceiling_of_an_account_is_invisible() {
 #[tokio::test]
 async fn c110_attempts_beyond_the_ceiling_do_not_extend_it() {
     let mut stage = ScriptedWorld::of(KNOWN[0].1).await;
-    for failure in 0..100 {
+    for failure in 0..80 {
         stage.call(Action::Start(failure % 2, "web")).await;
         stage.call(Action::Password(0, failure % 2, "wrong")).await;
         stage.call(Action::Wait(3600)).await;

@@ -37,9 +37,9 @@ pub(crate) async fn for_login(
     signed_in: Option<&SignedIn>,
 ) -> Result<Option<Response<Body>>, Problem> {
     let core = cx.core;
-    let acr = plan.acr().or(completed.login.plan.acr()).map(str::to_owned);
+    let acr = plan.acr().or(completed.login().plan.acr()).map(str::to_owned);
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
-    let target = TargetSession::of(cx, &completed.login, &who).await?;
+    let target = TargetSession::of(cx, completed.login(), &who).await?;
     // what can fail without the store fails before the login is spent
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };
@@ -51,7 +51,7 @@ pub(crate) async fn for_login(
         return Err(already_answered());
     }
     let Some(begun) = session::begin(cx, &completed, &who, signed_in, target).await? else { return Ok(None) };
-    let login = &completed.login;
+    let login = completed.login();
     let row = AuthorizationCode {
         who,
         session: begun.sid,

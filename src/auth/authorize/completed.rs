@@ -17,14 +17,14 @@ use crate::{
     login::{Login, LoginCall},
     policy::LoginPlan,
     session::{Authentication, UserId},
-    store::StoreError,
+    store::{StoreError, table::Stored},
     tenant::Tenant,
     util::handle::Handle,
 };
 
 /// A completed login, and the cookie that it was found by.
 pub(crate) struct CompletedLogin<'c> {
-    pub(crate) login: Login,
+    stored: Stored<Login>,
     cookie: &'c Carried<'c>,
     /// All login cookies of the browser.
     carried: &'c [Carried<'c>],
@@ -50,19 +50,24 @@ impl<'c> CompletedLogin<'c> {
         let logins = &cx.core.logins;
         let mut newest: Option<Self> = None;
         for cookie in carried {
-            let Some(login) = logins.find(&cookie.digest).await? else { continue };
+            let Some(stored) = logins.find(&cookie.digest).await? else { continue };
+            let login = &stored.value;
             let answers = login.is_completed(logins.now())
                 && login.tenant == *client.tenant()
                 && cookie.name == cx.core.cookies.name_of(&login.id)
                 // proofs of a session count as long as the session does
-                && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(&login)))
+                && (login.carried == 0 || signed_in.is_some_and(|it| it.bears(login)))
                 && plan.is_met_by(login.proved())
-                && wanted(&login);
-            if answers && newest.as_ref().is_none_or(|other| other.login.began < login.began) {
-                newest = Some(Self { login, cookie, carried });
+                && wanted(login);
+            if answers && newest.as_ref().is_none_or(|other| other.login().began < login.began) {
+                newest = Some(Self { stored, cookie, carried });
             }
         }
         Ok(newest)
+    }
+
+    pub(crate) fn login(&self) -> &Login {
+        &self.stored.value
     }
 
     /// Returns who logged in.
@@ -76,9 +81,9 @@ impl<'c> CompletedLogin<'c> {
         acr: Option<&str>,
     ) -> Result<Option<Authentication>, Problem> {
         let keyed = cx.core.keyed().await?;
-        let Some(who) = self.login.authentication(acr) else { return Ok(None) };
-        if !cx.core.accounts.still_counts(&who, keyed).await? {
-            cx.core.journal.tally_login(EventKind::LoginFailed, &self.login, None, keyed);
+        let Some(who) = self.login().authentication(acr) else { return Ok(None) };
+        if cx.core.accounts.counting(&who, keyed).await?.is_none() {
+            cx.core.journal.tally_login(EventKind::LoginFailed, self.login(), None, keyed);
             return Err(Problem::new(Code::AccessDenied, "the account is not allowed to log in"));
         }
         Ok(Some(who))
@@ -86,10 +91,11 @@ impl<'c> CompletedLogin<'c> {
 
     /// Spends the login for the session that it begins or updates. Returns `false` if it was spent before.
     pub(crate) async fn spend(&mut self, cx: &RequestContext<'_>, session: &Handle) -> Result<bool, StoreError> {
-        let Some(update) = cx.core.logins.apply(&self.cookie.digest, &LoginCall::Consume(session)).await? else {
+        let spend = LoginCall::Consume(session);
+        let Some(update) = cx.core.logins.apply(&self.cookie.digest, self.stored.clone(), &spend).await? else {
             return Ok(false);
         };
-        self.login = update.login;
+        self.stored = update.stored;
         Ok(update.answer.is_ok())
     }
 
@@ -103,11 +109,11 @@ impl<'c> CompletedLogin<'c> {
     ) -> Result<Vec<SessionOfOtherTab>, StoreError> {
         let mut found = Vec::new();
         for cookie in self.carried.iter().filter(|cookie| !cookie.digest.matches(&self.cookie.digest)) {
-            let Some(login) = cx.core.logins.find(&cookie.digest).await? else { continue };
+            let Some(Stored { value: login, .. }) = cx.core.logins.find(&cookie.digest).await? else { continue };
             if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user())
-                && login.tenant == self.login.tenant
+                && login.tenant == self.login().tenant
             {
-                let came_first = login.was_touched_before(&self.login);
+                let came_first = login.was_touched_before(self.login());
                 found.push((login.touched, SessionOfOtherTab { sid, user: user.id.clone(), came_first }));
             }
         }
@@ -131,7 +137,7 @@ impl<'c> CompletedLogin<'c> {
 }
 
 /// The logins of this browser in which something was proved. Those of one tenant, or all.
-pub(crate) struct ProvedLogins<'c>(Vec<&'c Carried<'c>>);
+pub(crate) struct ProvedLogins<'c>(Vec<(&'c Carried<'c>, Stored<Login>)>);
 
 impl<'c> ProvedLogins<'c> {
     pub(crate) async fn find(
@@ -141,10 +147,11 @@ impl<'c> ProvedLogins<'c> {
     ) -> Result<Self, StoreError> {
         let mut found = Vec::new();
         for cookie in carried {
-            let login = cx.core.logins.find(&cookie.digest).await?;
-            let is_open = |login: &Login| !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now());
-            if login.is_some_and(|login| is_open(&login) && tenant.is_none_or(|tenant| *tenant == login.tenant)) {
-                found.push(cookie);
+            let Some(stored) = cx.core.logins.find(&cookie.digest).await? else { continue };
+            let login = &stored.value;
+            let is_open = !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now());
+            if is_open && tenant.is_none_or(|tenant| *tenant == login.tenant) {
+                found.push((cookie, stored));
             }
         }
         Ok(Self(found))
@@ -156,9 +163,9 @@ impl<'c> ProvedLogins<'c> {
 
     /// Ends the logins, so that none of them signs the user in again. Returns the cookies that remove theirs.
     pub(crate) async fn end(&self, cx: &RequestContext<'_>) -> Result<Vec<SetCookie>, StoreError> {
-        for cookie in &self.0 {
-            cx.core.logins.apply(&cookie.digest, &LoginCall::End).await?;
+        for (cookie, stored) in &self.0 {
+            cx.core.logins.apply(&cookie.digest, stored.clone(), &LoginCall::End).await?;
         }
-        Ok(self.0.iter().filter_map(|cookie| cx.core.cookies.removal(cookie.name)).collect())
+        Ok(self.0.iter().filter_map(|(cookie, _)| cx.core.cookies.removal(cookie.name)).collect())
     }
 }

@@ -110,7 +110,7 @@ async fn issue(
             && oidc.max_age.is_none_or(|age| login.was_proved_within(age, now))
     };
     match CompletedLogin::newest(cx, client, plan, (carried, signed_in.as_ref()), answers).await? {
-        Some(completed) if !completed.login.subject.user().is_some_and(|user| expected.is(&user.id)) => {
+        Some(completed) if !completed.login().subject.user().is_some_and(|user| expected.is(&user.id)) => {
             Err(Problem::new(Code::LoginRequired, "another user is logged in"))
         }
         Some(completed) => code::for_login(cx, asked, checked, plan, completed, signed_in.as_ref()).await,

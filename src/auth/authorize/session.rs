@@ -54,7 +54,7 @@ pub(crate) async fn begin(
     signed_in: Option<&SignedIn>,
     target: TargetSession,
 ) -> Result<Option<BegunSession>, StoreError> {
-    let (sessions, login) = (&cx.core.sessions, &completed.login);
+    let (sessions, login) = (&cx.core.sessions, completed.login());
     let builds_on = signed_in.filter(|it| login.carried > 0 && login.session == Some(it.session.sid()));
     if let Some(signed_in) = builds_on.filter(|_| login.is_all_carried()) {
         return Ok(Some(BegunSession { sid: signed_in.session.sid(), cookies: Vec::new() }));
@@ -81,8 +81,8 @@ async fn sign_in(
     who: &Authentication,
     target: TargetSession,
 ) -> Result<Option<(SetCookie, Session)>, StoreError> {
-    let (sessions, tenant) = (&cx.core.sessions, &completed.login.tenant);
-    let new = described(cx, &completed.login, who.clone());
+    let (sessions, tenant) = (&cx.core.sessions, &completed.login().tenant);
+    let new = described(cx, completed.login(), who.clone());
     let TargetSession { mut sid, mut current } = target;
     for other in completed.sessions_of_other_tabs(cx).await? {
         let live = sessions.get(&other.sid).await?;

@@ -102,16 +102,16 @@ async fn spend(
     mut completed: CompletedLogin<'_>,
     signed_in: Option<&SignedIn>,
 ) -> Result<Option<Response<Body>>, Problem> {
-    let acr = completed.login.plan.acr().map(str::to_owned);
+    let acr = completed.login().plan.acr().map(str::to_owned);
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
-    let return_to = site.return_to(completed.login.wanted.return_to.as_deref())?;
+    let return_to = site.return_to(completed.login().wanted.return_to.as_deref())?;
     let response = redirect(return_to.as_deref().unwrap_or("/"))?;
-    let target = TargetSession::of(cx, &completed.login, &who).await?;
+    let target = TargetSession::of(cx, completed.login(), &who).await?;
     if !completed.spend(cx, &target.sid).await? {
         return Ok(None);
     }
     let Some(begun) = session::begin(cx, &completed, &who, signed_in, target).await? else { return Ok(None) };
-    cx.core.journal.record(EventKind::LoginSucceeded, &completed.login, None, cx.core.keyed().await?);
+    cx.core.journal.record(EventKind::LoginSucceeded, completed.login(), None, cx.core.keyed().await?);
     Ok(Some(completed.finish(cx, begun.cookies, response)))
 }
 

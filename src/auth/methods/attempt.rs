@@ -1,55 +1,74 @@
 //! Attempts to prove a step, and where they are counted.
 
 use crate::{
-    auth::{http::problem::Problem, methods::step::LoginStep, state::guard::AttemptKey},
+    auth::{
+        http::problem::Problem,
+        methods::step::LoginStep,
+        state::{devices::DeviceOwner, guard::AttemptKey},
+    },
     event::EventKind,
     limit::Spend,
     login::LoginCall,
     policy::Method,
     session::UserId,
-    util::secret::Digest,
+    util::{handle::Handle, secret::Digest},
 };
 
 /// An attempt, counted up front and refunded on success.
 ///
 /// It counts against the caller's address, the submitted name, the account behind that name, and the login. Only the first
-/// two refuse an attempt visibly.
+/// two refuse an attempt visibly. In a browser that is trusted for the account, the browser takes the place of the name.
 pub(crate) struct Attempt<'a> {
     step: &'a LoginStep<'a>,
     method: Method,
     submitted: Digest,
     account: Option<UserId>,
+    device: Option<Handle>,
     spend: Option<Spend>,
+    /// The row of the name or of the trusted browser, once it has counted the attempt.
+    row: Option<Digest>,
     in_login: bool,
     counted_for_account: bool,
 }
 
 impl<'a> Attempt<'a> {
-    /// Counts the attempt for the address and for what was submitted.
+    /// Counts the attempt for the address.
     ///
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) async fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
+    pub(crate) fn begin(step: &'a LoginStep<'a>, method: Method, submitted: Digest) -> Result<Self, Problem> {
         let core = step.cx.core;
         let spend = match step.cx.known_address().map(|address| core.limits.failures.check(&address, 1)) {
             None => None,
             Some(decision) if decision.is_admitted() => Some(decision.into_spend()),
             Some(decision) => return Err(step.locked(method, decision.wait())),
         };
-        let (account, in_login, counted_for_account) = (None, false, false);
-        let attempt = Self { step, method, submitted, account, spend, in_login, counted_for_account };
-        match core.guard.count(attempt.key(), step.keyed).await {
-            Ok(Ok(())) => Ok(attempt),
-            Ok(Err(wait)) => {
-                attempt.refund();
-                Err(step.locked(method, wait))
-            }
-            Err(error) => {
-                attempt.refund();
-                Err(error.into())
-            }
+        let (account, device, row) = (None, None, None);
+        let (in_login, counted_for_account) = (false, false);
+        Ok(Self { step, method, submitted, account, device, spend, row, in_login, counted_for_account })
+    }
+
+    /// Counts the attempt for what was submitted, or for the trusted browser, and for the account. The work is the same
+    /// without an account. Returns whether the attempt may still be right.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem with the time to wait after too many failures.
+    pub(crate) async fn count_for(&mut self, owner: DeviceOwner<'_>) -> Result<bool, Problem> {
+        let (core, keyed) = (self.step.cx.core, self.step.keyed);
+        self.account = owner.account.map(|account| account.id().clone());
+        self.device = self.step.device(owner);
+        match core.guard.count(self.key(), keyed).await? {
+            Ok(row) => self.row = Some(row),
+            Err(wait) => return Err(self.step.locked(self.method, wait)),
         }
+        let below_ceiling = core.guard.count_hidden(self.key(), keyed).await?;
+        self.counted_for_account = below_ceiling;
+        if !below_ceiling {
+            self.step.tally(EventKind::LoginCeiling, Some(self.method));
+        }
+        Ok(below_ceiling)
     }
 
     /// Counts the attempt in the login, before a check that takes time.
@@ -60,34 +79,24 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Counts the attempt for the account, or with the same work for none. Returns whether it may still be right.
-    pub(crate) async fn count_for(&mut self, account: Option<&UserId>) -> Result<bool, Problem> {
-        self.account = account.cloned();
-        let guard = &self.step.cx.core.guard;
-        let below_ceiling = guard.count_hidden(self.key(), self.step.keyed).await?;
-        self.counted_for_account = below_ceiling;
-        if !below_ceiling {
-            self.step.tally(EventKind::LoginCeiling, Some(self.method));
-        }
-        Ok(below_ceiling)
-    }
-
     /// Removes the failures in a row after a right secret.
     pub(crate) async fn succeeded(self) {
-        self.step.cx.core.guard.clear(self.key(), self.step.keyed).await;
+        if let Some(row) = self.row {
+            self.step.cx.core.guard.clear(self.key(), row, self.step.keyed).await;
+        }
         self.refund();
     }
 
     /// Uncounts an attempt that could not be checked. If this fails too, the attempt stays counted.
     pub(crate) async fn withdraw(self) {
         let core = self.step.cx.core;
-        if let Err(error) = core.guard.uncount(self.key(), self.counted_for_account, self.step.keyed).await {
-            crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
-        }
-        if self.in_login
-            && let Err(error) = core.logins.apply(&self.step.digest, &LoginCall::Withdraw).await
+        if let Some(row) = self.row
+            && let Err(error) = core.guard.uncount(self.key(), row, self.counted_for_account, self.step.keyed).await
         {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
+        }
+        if self.in_login && self.step.apply(&LoginCall::Withdraw).await.is_err() {
+            crate::util::trace::warning!("an attempt that could not be checked stays counted in its login");
         }
         self.refund();
     }
@@ -104,6 +113,7 @@ impl<'a> Attempt<'a> {
             method: self.method,
             submitted: &self.submitted,
             account: self.account.as_ref(),
+            device: self.device,
         }
     }
 }

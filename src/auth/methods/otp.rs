@@ -59,16 +59,21 @@ impl LoginMethod for OtpMethod {
         let code = OneTimeCode::generate();
         step.preview(&LoginCall::MayOpen(self.method))?;
 
-        let key = AttemptKey { tenant: &login.tenant, method: self.method, submitted: &address, account: None };
         let spend = spend(step.cx).map_err(|wait| step.problem(refused(SendRefused::TooMany(wait))))?;
-        if let Err(error) = core.guard.count_request(key, &step.pair(&address)).await? {
+        let name = Identifier::parse(contact.as_str()).ok();
+        let found = step.account(name.as_ref()).await?;
+        let device = step.device(step.device_owner(&found, found.active()));
+        let key = AttemptKey { tenant: &login.tenant, method: self.method, submitted: &address, account: None, device };
+        let pair = match &device {
+            Some(device) => submitted::by_device(device, &address, keyed),
+            None => step.pair(&address),
+        };
+        if let Err(error) = core.guard.count_request(key, &pair).await? {
             if let Some(spend) = spend {
                 core.limits.messages.refund(spend);
             }
             return Err(step.problem(refused(error)));
         }
-        let name = Identifier::parse(contact.as_str()).ok();
-        let found = step.account(name.as_ref()).await?;
         let user = found.active().filter(|account| account.has_verified(&contact)).and(found.user());
         let key = AttemptKey { account: user.as_ref().map(|user| &user.id), ..key };
         let below_limit = core.guard.count_message(key, keyed).await?;
@@ -111,7 +116,7 @@ impl LoginMethod for OtpMethod {
         step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
         let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
         let pair = step.pair(&Digest::from_bytes(open.contact));
-        let mut attempt = Attempt::begin(step, open.method, pair).await?;
+        let mut attempt = Attempt::begin(step, open.method, pair)?;
         let owner = match owner(step, open, &mut attempt).await {
             Ok(owner) => owner,
             Err(problem) => {
@@ -140,10 +145,9 @@ async fn owner(step: &LoginStep<'_>, open: &OpenCode, attempt: &mut Attempt<'_>)
         }
         _ => step.account(None).await?,
     };
-    let user = found.active().and(found.user());
-    let user = user.filter(|user| open.owner.as_ref().is_some_and(|owner| owner.id == user.id));
-    let below_ceiling = attempt.count_for(user.as_ref().map(|user| &user.id)).await?;
-    Ok(user.filter(|_| below_ceiling))
+    let account = found.active().filter(|account| open.owner.as_ref().is_some_and(|owner| owner.id == *account.id()));
+    let below_ceiling = attempt.count_for(step.device_owner(&found, account)).await?;
+    Ok(account.and(found.user()).filter(|_| below_ceiling))
 }
 
 /// Charges a message to the caller's address, or returns how long to wait.

@@ -43,7 +43,7 @@ impl LoginMethod for PasswordMethod {
             (None, Some(user)) => submitted::user(&user.id, keyed),
             (None, None) => return Err(Problem::invalid("username is missing")),
         };
-        let mut attempt = Attempt::begin(step, METHOD, submitted).await?;
+        let mut attempt = Attempt::begin(step, METHOD, submitted)?;
         let right = match check(step, &mut attempt, username.as_ref(), typed).await {
             Ok(right) => right,
             Err(problem) => {
@@ -73,14 +73,14 @@ async fn check(
     username: Option<&Identifier>,
     mut typed: Typed,
 ) -> Result<Option<RightPassword>, Problem> {
-    attempt.count_in_login().await?;
     let found = step.account(username).await?;
     let is_theirs = match username {
         Some(username) => step.is_named(username, &found).await?,
         None => true,
     };
     let account = found.active().filter(|_| is_theirs);
-    let below_ceiling = attempt.count_for(account.map(Account::id)).await?;
+    let below_ceiling = attempt.count_for(step.device_owner(&found, account)).await?;
+    attempt.count_in_login().await?;
     let account = account.filter(|_| below_ceiling);
     let core = step.cx.core;
     let password = Password::new(take(&mut *typed.0));

@@ -1,6 +1,9 @@
 //! A login step in progress, with everything that methods need for it.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use http::{Response, StatusCode};
 
@@ -12,15 +15,17 @@ use crate::{
             fields::Fields,
             problem::{Code, Problem},
         },
-        state::{accounts::FoundAccount, guard::submitted, journal::EventSource, logins::LoginUpdate},
+        state::{
+            accounts::FoundAccount, devices::DeviceOwner, guard::submitted, journal::EventSource, logins::LoginUpdate,
+        },
     },
     event::EventKind,
     http::body::Body,
     login::{BoundUser, Keyed, Login, LoginCall, LoginError, Subject, Transition, transition},
     policy::Method,
-    store::StoreError,
-    user::Identifier,
-    util::{clock::UnixTime, secret::Digest},
+    store::{StoreError, table::Stored},
+    user::{Account, Identifier},
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// A call for a login that was started in the same browser and with the same parameters.
@@ -31,6 +36,8 @@ pub(crate) struct LoginStep<'a> {
     pub(crate) digest: Digest,
     /// The login at the time of the call.
     pub(crate) login: Login,
+    /// The login as it was read or written last, so that a change needs no read.
+    pub(crate) latest: Mutex<Stored<Login>>,
     pub(crate) fields: Fields,
     /// The name that was typed in this step. Events of a login without a user show its hash.
     pub(crate) typed: Option<Identifier>,
@@ -43,8 +50,11 @@ impl LoginStep<'_> {
 
     /// Applies a call to the stored login.
     pub(crate) async fn apply(&self, call: &LoginCall<'_>) -> Result<LoginUpdate, Problem> {
-        let update = self.cx.core.logins.apply(&self.digest, call).await?;
-        update.ok_or_else(|| Problem::denied(LoginError::Expired))
+        let read = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let update = self.cx.core.logins.apply(&self.digest, read, call).await?;
+        let update = update.ok_or_else(|| Problem::denied(LoginError::Expired))?;
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = update.stored.clone();
+        Ok(update)
     }
 
     /// Returns an error if the login would refuse a call. Counts and changes nothing.
@@ -114,6 +124,16 @@ impl LoginStep<'_> {
         accounts.is_named(&self.login.tenant, typed, found.active()).await
     }
 
+    /// The user that this browser may be trusted for.
+    pub(crate) fn device_owner<'b>(&'b self, found: &FoundAccount, account: Option<&'b Account>) -> DeviceOwner<'b> {
+        DeviceOwner { tenant: &self.login.tenant, account, generation: found.generation() }
+    }
+
+    /// Returns the id of this browser if it is trusted for this user.
+    pub(crate) fn device(&self, owner: DeviceOwner<'_>) -> Option<Handle> {
+        self.cx.core.devices.trusted(&self.cx.parts.headers, owner, self.keyed, self.now())
+    }
+
     /// The digest under which attempts with an address are counted.
     pub(crate) fn pair(&self, address: &Digest) -> Digest {
         let name = match (&self.login.identifier, self.login.subject.user()) {
@@ -127,7 +147,7 @@ impl LoginStep<'_> {
 
     /// Records how an attempt ended, and returns the response.
     pub(crate) fn conclude(&self, update: &LoginUpdate, method: Method) -> Result<Response<Body>, Problem> {
-        let (journal, login) = (&self.cx.core.journal, &update.login);
+        let (journal, login) = (&self.cx.core.journal, &update.stored.value);
         match update.answer {
             Ok(_) => journal.record(EventKind::LoginStepProved, login, Some(method), self.keyed),
             Err(LoginError::WrongSecret(_)) => self.tally_of(login, EventKind::LoginFailed, Some(method)),

@@ -81,9 +81,10 @@ impl Accounts {
         }))
     }
 
-    /// Returns whether the account may still log in and each proof still counts for it.
-    pub(crate) async fn still_counts(&self, who: &Authentication, keyed: &Keyed) -> Result<bool, StoreError> {
-        Ok(self.current(who, keyed).await?.is_some_and(|current| current.proofs.len() == who.proofs.len()))
+    /// Returns the account if it may still log in and each proof still counts for it.
+    pub(crate) async fn counting(&self, who: &Authentication, keyed: &Keyed) -> Result<Option<Account>, StoreError> {
+        let current = self.current(who, keyed).await?;
+        Ok(current.filter(|current| current.proofs.len() == who.proofs.len()).map(|current| current.account))
     }
 
     /// Adds the generation of the user, or reads that of an unknown one.

@@ -2,6 +2,8 @@
 //!
 //! A refusal that the caller sees depends only on what the caller submitted, so it shows nothing about accounts. Counts of
 //! real accounts and addresses are hidden. Every path writes the same number of rows for known and unknown users.
+//!
+//! A trusted browser has counts of its own, so strangers cannot use up the attempts and messages of its owner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,12 +17,12 @@ use crate::{
     },
     tenant::Tenant,
     user::{Account, Contact, Identifier},
-    util::{clock::Clock, secret::Digest},
+    util::{clock::Clock, handle::Handle, secret::Digest},
 };
 
 /// Digests of what callers submit. Rows belong to a tenant, so the digests need not name it.
 pub(crate) mod submitted {
-    use super::{Contact, Digest, Identifier, Keyed, UserId};
+    use super::{Contact, Digest, Handle, Identifier, Keyed, UserId};
 
     /// A name. An address that is typed as a name has the digest of the address.
     pub(crate) fn name(name: &Identifier, keyed: &Keyed) -> Digest {
@@ -44,6 +46,11 @@ pub(crate) mod submitted {
     pub(crate) fn pair(name: &Digest, address: &Digest, keyed: &Keyed) -> Digest {
         keyed.hash("submitted pair", [name.as_bytes(), address.as_bytes()])
     }
+
+    /// Takes the place of the pair if the browser is trusted.
+    pub(crate) fn by_device(device: &Handle, address: &Digest, keyed: &Keyed) -> Digest {
+        keyed.hash("submitted by device", [device.as_bytes(), address.as_bytes()])
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -65,6 +72,8 @@ pub(crate) struct AttemptKey<'a> {
     /// Digest of the submitted name or address.
     pub(crate) submitted: &'a Digest,
     pub(crate) account: Option<&'a UserId>,
+    /// Set if the browser is trusted for the account.
+    pub(crate) device: Option<Handle>,
 }
 
 impl Guard {
@@ -76,20 +85,29 @@ impl Guard {
         }
     }
 
-    /// Counts an attempt under what was submitted, or returns how long to wait.
+    /// Counts an attempt under the trusted browser or under what was submitted. Returns the row that counts it, or how long
+    /// to wait.
+    ///
+    /// A trusted browser that must wait is counted like a stranger, so it never waits longer than without its cookie.
     pub(crate) async fn count(
         &self,
         attempt: AttemptKey<'_>,
         keyed: &Keyed,
-    ) -> Result<Result<(), Duration>, StoreError> {
-        self.throttles
-            .update(Some(attempt.tenant), attempt.visible(keyed).as_bytes(), |row, now| {
+    ) -> Result<Result<Digest, Duration>, StoreError> {
+        let mut shortest = Duration::MAX;
+        for row in attempt.of_device(keyed).into_iter().chain([attempt.visible(keyed)]) {
+            let counted = self.throttles.update(Some(attempt.tenant), row.as_bytes(), |row, now| {
                 match row.copied().unwrap_or_default().count(&self.limits, now) {
                     Ok(next) => Change::Put(next, Throttle::forgotten_at(&self.limits, now), Ok(())),
                     Err(wait) => Change::Keep(Err(wait)),
                 }
-            })
-            .await
+            });
+            match counted.await? {
+                Ok(()) => return Ok(Ok(row)),
+                Err(wait) => shortest = shortest.min(wait),
+            }
+        }
+        Ok(Err(shortest))
     }
 
     /// Counts an attempt against the account. Returns whether it is below the ceiling and may still be right.
@@ -97,40 +115,44 @@ impl Guard {
         self.throttles
             .update(Some(attempt.tenant), attempt.hidden(keyed).as_bytes(), |row, now| {
                 // also written at the ceiling, because a missing write could be timed
-                let (next, kept_until, is_below) = row.copied().unwrap_or_default().count_hidden(&self.limits, now);
+                let row = row.copied().unwrap_or_default();
+                let (next, kept_until, is_below) = row.count_hidden(&self.limits, now, attempt.device.is_some());
                 let kept_until = if attempt.account.is_some() { kept_until } else { now + DECOY_LIFETIME };
                 Change::Put(next, kept_until, is_below)
             })
             .await
     }
 
-    /// Removes an attempt that could not be checked, from the account too if it was counted there.
+    /// Removes an attempt that could not be checked from the row that counted it, and from the account if it was counted
+    /// there.
     pub(crate) async fn uncount(
         &self,
         attempt: AttemptKey<'_>,
+        row: Digest,
         counted_hidden: bool,
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        let is_decoy = attempt.account.is_none();
-        for (row, counted, is_decoy) in
-            [(attempt.visible(keyed), true, false), (attempt.hidden(keyed), counted_hidden, is_decoy)]
-        {
-            let kept_until =
-                |now| if is_decoy { now + DECOY_LIFETIME } else { Throttle::forgotten_at(&self.limits, now) };
-            self.throttles
-                .update(Some(attempt.tenant), row.as_bytes(), |row, now| match row {
-                    Some(row) if counted => Change::Put(row.uncount(), kept_until(now), ()),
-                    Some(row) => Change::Put(*row, kept_until(now), ()),
-                    None => Change::Keep(()),
-                })
-                .await?;
-        }
-        Ok(())
+        let forgotten_at = |now| Throttle::forgotten_at(&self.limits, now);
+        self.throttles
+            .update(Some(attempt.tenant), row.as_bytes(), |row, now| match row {
+                Some(row) => Change::Put(row.uncount(), forgotten_at(now), ()),
+                None => Change::Keep(()),
+            })
+            .await?;
+        let kept_until = |now| if attempt.account.is_none() { now + DECOY_LIFETIME } else { forgotten_at(now) };
+        self.throttles
+            .update(Some(attempt.tenant), attempt.hidden(keyed).as_bytes(), |row, now| match row {
+                Some(row) if counted_hidden => Change::Put(row.uncount_hidden(), kept_until(now), ()),
+                Some(row) => Change::Put(*row, kept_until(now), ()),
+                None => Change::Keep(()),
+            })
+            .await
     }
 
-    /// Removes the failures after a right attempt. If the store fails here, the counts expire by themselves.
-    pub(crate) async fn clear(&self, attempt: AttemptKey<'_>, keyed: &Keyed) {
-        for row in [attempt.visible(keyed), attempt.hidden(keyed)] {
+    /// Removes the failures after a right attempt, which this row counted. If the store fails here, the counts expire by
+    /// themselves.
+    pub(crate) async fn clear(&self, attempt: AttemptKey<'_>, row: Digest, keyed: &Keyed) {
+        for row in [row, attempt.hidden(keyed)] {
             if let Err(error) = self.throttles.remove(Some(attempt.tenant), row.as_bytes()).await {
                 crate::util::trace::warning!("failures before a successful step are still counted: {error}");
             }
@@ -155,7 +177,8 @@ impl Guard {
             let pairs = addresses.iter().map(|address| submitted::pair(name, address, keyed));
             for submitted in pairs.chain([*name]) {
                 for method in Method::ALL.iter().copied() {
-                    let row = AttemptKey { tenant, method, submitted: &submitted, account: None }.visible(keyed);
+                    let key = AttemptKey { tenant, method, submitted: &submitted, account: None, device: None };
+                    let row = key.visible(keyed);
                     self.throttles.remove(Some(tenant), row.as_bytes()).await?;
                 }
             }
@@ -168,7 +191,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts a request for a code by this pair of name and address, or returns why it is refused. The caller sees that.
+    /// Counts a request for a code by this pair of name and address, or of trusted browser and address. Returns why it is
+    /// refused otherwise, which the caller sees.
     pub(crate) async fn count_request(
         &self,
         attempt: AttemptKey<'_>,
@@ -187,10 +211,12 @@ impl Guard {
 
     /// Counts a code that is really sent to an address. Returns whether it may be, which the caller does not see.
     pub(crate) async fn count_message(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
-        let row = match attempt.account {
-            Some(_) => keyed.hash("sent", [attempt.submitted.as_bytes()]),
-            None => keyed.hash("not sent", [attempt.submitted.as_bytes()]),
+        let row = match (attempt.account, attempt.device) {
+            (Some(_), None) => "sent",
+            (Some(_), Some(_)) => "sent to a trusted browser",
+            (None, _) => "not sent",
         };
+        let row = keyed.hash(row, [attempt.submitted.as_bytes()]);
         // several names of one account may ask at almost the same time
         let limit = SendLimit::of(attempt.method, &self.limits).without_interval();
         self.sent_codes
@@ -212,6 +238,11 @@ impl Guard {
 impl AttemptKey<'_> {
     fn visible(&self, keyed: &Keyed) -> Digest {
         keyed.hash("submitted", [self.method.as_str().as_bytes(), self.submitted.as_bytes()])
+    }
+
+    fn of_device(&self, keyed: &Keyed) -> Option<Digest> {
+        let device = self.device.as_ref()?;
+        Some(keyed.hash("attempts of device", [self.method.as_str().as_bytes(), device.as_bytes()]))
     }
 
     fn hidden(&self, keyed: &Keyed) -> Digest {

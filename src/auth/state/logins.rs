@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     auth::http::problem::Problem,
-    login::{Login, LoginCall, LoginError, LoginView, transition},
+    login::{Login, LoginCall, LoginError, LoginView, Transition, transition},
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
-        table::{Change, Table},
+        table::{Change, Stored, Table},
     },
     util::{
         clock::{Clock, UnixTime},
@@ -22,7 +22,7 @@ pub(crate) struct Logins(Table<Login>);
 /// The result of a call, and the login after it.
 pub(crate) struct LoginUpdate {
     pub(crate) answer: Result<LoginView, LoginError>,
-    pub(crate) login: Login,
+    pub(crate) stored: Stored<Login>,
     /// Whether the call changed the login.
     pub(crate) changed: bool,
 }
@@ -36,8 +36,8 @@ impl Logins {
         self.0.now()
     }
 
-    pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<Login>, StoreError> {
-        Ok(self.0.get(None, digest.as_bytes()).wait().await?.map(|stored| stored.value))
+    pub(crate) async fn find(&self, digest: &Digest) -> Result<Option<Stored<Login>>, StoreError> {
+        self.0.get(None, digest.as_bytes()).wait().await
     }
 
     pub(crate) async fn begin(&self, digest: &Digest, login: &Login) -> Result<(), StoreError> {
@@ -48,29 +48,36 @@ impl Logins {
         }
     }
 
-    /// Applies a call with one compare-and-swap, again if another call came first. Returns `None` if the login is gone.
-    pub(crate) async fn apply(&self, digest: &Digest, call: &LoginCall<'_>) -> Result<Option<LoginUpdate>, StoreError> {
-        self.0
-            .update(None, digest.as_bytes(), |login, now| {
-                let Some(login) = login else { return Change::Keep(None) };
-                let taken = transition(login, call, now);
-                let changed = taken.next.is_some();
-                let update = |login: &Login| Some(LoginUpdate { answer: taken.answer, login: login.clone(), changed });
-                match taken.next {
-                    None => Change::Keep(update(login)),
-                    Some(next) => {
-                        let (kept_until, update) = (next.forgotten_at(), update(&next));
-                        Change::Put(next, kept_until, update)
-                    }
+    /// Applies a call to a login that was read before with one compare-and-swap, again if another call came first. Returns
+    /// `None` if the login is gone.
+    pub(crate) async fn apply(
+        &self,
+        digest: &Digest,
+        read: Stored<Login>,
+        call: &LoginCall<'_>,
+    ) -> Result<Option<LoginUpdate>, StoreError> {
+        let step = |login: Option<&Login>, now| {
+            let Some(login) = login else { return Change::Keep(None) };
+            let Transition { next, answer } = transition(login, call, now);
+            match next {
+                None => Change::Keep(Some((answer, login.clone(), false))),
+                Some(next) => {
+                    let kept_until = next.forgotten_at();
+                    Change::Put(next.clone(), kept_until, Some((answer, next, true)))
                 }
-            })
-            .await
+            }
+        };
+        let (taken, version) = self.0.update_from(None, digest.as_bytes(), read, step).await?;
+        Ok(taken.zip(version).map(|((answer, login, changed), version)| {
+            let expires_at = login.forgotten_at();
+            LoginUpdate { answer, stored: Stored { value: login, version, expires_at }, changed }
+        }))
     }
 }
 
 impl LoginUpdate {
     /// Returns the response to the caller.
     pub(crate) fn view(&self, now: UnixTime) -> Result<LoginView, Problem> {
-        self.answer.map_err(|error| Problem::denied(error).of(self.login.view(now)))
+        self.answer.map_err(|error| Problem::denied(error).of(self.stored.value.view(now)))
     }
 }

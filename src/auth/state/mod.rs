@@ -5,6 +5,7 @@ pub(crate) mod proofs;
 pub(crate) mod accounts;
 pub(crate) mod challenges;
 pub(crate) mod codes;
+pub(crate) mod devices;
 pub(crate) mod journal;
 pub(crate) mod key;
 pub(crate) mod logins;

@@ -1,4 +1,5 @@
-//! `POST /authentication/complete`: all steps are done, and the browser may return to `/authorize`.
+//! `POST /authentication/complete`: all steps are done, and the browser may return to `/authorize`. From now on it is
+//! trusted for the user.
 
 use http::{Response, StatusCode};
 use serde::Serialize;
@@ -8,6 +9,7 @@ use crate::{
     auth::{
         context::RequestContext,
         http::{answer, fields::Fields, problem::Problem},
+        state::devices::DeviceOwner,
     },
     event::EventKind,
     http::body::Body,
@@ -22,11 +24,14 @@ struct Completed {
 
 pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
     let step = enter(cx, fields).await?;
+    let mut owner = None;
     if step.login.remaining() == 0
         && let Some(who) = step.login.authentication(None)
-        && !step.cx.core.accounts.still_counts(&who, step.cx.core.keyed().await?).await?
     {
-        return Err(step.end().await?);
+        match step.cx.core.accounts.counting(&who, step.keyed).await? {
+            Some(account) => owner = Some((account, who.generation)),
+            None => return Err(step.end().await?),
+        }
     }
     let update = step.apply(&LoginCall::Complete).await?;
     if update.answer == Err(LoginError::StepsRemaining) {
@@ -34,5 +39,11 @@ pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Res
     }
     let view = update.view(step.now())?;
     let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
-    Ok(answer::json(StatusCode::OK, &completed))
+    let mut response = answer::json(StatusCode::OK, &completed);
+    if let Some((account, generation)) = owner {
+        let owner = DeviceOwner { tenant: &step.login.tenant, account: Some(&account), generation };
+        let cookie = step.cx.core.devices.trust(&step.cx.parts.headers, owner, step.keyed, step.now());
+        cookie.append_to(response.headers_mut());
+    }
+    Ok(response)
 }

@@ -1,5 +1,7 @@
 //! The checks that every call for a started login passes first.
 
+use std::sync::Mutex;
+
 use crate::{
     auth::{
         context::RequestContext,
@@ -13,9 +15,10 @@ use crate::{
 /// Finds the login of a call and compares the client parameters with its start. Errors change nothing.
 pub(super) async fn enter<'a>(cx: &'a mut RequestContext<'_>, mut fields: Fields) -> Result<LoginStep<'a>, Problem> {
     let sent = fields.client();
-    let (digest, login) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
+    let (digest, stored) = cx.own_login(sent.client_id.as_deref(), fields.session_id.as_deref()).await?;
     let keyed = cx.core.keyed().await?;
-    let step = LoginStep { cx, keyed, digest, login, fields, typed: None };
+    let login = stored.value.clone();
+    let step = LoginStep { cx, keyed, digest, login, latest: Mutex::new(stored), fields, typed: None };
     if step.login.has_ended(step.now()) {
         step.tally(EventKind::SessionUseAfterExpire, None);
         return Err(step.problem(Problem::denied(LoginError::Expired)));

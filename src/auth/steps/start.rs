@@ -21,12 +21,11 @@ use crate::{
     },
     event::EventKind,
     http::body::Body,
-    login::{CarriedProofs, Keyed, Login, Subject},
+    login::{CarriedProofs, Login, Subject},
     policy::{LoginPlan, Method},
     store::StoreError,
-    tenant::Tenant,
     user::Identifier,
-    util::{handle::Handle, secret::Secret},
+    util::secret::Secret,
 };
 
 #[derive(Serialize)]
@@ -60,7 +59,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     };
 
     let (keyed, tenant) = (cx.core.keyed().await?, to.client.tenant().clone());
-    throttle(cx, &tenant, identifier.as_ref(), keyed)?;
+    refuse_failing_address(cx)?;
     let core = cx.core;
     let plan = plan.ok_or_else(Problem::unmet)?;
 
@@ -118,26 +117,14 @@ async fn carried(
     Ok(signed_in.carried(plan, oidc, &to.client, now))
 }
 
-/// Refuses addresses with too many failures, and too many logins for one name.
-fn throttle(
-    cx: &RequestContext<'_>,
-    tenant: &Tenant,
-    identifier: Option<&Identifier>,
-    keyed: &Keyed,
-) -> Result<(), Problem> {
-    let core = cx.core;
-    let too_many = || Problem::new(Code::TooManyAttempts, "too many attempts; try again later");
-    if let Some(standing) = cx.known_address().and_then(|address| core.limits.failures.peek(&address))
+/// Refuses addresses with too many failures. Names are never refused: that would lock the owner out of all methods.
+fn refuse_failing_address(cx: &RequestContext<'_>) -> Result<(), Problem> {
+    if let Some(standing) = cx.known_address().and_then(|address| cx.core.limits.failures.peek(&address))
         && standing.remaining() == 0
     {
-        return Err(too_many().retry_in(standing.wait()));
+        return Err(Problem::new(Code::TooManyAttempts, "too many attempts; try again later").retry_in(standing.wait()));
     }
-    let Some(identifier) = identifier else { return Ok(()) };
-    let name = keyed.hash("started", [tenant.as_str().as_bytes(), identifier.as_str().as_bytes()]);
-    // never an error: base64url is a valid tenant name
-    let Ok(name) = Tenant::parse(Handle::of(&name).to_string()) else { return Ok(()) };
-    let decision = core.limits.starts.check(&name, 1);
-    if decision.is_admitted() { Ok(()) } else { Err(too_many().retry_in(decision.wait())) }
+    Ok(())
 }
 
 /// Returns the cookies to remove so that there is room for one more login: first those without a login, then the oldest.
@@ -148,8 +135,8 @@ async fn surplus<'c>(cx: &RequestContext<'_>, carried: &'c [Carried<'c>]) -> Res
     let logins = &cx.core.logins;
     let mut aged = Vec::with_capacity(carried.len());
     for cookie in carried {
-        let began = logins.find(&cookie.digest).await?.filter(|login| !login.has_ended(logins.now()));
-        aged.push((began.map(|login| login.began), cookie));
+        let began = logins.find(&cookie.digest).await?.filter(|login| !login.value.has_ended(logins.now()));
+        aged.push((began.map(|login| login.value.began), cookie));
     }
     // `None` sorts first
     aged.sort_by_key(|(began, _)| *began);

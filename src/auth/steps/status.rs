@@ -18,7 +18,7 @@ pub(crate) async fn status(cx: &mut RequestContext<'_>) -> Result<Response<Body>
     let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query)))?;
     let (_, login) = cx.own_login(None, session_id.as_deref()).await?;
     let now = cx.core.logins.now();
-    Ok(answer::json(StatusCode::OK, &Counters::from(login.view(now))))
+    Ok(answer::json(StatusCode::OK, &Counters::from(login.value.view(now))))
 }
 
 fn session_id(query: &Query<'_>) -> Result<Option<String>, Problem> {

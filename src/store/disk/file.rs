@@ -2,14 +2,18 @@
 
 use std::{
     error::Error,
-    fs, io,
+    fs,
+    io::{self, Write},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
-use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use crate::{
     store::{
@@ -30,8 +34,84 @@ pub(super) const ENTRIES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::n
 /// Expiry in nanoseconds (8 bytes, big endian) and key → nothing: the entries sorted by expiry.
 pub(super) const BY_EXPIRY: TableDefinition<'_, &[u8], ()> = TableDefinition::new("tollgate entries by expiry");
 
-/// Opens or creates the file, and verifies every page of it.
-pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
+/// The bytes that an entry takes besides its key, which is stored twice, and its value.
+const OVERHEAD: u64 = 64;
+/// The room that the disk must have before another write is tried. A commit may need more.
+const ROOM: usize = 1 << 20;
+
+/// The open file. After a failed write, the engine refuses everything until the file is opened again.
+pub(super) struct OpenFile {
+    path: PathBuf,
+    cache_bytes: usize,
+    /// `None` while it is opened again, and if that failed.
+    database: RwLock<Option<Database>>,
+}
+
+impl OpenFile {
+    /// Opens or creates the file, and verifies every page of it.
+    pub(super) fn open(path: &Path, cache_bytes: usize) -> Result<Self, StoreError> {
+        // the working directory may change before the file is opened again
+        let path = guard(|| Ok(std::path::absolute(path)?))?;
+        let database = RwLock::new(Some(open(&path, cache_bytes)?));
+        Ok(Self { path, cache_bytes, database })
+    }
+
+    /// Runs an operation on the database.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failed>) -> Result<T, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        match &*database {
+            Some(database) => guard(|| work(database)),
+            None => Err(StoreError::new(StoreErrorKind::Unavailable, "the file could not be opened again")),
+        }
+    }
+
+    /// Opens the file again. Its last commit is the one before the failed write. Reads fail meanwhile.
+    pub(super) fn reopen(&self) -> Result<(), StoreError> {
+        // this releases the lock of the file
+        let closed = self.replace(None);
+        guard(|| {
+            drop(closed);
+            Ok(())
+        })?;
+        let database = guard(|| {
+            let database = Database::builder().set_cache_size(self.cache_bytes).open(&self.path)?;
+            check_format(&database.begin_read()?)?;
+            Ok(database)
+        })?;
+        self.replace(Some(database));
+        Ok(())
+    }
+
+    fn replace(&self, database: Option<Database>) -> Option<Database> {
+        std::mem::replace(&mut *self.database.write().unwrap_or_else(PoisonError::into_inner), database)
+    }
+
+    /// Returns an error if the disk has no room.
+    pub(super) fn check_room(&self) -> Result<(), StoreError> {
+        guard(|| {
+            let (name, mut file) = unfinished(&self.path)?;
+            let written = file.write_all(&vec![0; ROOM]).and_then(|()| file.sync_data());
+            remove(&name)?;
+            Ok(written?)
+        })
+    }
+}
+
+/// Returns the bytes that an entry counts for.
+pub(super) fn cost(key: &[u8], value_len: usize) -> u64 {
+    (2 * key.len() + value_len) as u64 + OVERHEAD
+}
+
+/// Returns the bytes that all entries count for.
+pub(super) fn stored_bytes(database: &Database) -> Result<u64, Failed> {
+    let entries = database.begin_read()?.open_table(ENTRIES)?;
+    entries.iter()?.try_fold(0, |sum, row| {
+        let (key, value) = row?;
+        Ok(sum + cost(key.value(), value.value().len().saturating_sub(HEADER)))
+    })
+}
+
+fn open(path: &Path, cache_bytes: usize) -> Result<Database, StoreError> {
     guard(|| {
         let is_new = !path.try_exists()?;
         if is_new {
@@ -169,6 +249,9 @@ pub(super) fn find(database: &Database, key: &Key) -> Result<Option<Entry>, Fail
     entries.get(key.as_bytes())?.map(|found| decode(found.value())).transpose()
 }
 
+/// The length of version and expiry in front of a value.
+pub(super) const HEADER: usize = 16;
+
 pub(super) fn encode(version: Version, expires_at: UnixTime, value: &[u8]) -> Vec<u8> {
     [&version.as_u64().to_le_bytes(), &expires_at.as_nanos().to_le_bytes(), value].concat()
 }
@@ -220,10 +303,14 @@ impl<E: Into<redb::Error>> From<E> for Failed {
         let kind = match &error {
             E::DatabaseAlreadyOpen => StoreErrorKind::Locked,
             E::UpgradeRequired(_) => StoreErrorKind::NewerFormat,
-            E::Io(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-                StoreErrorKind::Corrupt
-            }
-            E::Io(_) | E::PreviousIo | E::DatabaseClosed => StoreErrorKind::Unavailable,
+            E::Io(error) => match error.kind() {
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => StoreErrorKind::Corrupt,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    StoreErrorKind::Full
+                }
+                _ => StoreErrorKind::Unavailable,
+            },
+            E::PreviousIo | E::DatabaseClosed => StoreErrorKind::Unavailable,
             _ => StoreErrorKind::Corrupt,
         };
         Self(StoreError::new(kind, Box::new(error) as Box<dyn Error + Send + Sync>))

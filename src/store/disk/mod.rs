@@ -10,9 +10,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use redb::Database;
-
-use self::writer::{Job, WriteQueue};
+use self::{
+    file::OpenFile,
+    writer::{Job, WriteQueue, Writer},
+};
 use super::{
     contract::Store,
     error::{StoreError, StoreErrorKind},
@@ -27,6 +28,8 @@ use crate::{gate::MaybeReady, util::error::ConfigError};
 ///   share a commit. Up to 1,024 writes may wait; further ones fail with [`StoreErrorKind::Busy`].
 /// - Reads see the last commit and return synchronously, in about a microsecond if the page is
 ///   cached.
+/// - It is limited in entries and bytes ([`DiskConfig`]). Writes beyond a limit fail with
+///   [`StoreErrorKind::Full`]; live entries are never evicted, and removing still works.
 /// - Each commit also removes some expired entries. The file does not shrink, but free pages are
 ///   reused.
 /// - Only one process can open the file. In others it fails with
@@ -34,7 +37,9 @@ use crate::{gate::MaybeReady, util::error::ConfigError};
 /// - Opening verifies the checksums of all pages, so it reads the whole file. A damaged file is
 ///   rejected with [`StoreErrorKind::Corrupt`] and not modified, a file of a newer version with
 ///   [`StoreErrorKind::NewerFormat`].
-/// - After a failed disk write, all writes fail until the file is reopened.
+/// - If the disk is full, writes fail with [`StoreErrorKind::Full`] and reads go on. Writes work again
+///   as soon as there is room for them. After any other failed disk write, everything fails until
+///   the store is opened again.
 ///
 /// Detection of damage has two limits. With `panic = "abort"`, some damage aborts the process. And
 /// one bit of the file header has no checksum: if exactly this bit flips in the file of a crashed
@@ -53,7 +58,7 @@ use crate::{gate::MaybeReady, util::error::ConfigError};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Disk {
-    database: Arc<Database>,
+    file: Arc<OpenFile>,
     queue: Option<WriteQueue>,
     writer: Option<JoinHandle<()>>,
 }
@@ -63,13 +68,14 @@ pub struct Disk {
 #[must_use]
 pub struct DiskConfig {
     entries: u64,
+    bytes: u64,
     cache_bytes: usize,
 }
 
 impl DiskConfig {
-    /// Creates the default limits: 10,000,000 entries and a cache of 64 MiB.
+    /// Creates the default limits: 10,000,000 entries, 4 GiB, and a cache of 64 MiB.
     pub fn new() -> Self {
-        Self { entries: 10_000_000, cache_bytes: 64 << 20 }
+        Self { entries: 10_000_000, bytes: 4 << 30, cache_bytes: 64 << 20 }
     }
 
     /// Sets the maximum number of entries. Writes beyond it fail with [`StoreErrorKind::Full`].
@@ -82,6 +88,24 @@ impl DiskConfig {
             return Err(ConfigError::new("store entries", most, "must be at least 1"));
         }
         self.entries = most;
+        Ok(self)
+    }
+
+    /// Sets the maximum size of all entries in bytes. Values, keys twice, and 64 bytes for each entry
+    /// count. Writes beyond it fail with [`StoreErrorKind::Full`]. Defaults to 4 GiB.
+    ///
+    /// The file can become about three times as large, because pages are only partly filled and
+    /// are written to free pages first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `most` is less than 128 KiB.
+    pub fn bytes(mut self, most: u64) -> Result<Self, ConfigError> {
+        if most < 128 * 1024 {
+            let reason = "must be at least 131072, the size of the largest value with its key";
+            return Err(ConfigError::new("store bytes", most, reason));
+        }
+        self.bytes = most;
         Ok(self)
     }
 
@@ -114,15 +138,13 @@ impl Disk {
     ///
     /// Returns an error if the file can't be opened, is in use, or is damaged.
     pub fn open_with(path: impl AsRef<Path>, config: DiskConfig) -> Result<Self, StoreError> {
-        let database = Arc::new(file::open(path.as_ref(), config.cache_bytes)?);
+        let file = Arc::new(OpenFile::open(path.as_ref(), config.cache_bytes)?);
         let (queue, jobs) = WriteQueue::new();
-        let writer = {
-            let database = Arc::clone(&database);
-            let thread = thread::Builder::new().name("tollgate-store".into());
-            thread.spawn(move || writer::run(&database, &jobs, config.entries))
-        };
+        let writer = Writer::new(Arc::clone(&file), config.entries, config.bytes)?;
+        let thread = thread::Builder::new().name("tollgate-store".into());
+        let writer = thread.spawn(move || writer.run(&jobs));
         let writer = writer.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
-        Ok(Self { database, queue: Some(queue), writer: Some(writer) })
+        Ok(Self { file, queue: Some(queue), writer: Some(writer) })
     }
 
     fn queue(&self) -> Result<&WriteQueue, StoreError> {
@@ -138,7 +160,7 @@ impl Disk {
 
 impl Store for Disk {
     fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
-        MaybeReady::<Ready<_>>::Ready(file::guard(|| file::find(&self.database, key)))
+        MaybeReady::<Ready<_>>::Ready(self.file.with(|database| file::find(database, key)))
     }
 
     async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {

@@ -8,7 +8,10 @@ use std::sync::{
 use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
 use super::{
-    file::{BY_EXPIRY, ENTRIES, Failed, META, begin_write, corrupt, decode, encode, expiry_key, guard},
+    file::{
+        BY_EXPIRY, ENTRIES, Failed, HEADER, META, OpenFile, begin_write, corrupt, cost, decode, encode, expiry_key,
+        stored_bytes,
+    },
     reply::{Reply, Sender, reply},
 };
 use crate::{
@@ -37,7 +40,8 @@ pub(super) enum Job {
 enum Settled {
     Write(WriteOutcome, Sender<WriteOutcome>),
     Take(Option<Entry>, Sender<Option<Entry>>),
-    Refused(StoreError, Sender<WriteOutcome>),
+    /// The limit of entries or bytes is reached.
+    Refused(Sender<WriteOutcome>),
 }
 
 /// The queue of the writer.
@@ -63,19 +67,79 @@ impl WriteQueue {
     }
 }
 
-/// Runs until the store is dropped and all queued writes are done.
-pub(super) fn run(database: &Arc<Database>, jobs: &Receiver<Job>, max_entries: u64) {
-    while let Ok(first) = jobs.recv() {
-        let batch = std::iter::once(first).chain(jobs.try_iter()).take(BATCH).collect::<Vec<_>>();
-        let mut settled = Vec::with_capacity(batch.len());
-        let done = guard(|| commit(database, batch, max_entries, &mut settled));
-        let broken = done.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::Corrupt);
-        for one in settled {
-            one.answer(done.as_ref().err());
+/// The thread that writes.
+pub(super) struct Writer {
+    file: Arc<OpenFile>,
+    limits: Limits,
+    /// The bytes that all entries count for.
+    bytes: u64,
+    /// Whether the last commit failed because the disk was full.
+    is_disk_full: bool,
+    /// Whether the file could not be opened again after that.
+    is_closed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    entries: u64,
+    bytes: u64,
+}
+
+impl Writer {
+    pub(super) fn new(file: Arc<OpenFile>, entries: u64, bytes: u64) -> Result<Self, StoreError> {
+        let stored = file.with(stored_bytes)?;
+        Ok(Self { file, limits: Limits { entries, bytes }, bytes: stored, is_disk_full: false, is_closed: false })
+    }
+
+    /// Runs until the store is dropped and all queued writes are done.
+    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        while let Ok(first) = jobs.recv() {
+            let batch = std::iter::once(first).chain(jobs.try_iter()).take(BATCH).collect::<Vec<_>>();
+            let (mut settled, mut batch) = (Vec::with_capacity(batch.len()), batch.into_iter());
+            let done = self.recover().and_then(|()| {
+                let (limits, bytes) = (self.limits, self.bytes);
+                self.file.with(|database| commit(database, &mut batch, (limits, bytes), &mut settled))
+            });
+            let failed = done.as_ref().err().map(StoreError::kind);
+            if let Ok(bytes) = done {
+                self.bytes = bytes;
+            }
+            if failed == Some(StoreErrorKind::Full) && !self.is_disk_full {
+                crate::util::trace::warning!("the disk is full; writes to the store file fail until there is room");
+                self.is_disk_full = true;
+                self.is_closed = self.file.reopen().is_err();
+            }
+            for one in settled {
+                one.answer(done.as_ref().err());
+            }
+            if let Err(error) = done {
+                batch.for_each(|job| job.refuse(&error));
+            }
+            if failed == Some(StoreErrorKind::Corrupt) {
+                crate::util::trace::warning!("the store file is damaged; further writes will fail");
+                return;
+            }
         }
-        if broken {
-            crate::util::trace::warning!("the store file is damaged; further writes will fail");
-            return;
+    }
+
+    /// Makes the file writable again after the disk was full. Fails if there is still no room.
+    fn recover(&mut self) -> Result<(), StoreError> {
+        if self.is_disk_full {
+            self.file.check_room()?;
+            if self.is_closed {
+                self.file.reopen()?;
+            }
+            (self.is_disk_full, self.is_closed) = (false, false);
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    fn refuse(self, error: &StoreError) {
+        match self {
+            Self::Write { sender, .. } => sender.send(Err(error.clone())),
+            Self::Take { sender, .. } => sender.send(Err(error.clone())),
         }
     }
 }
@@ -87,30 +151,35 @@ impl Settled {
         match (failed.cloned(), self) {
             (None, Self::Write(outcome, sender)) => sender.send(Ok(outcome)),
             (None, Self::Take(found, sender)) => sender.send(Ok(found)),
-            (None, Self::Refused(error, sender)) => sender.send(Err(error)),
-            (Some(error), Self::Write(_, sender) | Self::Refused(_, sender)) => {
-                sender.send(Err(error));
-            }
+            (None, Self::Refused(sender)) => sender.send(Err(StoreErrorKind::Full.into())),
+            (Some(error), Self::Write(_, sender) | Self::Refused(sender)) => sender.send(Err(error)),
             (Some(error), Self::Take(_, sender)) => sender.send(Err(error)),
         }
     }
 }
 
-fn commit(database: &Database, batch: Vec<Job>, max_entries: u64, settled: &mut Vec<Settled>) -> Result<(), Failed> {
+/// Commits these jobs, and returns the bytes that all entries count for afterwards.
+fn commit(
+    database: &Database,
+    batch: &mut impl Iterator<Item = Job>,
+    (limits, bytes): (Limits, u64),
+    settled: &mut Vec<Settled>,
+) -> Result<u64, Failed> {
     let transaction = begin_write(database)?;
-    let changed = {
-        let mut tables = Tables::open(&transaction, max_entries)?;
-        for job in batch {
-            tables.apply(job, settled)?;
-        }
-        tables.finish()?
-    };
-    if changed {
-        transaction.commit()?;
-    } else {
-        transaction.abort()?;
+    let mut tables = Tables::open(&transaction, limits, bytes)?;
+    for job in batch {
+        tables.apply(job, settled)?;
     }
-    Ok(())
+    match tables.finish()? {
+        Some(bytes) => {
+            transaction.commit()?;
+            Ok(bytes)
+        }
+        None => {
+            transaction.abort()?;
+            Ok(bytes)
+        }
+    }
 }
 
 /// The tables in a transaction.
@@ -120,13 +189,15 @@ struct Tables<'txn> {
     by_expiry: Table<'txn, &'static [u8], ()>,
     /// Counts all writes of the file, so that no version repeats for a key.
     writes: u64,
-    max_entries: u64,
+    limits: Limits,
+    /// The bytes that all entries count for.
+    bytes: u64,
     now: UnixTime,
     changes: usize,
 }
 
 impl<'txn> Tables<'txn> {
-    fn open(transaction: &'txn WriteTransaction, max_entries: u64) -> Result<Self, Failed> {
+    fn open(transaction: &'txn WriteTransaction, limits: Limits, bytes: u64) -> Result<Self, Failed> {
         let meta = transaction.open_table(META)?;
         let writes = meta.get("writes")?.map(|writes| writes.value());
         Ok(Self {
@@ -134,7 +205,8 @@ impl<'txn> Tables<'txn> {
             by_expiry: transaction.open_table(BY_EXPIRY)?,
             writes: writes.ok_or_else(|| corrupt("the file has no write counter"))?,
             meta,
-            max_entries,
+            limits,
+            bytes,
             now: UnixTime::default(),
             changes: 0,
         })
@@ -143,17 +215,14 @@ impl<'txn> Tables<'txn> {
     /// Applies a write. An error concerns the file and fails the whole transaction.
     fn apply(&mut self, job: Job, settled: &mut Vec<Settled>) -> Result<(), Failed> {
         match job {
-            Job::Write { key, expected, record, sender } => {
-                let outcome = self.write(&key, expected, &record);
-                settled.push(match outcome {
-                    Ok(outcome) => Settled::Write(outcome, sender),
-                    Err(Failed(error)) if error.kind() == StoreErrorKind::Full => Settled::Refused(error, sender),
-                    Err(Failed(error)) => {
-                        sender.send(Err(error.clone()));
-                        return Err(error.into());
-                    }
-                });
-            }
+            Job::Write { key, expected, record, sender } => match self.write(&key, expected, &record) {
+                Ok(Some(outcome)) => settled.push(Settled::Write(outcome, sender)),
+                Ok(None) => settled.push(Settled::Refused(sender)),
+                Err(Failed(error)) => {
+                    sender.send(Err(error.clone()));
+                    return Err(error.into());
+                }
+            },
             Job::Take { key, sender } => match self.take(&key) {
                 Ok(found) => settled.push(Settled::Take(found, sender)),
                 Err(Failed(error)) => {
@@ -165,37 +234,55 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<WriteOutcome, Failed> {
+    /// Returns `None` if there is no room.
+    fn write(&mut self, key: &Key, expected: Option<Version>, record: &Record) -> Result<Option<WriteOutcome>, Failed> {
         self.now = self.now.max(record.written_at());
         let found = self.find(key)?;
         if found.as_ref().map(|entry| entry.version) != expected {
-            return Ok(WriteOutcome::Lost(found));
+            return Ok(Some(WriteOutcome::Lost(found)));
         }
-        match found {
-            Some(old) => {
-                self.by_expiry.remove(&*expiry_key(old.expires_at, key.as_bytes()))?;
+        // without its expiry, the sweep below leaves it alone
+        if let Some(old) = &found {
+            self.by_expiry.remove(&*expiry_key(old.expires_at, key.as_bytes()))?;
+        }
+        let replaced = found.as_ref().map_or(0, |old| cost(key.as_bytes(), old.value.len()));
+        let needed = cost(key.as_bytes(), record.value().len());
+        while (found.is_none() && self.entries.len()? >= self.limits.entries)
+            || (needed > replaced && self.bytes + needed - replaced > self.limits.bytes)
+        {
+            let swept = self.sweep(SWEPT_PER_COMMIT)?;
+            self.changes += swept;
+            if swept == 0 {
+                if let Some(old) = &found {
+                    self.by_expiry.insert(&*expiry_key(old.expires_at, key.as_bytes()), ())?;
+                }
+                return Ok(None);
             }
-            None if self.entries.len()? >= self.max_entries && self.sweep(SWEPT_PER_COMMIT)? == 0 => {
-                return Err(StoreError::from(StoreErrorKind::Full).into());
-            }
-            None => {}
         }
         self.writes += 1;
         self.changes += 1;
+        self.bytes = (self.bytes + needed).saturating_sub(replaced);
         let version = Version::from_u64(self.writes);
         self.entries.insert(key.as_bytes(), &*encode(version, record.expires_at(), record.value()))?;
         self.by_expiry.insert(&*expiry_key(record.expires_at(), key.as_bytes()), ())?;
-        Ok(WriteOutcome::Done(version))
+        Ok(Some(WriteOutcome::Done(version)))
     }
 
     fn take(&mut self, key: &Key) -> Result<Option<Entry>, Failed> {
         let found = self.find(key)?;
         if let Some(entry) = &found {
             self.changes += 1;
-            self.entries.remove(key.as_bytes())?;
+            self.remove(key.as_bytes())?;
             self.by_expiry.remove(&*expiry_key(entry.expires_at, key.as_bytes()))?;
         }
         Ok(found)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failed> {
+        if let Some(old) = self.entries.remove(key)? {
+            self.bytes = self.bytes.saturating_sub(cost(key, old.value().len().saturating_sub(HEADER)));
+        }
+        Ok(())
     }
 
     fn find(&self, key: &Key) -> Result<Option<Entry>, Failed> {
@@ -211,19 +298,19 @@ impl<'txn> Tables<'txn> {
         }
         for row in &expired {
             let key = row.get(size_of::<u64>()..).unwrap_or_default();
-            self.entries.remove(key)?;
+            self.remove(key)?;
             self.by_expiry.remove(&**row)?;
         }
         Ok(expired.len())
     }
 
-    /// Returns whether there is anything to commit.
-    fn finish(mut self) -> Result<bool, Failed> {
+    /// Returns the bytes that all entries count for, or `None` if there is nothing to commit.
+    fn finish(mut self) -> Result<Option<u64>, Failed> {
         if self.changes == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         self.sweep(SWEPT_PER_COMMIT + 2 * self.changes)?;
         self.meta.insert("writes", self.writes)?;
-        Ok(true)
+        Ok(Some(self.bytes))
     }
 }
