@@ -2,7 +2,7 @@
 //! bound to that key is useless to a thief.
 //!
 //! A proof is checked in three steps, cheapest first: [`DpopVerifier::read`] compares it with the
-//! request, [`UnverifiedProof::verify`] checks its signature, and [`DpopVerifier::spend`] marks it
+//! request, [`proof::UnverifiedProof::verify`] checks its signature, and [`DpopVerifier::spend`] marks it
 //! as used. An API compares the proof's key with that of the token after the first step, so that
 //! callers with arbitrary keys cause no work and can't fill the memory of used proofs. The request
 //! is charged before the last step.
@@ -16,9 +16,11 @@ mod seen;
 mod url;
 mod verifier;
 
+#[cfg(feature = "tokens")]
+pub(crate) use self::proof::UnverifiedProof;
 pub(crate) use self::{
     nonce::Nonces,
-    proof::{DpopError, DpopProof, UnverifiedProof, headers},
+    proof::{DpopError, DpopProof, headers},
     verifier::DpopVerifier,
 };
 
