@@ -87,16 +87,16 @@ impl<'t> Unverified<'t> {
         self.header.kid.as_deref()
     }
 
-    /// Returns the claims if one of these keys has signed them.
-    ///
-    /// The key determines the algorithm; `alg` and `kid` only select keys. The claims are not
-    /// parsed before the signature is verified.
+    /// Returns the claims if one of these keys has signed them with a common algorithm.
+    #[cfg(feature = "tokens")]
     pub(crate) fn claims<T: DeserializeOwned>(&self, keys: &KeySet) -> Option<T> {
         self.claims_with(keys, &[])
     }
 
-    /// As [`claims`](Self::claims), with additional algorithms. An RSA key that names no algorithm is then
-    /// valid for PS256, too.
+    /// Returns the claims if one of these keys has signed them with a common algorithm or one of these.
+    ///
+    /// The key determines the algorithm; `alg` and `kid` only select keys. Only an RSA key whose set names no
+    /// algorithm can have two. The claims are not parsed before the signature is verified.
     pub(crate) fn claims_with<T: DeserializeOwned>(&self, keys: &KeySet, more: &[JwsAlgorithm]) -> Option<T> {
         let algorithm = self.algorithm(more)?;
         let is_signed = keys.verifies(self.kid(), algorithm, self.signed.as_bytes(), &self.signature);
