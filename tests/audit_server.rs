@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
+use tollgate::{Clock, SystemClock};
 
 const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 /// A bound for tests that fail. The server is another process, so no clock of a test can move its time.
@@ -87,11 +88,12 @@ async fn a09_the_operator_sees_who_was_guessed_and_that_keys_were() {
 
 /// Waits until the server closes the connection, and returns how long that took.
 async fn closed(mut stream: TcpStream) -> Duration {
-    let began = Instant::now();
-    let mut rest = Vec::new();
+    let (clock, mut rest) = (SystemClock::new(), Vec::new());
+    let began = clock.now();
     // a reset is an end, too
-    let _ = timeout(LONG, stream.read_to_end(&mut rest)).await.expect("the server keeps the connection");
-    began.elapsed()
+    let ended = timeout(LONG, stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the server keeps the connection");
+    clock.now().since(began)
 }
 
 #[tokio::test]
@@ -204,11 +206,13 @@ async fn a19_a_signal_ends_the_server_promptly_while_a_stream_is_open() {
         let mut idle = server.wire().await;
         idle.ask("GET /healthz HTTP/1.1").await;
         let pid = server.child.id().unwrap().to_string();
-        let began = Instant::now();
+        let clock = SystemClock::new();
+        let began = clock.now();
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().await.unwrap().success());
         assert!(timeout(LONG, server.child.wait()).await.unwrap().unwrap().success());
         // the server would cut the stream off after five seconds
-        assert!(began.elapsed() < Duration::from_secs(4), "{name}: {:?}", began.elapsed());
+        let took = clock.now().since(began);
+        assert!(took < Duration::from_secs(4), "{name}: {took:?}");
         assert!(stream.until("\r\n0\r\n\r\n").await.ends_with("0\r\n\r\n"), "the stream ended properly");
     }
 }
