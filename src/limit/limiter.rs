@@ -11,8 +11,7 @@ use std::{
 
 use super::{
     decision::{Decision, Spend},
-    engine::{Engine, Lookup, Request},
-    meter::Context,
+    engine::{Engine, Lookup, Request, meter::Context},
     quotas::Quotas,
     report::Report,
 };
@@ -206,11 +205,7 @@ impl Limiter {
     /// if the tenant was [`reset`](Self::reset) or got another plan since.
     pub fn refund(&self, spend: Spend) -> Option<Standing> {
         let charge = spend.0.filter(|charge| charge.limiter == self.0.id)?;
-        let context = self.context();
-        self.0.engine.on_payer(&charge.payer, context, |row| {
-            row.refund(context, charge.past, &charge.marks, charge.units);
-            row.peek(context)
-        })?
+        self.0.engine.refund(&charge, self.context())
     }
 
     /// Voids all spends of the tenant and logs it. Spends in a shared bucket stay.

@@ -62,23 +62,16 @@
 //! tenant may only be claimed by the caller, for example in a header. It never replaces a
 //! tenant that an outer layer has proved.
 
-mod board;
 mod decision;
 mod engine;
 mod gate;
 mod headers;
 mod layer;
 mod limiter;
-mod meter;
-mod overflow;
 mod plan;
 mod quota;
 mod quotas;
 mod report;
-mod row;
-#[cfg(feature = "smooth")]
-mod smooth;
-mod window;
 
 pub use self::{
     decision::{Decision, RefusalReason, Spend},

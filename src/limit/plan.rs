@@ -12,7 +12,7 @@ use std::{
 
 use http::HeaderValue;
 
-use super::{meter::Gauge, quota::Quota};
+use super::{engine::meter::Gauge, quota::Quota};
 use crate::util::error::ConfigError;
 
 /// The quotas of a tenant: one or several, or none because the tenant is unlimited or

@@ -2,25 +2,25 @@
 
 #[cfg(feature = "smooth")]
 use super::smooth::{Pace, Smooth};
-use super::{
-    quota::{Quota, Rule},
-    window::{ByteBudget, Lengths, Log},
+use super::window::{ByteBudget, Lengths, Log};
+use crate::{
+    limit::quota::{Quota, Rule},
+    util::clock::{Moment, UnixTime, saturating_nanos},
 };
-use crate::util::clock::{Moment, UnixTime, saturating_nanos};
 
 /// The time and the memory budget of a decision.
 #[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub(super) now: Moment,
-    pub(super) unix_now: UnixTime,
+pub(crate) struct Context<'a> {
+    pub(crate) now: Moment,
+    pub(crate) unix_now: UnixTime,
     /// Wall-clock time at moment zero, in nanoseconds since the Unix epoch, as it was when the limiter was built.
-    pub(super) unix_at_zero: u64,
-    pub(super) bytes: &'a ByteBudget,
+    pub(crate) unix_at_zero: u64,
+    pub(crate) bytes: &'a ByteBudget,
 }
 
 /// The figures of a quota that its meters need, computed once.
 #[derive(Clone, Copy)]
-pub(super) enum Gauge {
+pub(crate) enum Gauge {
     Window(Lengths),
     #[cfg(feature = "smooth")]
     Smooth(Pace),
@@ -30,7 +30,7 @@ pub(super) enum Gauge {
 }
 
 impl Gauge {
-    pub(super) fn new(quota: &Quota) -> Self {
+    pub(crate) fn new(quota: &Quota) -> Self {
         match quota.rule() {
             Rule::Window { slices } => Self::Window(Lengths::new(quota, slices)),
             #[cfg(feature = "smooth")]

@@ -2,13 +2,16 @@
 
 use std::{iter::zip, mem, slice};
 
-use super::{
-    decision::{Decision, Marks, NO_MARKS, Past, UNCHARGED},
-    meter::{Context, Gauge, Meter},
-    plan::{Limited, Plan, Terms},
-    quota::Quota,
+use super::meter::{Context, Gauge, Meter};
+use crate::{
+    limit::{
+        decision::{Decision, Marks, NO_MARKS, Past, UNCHARGED},
+        plan::{Limited, Plan, Terms},
+        quota::Quota,
+    },
+    tenant::Standing,
+    util::clock::Moment,
 };
-use crate::{tenant::Standing, util::clock::Moment};
 
 /// Which room a row takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,7 +328,7 @@ fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{limit::window::ByteBudget, util::clock::UnixTime};
+    use crate::{limit::engine::window::ByteBudget, util::clock::UnixTime};
 
     #[test]
     fn a_row_is_small() {

@@ -17,8 +17,8 @@ use std::sync::atomic::{
     fence,
 };
 
-use super::quota::Quota;
 use crate::{
+    limit::quota::Quota,
     tenant::Standing,
     util::clock::{Moment, UnixTime},
 };

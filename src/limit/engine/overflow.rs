@@ -25,10 +25,12 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::{
-    decision::{BucketId, Decision, Marks},
     meter::Context,
-    plan::Plan,
     row::{Place, Row},
+};
+use crate::limit::{
+    decision::{BucketId, Decision, Marks, Past},
+    plan::Plan,
 };
 
 /// The number of buckets for each plan.
@@ -68,7 +70,7 @@ pub(super) struct PlanFound {
 pub(super) struct Shared {
     pub(super) decision: Decision,
     pub(super) bucket: BucketId,
-    pub(super) past: super::decision::Past,
+    pub(super) past: Past,
     /// Whether this is the first bucket.
     pub(super) began: bool,
 }
