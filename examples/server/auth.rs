@@ -31,6 +31,9 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .client_ip(facts.client_ip.peer_by(peer))
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
+    if let Some(quota) = facts.per_address {
+        auth = auth.per_address(quota);
+    }
     if facts.prints_codes {
         // yours are `delivery::Smtp`, `delivery::Webhook` or a sender of your own
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());

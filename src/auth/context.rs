@@ -82,19 +82,29 @@ impl<'a> RequestContext<'a> {
 
     /// Charges the request to its tenant, or to the client's address if no tenant is known.
     pub(crate) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        self.charge_as(tenant, false)
+    }
+
+    /// Charges a request with a valid token or secret to this tenant. It can also spend what is reserved.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn charge_proved(&mut self, tenant: &Tenant) -> Result<(), Problem> {
+        self.charge_as(Some(tenant), true)
+    }
+
+    fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<(), Problem> {
         let address = self.known_address();
         if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, &address) {
-            share.charge(address.clone(), self.head())?;
+            share.charge(address.clone(), false, self.head())?;
         }
         let payer = tenant.cloned().or(address).unwrap_or_else(Tenant::anonymous);
-        self.pass = Some(self.core.limits.tenants.charge(payer, self.head())?);
+        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head())?);
         Ok(())
     }
 
     /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged.
     pub(crate) fn charge_asset(&mut self) -> Result<(), Problem> {
         if let Some(address) = self.known_address() {
-            self.pass = Some(self.core.limits.tenants.charge(address, self.head())?);
+            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head())?);
         }
         Ok(())
     }

@@ -92,10 +92,11 @@ impl RateLimitGate {
         }
     }
 
-    /// Charges a request to this tenant.
+    /// Charges a request to this tenant, which it has proved to belong to, or not.
     #[cfg(feature = "login")]
-    pub(crate) fn charge(&self, tenant: Tenant, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
-        self.charge_name(&TenantName::from(tenant), head)
+    pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+        let name = TenantName::from(tenant);
+        self.charge_name(&if is_proved { name } else { name.claimed() }, head)
     }
 
     /// Charges a request, unless an outer layer of the same limiter has charged as much. If that layer has charged less,
@@ -111,7 +112,7 @@ impl RateLimitGate {
             }
             units -= charged;
         }
-        let checked = self.limiter.check_name(key, units, self.charge_rule.is_some());
+        let checked = self.limiter.check_name(key, units, name.is_claimed(), self.charge_rule.is_some());
         let decision = checked.map_err(unusable_tenant)?;
         if let Some(reason) = decision.refused() {
             return Err(self.rejection(&name.to_known_tenant(), reason, decision.standing()));

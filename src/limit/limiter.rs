@@ -145,7 +145,17 @@ impl Limiter {
     ///
     /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
     pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        let request = Request { units, refundable: true, limiter: self.0.id };
+        self.check_as(tenant, units, false)
+    }
+
+    /// As [`check`](Self::check), for a request that has not proved to be the tenant's. It
+    /// can't spend what a quota [reserves](crate::Quota::reserve).
+    pub fn check_anonymous(&self, tenant: &Tenant, units: u32) -> Decision {
+        self.check_as(tenant, units, true)
+    }
+
+    fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
+        let request = Request { units, is_anonymous, refundable: true, limiter: self.0.id };
         let key = self.0.engine.lookup(tenant);
         // never an error: the tenant is valid
         self.decide(key, request, || Some(tenant.clone())).unwrap_or(Decision::DENIED)
@@ -158,8 +168,14 @@ impl Limiter {
 
     /// As [`check`](Self::check), by the name that a source has found. A spend that is never refunded is not kept.
     #[inline]
-    pub(super) fn check_name(&self, key: Lookup<'_>, units: u32, refundable: bool) -> Result<Decision, TenantError> {
-        self.decide(key, Request { units, refundable, limiter: self.0.id }, || key.tenant().ok())
+    pub(super) fn check_name(
+        &self,
+        key: Lookup<'_>,
+        units: u32,
+        is_anonymous: bool,
+        refundable: bool,
+    ) -> Result<Decision, TenantError> {
+        self.decide(key, Request { units, is_anonymous, refundable, limiter: self.0.id }, || key.tenant().ok())
     }
 
     #[inline]
@@ -193,7 +209,7 @@ impl Limiter {
     }
 
     /// Returns the standing of the tenant without spending, or `None` if no enforced quota
-    /// applies.
+    /// applies. Includes what is reserved for authenticated requests.
     pub fn peek(&self, tenant: &Tenant) -> Option<Standing> {
         self.0.engine.peek(tenant, self.context())
     }

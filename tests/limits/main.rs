@@ -12,6 +12,7 @@ mod fixed;
 mod idle;
 mod oracle;
 mod promises;
+mod reserve;
 mod schedule;
 mod smooth;
 mod suite;

@@ -72,7 +72,7 @@ pub(crate) async fn introspect(
     // an API spends the budget of the tenant that the token belongs to
     if let (Asker::Introspector, Some(tenant)) = (&asker, known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()))
     {
-        cx.charge(Some(&tenant))?;
+        cx.charge_proved(&tenant)?;
     }
     // presenting a used refresh token as a client means that it leaked
     if matches!(asker, Asker::Client(_)) && known.is_none() {

@@ -31,7 +31,10 @@ pub(crate) async fn userinfo(
         let client = cx.client(Some(grant.client_id())).await?;
         cx.let_read(client.as_deref());
     }
-    cx.charge(grant.map(|grant| &grant.who.tenant))?;
+    match grant {
+        Some(grant) => cx.charge_proved(&grant.who.tenant)?,
+        None => cx.charge(None)?,
+    }
     let ValidAccess { claims: token, grant, family } = found?;
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {

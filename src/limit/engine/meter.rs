@@ -38,6 +38,19 @@ impl Gauge {
             Rule::Fixed => Self::Fixed { period: saturating_nanos(quota.window()) },
         }
     }
+
+    #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas need the part"))]
+    /// Creates the gauge of a part of the quota. A smooth part comes back as much more slowly as it is smaller.
+    pub(crate) fn of_part(quota: &Quota, part: u32) -> Self {
+        match Self::new(quota) {
+            #[cfg(feature = "smooth")]
+            Self::Smooth(Pace { interval, burst }) => {
+                let slower = (u128::from(interval) * u128::from(burst)).div_ceil(u128::from(part.max(1)));
+                Self::Smooth(Pace { interval: u64::try_from(slower).unwrap_or(u64::MAX), burst: part })
+            }
+            whole => whole,
+        }
+    }
 }
 
 /// The units that one tenant has spent of one quota. A meter is only used with the gauge of its own rule. With another gauge it

@@ -25,7 +25,7 @@ use self::{
     board::{Board, TenantHash, Terms as BoardTerms},
     meter::Context,
     overflow::{Overflow, PlanFound, is_before},
-    row::{Place, Row},
+    row::{Ask, Place, Row},
     window::ByteBudget,
 };
 use super::{
@@ -87,10 +87,19 @@ impl Lookup<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) units: u32,
+    /// Whether it must leave what is reserved for authenticated requests.
+    pub(super) is_anonymous: bool,
     /// Whether the spend may be refunded.
     pub(super) refundable: bool,
     /// The limiter that a refund must come back to.
     pub(super) limiter: u64,
+}
+
+impl Request {
+    #[inline]
+    fn ask(self) -> Ask {
+        Ask { units: self.units, is_anonymous: self.is_anonymous }
+    }
 }
 
 impl Engine {
@@ -132,7 +141,7 @@ impl Engine {
     pub(super) fn refund(&self, charge: &Charge, context: Context<'_>) -> Option<Standing> {
         self.on_payer(&charge.payer, context, |row| {
             row.refund(context, charge.past, &charge.marks, charge.units);
-            row.peek(context)
+            row.peek(context, charge.is_anonymous)
         })?
     }
 
@@ -158,11 +167,11 @@ impl Engine {
         });
     }
 
-    /// Returns the standing of the tenant in the row that it would spend from next. Creates no row.
+    /// Returns the standing of the tenant, for authenticated requests, in the row that it would spend from next. Creates no row.
     pub(super) fn peek(&self, tenant: &Tenant, context: Context<'_>) -> Option<Standing> {
         let key = self.lookup(tenant);
         loop {
-            if let Some(standing) = self.on_row(key, context, |row| row.peek(context)) {
+            if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
                 return standing;
             }
             let (found, named_since) = self.find_plan(tenant);
@@ -177,12 +186,12 @@ impl Engine {
             let mut row = match &unnamed {
                 Some(unnamed) => self.new_row(&mut buckets, &found, (Place::Named, named_since), unnamed, context),
                 None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context),
-                None => match buckets.peek(&found, context, |row| row.peek(context)) {
+                None => match buckets.peek(&found, context, |row| row.peek(context, false)) {
                     Some(standing) => return standing,
                     None => Row::new(found.plan.clone(), Place::Bucket, found.epoch, 0),
                 },
             };
-            let standing = row.peek(context);
+            let standing = row.peek(context, false);
             row.release(context);
             return standing;
         }
@@ -273,17 +282,18 @@ impl Engine {
         PlanFound { plan, is_default, epoch }
     }
 
-    fn post(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, units: u32, decision: &Decision) {
+    fn post(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &Decision) {
         let Some(standing) = decision.standing.filter(|standing| standing.reset() != Standing::NEVER) else { return };
         if !self.board.has_room(key.hash, row.epoch(), context.now) {
             return;
         }
-        let Some((quota, holds_until)) = row.refusal_holds(context, &standing) else { return };
+        let Some((quota, holds_until)) = row.refusal_holds(context, ask, &standing) else { return };
         if holds_until <= context.now {
             return;
         }
         let tenant = TenantHash { first: key.hash, second: self.second_hasher.hash_one(key.name) };
-        let terms = BoardTerms { units, epoch: row.epoch(), plan: Some(row.plan().id()) };
+        let is_anonymous = row.plan().has_reserve().then_some(ask.is_anonymous);
+        let terms = BoardTerms { units: ask.units, epoch: row.epoch(), plan: Some(row.plan().id()), is_anonymous };
         if self.board.post(tenant, terms, &standing, &quota, (context.now, holds_until)) {
             row.set_on_board(true);
         }

@@ -26,7 +26,7 @@ use foldhash::fast::RandomState;
 
 use super::{
     meter::Context,
-    row::{Place, Row},
+    row::{Ask, Place, Row},
 };
 use crate::limit::{
     decision::{BucketId, Decision, Marks, Past},
@@ -148,7 +148,7 @@ impl Buckets<'_> {
         found: &PlanFound,
         generation: u32,
         context: Context<'_>,
-        units: u32,
+        ask: Ask,
         marks: &mut Marks,
     ) -> Option<Shared> {
         let id = self.id(&found.plan, found.is_default);
@@ -165,7 +165,7 @@ impl Buckets<'_> {
             return None;
         }
         let past = row.past();
-        let decision = row.decide(context, units, marks);
+        let decision = row.decide(context, ask, marks);
         Some(Shared { decision, bucket: id, past, began })
     }
 

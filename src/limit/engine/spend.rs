@@ -38,7 +38,12 @@ impl Engine {
         if self.quotas.has_function() {
             return self.spend_by_function(key, context, request, began);
         }
-        let terms = BoardTerms { units: request.units, epoch: self.quotas.epoch(), plan: None };
+        let terms = BoardTerms {
+            units: request.units,
+            epoch: self.quotas.epoch(),
+            plan: None,
+            is_anonymous: Some(request.is_anonymous),
+        };
         if let Some(standing) = self.known_refusal(key, terms, context) {
             return Ok(Decision::refused_by(standing));
         }
@@ -58,7 +63,12 @@ impl Engine {
     ) -> Result<Decision, TenantError> {
         let tenant = key.tenant()?;
         let (found, named_since) = self.find_plan(&tenant);
-        let terms = BoardTerms { units: request.units, epoch: found.epoch, plan: Some(found.plan.id()) };
+        let terms = BoardTerms {
+            units: request.units,
+            epoch: found.epoch,
+            plan: Some(found.plan.id()),
+            is_anonymous: Some(request.is_anonymous),
+        };
         if let Some(standing) = self.known_refusal(key, terms, context) {
             return Ok(Decision::refused_by(standing));
         }
@@ -75,14 +85,14 @@ impl Engine {
     fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request) -> Decision {
         let mut marks = NO_MARKS;
         let past = row.past();
-        let mut decision = row.decide(context, request.units, &mut marks);
+        let mut decision = row.decide(context, request.ask(), &mut marks);
         if decision.is_admitted() {
             if row.is_on_board() && request.units > 0 {
                 self.clear_board(key, row);
             }
             self.keep_spend(&mut decision, request, past, marks, || Payer::Tenant(Tenant::trusted(key.name)));
         } else {
-            self.post(key, row, context, request.units, &decision);
+            self.post(key, row, context, request.ask(), &decision);
         }
         decision
     }
@@ -91,14 +101,14 @@ impl Engine {
     fn keep_spend(
         &self,
         decision: &mut Decision,
-        Request { units, refundable, limiter }: Request,
+        Request { units, is_anonymous, refundable, limiter }: Request,
         past: Past,
         marks: Marks,
         payer: impl FnOnce() -> Payer,
     ) {
         // a tenant without limits has spent nothing
         if refundable && units > 0 && past.plan != Plan::NO_ID && decision.is_admitted() {
-            decision.spend.0 = Some(Box::new(Charge { limiter, payer: payer(), past, units, marks }));
+            decision.spend.0 = Some(Box::new(Charge { limiter, payer: payer(), past, units, is_anonymous, marks }));
         }
     }
 
@@ -148,7 +158,7 @@ impl Engine {
         began: &Cell<bool>,
     ) -> Option<Decision> {
         let mut marks = NO_MARKS;
-        let shared = buckets.spend(found, self.next_generation(), context, request.units, &mut marks)?;
+        let shared = buckets.spend(found, self.next_generation(), context, request.ask(), &mut marks)?;
         let mut decision = shared.decision;
         self.keep_spend(&mut decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
         if shared.began {
