@@ -48,6 +48,8 @@ pub use crate::extract::{MissingLayer, SessionRejection};
 pub use crate::http::{body, cookie};
 #[cfg(feature = "bearer")]
 pub use crate::jose::{Algorithm, AlgorithmError};
+#[cfg(feature = "plans")]
+pub use crate::limit::{CachedPlans, PlanFailure, PlanSource};
 #[cfg(feature = "tokens")]
 pub use crate::tokens::Tokens;
 #[cfg(feature = "login")]

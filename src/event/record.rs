@@ -23,6 +23,8 @@ pub enum EventKind {
     OverflowBegan,
     /// The limiter has room again. New tenants get their own budget.
     OverflowEnded,
+    /// The plan of a tenant could not be looked up.
+    PlanLookupFailed,
     /// A user signed in and a session was created.
     SessionCreated,
     /// A session received a new secret, and the old one became invalid.
@@ -78,6 +80,7 @@ impl EventKind {
         Self::TenantReset,
         Self::OverflowBegan,
         Self::OverflowEnded,
+        Self::PlanLookupFailed,
         Self::SessionCreated,
         Self::SessionRenewed,
         Self::SessionRevoked,
@@ -110,6 +113,7 @@ impl EventKind {
             Self::TenantReset => "tenant_reset",
             Self::OverflowBegan => "overflow_began",
             Self::OverflowEnded => "overflow_ended",
+            Self::PlanLookupFailed => "plan_lookup_fail",
             Self::SessionCreated => "session_created",
             Self::SessionRenewed => "session_renewed",
             Self::SessionRevoked => "session_revoked",

@@ -1,11 +1,17 @@
 //! The rate limit as a [`Gate`].
 
-use std::{fmt, future::Ready, sync::Arc};
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     decision::{Decision, RefusalReason, Spend},
+    engine::Undecided,
     headers::HeaderStyle,
     limiter::Limiter,
 };
@@ -48,11 +54,11 @@ pub struct RateLimitGate {
 
 impl Gate for RateLimitGate {
     type Pass = RateLimitPass;
-    type Future = Ready<Result<RateLimitPass, Rejection>>;
+    type Future = RateLimitFuture;
 
     #[inline]
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
-        MaybeReady::Ready(self.decide(head))
+        self.decide(head)
     }
 }
 
@@ -70,17 +76,41 @@ impl RateLimitGate {
         }
     }
 
-    fn decide(&self, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+    #[inline]
+    fn decide(&self, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
         if self.exempt_preflight && head.is_preflight() {
-            return Ok(RateLimitPass::uncharged());
+            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
         }
-        match self.name(head) {
-            Ok(Some(name)) => self.charge_name(&name, head),
+        let name = match self.name(head) {
+            Ok(Some(name)) => name,
             Ok(None) => {
-                Err(Rejection::new(RejectionKind::InvalidRequest, "no tenant could be determined for this request"))
+                let detail = "no tenant could be determined for this request";
+                return MaybeReady::Ready(Err(Rejection::new(RejectionKind::InvalidRequest, detail)));
             }
-            Err(error) => Err(unusable_tenant(error)),
+            Err(error) => return MaybeReady::Ready(Err(unusable_tenant(error))),
+        };
+        let Some(units) = self.units(&name, head) else { return MaybeReady::Ready(Ok(RateLimitPass::uncharged())) };
+        match self.charge_units(&name, units, true) {
+            #[cfg(feature = "plans")]
+            Err(Undecided::NeedsPlan) => MaybeReady::Pending(self.charge_later(&name, units)),
+            #[cfg_attr(not(feature = "plans"), allow(unreachable_patterns, reason = "nothing else can go wrong"))]
+            Err(undecided) => MaybeReady::Ready(Err(rejected(undecided))),
+            Ok(decided) => MaybeReady::Ready(decided),
         }
+    }
+
+    /// Looks up the plan of the tenant, and charges the request then.
+    #[cfg(feature = "plans")]
+    #[cold]
+    fn charge_later(&self, name: &TenantName<'_>, units: u32) -> RateLimitFuture {
+        let (gate, tenant, is_claimed) = (self.clone(), name.to_known_tenant(), name.is_claimed());
+        let owned = TenantName::from(tenant.clone());
+        let name = if is_claimed { owned.claimed() } else { owned };
+        let decided = async move {
+            let loaded = gate.limiter.load_plan(&tenant).await.map_err(|_| Undecided::NeedsPlan);
+            loaded.and_then(|()| gate.charge_units(&name, units, false)).unwrap_or_else(|it| Err(rejected(it)))
+        };
+        RateLimitFuture(Mutex::new(Box::pin(decided)))
     }
 
     #[inline]
@@ -95,27 +125,38 @@ impl RateLimitGate {
     /// Charges a request to this tenant, which it has proved to belong to, or not.
     #[cfg(feature = "login")]
     pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+        #[cfg(feature = "plans")]
+        self.limiter.load_plan_later(&tenant);
         let name = TenantName::from(tenant);
-        self.charge_name(&if is_proved { name } else { name.claimed() }, head)
+        let name = if is_proved { name } else { name.claimed() };
+        let Some(units) = self.units(&name, head) else { return Ok(RateLimitPass::uncharged()) };
+        self.charge_units(&name, units, false).unwrap_or_else(|undecided| Err(rejected(undecided)))
     }
 
-    /// Charges a request, unless an outer layer of the same limiter has charged as much. If that layer has charged less,
-    /// this one charges the rest.
-    fn charge_name(&self, name: &TenantName<'_>, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
-        let mut units = self.cost.as_ref().map_or(1, |cost| cost(head));
-        let key = self.limiter.lookup(name);
-        if let Some(outer) = head.extensions().get::<RateLimit>().filter(|_| self.extensions)
-            && let Some(charged) = outer.charged(self.limiter.mark(key))
-        {
-            if charged >= units {
-                return Ok(RateLimitPass::uncharged());
-            }
-            units -= charged;
+    /// Returns what a request costs, or `None` if an outer layer of the same limiter has charged as much. If that layer has
+    /// charged less, it costs the rest.
+    #[inline]
+    fn units(&self, name: &TenantName<'_>, head: Head<'_>) -> Option<u32> {
+        let units = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let outer = head.extensions().get::<RateLimit>().filter(|_| self.extensions);
+        match outer.and_then(|outer| outer.charged(self.limiter.mark(self.limiter.lookup(name)))) {
+            Some(charged) => units.checked_sub(charged).filter(|rest| *rest > 0),
+            None => Some(units),
         }
-        let checked = self.limiter.check_name(key, units, name.is_claimed(), self.charge_rule.is_some());
-        let decision = checked.map_err(unusable_tenant)?;
+    }
+
+    #[inline]
+    fn charge_units(
+        &self,
+        name: &TenantName<'_>,
+        units: u32,
+        can_wait: bool,
+    ) -> Result<Result<RateLimitPass, Rejection>, Undecided> {
+        let key = self.limiter.lookup(name);
+        let refundable = self.charge_rule.is_some();
+        let decision = self.limiter.check_name(key, units, name.is_claimed(), refundable, can_wait)?;
         if let Some(reason) = decision.refused() {
-            return Err(self.rejection(&name.to_known_tenant(), reason, decision.standing()));
+            return Ok(Err(self.rejection(&name.to_known_tenant(), reason, decision.standing())));
         }
         let charge = self.extensions.then(|| KeyCharge {
             tenant: name.to_known_tenant(),
@@ -124,11 +165,11 @@ impl RateLimitGate {
             units,
         });
         let standing = decision.standing;
-        let extra = match self.charge_rule.is_some() || decision.shadow.is_some() || self.style.wants_policy() {
+        let extra = match refundable || decision.shadow.is_some() || self.style.wants_policy() {
             true => Some(self.extra(name, decision)),
             false => None,
         };
-        Ok(RateLimitPass { standing, style: self.style, charge, extra })
+        Ok(Ok(RateLimitPass { standing, style: self.style, charge, extra }))
     }
 
     #[cold]
@@ -176,12 +217,44 @@ impl fmt::Debug for RateLimitGate {
 }
 
 #[cold]
+fn rejected(undecided: Undecided) -> Rejection {
+    match undecided {
+        Undecided::Name(error) => unusable_tenant(error),
+        #[cfg(feature = "plans")]
+        Undecided::NeedsPlan => {
+            Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
+        }
+    }
+}
+
+#[cold]
 fn unusable_tenant(error: TenantError) -> Rejection {
     let kind = if error.is_unknown() { RejectionKind::Unauthenticated } else { RejectionKind::InvalidRequest };
     let rejection = Rejection::new(kind, error.detail());
     match error.asks_for() {
         Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
         None => rejection,
+    }
+}
+
+/// The decision on a request that waits until the plan of its tenant is looked up.
+///
+/// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
+pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);
+
+type Deciding = dyn Future<Output = Result<RateLimitPass, Rejection>> + Send;
+
+impl Future for RateLimitFuture {
+    type Output = Result<RateLimitPass, Rejection>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for RateLimitFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitFuture").finish_non_exhaustive()
     }
 }
 

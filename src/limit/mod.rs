@@ -56,6 +56,11 @@
 //! charged one after the other, so the outer one stays charged if the inner one refuses. The
 //! headers describe the one that refused there, too.
 //!
+//! # Plans from a database
+//!
+//! [`Quotas`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
+//! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it.
+//!
 //! # The tenant of a request
 //!
 //! The layer leaves a [`RateLimit`] in the request, with the tenant that it has charged. That
@@ -69,13 +74,19 @@ mod headers;
 mod layer;
 mod limiter;
 mod plan;
+#[cfg(feature = "plans")]
+mod plan_cache;
+#[cfg(feature = "plans")]
+mod plans;
 mod quota;
 mod quotas;
 mod report;
 
+#[cfg(feature = "plans")]
+pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 pub use self::{
     decision::{Decision, RefusalReason, Spend},
-    gate::{MissingTenant, RateLimitGate, RateLimitPass},
+    gate::{MissingTenant, RateLimitFuture, RateLimitGate, RateLimitPass},
     headers::HeaderStyle,
     layer::{RateLimitLayer, RateLimited},
     limiter::{Limiter, LimiterBuilder},

@@ -68,7 +68,7 @@ impl Tenant {
 
     /// Returns whether a name belongs to this crate, so that no caller can pass for an address.
     #[inline]
-    pub(super) fn is_reserved(name: &[u8]) -> bool {
+    pub(crate) fn is_reserved(name: &[u8]) -> bool {
         matches!(name, [b'~', ..] | [b'i', b'p', b':', ..])
     }
 

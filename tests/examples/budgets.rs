@@ -61,3 +61,15 @@ async fn a04_with_a_file_all_anonymous_requests_together_leave_half_to_the_keys(
     assert_eq!(flood(&mut server.browser(), "web", 100).await, 60);
     fs::remove_file(path).unwrap();
 }
+
+#[tokio::test]
+async fn a13_plans_from_database_gives_customers_their_plan_and_others_the_default() {
+    let example = Example::start("plans_from_database", &["127.0.0.1:0"]).await;
+    let mut wire = example.wire().await;
+    for (key, limit, left) in [("acme", "600", "599"), ("initech", "60", "59"), ("acme", "600", "598")] {
+        let answer = wire.ask(&format!("GET / HTTP/1.1\nx-api-key: demo-{key}-key")).await;
+        assert_eq!((status(&answer), header(&answer, "x-ratelimit-limit")), (200, Some(limit)), "{answer}");
+        assert_eq!(header(&answer, "x-ratelimit-remaining"), Some(left));
+    }
+    assert_eq!(status(&wire.ask("POST /upgrade HTTP/1.1\ncontent-length: 0").await), 200);
+}

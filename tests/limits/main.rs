@@ -11,6 +11,8 @@ mod engine;
 mod fixed;
 mod idle;
 mod oracle;
+#[cfg(feature = "plans")]
+mod plans;
 mod promises;
 mod reserve;
 mod schedule;

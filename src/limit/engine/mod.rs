@@ -28,6 +28,8 @@ use self::{
     row::{Ask, Place, Row},
     window::ByteBudget,
 };
+#[cfg(feature = "plans")]
+use super::plan_cache::{PlanCache, PlanState};
 use super::{
     decision::{Charge, Decision, Payer},
     plan::{Plan, Terms},
@@ -43,6 +45,8 @@ const SHARDS_OF_A_MAP: usize = 2;
 
 pub(super) struct Engine {
     pub(super) quotas: Quotas,
+    #[cfg(feature = "plans")]
+    pub(super) plans: Option<PlanCache>,
     pub(super) bytes: ByteBudget,
     max_tenants: usize,
     maps: Box<[Rows]>,
@@ -91,8 +95,27 @@ pub(super) struct Request {
     pub(super) is_anonymous: bool,
     /// Whether the spend may be refunded.
     pub(super) refundable: bool,
+    /// Whether the request can wait until the plan of its tenant is looked up.
+    #[cfg_attr(not(feature = "plans"), allow(dead_code, reason = "nothing is looked up"))]
+    pub(super) can_wait: bool,
     /// The limiter that a refund must come back to.
     pub(super) limiter: u64,
+}
+
+/// Why a request can't be decided on.
+#[derive(Debug)]
+pub(super) enum Undecided {
+    /// The name of the tenant is not valid.
+    Name(TenantError),
+    /// The plan of the tenant must be looked up first.
+    #[cfg(feature = "plans")]
+    NeedsPlan,
+}
+
+impl From<TenantError> for Undecided {
+    fn from(error: TenantError) -> Self {
+        Self::Name(error)
+    }
 }
 
 impl Request {
@@ -107,6 +130,8 @@ impl Engine {
         let map = |_| DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), SHARDS_OF_A_MAP);
         Self {
             quotas,
+            #[cfg(feature = "plans")]
+            plans: None,
             bytes: ByteBudget::new(max_bytes),
             max_tenants,
             maps: (0..MAPS).map(map).collect(),
@@ -209,7 +234,11 @@ impl Engine {
         match used? {
             Ok(value) => Some(value),
             Err(use_row) => {
-                let found = self.find_plan(&Tenant::trusted(key.name));
+                let tenant = Tenant::trusted(key.name);
+                if self.has_stale_plan(&tenant, context) {
+                    return self.with_row(key, use_row);
+                }
+                let found = self.find_plan(&tenant);
                 self.on_row_with_plan(key, found, context, use_row)
             }
         }
@@ -249,6 +278,18 @@ impl Engine {
             }
             found = self.find_plan(&Tenant::trusted(key.name));
         }
+    }
+
+    /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
+    #[cfg(feature = "plans")]
+    fn has_stale_plan(&self, tenant: &Tenant, context: Context<'_>) -> bool {
+        let state = |plans: &PlanCache| plans.state(&self.quotas, tenant, context.now);
+        self.plans.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
+    }
+
+    #[cfg(not(feature = "plans"))]
+    fn has_stale_plan(&self, _tenant: &Tenant, _context: Context<'_>) -> bool {
+        false
     }
 
     fn has_row(&self, key: Lookup<'_>) -> bool {

@@ -5,7 +5,7 @@ use std::{cell::Cell, hash::BuildHasher};
 use dashmap::SharedValue;
 
 use super::{
-    Engine, Lookup, Request,
+    Engine, Lookup, Request, Undecided,
     board::Terms as BoardTerms,
     meter::Context,
     overflow::{Buckets, PlanFound, is_before},
@@ -13,6 +13,8 @@ use super::{
     row::{Place, Row},
     row_bytes,
 };
+#[cfg(feature = "plans")]
+use crate::limit::plan_cache::{PlanCache, PlanState};
 use crate::{
     limit::{
         decision::{Charge, Decision, Marks, NO_MARKS, Past, Payer},
@@ -26,7 +28,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Fails if the name of the tenant is not valid.
+    /// Fails if the name of the tenant is not valid, or if its plan must be looked up first.
     #[inline]
     pub(in crate::limit) fn spend(
         &self,
@@ -34,7 +36,7 @@ impl Engine {
         context: Context<'_>,
         request: Request,
         began: &Cell<bool>,
-    ) -> Result<Decision, TenantError> {
+    ) -> Result<Decision, Undecided> {
         if self.quotas.has_function() {
             return self.spend_by_function(key, context, request, began);
         }
@@ -47,10 +49,37 @@ impl Engine {
         if let Some(standing) = self.known_refusal(key, terms, context) {
             return Ok(Decision::refused_by(standing));
         }
+        #[cfg(feature = "plans")]
+        if let Some(plans) = &self.plans {
+            let is_current = |row: &Row| row.epoch() == terms.epoch;
+            let decided = self.with_row(key, |row| is_current(row).then(|| self.decide(key, row, context, request)));
+            match decided {
+                Some(Some(decision)) => return Ok(decision),
+                _ => self.require_plan(plans, key, context, request)?,
+            }
+        }
         match self.on_row(key, context, |row| self.decide(key, row, context, request)) {
             Some(decision) => Ok(decision),
-            None => self.spend_without_row(key, context, request, began),
+            None => Ok(self.spend_without_row(key, context, request, began)?),
         }
+    }
+
+    /// Fails if the plan of the tenant must be looked up first, unless the request can't wait for it.
+    #[cfg(feature = "plans")]
+    #[cold]
+    fn require_plan(
+        &self,
+        plans: &PlanCache,
+        key: Lookup<'_>,
+        context: Context<'_>,
+        request: Request,
+    ) -> Result<(), Undecided> {
+        let tenant = key.tenant()?;
+        let needs_plan = match request.can_wait {
+            true => plans.must_wait(&self.quotas, &tenant, context.now),
+            false => plans.state(&self.quotas, &tenant, context.now) == PlanState::Refused,
+        };
+        if needs_plan { Err(Undecided::NeedsPlan) } else { Ok(()) }
     }
 
     /// Decides on a request if a function chooses plans. The function runs before the board is read.
@@ -60,7 +89,11 @@ impl Engine {
         context: Context<'_>,
         request: Request,
         began: &Cell<bool>,
-    ) -> Result<Decision, TenantError> {
+    ) -> Result<Decision, Undecided> {
+        #[cfg(feature = "plans")]
+        if let Some(plans) = &self.plans {
+            self.require_plan(plans, key, context, request)?;
+        }
         let tenant = key.tenant()?;
         let (found, named_since) = self.find_plan(&tenant);
         let terms = BoardTerms {
@@ -76,7 +109,7 @@ impl Engine {
             self.on_row_with_plan(key, (found, named_since), context, |row| self.decide(key, row, context, request));
         match decided {
             Some(decision) => Ok(decision),
-            None => self.spend_without_row(key, context, request, began),
+            None => Ok(self.spend_without_row(key, context, request, began)?),
         }
     }
 
@@ -101,7 +134,7 @@ impl Engine {
     fn keep_spend(
         &self,
         decision: &mut Decision,
-        Request { units, is_anonymous, refundable, limiter }: Request,
+        Request { units, is_anonymous, refundable, limiter, .. }: Request,
         past: Past,
         marks: Marks,
         payer: impl FnOnce() -> Payer,
