@@ -1,9 +1,6 @@
 //! From the settings of a builder to the service.
 
-use std::{
-    sync::{Arc, Once},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use tokio::sync::OnceCell;
@@ -187,7 +184,7 @@ impl AuthServiceBuilder {
                 None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
             },
             starts: strangers(Quota::per_minute(STARTS_PER_IDENTIFIER)?)?,
-            no_address: Once::new(),
+            addresses: core::Addresses::default(),
         })
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     limit::RateLimitPass,
     login::{Login, LoginId},
     store::StoreError,
-    tenant::Tenant,
+    tenant::{Tenant, TenantSource},
     util::secret::Digest,
 };
 
@@ -73,11 +73,9 @@ impl<'a> RequestContext<'a> {
     /// Returns the client's address as the key of a limit. Where addresses are unknown, per-address limits are off: a
     /// limit that all clients share would let anyone lock out everyone.
     pub(crate) fn known_address(&self) -> Option<Tenant> {
-        let address = self.core.client_ip.address(self.head());
-        if address.is_none() {
-            self.core.limits.warn_of_no_address();
-        }
-        address.map(Tenant::address)
+        let address = self.core.client_ip.find(self.head()).ok().flatten();
+        self.core.limits.addresses.saw(address.is_some(), &self.core.journal);
+        address
     }
 
     /// Charges the request to its tenant, or to the client's address if no tenant is known.
@@ -264,12 +262,19 @@ impl<'a> RequestContext<'a> {
         }
     }
 
+    /// Records what is behind a problem.
+    pub(crate) fn log(&self, problem: &Problem) {
+        if problem.log() {
+            self.core.journal.store_failed();
+        }
+    }
+
     /// Returns the answer with all its headers.
     pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
         let mut response = match outcome {
             Ok(response) => response,
             Err(problem) => {
-                problem.log();
+                self.log(&problem);
                 problem.into_response(&self.parts.headers, &self.core.realm)
             }
         };

@@ -178,10 +178,11 @@
 //! # Addresses and budgets
 //!
 //! [`client_ip`](AuthServiceBuilder::client_ip) finds the address of a client. Where it is unknown, per-address limits are
-//! off. Every request spends from its tenant's budget: 600 a minute, or a [`limiter`](AuthServiceBuilder::limiter) shared
+//! off, and the event `client_address_unknown` shows it. Every request spends from its tenant's budget: 600 a minute, or a [`limiter`](AuthServiceBuilder::limiter) shared
 //! with your APIs. Client ids are public, so strangers can spend that budget:
-//! [`per_address`](AuthServiceBuilder::per_address) caps one address, for example at a tenth. Requests of unknown clients
-//! are charged to their address. [`messages_per_address`](AuthServiceBuilder::messages_per_address) caps one-time codes, which
+//! [`per_address`](AuthServiceBuilder::per_address) caps one address, for example at a tenth, and
+//! [`Quota::reserve`](crate::Quota::reserve) keeps a part of the budget for requests with a key, a token or a session.
+//! Requests of unknown clients are charged to their address. [`messages_per_address`](AuthServiceBuilder::messages_per_address) caps one-time codes, which
 //! can cost money.
 //!
 //! # Steps

@@ -25,6 +25,14 @@ pub enum EventKind {
     OverflowEnded,
     /// The plan of a tenant could not be looked up.
     PlanLookupFailed,
+    /// A store could not be read or written, or the accounts could not. Requests that need it
+    /// get a 503 meanwhile.
+    StoreFailed,
+    /// The login service does not know the addresses of clients any more. Until it does again,
+    /// nothing limits a single address.
+    ClientAddressUnknown,
+    /// The login service knows the addresses of clients again.
+    ClientAddressKnown,
     /// A user signed in and a session was created.
     SessionCreated,
     /// A session received a new secret, and the old one became invalid.
@@ -81,6 +89,9 @@ impl EventKind {
         Self::OverflowBegan,
         Self::OverflowEnded,
         Self::PlanLookupFailed,
+        Self::StoreFailed,
+        Self::ClientAddressUnknown,
+        Self::ClientAddressKnown,
         Self::SessionCreated,
         Self::SessionRenewed,
         Self::SessionRevoked,
@@ -114,6 +125,9 @@ impl EventKind {
             Self::OverflowBegan => "overflow_began",
             Self::OverflowEnded => "overflow_ended",
             Self::PlanLookupFailed => "plan_lookup_fail",
+            Self::StoreFailed => "store_fail",
+            Self::ClientAddressUnknown => "client_address_unknown",
+            Self::ClientAddressKnown => "client_address_known",
             Self::SessionCreated => "session_created",
             Self::SessionRenewed => "session_renewed",
             Self::SessionRevoked => "session_revoked",

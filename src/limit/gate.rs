@@ -34,7 +34,7 @@ pub enum MissingTenant {
     Reject,
     /// Lets all such requests share the budget of [`Tenant::anonymous`].
     Shared,
-    /// Limits each client address on its own, as [`Tenant::address`]. A request without an
+    /// Limits each client address on its own, as [`ClientIp`] names it. A request without an
     /// address is rejected with a 400.
     ByIp(ClientIp),
 }

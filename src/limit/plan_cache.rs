@@ -58,7 +58,7 @@ enum Found {
     Failure,
 }
 
-/// What is known about the plan of a tenant.
+/// The state of a tenant's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanState {
     Fresh,
@@ -209,7 +209,7 @@ impl PlanCache {
         self.unknown()
     }
 
-    /// The answer for a tenant of whom nothing can be known now.
+    /// Returns the answer for a tenant that can't be looked up now.
     fn unknown(&self) -> Outcome {
         match self.settings.on_failure {
             PlanFailure::Refuse => Err(PlanUnavailable),

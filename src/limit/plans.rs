@@ -43,7 +43,7 @@ pub trait PlanSource: Send + Sync + 'static {
     fn plan(&self, tenant: &Tenant) -> impl Future<Output = Result<Option<Plan>, Self::Error>> + Send;
 }
 
-/// What happens to a tenant whose plan can't be looked up.
+/// The treatment of a tenant whose plan can't be looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanFailure {

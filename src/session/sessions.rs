@@ -152,6 +152,13 @@ impl Sessions {
         }
     }
 
+    /// Counts a store that failed, or accounts that did.
+    pub(super) fn store_failed(&self) {
+        if let Some(log) = &self.0.log {
+            log.tally(&Event::new(EventKind::StoreFailed, self.0.clock.unix(self.0.clock.now())));
+        }
+    }
+
     fn event(&self, kind: EventKind, tenant: &Tenant, sid: Handle) -> Event {
         Event::new(kind, self.0.clock.unix(self.0.clock.now())).tenant(tenant.clone()).session(sid)
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
 
 mod access_token;
+mod audit_limits;
 mod authenticate;
 mod authorize;
 mod budget;

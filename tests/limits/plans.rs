@@ -23,7 +23,7 @@ use tower::{ServiceBuilder, ServiceExt, service_fn};
 use crate::engine::tenant;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// What a tenant without a plan gets.
+/// The limit of a tenant without a plan.
 const DEFAULT: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

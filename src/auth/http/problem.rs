@@ -284,11 +284,12 @@ impl Problem {
         }
     }
 
-    /// Writes what is behind the problem to the log.
-    pub(crate) fn log(&self) {
+    /// Writes what is behind the problem to the log. Returns whether a store has failed.
+    pub(crate) fn log(&self) -> bool {
         if let Some(error) = &self.source {
             crate::util::trace::warning!("a request failed: {error}");
         }
+        self.source.is_some()
     }
 
     /// Returns the answer, in the format that the caller prefers.
@@ -410,6 +411,7 @@ impl From<StoreError> for Problem {
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let code = match rejection.kind() {
+            RejectionKind::Unavailable => return Self::unavailable(),
             RejectionKind::RateLimited | RejectionKind::QuotaImpossible => Code::RateLimitExceeded,
             _ => Code::AccessDenied,
         };

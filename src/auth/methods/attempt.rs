@@ -74,7 +74,11 @@ impl<'a> Attempt<'a> {
 
     /// Removes the failures in a row after a right secret.
     pub(crate) async fn succeeded(self) {
-        self.step.cx.core.guard.clear(self.key(), self.step.keyed).await;
+        let core = self.step.cx.core;
+        if let Err(error) = core.guard.clear(self.key(), self.step.keyed).await {
+            crate::util::trace::warning!("failures before a successful step are still counted: {error}");
+            core.journal.store_failed();
+        }
         self.refund();
     }
 
@@ -83,11 +87,13 @@ impl<'a> Attempt<'a> {
         let core = self.step.cx.core;
         if let Err(error) = core.guard.uncount(self.key(), self.counted_for_account, self.step.keyed).await {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
+            core.journal.store_failed();
         }
         if self.in_login
             && let Err(error) = core.logins.apply(&self.step.digest, &LoginCall::Withdraw).await
         {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
+            core.journal.store_failed();
         }
         self.refund();
     }

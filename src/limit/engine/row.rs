@@ -304,8 +304,8 @@ impl Limited {
 }
 
 /// Creates the meters of a new plan from those of the old one. Each starts from the meter of the quota with its name, or
-/// else from the one that knows most. What anonymous requests may spend starts from what all have spent, if it was not
-/// counted apart: it is not known who has spent it.
+/// else from the one that knows most. If anonymous requests were not counted apart until now, all that was spent counts as
+/// theirs.
 fn convert(old: &[Limited], mut meters: Vec<Meter>, new: &[Limited], context: Context<'_>) -> Vec<Meter> {
     for (meter, was) in zip(&mut meters, old) {
         meter.refresh(was.gauge, context);
