@@ -1,9 +1,9 @@
 //! The budgets of the tenants in the file of `--config`.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, error::Error};
 
 use serde::Deserialize;
-use tollgate::{ApiKeys, ConfigError, Quota, Quotas, Tenant};
+use tollgate::{ApiKeys, Quota, Quotas, Tenant};
 
 use crate::demo::KEY_HEADER;
 
@@ -31,27 +31,23 @@ pub(crate) struct Budgets {
 }
 
 impl Budgets {
-    pub(crate) fn read(tenants: Vec<WrittenTenant>, per_address: Option<u32>) -> Result<Self, String> {
+    pub(crate) fn read(tenants: Vec<WrittenTenant>, per_address: Option<u32>) -> Result<Self, Box<dyn Error>> {
         let largest = tenants.iter().map(|tenant| tenant.per_minute).max().unwrap_or_default();
         let per_address = per_address.unwrap_or((largest / PER_ADDRESS).max(LEAST_PER_ADDRESS));
         // requests without one of these tenants have a budget, too
-        let quotas = Quotas::new(Quota::per_minute(600).map_err(text)?);
-        let (mut known, mut keys) = (HashSet::new(), ApiKeys::new(KEY_HEADER).map_err(text)?);
+        let quotas = Quotas::new(Quota::per_minute(600)?);
+        let (mut known, mut keys) = (HashSet::new(), ApiKeys::new(KEY_HEADER)?);
         for WrittenTenant { name, per_minute, reserve, api_keys } in tenants {
             let tenant = Tenant::parse(&name).map_err(|error| format!("tenants: {name:?}: {error}"))?;
             let quota = Quota::per_minute(per_minute).and_then(|quota| quota.with_name("per-minute"));
-            let quota = quota.and_then(|quota| quota.reserve(reserve.unwrap_or(RESERVE))).map_err(text)?;
+            let quota = quota.and_then(|quota| quota.reserve(reserve.unwrap_or(RESERVE)))?;
             quotas.set(tenant.clone(), quota);
             for key in api_keys {
-                keys = keys.key(key, &name).map_err(text)?;
+                keys = keys.key(key, &name)?;
             }
             known.insert(tenant);
         }
         let per_address = Quota::per_minute(per_address).and_then(|quota| quota.with_name("per-address"));
-        Ok(Self { known, keys, quotas, per_address: per_address.map_err(text)? })
+        Ok(Self { known, keys, quotas, per_address: per_address? })
     }
-}
-
-fn text(error: ConfigError) -> String {
-    error.to_string()
 }

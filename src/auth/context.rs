@@ -91,10 +91,35 @@ impl<'a> RequestContext<'a> {
 
     fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<(), Problem> {
         let address = self.known_address();
-        if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, &address) {
+        self.charge_share(tenant, address.as_ref())?;
+        self.charge_payer(tenant.cloned().or(address), is_proved)
+    }
+
+    /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a browser that is signed in at this
+    /// tenant can spend it. Its session is looked up only then.
+    async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        let address = self.known_address();
+        self.charge_share(tenant, address.as_ref())?;
+        let Some(tenant) = tenant else { return self.charge_payer(address, false) };
+        let charged = self.charge_payer(Some(tenant.clone()), false);
+        if charged.is_err() && self.core.limits.tenants.has_reserve(tenant) {
+            let session = self.core.sessions.presented(&self.parts.headers, tenant).await;
+            if session.is_ok_and(|session| session.is_some()) {
+                return self.charge_payer(Some(tenant.clone()), true);
+            }
+        }
+        charged
+    }
+
+    fn charge_share(&self, tenant: Option<&Tenant>, address: Option<&Tenant>) -> Result<(), Problem> {
+        if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, address) {
             share.charge(address.clone(), false, self.head())?;
         }
-        let payer = tenant.cloned().or(address).unwrap_or_else(Tenant::anonymous);
+        Ok(())
+    }
+
+    fn charge_payer(&mut self, payer: Option<Tenant>, is_proved: bool) -> Result<(), Problem> {
+        let payer = payer.unwrap_or_else(Tenant::anonymous);
         self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head())?);
         Ok(())
     }
@@ -126,36 +151,42 @@ impl<'a> RequestContext<'a> {
     /// Finds a client and charges the request to its tenant, or to the address if there is no such client.
     pub(crate) async fn charged_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.client(id).await;
-        self.charged(client)
+        self.charged(client).await
     }
 
     /// Finds the client of a login and charges the request like [`charged_client`](Self::charged_client).
     pub(crate) async fn charged_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.login_client(id).await;
-        self.charged(client)
+        self.charged(client).await
     }
 
-    fn charged(&mut self, client: Result<Option<Arc<Client>>, StoreError>) -> Result<Option<Arc<Client>>, Problem> {
-        self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
+    async fn charged(
+        &mut self,
+        client: Result<Option<Arc<Client>>, StoreError>,
+    ) -> Result<Option<Arc<Client>>, Problem> {
+        self.charge_browser(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant)).await?;
         Ok(client?)
     }
 
     /// Finds the client of a script's call, charges the request, and checks that the script's origin may call.
     pub(crate) async fn calling_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.client(id).await;
-        self.calling(client)
+        self.calling(client).await
     }
 
     /// Finds the client of a login that begins, like [`calling_client`](Self::calling_client).
     pub(crate) async fn calling_login_client(&mut self, id: Option<&str>) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.login_client(id).await;
-        self.calling(client)
+        self.calling(client).await
     }
 
-    fn calling(&mut self, client: Result<Option<Arc<Client>>, StoreError>) -> Result<Option<Arc<Client>>, Problem> {
+    async fn calling(
+        &mut self,
+        client: Result<Option<Arc<Client>>, StoreError>,
+    ) -> Result<Option<Arc<Client>>, Problem> {
         let known = client.as_ref().ok().and_then(Option::as_deref);
         self.let_read(known);
-        self.charge(known.map(Client::tenant))?;
+        self.charge_browser(known.map(Client::tenant)).await?;
         let client = client?;
         self.check_origin(client.as_deref())?;
         Ok(client)
@@ -175,7 +206,7 @@ impl<'a> RequestContext<'a> {
         let client = self.login_client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
         let known = client.as_ref().ok().and_then(Option::as_deref);
         self.let_read(known);
-        self.charge(own.map(|login| &login.tenant).or(known.map(Client::tenant)))?;
+        self.charge_browser(own.map(|login| &login.tenant).or(known.map(Client::tenant))).await?;
         let (client, found) = (client?, found?);
         self.check_origin(client.as_deref())?;
         if session_id.is_none() {

@@ -133,6 +133,12 @@ impl RateLimitGate {
         self.charge_units(&name, units, false).unwrap_or_else(|undecided| Err(rejected(undecided)))
     }
 
+    /// Returns whether proved requests of this tenant may spend more than others.
+    #[cfg(feature = "login")]
+    pub(crate) fn has_reserve(&self, tenant: &Tenant) -> bool {
+        self.limiter.quotas().plan(tenant).has_reserve()
+    }
+
     /// Returns what a request costs, or `None` if an outer layer of the same limiter has charged as much. If that layer has
     /// charged less, it costs the rest.
     #[inline]

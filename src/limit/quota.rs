@@ -185,8 +185,8 @@ impl Quota {
     /// A request is anonymous if its source only [claims](crate::tenant::TenantName::claimed)
     /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
     /// `HostTenant`, [`ClientIp`](crate::ClientIp) and a fixed tenant do. In the login service,
-    /// all requests are anonymous except those with a valid access token or introspection
-    /// secret.
+    /// all requests are anonymous except those with a valid access token, introspection secret
+    /// or session. A refresh token is only looked at after the charge, so `/token` is anonymous.
     ///
     /// The headers of an anonymous request show the limit of the whole quota, the units that
     /// anonymous requests have left, and the time at which those come back.

@@ -103,7 +103,7 @@ pub(super) struct Request {
 }
 
 /// Why a request can't be decided on.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Undecided {
     /// The name of the tenant is not valid.
     Name(TenantError),
