@@ -57,6 +57,8 @@ pub use crate::extract::SessionRejection;
 pub use crate::http::{body, cookie};
 #[cfg(feature = "bearer")]
 pub use crate::jose::{Algorithm, AlgorithmError};
+#[cfg(feature = "plans")]
+pub use crate::limit::{CachedPlans, PlanFailure, PlanSource};
 #[cfg(feature = "pkce")]
 pub use crate::pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer};
 #[cfg(feature = "session")]

@@ -4,6 +4,9 @@
 
 mod support;
 
+#[path = "examples/budgets.rs"]
+mod budgets;
+
 use std::{fs, path::PathBuf};
 use support::programs;
 

@@ -30,6 +30,9 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         .client_ip(facts.client_ip)
         .events(log.clone());
     let mut auth = facts.tokens.set_on(auth);
+    if let Some(quota) = facts.per_address {
+        auth = auth.per_address(quota);
+    }
     if facts.prints_codes {
         // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());

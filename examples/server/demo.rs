@@ -65,6 +65,8 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)?,
         operator_key: Some(OPERATOR_KEY.to_owned()),
         quotas,
+        // by the letter of the interface, any request spends the tenant's budget
+        per_address: None,
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use tollgate::{
-    ApiKeys, ClientIp, ClientTable, Identifier, NewUser, Password, PasswordHash, Passwords, Policies, Quotas,
+    ApiKeys, ClientIp, ClientTable, Identifier, NewUser, Password, PasswordHash, Passwords, Policies, Quota, Quotas,
     StoredUsers, Tenant, UserId, Users,
     user::{EmailAddress, PhoneNumber},
 };
@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) operator_key: Option<String>,
     /// The number of requests that each tenant may send.
     pub(crate) quotas: Quotas,
+    /// How many requests of the login one address may send without a key or a token.
+    pub(crate) per_address: Option<Quota>,
     pub(crate) policies: Policies,
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,

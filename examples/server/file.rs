@@ -1,13 +1,13 @@
 //! Reads the file of `--config`, which replaces the demo's tenants, clients and users.
 
-use std::{collections::HashSet, error::Error, fs, path::Path};
+use std::{error::Error, fs, path::Path};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tollgate::{ApiKeys, ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Quota, Quotas, Tenant};
+use tollgate::{ClientIp, ClientTable, ConfigError, PasswordHash, Policies, Tenant};
 
 use crate::{
-    demo::KEY_HEADER,
+    budgets::{Budgets, WrittenTenant},
     facts::{Facts, Person, Proof},
     tokens,
 };
@@ -22,6 +22,7 @@ struct File {
     operator_key: Option<String>,
     #[serde(default)]
     insecure_print_codes: bool,
+    per_address: Option<u32>,
     #[serde(default)]
     tokens: tokens::Written,
     tenants: Vec<WrittenTenant>,
@@ -30,15 +31,6 @@ struct File {
     policies: Map<String, Value>,
     #[serde(default)]
     users: Vec<WrittenUser>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenTenant {
-    name: String,
-    per_minute: u32,
-    #[serde(default)]
-    api_keys: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -55,17 +47,7 @@ struct WrittenUser {
 
 pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
     let file: File = toml::from_str(&fs::read_to_string(path)?)?;
-    // requests of unknown tenants have a budget too
-    let (mut keys, quotas) = (ApiKeys::new(KEY_HEADER)?, Quotas::new(Quota::per_minute(600)?));
-    let mut known = HashSet::new();
-    for WrittenTenant { name, per_minute, api_keys } in file.tenants {
-        let tenant = Tenant::parse(&name).map_err(|error| format!("tenants: {name:?}: {error}"))?;
-        quotas.set(tenant.clone(), Quota::per_minute(per_minute)?.with_name("per-minute")?);
-        for key in api_keys {
-            keys = keys.key(key, &name)?;
-        }
-        known.insert(tenant);
-    }
+    let Budgets { known, keys, quotas, per_address } = Budgets::read(file.tenants, file.per_address)?;
     let clients =
         ClientTable::from_json(&json!({ "clients": file.clients }).to_string()).map_err(|error| said(&error))?;
     let people: Vec<Person> = file.users.into_iter().map(WrittenUser::read).collect::<Result<_, _>>()?;
@@ -84,6 +66,7 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         keys,
         operator_key: file.operator_key,
         quotas,
+        per_address: Some(per_address),
         policies: Policies::from_json(&json!(file.policies).to_string()).map_err(|error| said(&error))?,
         clients,
         people,

@@ -5,7 +5,7 @@
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
 //! - `config.rs` and `listen.rs` read the flags.
-//! - `demo.rs` has the tenants, keys and users, `file.rs` reads your own from a file.
+//! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users.
@@ -18,6 +18,7 @@ mod listen;
 mod config;
 mod tokens;
 mod facts;
+mod budgets;
 mod demo;
 mod welcome;
 mod file;

@@ -1,10 +1,6 @@
 //! From the settings of a builder to the service.
 
-use std::{
-    num::NonZeroU32,
-    sync::{Arc, Once},
-    time::Duration,
-};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use tokio::sync::OnceCell;
@@ -213,7 +209,7 @@ impl AuthServiceBuilder {
                 Some(quota) => builder(*quota).build()?,
                 None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
             },
-            no_address: Once::new(),
+            addresses: core::Addresses::default(),
         })
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     limit::RateLimitPass,
     login::{Login, LoginId},
     store::{StoreError, table::Stored},
-    tenant::Tenant,
+    tenant::{Tenant, TenantSource},
     util::secret::Digest,
 };
 
@@ -97,11 +97,9 @@ impl<'a> RequestContext<'a> {
     /// Returns the client's address as the key of a limit. Where addresses are unknown, per-address limits are off: a
     /// limit that all clients share would let anyone lock out everyone.
     pub(crate) fn known_address(&self) -> Option<Tenant> {
-        let address = self.core.client_ip.address(self.head());
-        if address.is_none() {
-            self.core.limits.warn_of_no_address();
-        }
-        address.map(Tenant::address)
+        let address = self.core.client_ip.find(self.head()).ok().flatten();
+        self.core.limits.addresses.saw(address.is_some(), &self.core.journal);
+        address
     }
 
     /// Takes a place for the body of the request, before any of it is read. A request that gets none is charged like one
@@ -128,12 +126,53 @@ impl<'a> RequestContext<'a> {
 
     /// Charges the request to its tenant, or to the client's address if no tenant is known.
     pub(crate) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        self.charge_as(tenant, false)
+    }
+
+    /// Charges a request with a valid token or secret to this tenant. It can also spend what is reserved.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn charge_proved(&mut self, tenant: &Tenant) -> Result<(), Problem> {
+        self.charge_as(Some(tenant), true)
+    }
+
+    fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<(), Problem> {
         let address = self.known_address();
-        if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, &address) {
-            share.charge(address.clone(), self.head())?;
+        self.charge_share(tenant, address.as_ref())?;
+        self.charge_payer(tenant, address.as_ref(), is_proved)
+    }
+
+    /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a browser that is signed in at this
+    /// tenant can spend it. Its session is looked up only then.
+    async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        let address = self.known_address();
+        self.charge_share(tenant, address.as_ref())?;
+        let charged = self.charge_payer(tenant, address.as_ref(), false);
+        if let (Err(_), Some(tenant)) = (&charged, tenant)
+            && self.core.limits.tenants.has_reserve(tenant)
+        {
+            let session = self.core.sessions.presented(&self.parts.headers, tenant).await;
+            if session.is_ok_and(|session| session.is_some()) {
+                return self.charge_payer(Some(tenant), None, true);
+            }
         }
-        let payer = tenant.cloned().or(address).unwrap_or_else(Tenant::anonymous);
-        self.pass = Some(self.core.limits.tenants.charge(payer, self.head())?);
+        charged
+    }
+
+    fn charge_share(&self, tenant: Option<&Tenant>, address: Option<&Tenant>) -> Result<(), Problem> {
+        if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, address) {
+            share.charge(address.clone(), false, self.head())?;
+        }
+        Ok(())
+    }
+
+    fn charge_payer(
+        &mut self,
+        tenant: Option<&Tenant>,
+        address: Option<&Tenant>,
+        is_proved: bool,
+    ) -> Result<(), Problem> {
+        let payer = tenant.or(address).cloned().unwrap_or_else(Tenant::anonymous);
+        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head())?);
         if tenant.is_some()
             && let Unverified::Counted(work) = std::mem::replace(&mut self.unverified, Unverified::Settled)
         {
@@ -163,7 +202,7 @@ impl<'a> RequestContext<'a> {
     /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged.
     pub(crate) fn charge_asset(&mut self) -> Result<(), Problem> {
         if let Some(address) = self.known_address() {
-            self.pass = Some(self.core.limits.tenants.charge(address, self.head())?);
+            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head())?);
         }
         Ok(())
     }
@@ -191,7 +230,7 @@ impl<'a> RequestContext<'a> {
         reach: ClientReach,
     ) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.counted_client(id, reach).await?;
-        self.charged(client)
+        self.charged(client).await
     }
 
     /// Finds the client of a script's call like [`charged_client`](Self::charged_client), and checks that the script's
@@ -203,7 +242,7 @@ impl<'a> RequestContext<'a> {
     ) -> Result<Option<Arc<Client>>, Problem> {
         let client = self.counted_client(id, reach).await?;
         self.let_read(client.as_ref().ok().and_then(Option::as_deref));
-        let client = self.charged(client)?;
+        let client = self.charged(client).await?;
         self.check_origin(client.as_deref())?;
         Ok(client)
     }
@@ -216,8 +255,8 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    fn charged(&mut self, client: FoundClient) -> Result<Option<Arc<Client>>, Problem> {
-        self.charge(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant))?;
+    async fn charged(&mut self, client: FoundClient) -> Result<Option<Arc<Client>>, Problem> {
+        self.charge_browser(client.as_ref().ok().and_then(Option::as_deref).map(Client::tenant)).await?;
         Ok(client?)
     }
 
@@ -236,7 +275,7 @@ impl<'a> RequestContext<'a> {
         let client = self.login_client(own.map(|login| &*login.binding.client_id).or(client_id)).await;
         let known = client.as_ref().ok().and_then(Option::as_deref);
         self.let_read(known);
-        self.charge(own.map(|login| &login.tenant).or(known.map(Client::tenant)))?;
+        self.charge_browser(own.map(|login| &login.tenant).or(known.map(Client::tenant))).await?;
         let (client, found) = (client?, found?);
         self.check_origin(client.as_deref())?;
         if session_id.is_none() {
@@ -332,12 +371,19 @@ impl<'a> RequestContext<'a> {
         Ok(endpoints.proofs.spend(proof).wait().await?.thumbprint)
     }
 
+    /// Records what is behind a problem.
+    pub(crate) fn log(&self, problem: &Problem) {
+        if problem.log() {
+            self.core.journal.store_failed();
+        }
+    }
+
     /// Returns the answer with all its headers.
     pub(crate) fn finish(self, outcome: Result<Response<Body>, Problem>) -> Response<Body> {
         let mut response = match outcome {
             Ok(response) => response,
             Err(problem) => {
-                problem.log();
+                self.log(&problem);
                 problem.into_response(&self.parts.headers, &self.core.realm)
             }
         };

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Once},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,7 @@ use crate::{
     },
     client::AnyClients,
     delivery::{Channel, Queue},
+    event::EventKind,
     http::issuer::Issuer,
     limit::{Limiter, RateLimitGate},
     login::{Keyed, LoginLimits},
@@ -88,15 +92,27 @@ pub(crate) struct Limits {
     pub(crate) messages: Limiter,
     /// Lookups and signature checks before a tenant is charged.
     pub(crate) unverified: UnverifiedWork,
-    pub(crate) no_address: Once,
+    pub(crate) addresses: Addresses,
 }
 
-impl Limits {
-    /// Warns once that requests come without an address, because it is so for every request or for none.
-    pub(crate) fn warn_of_no_address(&self) {
-        self.no_address.call_once(|| {
+/// Whether the addresses of clients are known. Without them, no limit of an address applies.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    are_unknown: AtomicBool,
+}
+
+impl Addresses {
+    /// Records an event if the last request was different. Counted, because a caller might be able to alternate.
+    pub(crate) fn saw(&self, is_known: bool, journal: &LoginJournal) {
+        if self.are_unknown.load(Relaxed) != is_known || self.are_unknown.swap(!is_known, Relaxed) != is_known {
+            return;
+        }
+        if is_known {
+            journal.tally(EventKind::ClientAddressKnown, None, None);
+        } else {
             crate::util::trace::warning!("client addresses are unknown: per-address limits are disabled");
-        });
+            journal.tally(EventKind::ClientAddressUnknown, None, None);
+        }
     }
 }
 

@@ -180,11 +180,12 @@
 //! # Addresses and budgets
 //!
 //! [`client_ip`](AuthServiceBuilder::client_ip) finds the address of a client. If it is unknown, per-address limits are
-//! off. Every request is charged to its tenant's budget: 600 a minute, or a [`limiter`](AuthServiceBuilder::limiter) shared
-//! with your APIs. Client ids are public, so strangers can spend that budget:
-//! [`per_address`](AuthServiceBuilder::per_address) limits one address, for example to a tenth. Requests of unknown clients
-//! are charged to their address. [`messages_per_address`](AuthServiceBuilder::messages_per_address) limits one-time codes,
-//! which can cost money.
+//! off, and the event `client_address_unknown` shows it. Every request is charged to its tenant's budget: 600 a minute, or a
+//! [`limiter`](AuthServiceBuilder::limiter) shared with your APIs. Client ids are public, so strangers can spend that budget:
+//! [`per_address`](AuthServiceBuilder::per_address) limits one address, for example to a tenth, and
+//! [`Quota::reserve`](crate::Quota::reserve) keeps a part of the budget for requests with a key, a token or a session.
+//! Requests of unknown clients are charged to their address.
+//! [`messages_per_address`](AuthServiceBuilder::messages_per_address) limits one-time codes, which can cost money.
 //!
 //! # Steps
 //!

@@ -23,6 +23,16 @@ pub enum EventKind {
     OverflowBegan,
     /// The limiter has room again. New tenants get their own budget.
     OverflowEnded,
+    /// The plan of a tenant could not be looked up.
+    PlanLookupFailed,
+    /// A store could not be read or written, or the accounts could not. Requests that need it
+    /// get a 503 meanwhile.
+    StoreFailed,
+    /// The login service does not know the addresses of clients any more. Until it does again,
+    /// nothing limits a single address.
+    ClientAddressUnknown,
+    /// The login service knows the addresses of clients again.
+    ClientAddressKnown,
     /// A user signed in and a session was created.
     SessionCreated,
     /// A session received a new secret, and the old one became invalid.
@@ -87,6 +97,10 @@ impl EventKind {
         Self::TenantReset,
         Self::OverflowBegan,
         Self::OverflowEnded,
+        Self::PlanLookupFailed,
+        Self::StoreFailed,
+        Self::ClientAddressUnknown,
+        Self::ClientAddressKnown,
         Self::SessionCreated,
         Self::SessionRenewed,
         Self::SessionRevoked,
@@ -123,6 +137,10 @@ impl EventKind {
             Self::TenantReset => "tenant_reset",
             Self::OverflowBegan => "overflow_began",
             Self::OverflowEnded => "overflow_ended",
+            Self::PlanLookupFailed => "plan_lookup_fail",
+            Self::StoreFailed => "store_fail",
+            Self::ClientAddressUnknown => "client_address_unknown",
+            Self::ClientAddressKnown => "client_address_known",
             Self::SessionCreated => "session_created",
             Self::SessionRenewed => "session_renewed",
             Self::SessionRevoked => "session_revoked",

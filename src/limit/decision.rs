@@ -107,6 +107,7 @@ pub(super) struct Charge {
     pub(super) payer: Payer,
     pub(super) past: Past,
     pub(super) units: u32,
+    pub(super) is_anonymous: bool,
     pub(super) marks: Marks,
 }
 

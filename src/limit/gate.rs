@@ -2,14 +2,16 @@
 
 use std::{
     fmt,
-    future::Ready,
-    sync::{Arc, Once},
+    pin::Pin,
+    sync::{Arc, Mutex, Once, PoisonError},
+    task::{Context, Poll},
 };
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     decision::{Decision, RefusalReason, Spend},
+    engine::Undecided,
     headers::HeaderStyle,
     limiter::Limiter,
 };
@@ -33,7 +35,7 @@ pub enum MissingTenant {
     Reject,
     /// Lets all such requests share the budget of [`Tenant::anonymous`].
     Shared,
-    /// Limits each client address on its own, as [`Tenant::address`]. A request without an
+    /// Limits each client address on its own, as [`ClientIp`] names it. A request without an
     /// address is answered with a 500, and a warning is logged.
     ByIp(ClientIp),
 }
@@ -55,11 +57,11 @@ pub struct RateLimitGate {
 
 impl Gate for RateLimitGate {
     type Pass = RateLimitPass;
-    type Future = Ready<Result<RateLimitPass, Rejection>>;
+    type Future = RateLimitFuture;
 
     #[inline]
     fn inspect(&self, head: Head<'_>) -> MaybeReady<Self::Future> {
-        MaybeReady::Ready(self.decide(head))
+        self.decide(head)
     }
 }
 
@@ -78,17 +80,30 @@ impl RateLimitGate {
         }
     }
 
-    fn decide(&self, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+    #[inline]
+    fn decide(&self, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
         if self.exempt_preflight && head.is_preflight() {
-            return Ok(RateLimitPass::uncharged());
+            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
         }
-        match self.name(head) {
-            Ok(Some(name)) => self.charge_name(&name, head),
-            Ok(None) => Err(self.unusable(match &self.missing_tenant {
-                MissingTenant::ByIp(address) => address.missing(head),
-                _ => self.source.missing(head),
-            })),
-            Err(error) => Err(self.unusable(error)),
+        let name = match self.name(head) {
+            Ok(Some(name)) => name,
+            Ok(None) => {
+                return MaybeReady::Ready(Err(self.unusable(match &self.missing_tenant {
+                    MissingTenant::ByIp(address) => address.missing(head),
+                    _ => self.source.missing(head),
+                })));
+            }
+            Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
+        };
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
+        let Some(units) = self.unpaid(&name, cost, head.extensions().get()) else {
+            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
+        };
+        match self.charge_units(&name, units, true) {
+            Ok(pass) => MaybeReady::Ready(Ok(pass)),
+            Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
+            #[cfg(feature = "plans")]
+            Err(Unadmitted::NeedsPlan) => MaybeReady::Pending(self.charge_later(&name, units)),
         }
     }
 
@@ -113,6 +128,20 @@ impl RateLimitGate {
         }
     }
 
+    /// Looks up the plan of the tenant, and charges the request then.
+    #[cfg(feature = "plans")]
+    #[cold]
+    fn charge_later(&self, name: &TenantName<'_>, units: u32) -> RateLimitFuture {
+        let (gate, tenant, is_claimed) = (self.clone(), name.to_known_tenant(), name.is_claimed());
+        let owned = TenantName::from(tenant.clone());
+        let name = if is_claimed { owned.claimed() } else { owned };
+        let decided = async move {
+            let loaded = gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::NeedsPlan);
+            loaded.and_then(|()| gate.charge_units(&name, units, false)).map_err(Unadmitted::into_rejection)
+        };
+        RateLimitFuture(Mutex::new(Box::pin(decided)))
+    }
+
     #[inline]
     fn name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         match (self.source.find_name(head)?, &self.missing_tenant) {
@@ -122,43 +151,65 @@ impl RateLimitGate {
         }
     }
 
-    /// Charges a request to this tenant.
+    /// Charges a request to this tenant, which it has proved to belong to, or not.
     #[cfg(feature = "login")]
-    pub(crate) fn charge(&self, tenant: Tenant, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
-        self.charge_name(&TenantName::from(tenant), head)
+    pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+        let name = TenantName::from(tenant);
+        let name = if is_proved { name } else { name.claimed() };
+        let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
+        self.charge_at_once(&name, cost, head.extensions().get())
     }
 
-    /// Charges one unit to this tenant, unless an outer layer of the same limiter has left its charge in `outer`.
+    /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
     #[cfg(feature = "bearer")]
     pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> Result<RateLimitPass, Rejection> {
-        self.charge_units(&TenantName::from(tenant), 1, outer)
+        self.charge_at_once(&TenantName::from(tenant), 1, outer)
     }
 
-    fn charge_name(&self, name: &TenantName<'_>, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
-        self.charge_units(name, self.cost.as_ref().map_or(1, |cost| cost(head)), head.extensions().get())
-    }
-
-    /// Charges a request, unless an outer layer of the same limiter has charged as much. If that layer has charged less,
-    /// this one charges the rest.
-    fn charge_units(
+    /// Charges a request without waiting for a plan.
+    #[cfg(any(feature = "login", feature = "bearer"))]
+    fn charge_at_once(
         &self,
         name: &TenantName<'_>,
-        mut units: u32,
+        units: u32,
         outer: Option<&RateLimit>,
     ) -> Result<RateLimitPass, Rejection> {
-        let key = self.limiter.lookup(name);
-        if let Some(outer) = outer.filter(|_| self.extensions)
-            && let Some(charged) = outer.charged(self.limiter.mark(key))
-        {
-            if charged >= units {
-                return Ok(RateLimitPass::uncharged());
-            }
-            units -= charged;
+        #[cfg(feature = "plans")]
+        self.limiter.load_plan_later(&name.to_known_tenant());
+        let Some(units) = self.unpaid(name, units, outer) else { return Ok(RateLimitPass::uncharged()) };
+        self.charge_units(name, units, false).map_err(Unadmitted::into_rejection)
+    }
+
+    /// Returns whether proved requests of this tenant may spend more than others.
+    #[cfg(feature = "login")]
+    pub(crate) fn has_reserve(&self, tenant: &Tenant) -> bool {
+        self.limiter.quotas().plan(tenant).has_reserve()
+    }
+
+    /// Returns what is left to charge for a request that costs this much, or `None` if an outer layer of the same limiter has
+    /// charged as much.
+    #[inline]
+    fn unpaid(&self, name: &TenantName<'_>, units: u32, outer: Option<&RateLimit>) -> Option<u32> {
+        let outer = outer.filter(|_| self.extensions);
+        match outer.and_then(|outer| outer.charged(self.limiter.mark(self.limiter.lookup(name)))) {
+            Some(charged) => units.checked_sub(charged).filter(|rest| *rest > 0),
+            None => Some(units),
         }
-        let checked = self.limiter.check_name(key, units, self.charge_rule.is_some());
-        let decision = checked.map_err(|error| self.unusable(error))?;
+    }
+
+    #[inline]
+    fn charge_units(&self, name: &TenantName<'_>, units: u32, can_wait: bool) -> Result<RateLimitPass, Unadmitted> {
+        let key = self.limiter.lookup(name);
+        let refundable = self.charge_rule.is_some();
+        let decision = match self.limiter.check_name(key, units, name.is_claimed(), refundable, can_wait) {
+            Ok(decision) => decision,
+            Err(Undecided::Name(error)) => return Err(Unadmitted::Rejected(self.unusable(error))),
+            #[cfg(feature = "plans")]
+            Err(Undecided::NeedsPlan) => return Err(Unadmitted::NeedsPlan),
+        };
         if let Some(reason) = decision.refused() {
-            return Err(self.rejection(&name.to_known_tenant(), reason, decision.standing()));
+            let rejection = self.rejection(&name.to_known_tenant(), reason, decision.standing());
+            return Err(Unadmitted::Rejected(rejection));
         }
         let charge = self.extensions.then(|| KeyCharge {
             tenant: name.to_known_tenant(),
@@ -167,7 +218,7 @@ impl RateLimitGate {
             units,
         });
         let standing = decision.standing;
-        let extra = match self.charge_rule.is_some() || decision.shadow.is_some() || self.style.wants_policy() {
+        let extra = match refundable || decision.shadow.is_some() || self.style.wants_policy() {
             true => Some(self.extra(name, decision)),
             false => None,
         };
@@ -215,6 +266,47 @@ impl RateLimitGate {
 impl fmt::Debug for RateLimitGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitGate").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
+/// Why a request was not admitted.
+enum Unadmitted {
+    Rejected(Rejection),
+    /// The plan of its tenant must be looked up first.
+    #[cfg(feature = "plans")]
+    NeedsPlan,
+}
+
+impl Unadmitted {
+    fn into_rejection(self) -> Rejection {
+        match self {
+            Self::Rejected(rejection) => rejection,
+            #[cfg(feature = "plans")]
+            Self::NeedsPlan => {
+                Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
+            }
+        }
+    }
+}
+
+/// The decision on a request that waits until the plan of its tenant is looked up.
+///
+/// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
+pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);
+
+type Deciding = dyn Future<Output = Result<RateLimitPass, Rejection>> + Send;
+
+impl Future for RateLimitFuture {
+    type Output = Result<RateLimitPass, Rejection>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for RateLimitFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitFuture").finish_non_exhaustive()
     }
 }
 
@@ -351,7 +443,9 @@ mod tests {
         let (warnings, request) = (Warnings::default(), Request::new(()));
         tracing::subscriber::with_default(warnings.clone(), || {
             for gate in [&gate, &gate.clone()] {
-                let rejection = gate.decide(Head::of(&request)).err().unwrap();
+                let MaybeReady::Ready(Err(rejection)) = gate.decide(Head::of(&request)) else {
+                    panic!("it is admitted")
+                };
                 assert_eq!(rejection.status(), StatusCode::INTERNAL_SERVER_ERROR);
             }
         });

@@ -11,14 +11,18 @@ use std::{
 
 use super::{
     decision::{Decision, Spend},
-    engine::{Engine, Lookup, Request},
-    meter::Context,
+    engine::{Engine, Lookup, Request, Undecided, meter::Context},
     quotas::Quotas,
     report::Report,
 };
+#[cfg(feature = "plans")]
+use super::{
+    plan_cache::PlanCache,
+    plans::{CachedPlans, PlanUnavailable},
+};
 use crate::{
     event::{EventKind, EventLog},
-    tenant::{Standing, Tenant, TenantError, TenantName},
+    tenant::{Standing, Tenant, TenantName},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
@@ -68,6 +72,8 @@ pub struct LimiterBuilder {
     log: Option<EventLog>,
     max_tenants: usize,
     max_bytes: usize,
+    #[cfg(feature = "plans")]
+    plans: Option<CachedPlans>,
 }
 
 impl LimiterBuilder {
@@ -104,16 +110,33 @@ impl LimiterBuilder {
         self
     }
 
+    /// Looks up the plans of tenants, for example in a database. [`Quotas::set`] overrides
+    /// what is found, and the default applies to tenants without a plan.
+    ///
+    /// [`RateLimitLayer`](super::RateLimitLayer) waits for the lookup of a new tenant.
+    /// [`Limiter::check`] and the login service don't wait: call [`Limiter::load_plan`] before
+    /// `check`. The login service uses the default until the plan is found. Addresses are not
+    /// looked up.
+    #[cfg(feature = "plans")]
+    pub fn plans(mut self, plans: CachedPlans) -> Self {
+        self.plans = Some(plans);
+        self
+    }
+
     /// Builds the limiter.
     ///
     /// # Errors
     ///
-    /// Fails if a maximum is zero.
+    /// Fails if a maximum or a time is zero.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         for (setting, most) in [("limiter max_tenants", self.max_tenants), ("limiter max_bytes", self.max_bytes)] {
             if most == 0 {
                 return Err(ConfigError::new(setting, most, "must be at least 1"));
             }
+        }
+        #[cfg(feature = "plans")]
+        if let Some(plans) = &self.plans {
+            plans.validate()?;
         }
         Ok(self.assemble())
     }
@@ -122,10 +145,16 @@ impl LimiterBuilder {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let now = clock.now();
+        #[cfg_attr(not(feature = "plans"), allow(unused_mut, reason = "set below"))]
+        let mut engine = Engine::new(self.quotas, self.max_tenants, self.max_bytes);
+        #[cfg(feature = "plans")]
+        {
+            engine.plans = self.plans.map(PlanCache::new);
+        }
         Limiter(Arc::new(Inner {
             id: NEXT_ID.fetch_add(1, Relaxed),
             unix_at_zero: clock.unix(now).as_nanos().saturating_sub(now.as_nanos()),
-            engine: Engine::new(self.quotas, self.max_tenants, self.max_bytes),
+            engine,
             report: Report { clock, log: self.log },
         }))
     }
@@ -139,16 +168,34 @@ impl Limiter {
 
     /// Starts a limiter that keeps its state in memory.
     pub fn builder(quotas: Quotas) -> LimiterBuilder {
-        LimiterBuilder { quotas, clock: None, log: None, max_tenants: 1_000_000, max_bytes: 512 << 20 }
+        LimiterBuilder {
+            quotas,
+            clock: None,
+            log: None,
+            max_tenants: 1_000_000,
+            max_bytes: 512 << 20,
+            #[cfg(feature = "plans")]
+            plans: None,
+        }
     }
 
     /// Decides whether the tenant may spend these units now, and charges them if so.
     ///
     /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
     pub fn check(&self, tenant: &Tenant, units: u32) -> Decision {
-        let request = Request { units, refundable: true, limiter: self.0.id };
+        self.check_as(tenant, units, false)
+    }
+
+    /// As [`check`](Self::check), for a request that has not proved to be the tenant's. It
+    /// can't spend what a quota [reserves](crate::Quota::reserve).
+    pub fn check_anonymous(&self, tenant: &Tenant, units: u32) -> Decision {
+        self.check_as(tenant, units, true)
+    }
+
+    fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
+        let request = Request { units, is_anonymous, refundable: true, can_wait: false, limiter: self.0.id };
         let key = self.0.engine.lookup(tenant);
-        // can't fail, because the tenant is valid
+        // the tenant is valid, so this fails only if its plan can't be looked up
         self.decide(key, request, || Some(tenant.clone())).unwrap_or(Decision::DENIED)
     }
 
@@ -159,8 +206,44 @@ impl Limiter {
 
     /// Like [`check`](Self::check), with the name that a source has found. A spend that is never refunded is not kept.
     #[inline]
-    pub(super) fn check_name(&self, key: Lookup<'_>, units: u32, refundable: bool) -> Result<Decision, TenantError> {
-        self.decide(key, Request { units, refundable, limiter: self.0.id }, || key.tenant().ok())
+    pub(super) fn check_name(
+        &self,
+        key: Lookup<'_>,
+        units: u32,
+        is_anonymous: bool,
+        refundable: bool,
+        can_wait: bool,
+    ) -> Result<Decision, Undecided> {
+        let request = Request { units, is_anonymous, refundable, can_wait, limiter: self.0.id };
+        self.decide(key, request, || key.tenant().ok())
+    }
+
+    /// Looks up the plan of a tenant, unless it is fresh.
+    ///
+    /// Layers do this themselves. Does nothing without [`LimiterBuilder::plans`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the lookup fails and [`PlanFailure::Refuse`](super::PlanFailure::Refuse) is set.
+    #[cfg(feature = "plans")]
+    pub async fn load_plan(&self, tenant: &Tenant) -> Result<(), PlanUnavailable> {
+        let Inner { engine, report, .. } = &*self.0;
+        let Some(plans) = &engine.plans else { return Ok(()) };
+        let failed = |reason: &str| report.plan_lookup_failed(tenant, reason);
+        plans.load(&engine.quotas, tenant, &*report.clock, failed).await
+    }
+
+    /// Looks up the plan of a tenant in the background, unless it is fresh.
+    #[cfg(all(feature = "plans", feature = "login"))]
+    pub(super) fn load_plan_later(&self, tenant: &Tenant) {
+        let Inner { engine, report, .. } = &*self.0;
+        let Some(plans) = &engine.plans else { return };
+        if plans.is_due(&engine.quotas, tenant, report.clock.now())
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let (limiter, tenant) = (self.clone(), tenant.clone());
+            runtime.spawn(async move { limiter.load_plan(&tenant).await });
+        }
     }
 
     #[inline]
@@ -169,10 +252,14 @@ impl Limiter {
         key: Lookup<'_>,
         request: Request,
         tenant: impl Fn() -> Option<Tenant>,
-    ) -> Result<Decision, TenantError> {
+    ) -> Result<Decision, Undecided> {
         let Inner { engine, report, .. } = &*self.0;
         let context = self.context();
         let swept = engine.sweep(context);
+        #[cfg(feature = "plans")]
+        if let Some(plans) = &engine.plans {
+            plans.tick(&engine.quotas, context.now);
+        }
         let began = Cell::new(false);
         let decision = engine.spend(key, context, request, &began)?;
         if began.get() {
@@ -199,7 +286,7 @@ impl Limiter {
     }
 
     /// Returns the standing of the tenant without spending, or `None` if no enforced quota
-    /// applies.
+    /// applies. Includes what is reserved for authenticated requests.
     pub fn peek(&self, tenant: &Tenant) -> Option<Standing> {
         self.0.engine.peek(tenant, self.context())
     }
@@ -210,11 +297,7 @@ impl Limiter {
     /// if the tenant was [`reset`](Self::reset) or got another plan since.
     pub fn refund(&self, spend: Spend) -> Option<Standing> {
         let charge = spend.0.filter(|charge| charge.limiter == self.0.id)?;
-        let context = self.context();
-        self.0.engine.on_payer(&charge.payer, context, |row| {
-            row.refund(context, charge.past, &charge.marks, charge.units);
-            row.peek(context)
-        })?
+        self.0.engine.refund(&charge, self.context())
     }
 
     /// Clears all spends of the tenant and logs it. Spends in a shared bucket stay.

@@ -56,33 +56,37 @@
 //! request is charged to one after the other, so the outer one stays charged if the inner one
 //! refuses. Then, too, the headers describe the one that refused.
 //!
+//! # Plans from a database
+//!
+//! [`Quotas`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
+//! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it.
+//!
 //! # The tenant of a request
 //!
 //! The layer puts a [`RateLimit`] into the request, with the tenant that it has charged. That
 //! tenant may be a mere claim of the caller, for example in a header, so it never replaces a
 //! tenant that an outer layer has proved.
 
-mod board;
 mod decision;
 mod engine;
 mod gate;
 mod headers;
 mod layer;
 mod limiter;
-mod meter;
-mod overflow;
 mod plan;
+#[cfg(feature = "plans")]
+mod plan_cache;
+#[cfg(feature = "plans")]
+mod plans;
 mod quota;
 mod quotas;
 mod report;
-mod row;
-#[cfg(feature = "smooth")]
-mod smooth;
-mod window;
 
+#[cfg(feature = "plans")]
+pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 pub use self::{
     decision::{Decision, RefusalReason, Spend},
-    gate::{MissingTenant, RateLimitGate, RateLimitPass},
+    gate::{MissingTenant, RateLimitFuture, RateLimitGate, RateLimitPass},
     headers::HeaderStyle,
     layer::{RateLimitLayer, RateLimited},
     limiter::{Limiter, LimiterBuilder},

@@ -12,7 +12,7 @@ use std::{
 
 use http::HeaderValue;
 
-use super::{meter::Gauge, quota::Quota};
+use super::{engine::meter::Gauge, quota::Quota};
 use crate::util::error::ConfigError;
 
 /// The quotas of a tenant: one or several, or none because the tenant is unlimited or
@@ -40,15 +40,34 @@ pub(super) enum Terms {
     Denied { kept: Option<Plan> },
 }
 
-/// A quota and its gauge.
+/// A quota and its gauge, or what anonymous requests may spend of it.
 #[derive(Clone, Copy)]
 pub(super) struct Limited {
     pub(super) quota: Quota,
     pub(super) gauge: Gauge,
+    /// The most units that count.
+    pub(super) most: u32,
+    /// Whether only anonymous requests are charged here.
+    pub(super) is_for_anonymous: bool,
+    /// A bit that no other quota of the plan has.
+    pub(super) bit: u8,
+}
+
+impl Limited {
+    fn of(quota: &Quota, bit: u8) -> Self {
+        Self { quota: *quota, gauge: Gauge::new(quota), most: quota.limit(), is_for_anonymous: false, bit }
+    }
+
+    /// Returns the part of the quota that is not reserved, if some of it is.
+    fn for_anonymous(&self) -> Option<Self> {
+        let most = self.quota.limit() - self.quota.reserved();
+        let gauge = Gauge::of_part(&self.quota, most);
+        (self.quota.reserved() > 0).then_some(Self { gauge, most, is_for_anonymous: true, ..*self })
+    }
 }
 
 impl Plan {
-    /// The maximum number of quotas.
+    /// The maximum number of quotas. One with a [reserve](Quota::reserve) counts twice.
     pub const MAX_QUOTAS: usize = 6;
 
     /// Creates a plan of 1 to 6 quotas with different names.
@@ -58,8 +77,10 @@ impl Plan {
     /// Fails if there are too few or too many quotas, or if two have the same name.
     pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Result<Self, ConfigError> {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
-        if quotas.is_empty() || quotas.len() > Self::MAX_QUOTAS {
-            return Err(ConfigError::new("plan", format!("{} quotas", quotas.len()), "must have 1 to 6 quotas"));
+        let reserves = quotas.iter().filter(|quota| quota.reserved() > 0).count();
+        if quotas.is_empty() || quotas.len() + reserves > Self::MAX_QUOTAS {
+            let value = format!("{} quotas, {reserves} of them with a reserve", quotas.len());
+            return Err(ConfigError::new("plan", value, "must have 1 to 6 quotas; one with a reserve counts twice"));
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = quotas.iter().find(|quota| !names.insert(quota.name())) {
@@ -82,13 +103,20 @@ impl Plan {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let policy_header = policy_header(quotas);
-        let quotas = quotas.iter().map(|quota| Limited { quota: *quota, gauge: Gauge::new(quota) }).collect();
-        Self(Arc::new(Terms::Limited { id, quotas, policy_header }))
+        let mut limits: Vec<Limited> = (0..).zip(quotas).map(|(place, quota)| Limited::of(quota, 1 << place)).collect();
+        let for_anonymous: Vec<Limited> = limits.iter().filter_map(Limited::for_anonymous).collect();
+        limits.extend(for_anonymous);
+        Self(Arc::new(Terms::Limited { id, quotas: limits.into(), policy_header }))
     }
 
     /// Returns the quotas. Unlimited and denied plans have no quotas.
     pub fn quotas(&self) -> impl Iterator<Item = Quota> {
-        self.limits().iter().map(|limited| limited.quota)
+        self.limits().iter().filter(|limited| !limited.is_for_anonymous).map(|limited| limited.quota)
+    }
+
+    /// Returns whether anonymous requests may spend less than others.
+    pub(super) fn has_reserve(&self) -> bool {
+        self.limits().last().is_some_and(|limited| limited.is_for_anonymous)
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -204,6 +232,9 @@ mod tests {
         let quota = || Quota::per_minute(1).unwrap();
         assert!(Plan::new([]).is_err());
         assert_eq!(Plan::new([quota(), quota()]).unwrap_err().value(), "default");
+        let reserve = |n| quota().with_name(&format!("q{n}")).unwrap().reserve(0.5).unwrap();
+        assert!(Plan::new((0..4).map(reserve)).is_err());
+        assert_eq!(Plan::new((0..3).map(reserve)).unwrap().quotas().count(), 3);
         assert!(Plan::new((0..7).map(|n| quota().with_name(&format!("q{n}")).unwrap())).is_err());
         assert_eq!(Plan::new([quota()]).unwrap(), Plan::from(quota()));
     }

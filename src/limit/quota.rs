@@ -46,6 +46,8 @@ pub struct Quota {
     window: Duration,
     rule: Rule,
     shadow: bool,
+    /// Units that anonymous requests can't spend.
+    reserved: u32,
 }
 
 /// How units come back.
@@ -167,7 +169,7 @@ impl Quota {
     }
 
     fn of(limit: u32, window: Duration, rule: Rule) -> Self {
-        Self { name: PolicyName::of("default"), limit, window, rule, shadow: false }
+        Self { name: PolicyName::of("default"), limit, window, rule, shadow: false, reserved: 0 }
     }
 
     /// Sets the name that headers, problem documents and events show: 1 to 32 letters,
@@ -208,6 +210,58 @@ impl Quota {
     /// admitted.
     pub fn shadow(self) -> Self {
         Self { shadow: true, ..self }
+    }
+
+    /// Reserves this part of the quota, from 0 to 1, for authenticated requests: those with
+    /// an API key, an access token or a session. By default, any request can spend all of it.
+    ///
+    /// All anonymous requests of a tenant together never spend more than the rest. Strangers
+    /// who know a tenant's name or public client id can then not use up its budget.
+    /// Authenticated requests can spend the whole quota, the rest included. The reserve is
+    /// rounded up to whole units, and a smooth quota gives the rest back more slowly in
+    /// proportion.
+    ///
+    /// A request is anonymous if its source only [claims](crate::tenant::TenantName::claimed)
+    /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
+    /// `HostTenant`, [`ClientIp`](crate::ClientIp) and a fixed tenant do. In the login service,
+    /// all requests are anonymous except those with a valid access token, introspection secret
+    /// or session. A refresh token is only looked at after the charge, so `/token` is anonymous.
+    ///
+    /// The headers of an anonymous request show the limit of the whole quota, the units that
+    /// anonymous requests have left, and the time at which those come back.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota, Quotas, Tenant};
+    ///
+    /// let limiter = Limiter::memory(Quotas::new(Quota::per_minute(600)?.reserve(0.5)?));
+    /// let acme = Tenant::parse("acme")?;
+    /// assert!(limiter.check_anonymous(&acme, 300).is_admitted());
+    /// assert!(!limiter.check_anonymous(&acme, 1).is_admitted());
+    /// assert!(limiter.check(&acme, 300).is_admitted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the part is not from 0 to 1.
+    pub fn reserve(self, fraction: f64) -> Result<Self, ConfigError> {
+        if !(0.0..=1.0).contains(&fraction) {
+            return Err(ConfigError::new("quota reserve", fraction, "must be from 0 to 1"));
+        }
+        // 0.07 of 100 is 7.000000000000001
+        let reserved = (f64::from(self.limit) * fraction - 1e-6).ceil();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is from 0 to the limit, and casts saturate"
+        )]
+        let reserved = (reserved as u32).min(self.limit);
+        Ok(Self { reserved, ..self })
+    }
+
+    /// Returns the units that anonymous requests can't spend; see [`reserve`](Self::reserve).
+    pub fn reserved(&self) -> u32 {
+        self.reserved
     }
 
     /// Returns the name.
@@ -367,6 +421,9 @@ mod tests {
         assert_eq!(refused(Quota::per_day(1).unwrap().with_name("a b")), named("quota name", "a b"));
         assert_eq!(refused(Quota::per_day(1).unwrap().slices(0)), named("quota slices", "0"));
         assert_eq!(refused(Quota::fixed(1, second).unwrap().slices(10)), named("quota slices", "10"));
+        for (fraction, value) in [(-0.1, "-0.1"), (1.1, "1.1"), (f64::NAN, "NaN")] {
+            assert_eq!(refused(Quota::per_day(1).unwrap().reserve(fraction)), named("quota reserve", value));
+        }
     }
 
     #[cfg(feature = "smooth")]
@@ -380,6 +437,22 @@ mod tests {
         ] {
             let error = quota.unwrap_err();
             assert_eq!((error.setting(), error.value()), (setting, value));
+        }
+    }
+
+    #[test]
+    fn a_reserve_is_rounded_up_to_whole_units() {
+        for (limit, fraction, reserved) in [
+            (600, 0.5, 300),
+            (100, 0.07, 7),
+            (10, 0.25, 3),
+            (1, 0.01, 1),
+            (7, 0.0, 0),
+            (7, 1.0, 7),
+            (u32::MAX, 1.0, u32::MAX),
+            (u32::MAX, 0.5, u32::MAX / 2 + 1),
+        ] {
+            assert_eq!(Quota::per_day(limit).unwrap().reserve(fraction).unwrap().reserved(), reserved, "{fraction}");
         }
     }
 

@@ -50,6 +50,20 @@ struct NamedPlan {
     plan: Plan,
     /// The first epoch in which the tenant has a plan of its own.
     since: u32,
+    /// Whether a [`PlanSource`](super::plans::PlanSource) has found the plan.
+    #[cfg(feature = "plans")]
+    is_found: bool,
+}
+
+impl NamedPlan {
+    fn set(plan: Plan, since: u32) -> Self {
+        Self {
+            plan,
+            since,
+            #[cfg(feature = "plans")]
+            is_found: false,
+        }
+    }
 }
 
 impl Quotas {
@@ -86,7 +100,7 @@ impl Quotas {
         let plan = plan.into();
         self.change(|next_epoch| {
             let since = self.0.named.get(&tenant).map_or(next_epoch, |named| named.since);
-            if self.0.named.insert(tenant, NamedPlan { plan, since }).is_none() {
+            if self.0.named.insert(tenant, NamedPlan::set(plan, since)).is_none() {
                 self.0.named_count.fetch_add(1, SeqCst);
             }
         });
@@ -117,7 +131,7 @@ impl Quotas {
         // the lock of the table is released before the function runs
         let named = self.0.named.get(tenant).map(|named| NamedPlan::clone(&named));
         match named {
-            Some(NamedPlan { plan, since }) => (plan, Some(since)),
+            Some(NamedPlan { plan, since, .. }) => (plan, Some(since)),
             None => (self.unnamed(tenant), None),
         }
     }
@@ -145,6 +159,60 @@ impl Quotas {
     #[inline]
     pub(super) fn epoch(&self) -> u32 {
         self.0.epoch.load(SeqCst)
+    }
+
+    /// Lets each row look up its plan again.
+    #[cfg(feature = "plans")]
+    pub(super) fn begin_epoch(&self) {
+        self.change(|_| ());
+    }
+
+    /// Returns whether an operator has set a plan for this tenant.
+    #[cfg(feature = "plans")]
+    pub(super) fn is_set(&self, tenant: &Tenant) -> bool {
+        self.0.named.get(tenant).is_some_and(|named| !named.is_found)
+    }
+
+    /// Returns whether the tenant has a plan that a source has found.
+    #[cfg(feature = "plans")]
+    pub(super) fn is_found(&self, tenant: &Tenant) -> bool {
+        self.0.named.get(tenant).is_some_and(|named| named.is_found)
+    }
+
+    /// Sets the plan that a source has found. One that an operator has set stays.
+    #[cfg(feature = "plans")]
+    pub(super) fn set_found(&self, tenant: &Tenant, plan: Plan) {
+        let stays = |named: &NamedPlan| !named.is_found || named.plan == plan;
+        // the usual case, which changes nothing for any row
+        if self.0.named.get(tenant).is_some_and(|named| stays(&named)) {
+            return;
+        }
+        self.change(|next_epoch| {
+            let (is_set, since) = match self.0.named.get(tenant) {
+                Some(named) => (!named.is_found, named.since),
+                None => (false, next_epoch),
+            };
+            let found = NamedPlan { plan, since, is_found: true };
+            if !is_set && self.0.named.insert(tenant.clone(), found).is_none() {
+                self.0.named_count.fetch_add(1, SeqCst);
+            }
+        });
+    }
+
+    /// Removes plans that a source has found.
+    #[cfg(feature = "plans")]
+    pub(super) fn remove_found<'a>(&self, tenants: impl IntoIterator<Item = &'a Tenant>) {
+        let mut tenants = tenants.into_iter().filter(|tenant| self.is_found(tenant)).peekable();
+        if tenants.peek().is_none() {
+            return;
+        }
+        self.change(|_| {
+            for tenant in tenants {
+                if self.0.named.remove_if(tenant, |_, named| named.is_found).is_some() {
+                    self.0.named_count.fetch_sub(1, SeqCst);
+                }
+            }
+        });
     }
 
     fn change(&self, apply: impl FnOnce(u32)) {

@@ -57,6 +57,16 @@ impl Report {
         self.record(EventKind::TenantReset, now, Some(tenant));
     }
 
+    /// Counts a failed lookup of a plan. The reason is not for those who read events.
+    #[cfg(feature = "plans")]
+    pub(super) fn plan_lookup_failed(&self, tenant: &Tenant, reason: &str) {
+        crate::util::trace::warning!("the plan of {tenant} could not be looked up: {reason}");
+        if let Some(log) = &self.log {
+            let event = Event::new(EventKind::PlanLookupFailed, self.clock.unix(self.clock.now()));
+            log.tally(&event.tenant(tenant.clone()));
+        }
+    }
+
     pub(super) fn overflow_began(&self, now: Moment) {
         crate::util::trace::warning!("the limiter is full: new tenants share buckets");
         self.record(EventKind::OverflowBegan, now, None);

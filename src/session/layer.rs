@@ -270,12 +270,13 @@ impl SessionGate {
         let session = match found {
             Ok(Some(session)) => session,
             Ok(None) => return MaybeReady::Ready(self.noted(without_session())),
-            Err(error) => return MaybeReady::Ready(Err(unavailable(&error))),
+            Err(error) => return MaybeReady::Ready(Err(unavailable(&self.sessions, &error))),
         };
         let Some(claims) = &self.claims else { return MaybeReady::Ready(Ok(SessionPass::of(session))) };
-        let pass = |found: Result<Session, _>| match found {
+        let sessions = self.sessions.clone();
+        let pass = move |found: Result<Session, _>| match found {
             Ok(session) => Ok(SessionPass::of(session)),
-            Err(error) => Err(unavailable::<Box<dyn std::error::Error + Send + Sync>>(&error)),
+            Err(error) => Err(unavailable::<Box<dyn std::error::Error + Send + Sync>>(&sessions, &error)),
         };
         match claims.add_to(session) {
             MaybeReady::Ready(found) => MaybeReady::Ready(pass(found)),
@@ -284,8 +285,9 @@ impl SessionGate {
     }
 }
 
-fn unavailable<E: fmt::Display>(error: &E) -> Rejection {
+fn unavailable<E: fmt::Display>(sessions: &Sessions, error: &E) -> Rejection {
     crate::util::trace::warning!("sessions cannot be read: {error}");
+    sessions.store_failed();
     let _ = error;
     Rejection::new(RejectionKind::Unavailable, "sessions cannot be read at the moment")
 }

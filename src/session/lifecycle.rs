@@ -441,6 +441,7 @@ impl Sessions {
         let rest = |list: SessionList| Some(list.only(|listed| listed.sid != sid));
         if let Err(error) = self.amend(tenant, user, rest).await {
             crate::util::trace::warning!("an ended session could not be removed from its list: {error}");
+            self.store_failed();
         }
     }
 

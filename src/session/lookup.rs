@@ -175,6 +175,7 @@ impl Sessions {
             // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
                 crate::util::trace::warning!("the use of a session could not be recorded: {error}");
+                self.store_failed();
                 Some(used)
             }
         }

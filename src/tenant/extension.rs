@@ -2,7 +2,12 @@ use std::{any::type_name, fmt};
 
 use http::Extensions;
 
-use super::{error::TenantError, id::Tenant, source::TenantSource};
+use super::{
+    error::TenantError,
+    id::Tenant,
+    source::{TenantName, TenantSource},
+    standing::RateLimit,
+};
 use crate::http::head::Head;
 
 /// Uses the tenant that an outer layer has put into the extensions of the request, as a
@@ -25,13 +30,18 @@ use crate::http::head::Head;
 pub struct ExtensionTenant<T = Tenant, F = fn(&T) -> Option<Tenant>> {
     tenant: F,
     extension: fn(&Extensions) -> Option<&T>,
+    /// Whether the extension is only the claim of a caller.
+    is_claimed: fn(&Extensions) -> bool,
 }
 
 impl ExtensionTenant {
     /// Uses the tenant of [`Tenant::from_extensions`].
     #[expect(clippy::new_without_default, reason = "a source is a choice, not a default")]
     pub fn new() -> Self {
-        Self { tenant: |tenant| Some(tenant.clone()), extension: Tenant::from_extensions }
+        let is_claimed = |extensions: &Extensions| {
+            extensions.get::<Tenant>().is_none() && extensions.get().is_some_and(RateLimit::is_claimed)
+        };
+        Self { tenant: |tenant| Some(tenant.clone()), extension: Tenant::from_extensions, is_claimed }
     }
 }
 
@@ -42,7 +52,7 @@ where
 {
     /// Uses the tenant that a function returns for an extension of type `T`.
     pub fn of(tenant: F) -> Self {
-        Self { tenant, extension: |extensions| extensions.get() }
+        Self { tenant, extension: |extensions| extensions.get(), is_claimed: |_| false }
     }
 }
 
@@ -54,11 +64,17 @@ where
     fn find(&self, head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         Ok((self.extension)(head.extensions()).and_then(&self.tenant))
     }
+
+    fn find_name<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        let is_claimed = (self.is_claimed)(head.extensions());
+        let name = self.find(head)?.map(TenantName::from);
+        Ok(if is_claimed { name.map(TenantName::claimed) } else { name })
+    }
 }
 
 impl<T, F: Clone> Clone for ExtensionTenant<T, F> {
     fn clone(&self) -> Self {
-        Self { tenant: self.tenant.clone(), extension: self.extension }
+        Self { tenant: self.tenant.clone(), extension: self.extension, is_claimed: self.is_claimed }
     }
 }
 
@@ -73,6 +89,7 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::tenant::Standing;
 
     #[derive(Clone)]
     struct User(Option<Tenant>);
@@ -83,6 +100,19 @@ mod tests {
         assert_eq!(ExtensionTenant::new().find(Head::of(&request)), Ok(None));
         request.extensions_mut().insert(Tenant::anonymous());
         assert_eq!(ExtensionTenant::new().find(Head::of(&request)), Ok(Some(Tenant::anonymous())));
+    }
+
+    #[test]
+    fn a_tenant_that_an_outer_limit_found_by_a_claim_stays_a_claim() {
+        let claimed =
+            |request: &Request<()>| ExtensionTenant::new().find_name(Head::of(request)).unwrap().unwrap().is_claimed();
+        for is_claimed in [false, true] {
+            let mut request = Request::new(());
+            request.extensions_mut().insert(RateLimit::new(Tenant::anonymous(), is_claimed, Standing::UNLIMITED));
+            assert_eq!(claimed(&request), is_claimed);
+            request.extensions_mut().insert(Tenant::anonymous());
+            assert!(!claimed(&request), "an outer layer has proved it");
+        }
     }
 
     #[test]

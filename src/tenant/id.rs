@@ -68,7 +68,7 @@ impl Tenant {
 
     /// Returns whether a name belongs to this crate. Callers can't use such names to impersonate an address.
     #[inline]
-    pub(super) fn is_reserved(name: &[u8]) -> bool {
+    pub(crate) fn is_reserved(name: &[u8]) -> bool {
         matches!(name, [b'~', ..] | [b'i', b'p', b':', ..])
     }
 

@@ -92,10 +92,14 @@ impl<S: TenantSource + ?Sized> TenantSource for Arc<S> {
     }
 }
 
-/// A fixed tenant, the same for every request.
+/// A fixed tenant, the same for every request. It proves nothing about the caller.
 impl TenantSource for Tenant {
     fn find(&self, _head: Head<'_>) -> Result<Option<Tenant>, TenantError> {
         Ok(Some(self.clone()))
+    }
+
+    fn find_name<'a>(&self, _head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
+        Ok(Some(TenantName::from(self.clone()).claimed()))
     }
 }
 
@@ -136,7 +140,9 @@ impl<'a> TenantName<'a> {
     /// Marks a name that proves nothing: the caller chose it, or it is an address.
     ///
     /// Such a name can be the key of a limit, but never replaces a tenant that an
-    /// outer layer has proved.
+    /// outer layer has proved. The request is anonymous and can't spend what a quota
+    /// [reserves](crate::Quota::reserve). The tenant of a closure or of
+    /// [`find`](TenantSource::find) alone counts as proved.
     #[must_use]
     #[inline]
     pub fn claimed(mut self) -> Self {

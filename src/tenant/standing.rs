@@ -1,4 +1,4 @@
-use std::{cmp::Reverse, time::Duration};
+use std::time::Duration;
 
 use http::Extensions;
 
@@ -88,13 +88,6 @@ impl Standing {
     pub fn wait(&self) -> Duration {
         self.reset.since(self.now)
     }
-
-    /// Compares two quotas by how little they leave. If they leave the same, the tighter one is the one whose units come
-    /// back later, because `remaining` rises only when both do. An unused quota is never the tighter one.
-    pub(crate) fn is_tighter_than(&self, other: &Self) -> bool {
-        let order = |it: &Self| (it.remaining, it.remaining < it.limit, Reverse(it.reset));
-        order(self) < order(other)
-    }
 }
 
 /// The value that [`RateLimitLayer`](crate::RateLimitLayer) puts into the extensions of a
@@ -163,6 +156,10 @@ impl RateLimit {
     /// header; see [`TenantSource`](super::TenantSource).
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
+    }
+
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.is_claimed
     }
 
     /// Returns the standing of the tenant.

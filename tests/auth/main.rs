@@ -7,6 +7,7 @@ mod account_changes;
 mod account_unlock;
 mod audit_bodies;
 mod audit_events;
+mod audit_limits;
 mod audit_lockout;
 mod audit_password_queue;
 mod audit_tokens;

@@ -12,7 +12,10 @@ mod engine;
 mod fixed;
 mod idle;
 mod oracle;
+#[cfg(feature = "plans")]
+mod plans;
 mod promises;
+mod reserve;
 mod schedule;
 mod smooth;
 mod suite;

@@ -79,13 +79,14 @@ pub(crate) async fn redeem(
     let family = tokens.new_family(&code, grant, !client.tokens.without_refresh);
     // signing comes before the code is redeemed, because it can fail
     let issued = tokens.first_tokens(&family, &request).await?;
-    let (codes, service) = (codes.clone(), tokens.clone());
+    let (codes, service, journal) = (codes.clone(), tokens.clone(), cx.core.journal.clone());
     // a caller that disconnects must not leave a family that is not listed
     let stored = RunToCompletion::new(async move {
         let stored = service.store_family(family).await?;
         // the family decides who redeemed the code, so this only cleans up
         if let Err(error) = codes.remove(&code).await {
             crate::util::trace::warning!("a redeemed code could not be removed: {error}");
+            journal.store_failed();
         }
         Ok::<_, StoreError>(stored)
     });

@@ -83,7 +83,7 @@ pub(crate) async fn introspect(
             let known = known(cx, endpoints, token).await?;
             // an API spends the budget of the tenant that the token belongs to
             if let Some(tenant) = known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()) {
-                cx.charge(Some(&tenant))?;
+                cx.charge_proved(&tenant)?;
             }
             known
         }

@@ -34,7 +34,10 @@ pub(crate) async fn userinfo(
         let client = cx.client(Some(grant.client_id())).await?;
         cx.let_read(client.as_deref());
     }
-    cx.charge(grant.map(|grant| &grant.who.tenant))?;
+    match grant {
+        Some(grant) => cx.charge_proved(&grant.who.tenant)?,
+        None => cx.charge(None)?,
+    }
     let UserAccess { token, grant, family, proof } = found?;
     if let Some(proof) = proof {
         cx.spend_proof(proof).await.map_err(unproved)?;

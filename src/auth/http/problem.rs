@@ -164,11 +164,12 @@ impl Problem {
         }
     }
 
-    /// Logs the store failure that caused the problem, if there is one.
-    pub(crate) fn log(&self) {
+    /// Logs the store failure that caused the problem. Returns whether there is one.
+    pub(crate) fn log(&self) -> bool {
         if let Some(error) = &self.source {
             crate::util::trace::warning!("a request failed: {error}");
         }
+        self.source.is_some()
     }
 
     /// Returns the answer, in the format that the caller prefers.
@@ -253,6 +254,7 @@ impl From<StoreError> for Problem {
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let code = match rejection.kind() {
+            RejectionKind::Unavailable => return Self::unavailable(),
             RejectionKind::RateLimited | RejectionKind::QuotaImpossible => Code::RateLimitExceeded,
             _ => Code::AccessDenied,
         };

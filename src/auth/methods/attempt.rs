@@ -81,8 +81,12 @@ impl<'a> Attempt<'a> {
 
     /// Removes the failures in a row after a right secret.
     pub(crate) async fn succeeded(self) {
-        if let Some(row) = self.row {
-            self.step.cx.core.guard.clear(self.key(), row, self.step.keyed).await;
+        let core = self.step.cx.core;
+        if let Some(row) = self.row
+            && let Err(error) = core.guard.clear(self.key(), row, self.step.keyed).await
+        {
+            crate::util::trace::warning!("failures before a successful step are still counted: {error}");
+            core.journal.store_failed();
         }
         self.refund();
     }
@@ -94,6 +98,7 @@ impl<'a> Attempt<'a> {
             && let Err(error) = core.guard.uncount(self.key(), row, self.counted_for_account, self.step.keyed).await
         {
             crate::util::trace::warning!("an attempt that could not be checked stays counted: {error}");
+            core.journal.store_failed();
         }
         if self.in_login && self.step.apply(&LoginCall::Withdraw).await.is_err() {
             crate::util::trace::warning!("an attempt that could not be checked stays counted in its login");

@@ -41,7 +41,7 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     if !accept::prefers_html(&cx.parts.headers) {
         return Err(problem);
     }
-    problem.log();
+    cx.log(&problem);
     let status = problem.code.status();
     let advice = match status {
         StatusCode::FORBIDDEN => "Sign-in is currently unavailable. Please contact your administrator.",

@@ -151,12 +151,11 @@ impl Guard {
 
     /// Removes the failures after a right attempt, which this row counted. If the store fails here, the counts expire by
     /// themselves.
-    pub(crate) async fn clear(&self, attempt: AttemptKey<'_>, row: Digest, keyed: &Keyed) {
-        for row in [row, attempt.hidden(keyed)] {
-            if let Err(error) = self.throttles.remove(Some(attempt.tenant), row.as_bytes()).await {
-                crate::util::trace::warning!("failures before a successful step are still counted: {error}");
-            }
-        }
+    pub(crate) async fn clear(&self, attempt: AttemptKey<'_>, row: Digest, keyed: &Keyed) -> Result<(), StoreError> {
+        let counted = self.throttles.remove(Some(attempt.tenant), row.as_bytes()).await;
+        let hidden = self.throttles.remove(Some(attempt.tenant), attempt.hidden(keyed).as_bytes()).await;
+        counted.and(hidden)?;
+        Ok(())
     }
 
     /// Removes the failures of a person: those of this name, of the account's contacts, and of the account.

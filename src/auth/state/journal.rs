@@ -93,6 +93,11 @@ impl LoginJournal {
         }
     }
 
+    /// Counts a store that failed, or accounts that did.
+    pub(crate) fn store_failed(&self) {
+        self.tally(EventKind::StoreFailed, None, None);
+    }
+
     /// Creates an event without recording it.
     pub(crate) fn event<'a>(
         &self,

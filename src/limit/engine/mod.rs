@@ -3,26 +3,37 @@
 //! A row is only read and changed under the lock of its shard. No user code runs and no other row is touched under that
 //! lock. Plans are looked up before it is taken.
 
+mod board;
+pub(super) mod meter;
+mod overflow;
+mod row;
+#[cfg(feature = "smooth")]
+mod smooth;
+mod spend;
 mod sweep;
+mod window;
 
 use std::{
-    cell::Cell,
     hash::{BuildHasher, RandomState as StdRandomState},
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use dashmap::{DashMap, SharedValue};
+use dashmap::DashMap;
 use foldhash::fast::RandomState;
 
-use super::{
-    board::{self, Board, TenantHash},
-    decision::{Charge, Decision, Marks, NO_MARKS, Past, Payer},
+use self::{
+    board::{Board, TenantHash, Terms as BoardTerms},
     meter::Context,
-    overflow::{Buckets, Overflow, PlanFound, is_before},
+    overflow::{Overflow, PlanFound, is_before},
+    row::{Ask, Place, Row},
+    window::ByteBudget,
+};
+#[cfg(feature = "plans")]
+use super::plan_cache::{PlanCache, PlanState};
+use super::{
+    decision::{Charge, Decision, Payer},
     plan::{Plan, Terms},
     quotas::Quotas,
-    row::{Place, Row},
-    window::ByteBudget,
 };
 use crate::tenant::{Standing, Tenant, TenantError, TenantName};
 
@@ -34,6 +45,8 @@ const SHARDS_OF_A_MAP: usize = 2;
 
 pub(super) struct Engine {
     pub(super) quotas: Quotas,
+    #[cfg(feature = "plans")]
+    pub(super) plans: Option<PlanCache>,
     pub(super) bytes: ByteBudget,
     max_tenants: usize,
     maps: Box<[Rows]>,
@@ -78,10 +91,38 @@ impl Lookup<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) units: u32,
+    /// Whether it must leave what is reserved for authenticated requests.
+    pub(super) is_anonymous: bool,
     /// Whether the spend may be refunded.
     pub(super) refundable: bool,
+    /// Whether the request can wait until the plan of its tenant is looked up.
+    #[cfg_attr(not(feature = "plans"), allow(dead_code, reason = "nothing is looked up"))]
+    pub(super) can_wait: bool,
     /// The limiter that a refund must come back to.
     pub(super) limiter: u64,
+}
+
+/// Why a request can't be decided on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Undecided {
+    /// The name of the tenant is not valid.
+    Name(TenantError),
+    /// The plan of the tenant must be looked up first.
+    #[cfg(feature = "plans")]
+    NeedsPlan,
+}
+
+impl From<TenantError> for Undecided {
+    fn from(error: TenantError) -> Self {
+        Self::Name(error)
+    }
+}
+
+impl Request {
+    #[inline]
+    fn ask(self) -> Ask {
+        Ask { units: self.units, is_anonymous: self.is_anonymous }
+    }
 }
 
 impl Engine {
@@ -89,6 +130,8 @@ impl Engine {
         let map = |_| DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), SHARDS_OF_A_MAP);
         Self {
             quotas,
+            #[cfg(feature = "plans")]
+            plans: None,
             bytes: ByteBudget::new(max_bytes),
             max_tenants,
             maps: (0..MAPS).map(map).collect(),
@@ -119,184 +162,16 @@ impl Engine {
         Lookup { hash: self.hasher.hash_one(text), name: text, source: Source::Name(name) }
     }
 
-    /// Decides on a request, and charges it if it is admitted. Sets `began` if it made the first bucket.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the name of the tenant is not valid.
-    #[inline]
-    pub(super) fn spend(
-        &self,
-        key: Lookup<'_>,
-        context: Context<'_>,
-        request: Request,
-        began: &Cell<bool>,
-    ) -> Result<Decision, TenantError> {
-        if self.quotas.has_function() {
-            return self.spend_by_function(key, context, request, began);
-        }
-        let terms = board::Terms { units: request.units, epoch: self.quotas.epoch(), plan: None };
-        if let Some(standing) = self.known_refusal(key, terms, context) {
-            return Ok(Decision::refused_by(standing));
-        }
-        match self.on_row(key, context, |row| self.decide(key, row, context, request)) {
-            Some(decision) => Ok(decision),
-            None => self.spend_without_row(key, context, request, began),
-        }
+    /// Refunds a charge as far as it still counts, and returns the standing of the tenant after it.
+    pub(super) fn refund(&self, charge: &Charge, context: Context<'_>) -> Option<Standing> {
+        self.on_payer(&charge.payer, context, |row| {
+            row.refund(context, charge.past, &charge.marks, charge.units);
+            row.peek(context, charge.is_anonymous)
+        })?
     }
 
-    /// Decides on a request if a function chooses plans. The function runs before the board is read.
-    fn spend_by_function(
-        &self,
-        key: Lookup<'_>,
-        context: Context<'_>,
-        request: Request,
-        began: &Cell<bool>,
-    ) -> Result<Decision, TenantError> {
-        let tenant = key.tenant()?;
-        let (found, named_since) = self.find_plan(&tenant);
-        let terms = board::Terms { units: request.units, epoch: found.epoch, plan: Some(found.plan.id()) };
-        if let Some(standing) = self.known_refusal(key, terms, context) {
-            return Ok(Decision::refused_by(standing));
-        }
-        let decided =
-            self.on_row_with_plan(key, (found, named_since), context, |row| self.decide(key, row, context, request));
-        match decided {
-            Some(decision) => Ok(decision),
-            None => self.spend_without_row(key, context, request, began),
-        }
-    }
-
-    /// Decides on a locked row, and updates the refusal board.
-    #[inline]
-    fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request) -> Decision {
-        let mut marks = NO_MARKS;
-        let past = row.past();
-        let mut decision = row.decide(context, request.units, &mut marks);
-        if decision.is_admitted() {
-            if row.is_on_board() && request.units > 0 {
-                self.clear_board(key, row);
-            }
-            self.keep_spend(&mut decision, request, past, marks, || Payer::Tenant(Tenant::trusted(key.name)));
-        } else {
-            self.post(key, row, context, request.units, &decision);
-        }
-        decision
-    }
-
-    #[inline]
-    fn keep_spend(
-        &self,
-        decision: &mut Decision,
-        Request { units, refundable, limiter }: Request,
-        past: Past,
-        marks: Marks,
-        payer: impl FnOnce() -> Payer,
-    ) {
-        // a tenant without limits has spent nothing
-        if refundable && units > 0 && past.plan != Plan::NO_ID && decision.is_admitted() {
-            decision.spend.0 = Some(Box::new(Charge { limiter, payer: payer(), past, units, marks }));
-        }
-    }
-
-    #[cold]
-    fn spend_without_row(
-        &self,
-        key: Lookup<'_>,
-        context: Context<'_>,
-        request: Request,
-        began: &Cell<bool>,
-    ) -> Result<Decision, TenantError> {
-        let tenant = key.tenant()?;
-        loop {
-            let (found, named_since) = self.find_plan(&tenant);
-            match found.plan.terms() {
-                Terms::Limited { .. } => {}
-                // needs no row
-                Terms::Unlimited { .. } => return Ok(Decision::UNLIMITED),
-                Terms::Denied { .. } => return Ok(Decision::DENIED),
-            }
-            let unnamed = named_since.map(|_| self.unnamed_plan(&tenant, found.epoch));
-            let mut buckets = self.overflow.lock(key.hash);
-            if self.has_row(key) {
-                // another thread has created it
-            } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
-                let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
-                return Ok(self.insert(key, tenant, row, context, request));
-            } else if self.take_room() {
-                let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context);
-                return Ok(self.insert(key, tenant, row, context, request));
-            } else if let Some(spent) = self.spend_from_bucket(&mut buckets, &found, context, request, began) {
-                return Ok(spent);
-            }
-            drop(buckets);
-            if let Some(decision) = self.on_row(key, context, |row| self.decide(key, row, context, request)) {
-                return Ok(decision);
-            }
-        }
-    }
-
-    fn spend_from_bucket(
-        &self,
-        buckets: &mut Buckets<'_>,
-        found: &PlanFound,
-        context: Context<'_>,
-        request: Request,
-        began: &Cell<bool>,
-    ) -> Option<Decision> {
-        let mut marks = NO_MARKS;
-        let shared = buckets.spend(found, self.next_generation(), context, request.units, &mut marks)?;
-        let mut decision = shared.decision;
-        self.keep_spend(&mut decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
-        if shared.began {
-            began.set(true);
-        }
-        Some(decision)
-    }
-
-    /// Creates the row that a tenant gets. It counts what the tenant may have spent from a bucket.
-    fn new_row(
-        &self,
-        buckets: &mut Buckets<'_>,
-        found: &PlanFound,
-        (place, named_since): (Place, Option<u32>),
-        shared_under: &PlanFound,
-        context: Context<'_>,
-    ) -> Row {
-        let empty = Row::new(found.plan.clone(), place, found.epoch, self.next_generation());
-        match (self.overflow.began(), named_since) {
-            (Some(began), Some(since)) if is_before(began, since) => buckets.inherit(empty, shared_under, context),
-            (Some(_), None) => buckets.inherit(empty, shared_under, context),
-            _ => empty,
-        }
-    }
-
-    /// Decides on a new row and adds it. Its room is taken.
-    fn insert(
-        &self,
-        key: Lookup<'_>,
-        tenant: Tenant,
-        mut row: Row,
-        context: Context<'_>,
-        request: Request,
-    ) -> Decision {
-        let decision = self.decide(key, &mut row, context, request);
-        self.bytes.force(row_bytes(&tenant, &row));
-        let (map, shard) = place_of(key.hash);
-        if let Some(rows) = self.maps.get(map).and_then(|map| map.shards().get(shard)) {
-            let row = (tenant, SharedValue::new(row));
-            rows.write().insert(key.hash, row, |(tenant, _)| self.hasher.hash_one(tenant.as_bytes()));
-        }
-        decision
-    }
-
-    /// Uses a bucket, if it exists.
-    pub(super) fn on_payer<T>(
-        &self,
-        payer: &Payer,
-        context: Context<'_>,
-        use_row: impl FnOnce(&mut Row) -> T,
-    ) -> Option<T> {
+    /// Uses the row or the bucket that paid, if it exists.
+    fn on_payer<T>(&self, payer: &Payer, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
         match payer {
             Payer::Tenant(tenant) => {
                 let key = self.lookup(tenant);
@@ -317,11 +192,11 @@ impl Engine {
         });
     }
 
-    /// Returns the standing of the tenant in the row that it would spend from next. Creates no row.
+    /// Returns the standing of the tenant, for authenticated requests, in the row that it would spend from next. Creates no row.
     pub(super) fn peek(&self, tenant: &Tenant, context: Context<'_>) -> Option<Standing> {
         let key = self.lookup(tenant);
         loop {
-            if let Some(standing) = self.on_row(key, context, |row| row.peek(context)) {
+            if let Some(standing) = self.on_row(key, context, |row| row.peek(context, false)) {
                 return standing;
             }
             let (found, named_since) = self.find_plan(tenant);
@@ -336,12 +211,12 @@ impl Engine {
             let mut row = match &unnamed {
                 Some(unnamed) => self.new_row(&mut buckets, &found, (Place::Named, named_since), unnamed, context),
                 None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context),
-                None => match buckets.peek(&found, context, |row| row.peek(context)) {
+                None => match buckets.peek(&found, context, |row| row.peek(context, false)) {
                     Some(standing) => return standing,
                     None => Row::new(found.plan.clone(), Place::Bucket, found.epoch, 0),
                 },
             };
-            let standing = row.peek(context);
+            let standing = row.peek(context, false);
             row.release(context);
             return standing;
         }
@@ -359,7 +234,11 @@ impl Engine {
         match used? {
             Ok(value) => Some(value),
             Err(use_row) => {
-                let found = self.find_plan(&Tenant::trusted(key.name));
+                let tenant = Tenant::trusted(key.name);
+                if self.has_stale_plan(&tenant, context) {
+                    return self.with_row(key, use_row);
+                }
+                let found = self.find_plan(&tenant);
                 self.on_row_with_plan(key, found, context, use_row)
             }
         }
@@ -401,6 +280,18 @@ impl Engine {
         }
     }
 
+    /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
+    #[cfg(feature = "plans")]
+    fn has_stale_plan(&self, tenant: &Tenant, context: Context<'_>) -> bool {
+        let state = |plans: &PlanCache| plans.state(&self.quotas, tenant, context.now);
+        self.plans.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
+    }
+
+    #[cfg(not(feature = "plans"))]
+    fn has_stale_plan(&self, _tenant: &Tenant, _context: Context<'_>) -> bool {
+        false
+    }
+
     fn has_row(&self, key: Lookup<'_>) -> bool {
         self.with_row(key, |_| ()).is_some()
     }
@@ -432,17 +323,18 @@ impl Engine {
         PlanFound { plan, is_default, epoch }
     }
 
-    fn post(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, units: u32, decision: &Decision) {
+    fn post(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &Decision) {
         let Some(standing) = decision.standing.filter(|standing| standing.reset() != Standing::NEVER) else { return };
         if !self.board.has_room(key.hash, row.epoch(), context.now) {
             return;
         }
-        let Some((quota, holds_until)) = row.refusal_holds(context, &standing) else { return };
+        let Some((quota, holds_until)) = row.refusal_holds(context, ask, &standing) else { return };
         if holds_until <= context.now {
             return;
         }
         let tenant = TenantHash { first: key.hash, second: self.second_hasher.hash_one(key.name) };
-        let terms = board::Terms { units, epoch: row.epoch(), plan: Some(row.plan().id()) };
+        let is_anonymous = row.plan().has_reserve().then_some(ask.is_anonymous);
+        let terms = BoardTerms { units: ask.units, epoch: row.epoch(), plan: Some(row.plan().id()), is_anonymous };
         if self.board.post(tenant, terms, &standing, &quota, (context.now, holds_until)) {
             row.set_on_board(true);
         }
@@ -458,7 +350,7 @@ impl Engine {
 
     /// Returns the refusal of this request that the board shows.
     #[inline]
-    fn known_refusal(&self, key: Lookup<'_>, terms: board::Terms, context: Context<'_>) -> Option<Standing> {
+    fn known_refusal(&self, key: Lookup<'_>, terms: BoardTerms, context: Context<'_>) -> Option<Standing> {
         let tenant = TenantHash { first: key.hash, second: || self.second_hasher.hash_one(key.name) };
         self.board.find(tenant, terms, (context.now, context.unix_now))
     }

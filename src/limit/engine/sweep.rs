@@ -2,11 +2,8 @@
 
 use std::{hash::BuildHasher, sync::atomic::Ordering::Relaxed, time::Duration};
 
-use super::{Engine, MAPS, Rows, row_bytes};
-use crate::{
-    limit::{meter::Context, row::Place},
-    util::clock::saturating_nanos,
-};
+use super::{Engine, MAPS, Rows, meter::Context, row::Place, row_bytes};
+use crate::util::clock::saturating_nanos;
 
 /// How long a sweep takes to go through all maps.
 const SWEEP_ROUND: Duration = Duration::from_secs(30);

@@ -27,7 +27,7 @@ pub(super) struct Smooth {
 
 /// The figures of one smooth quota.
 #[derive(Clone, Copy)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     pub(super) interval: u64,
     pub(super) burst: u32,
 }

@@ -2,25 +2,25 @@
 
 #[cfg(feature = "smooth")]
 use super::smooth::{Pace, Smooth};
-use super::{
-    quota::{Quota, Rule},
-    window::{ByteBudget, Lengths, Log},
+use super::window::{ByteBudget, Lengths, Log};
+use crate::{
+    limit::quota::{Quota, Rule},
+    util::clock::{Moment, UnixTime, saturating_nanos},
 };
-use crate::util::clock::{Moment, UnixTime, saturating_nanos};
 
 /// The time and the memory budget of a decision.
 #[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub(super) now: Moment,
-    pub(super) unix_now: UnixTime,
+pub(crate) struct Context<'a> {
+    pub(crate) now: Moment,
+    pub(crate) unix_now: UnixTime,
     /// Wall-clock time at moment zero, in nanoseconds since the Unix epoch, as it was when the limiter was built.
-    pub(super) unix_at_zero: u64,
-    pub(super) bytes: &'a ByteBudget,
+    pub(crate) unix_at_zero: u64,
+    pub(crate) bytes: &'a ByteBudget,
 }
 
 /// The figures of a quota that its meters need, computed once.
 #[derive(Clone, Copy)]
-pub(super) enum Gauge {
+pub(crate) enum Gauge {
     Window(Lengths),
     #[cfg(feature = "smooth")]
     Smooth(Pace),
@@ -30,12 +30,25 @@ pub(super) enum Gauge {
 }
 
 impl Gauge {
-    pub(super) fn new(quota: &Quota) -> Self {
+    pub(crate) fn new(quota: &Quota) -> Self {
         match quota.rule() {
             Rule::Window { slices } => Self::Window(Lengths::new(quota, slices)),
             #[cfg(feature = "smooth")]
             Rule::Smooth { interval } => Self::Smooth(Pace { interval, burst: quota.limit() }),
             Rule::Fixed => Self::Fixed { period: saturating_nanos(quota.window()) },
+        }
+    }
+
+    #[cfg_attr(not(feature = "smooth"), allow(unused_variables, reason = "only smooth quotas need the part"))]
+    /// Creates the gauge of a part of the quota. A smooth part comes back as much more slowly as it is smaller.
+    pub(crate) fn of_part(quota: &Quota, part: u32) -> Self {
+        match Self::new(quota) {
+            #[cfg(feature = "smooth")]
+            Self::Smooth(Pace { interval, burst }) => {
+                let slower = (u128::from(interval) * u128::from(burst)).div_ceil(u128::from(part.max(1)));
+                Self::Smooth(Pace { interval: u64::try_from(slower).unwrap_or(u64::MAX), burst: part })
+            }
+            whole => whole,
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The state of one tenant, and the decision on it.
 
-use std::{iter::zip, mem, slice};
+use std::{cmp::Reverse, iter::zip, mem, slice};
 
-use super::{
-    decision::{Decision, Marks, NO_MARKS, Past, UNCHARGED},
-    meter::{Context, Gauge, Meter},
-    plan::{Limited, Plan, Terms},
-    quota::Quota,
+use super::meter::{Context, Gauge, Meter};
+use crate::{
+    limit::{
+        decision::{Decision, Marks, NO_MARKS, Past, UNCHARGED},
+        plan::{Limited, Plan, Terms},
+        quota::Quota,
+    },
+    tenant::Standing,
+    util::clock::Moment,
 };
-use crate::{tenant::Standing, util::clock::Moment};
 
 /// Which room a row takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,14 @@ pub(super) struct Row {
 enum Meters {
     One(Meter),
     Many(Box<[Meter]>),
+}
+
+/// The units that a request asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) units: u32,
+    /// Whether it must leave what is reserved for authenticated requests.
+    pub(super) is_anonymous: bool,
 }
 
 const PLACE: u32 = 0b011;
@@ -81,29 +92,34 @@ impl Row {
         self.bits = self.bits & !ON_BOARD | if is_on_board { ON_BOARD } else { 0 };
     }
 
-    /// Decides on these units, and charges them if they fit. Sets the marks of what was charged.
+    /// Decides on a request, and charges it if it fits. Sets the marks of what was charged.
     #[inline]
-    pub(super) fn decide(&mut self, context: Context<'_>, units: u32, marks: &mut Marks) -> Decision {
+    pub(super) fn decide(&mut self, context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
         match self.plan.terms() {
-            Terms::Limited { quotas, .. } => decide(quotas, self.meters.as_slice(), context, units, marks),
+            Terms::Limited { quotas, .. } => decide(quotas, self.meters.as_slice(), context, ask, marks),
             Terms::Unlimited { .. } => Decision::UNLIMITED,
             Terms::Denied { .. } => Decision::DENIED,
         }
     }
 
-    /// Returns the standing of the tenant without spending.
-    pub(super) fn peek(&mut self, context: Context<'_>) -> Option<Standing> {
-        let decision = self.decide(context, 0, &mut NO_MARKS.clone());
+    /// Returns the standing of the tenant without spending, as authenticated or as anonymous requests see it.
+    pub(super) fn peek(&mut self, context: Context<'_>, is_anonymous: bool) -> Option<Standing> {
+        let decision = self.decide(context, Ask { units: 0, is_anonymous }, &mut NO_MARKS.clone());
         decision.standing.filter(|_| decision.refused.is_none())
     }
 
     /// Returns the quota that refused, and until when this refusal can be repeated as it is: it changes as soon as
     /// `remaining` does.
-    pub(super) fn refusal_holds(&mut self, context: Context<'_>, standing: &Standing) -> Option<(Quota, Moment)> {
-        let quotas = self.plan.limits();
-        let (meter, limited) =
-            zip(self.meters.as_slice(), quotas).find(|(_, limited)| limited.quota.name() == standing.policy())?;
-        let rises_at = meter.rises_at(limited.gauge, limited.quota.limit(), context.now);
+    pub(super) fn refusal_holds(
+        &mut self,
+        context: Context<'_>,
+        ask: Ask,
+        standing: &Standing,
+    ) -> Option<(Quota, Moment)> {
+        let (meter, limited) = zip(self.meters.as_slice(), self.plan.limits()).find(|(meter, limited)| {
+            limited.charges(ask) && limited.refusal(meter, context, ask.units).is_some_and(|own| own == *standing)
+        })?;
+        let rises_at = meter.rises_at(limited.gauge, limited.most, context.now);
         Some((limited.quota, rises_at.min(standing.reset())))
     }
 
@@ -208,7 +224,8 @@ impl From<Vec<Meter>> for Meters {
 
 /// All or nothing: each enforced quota has room and is charged, or none is.
 #[inline]
-fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, units: u32, marks: &mut Marks) -> Decision {
+fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, ask: Ask, marks: &mut Marks) -> Decision {
+    let units = ask.units;
     // by far the most common plan, which needs no comparison
     if let ([limited], [meter], [mark, ..]) = (quotas, &mut *meters, &mut *marks)
         && !limited.quota.is_shadow()
@@ -222,47 +239,49 @@ fn decide(quotas: &[Limited], meters: &mut [Meter], context: Context<'_>, units:
         }
         return Decision::admitted(Some(limited.standing(meter, context)), None);
     }
-    let mut refused: Option<Standing> = None;
-    for (meter, limited) in zip(&mut *meters, quotas) {
+    let (mut refused, mut shadow, mut would_refuse) = (None::<Standing>, None, 0);
+    for (meter, limited) in zip(&mut *meters, quotas).filter(|(_, limited)| limited.charges(ask)) {
         meter.refresh(limited.gauge, context);
-        if let Some(refusal) = limited.refusal(meter, context, units)
-            && !limited.quota.is_shadow()
-            && refused.is_none_or(|other| other.reset() < refusal.reset())
-        {
+        let Some(refusal) = limited.refusal(meter, context, units) else { continue };
+        if limited.quota.is_shadow() {
+            shadow = Some(refusal);
+            would_refuse |= limited.bit;
+        } else if refused.is_none_or(|other| other.reset() < refusal.reset()) {
             refused = Some(refusal);
         }
     }
     if let Some(latest) = refused {
         return Decision::refused_by(latest);
     }
-    let (mut tightest, mut shadow) = (None::<Standing>, None);
-    for ((meter, limited), mark) in zip(zip(meters, quotas), marks) {
-        if limited.quota.is_shadow()
-            && let Some(refusal) = limited.refusal(meter, context, units)
-        {
-            shadow = Some(Box::new(refusal));
-            continue;
-        }
+    let mut tightest = None::<(_, Standing)>;
+    let charged = |limited: &Limited| limited.charges(ask) && limited.bit & would_refuse == 0;
+    for ((meter, limited), mark) in zip(zip(meters, quotas), marks).filter(|((_, limited), _)| charged(limited)) {
         if units > 0 {
             *mark = meter.charge(limited.gauge, context, units);
         }
         if !limited.quota.is_shadow() {
             let standing = limited.standing(meter, context);
-            if tightest.is_none_or(|other| standing.is_tighter_than(&other)) {
-                tightest = Some(standing);
+            let order = limited.order(&standing);
+            if tightest.is_none_or(|(other, _)| order < other) {
+                tightest = Some((order, standing));
             }
         }
     }
-    Decision::admitted(tightest, shadow)
+    Decision::admitted(tightest.map(|(_, standing)| standing), shadow.map(Box::new))
 }
 
 impl Limited {
+    /// Returns whether this request is charged here.
+    #[inline]
+    fn charges(&self, ask: Ask) -> bool {
+        ask.is_anonymous || !self.is_for_anonymous
+    }
+
     /// Returns the standing of the quota if it has no room for these units.
     #[inline]
     fn refusal(&self, meter: &Meter, context: Context<'_>, units: u32) -> Option<Standing> {
-        let limit = self.quota.limit();
-        let reset = match units <= limit {
-            true => meter.full_until(self.gauge, limit, context.now, units)?,
+        let reset = match units <= self.most {
+            true => meter.full_until(self.gauge, self.most, context.now, units)?,
             false => Standing::NEVER,
         };
         Some(self.standing(meter, context).with_reset(reset))
@@ -270,15 +289,22 @@ impl Limited {
 
     #[inline]
     fn standing(&self, meter: &Meter, context: Context<'_>) -> Standing {
-        let (limit, now) = (self.quota.limit(), context.now);
-        let remaining = limit.saturating_sub(meter.used(self.gauge, now));
-        let reset = meter.rises_at(self.gauge, limit, now);
-        Standing::new(self.quota.name(), limit, remaining, reset, (now, context.unix_now))
+        let now = context.now;
+        let remaining = self.most.saturating_sub(meter.used(self.gauge, now));
+        let reset = meter.rises_at(self.gauge, self.most, now);
+        Standing::new(self.quota.name(), self.quota.limit(), remaining, reset, (now, context.unix_now))
+    }
+
+    /// Orders quotas by how little they leave. With as much left, one that is whole comes first, because `remaining`
+    /// can't rise above it, and then the one whose units come back later, because `remaining` rises only when both do.
+    fn order(&self, standing: &Standing) -> impl Ord + Copy + use<> {
+        (standing.remaining(), standing.remaining() < self.most, Reverse(standing.reset()))
     }
 }
 
 /// Creates the meters of a new plan from those of the old one. Each starts from the meter of the quota with its name, or
-/// else from the one that knows most.
+/// else from the one that knows most. If anonymous requests were not counted apart until now, all that was spent counts as
+/// theirs.
 fn convert(old: &[Limited], mut meters: Vec<Meter>, new: &[Limited], context: Context<'_>) -> Vec<Meter> {
     for (meter, was) in zip(&mut meters, old) {
         meter.refresh(was.gauge, context);
@@ -286,7 +312,11 @@ fn convert(old: &[Limited], mut meters: Vec<Meter>, new: &[Limited], context: Co
     let sources: Vec<Option<usize>> = new
         .iter()
         .map(|is| {
-            let same_name = old.iter().position(|was| was.quota.name() == is.quota.name());
+            let same = |for_anonymous| {
+                let same = |was: &Limited| was.quota.name() == is.quota.name() && was.is_for_anonymous == for_anonymous;
+                old.iter().position(same)
+            };
+            let same_name = same(is.is_for_anonymous).or_else(|| same(false));
             same_name.or_else(|| best_informed(old, &meters, is, context.now))
         })
         .collect();
@@ -315,7 +345,7 @@ fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -
         let window = was.quota.window();
         let covers_window = matches!(was.gauge, Gauge::Window(_)) && window >= is.quota.window();
         let counts = if covers_window { 0 } else { meter.used(was.gauge, now) };
-        (!was.quota.is_shadow(), covers_window, counts, window)
+        (!was.is_for_anonymous, !was.quota.is_shadow(), covers_window, counts, window)
     };
     let ranked = zip(old, meters).map(|(was, meter)| rank(was, meter));
     ranked.enumerate().max_by_key(|(_, rank)| *rank).map(|(index, _)| index)
@@ -324,7 +354,7 @@ fn best_informed(old: &[Limited], meters: &[Meter], is: &Limited, now: Moment) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{limit::window::ByteBudget, util::clock::UnixTime};
+    use crate::{limit::engine::window::ByteBudget, util::clock::UnixTime};
 
     #[test]
     fn a_row_is_small() {

@@ -25,10 +25,12 @@ use std::{
 use foldhash::fast::RandomState;
 
 use super::{
-    decision::{BucketId, Decision, Marks},
     meter::Context,
+    row::{Ask, Place, Row},
+};
+use crate::limit::{
+    decision::{BucketId, Decision, Marks, Past},
     plan::Plan,
-    row::{Place, Row},
 };
 
 /// The number of buckets for each plan.
@@ -68,7 +70,7 @@ pub(super) struct PlanFound {
 pub(super) struct Shared {
     pub(super) decision: Decision,
     pub(super) bucket: BucketId,
-    pub(super) past: super::decision::Past,
+    pub(super) past: Past,
     /// Whether this is the first bucket.
     pub(super) began: bool,
 }
@@ -146,7 +148,7 @@ impl Buckets<'_> {
         found: &PlanFound,
         generation: u32,
         context: Context<'_>,
-        units: u32,
+        ask: Ask,
         marks: &mut Marks,
     ) -> Option<Shared> {
         let id = self.id(&found.plan, found.is_default);
@@ -163,7 +165,7 @@ impl Buckets<'_> {
             return None;
         }
         let past = row.past();
-        let decision = row.decide(context, units, marks);
+        let decision = row.decide(context, ask, marks);
         Some(Shared { decision, bucket: id, past, began })
     }
 

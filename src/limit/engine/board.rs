@@ -17,8 +17,8 @@ use std::sync::atomic::{
     fence,
 };
 
-use super::quota::Quota;
 use crate::{
+    limit::quota::Quota,
     tenant::Standing,
     util::clock::{Moment, UnixTime},
 };
@@ -39,7 +39,7 @@ struct Slot {
     reset: AtomicU64,
     /// Units and remaining units.
     units: AtomicU64,
-    /// Limit and number of the policy name.
+    /// Limit, whom the refusal is for, and number of the policy name.
     policy: AtomicU64,
     /// Plan id and epoch.
     plan: AtomicU64,
@@ -59,6 +59,8 @@ pub(super) struct Terms {
     pub(super) epoch: u32,
     /// The plan, if a function chooses it. Without a function, the epoch is sufficient.
     pub(super) plan: Option<u32>,
+    /// Whether the request is anonymous. `None` on the board if it makes no difference, because nothing is reserved.
+    pub(super) is_anonymous: Option<bool>,
 }
 
 impl Board {
@@ -80,8 +82,9 @@ impl Board {
         }
         let (posted, posted_terms, second_hash) = slot.read(time)?;
         let is_same_plan = terms.plan.is_none_or(|plan| Some(plan) == posted_terms.plan);
+        let is_for_it = posted_terms.is_anonymous.is_none_or(|posted| Some(posted) == terms.is_anonymous);
         let matches = posted_terms.units == terms.units && posted_terms.epoch == terms.epoch && is_same_plan;
-        (matches && (tenant.second)() == second_hash).then_some(posted)
+        (matches && is_for_it && (tenant.second)() == second_hash).then_some(posted)
     }
 
     /// Returns whether a refusal of this tenant can be posted: no other tenant has its slot.
@@ -114,7 +117,7 @@ impl Board {
             slot.holds_until.store(holds_until.as_nanos(), Relaxed);
             slot.reset.store(standing.reset().as_nanos(), Relaxed);
             slot.units.store(pair(terms.units, standing.remaining()), Relaxed);
-            slot.policy.store(pair(standing.limit(), policy.into()), Relaxed);
+            slot.policy.store(pair(standing.limit(), with_audience(policy, terms.is_anonymous)), Relaxed);
             slot.plan.store(pair(terms.plan.unwrap_or_default(), terms.epoch), Relaxed);
         })
     }
@@ -154,9 +157,10 @@ impl Slot {
         if self.version.load(Relaxed) != before || time.0.as_nanos() >= holds_until {
             return None;
         }
-        let name = Quota::name_by_number(u16::try_from(policy).ok()?)?;
+        let (policy, is_anonymous) = audience(policy);
+        let name = Quota::name_by_number(policy)?;
         let standing = Standing::new(name, limit, remaining, Moment::from_nanos(reset), time);
-        Some((standing, Terms { units, epoch, plan: Some(plan) }, second_hash))
+        Some((standing, Terms { units, epoch, plan: Some(plan), is_anonymous }, second_hash))
     }
 
     /// Writes the slot, unless another thread is writing it. Returns whether it did.
@@ -174,6 +178,15 @@ impl Slot {
     fn epoch(&self) -> u32 {
         halves(self.plan.load(Relaxed)).1
     }
+}
+
+/// Packs the number of a policy name, and whom a refusal is for.
+fn with_audience(policy: u16, is_anonymous: Option<bool>) -> u32 {
+    u32::from(policy) | is_anonymous.map_or(0, |is_anonymous| 2 | u32::from(is_anonymous)) << 16
+}
+
+fn audience(word: u32) -> (u16, Option<bool>) {
+    (word as u16, (word >> 17 == 1).then_some(word >> 16 & 1 == 1))
 }
 
 fn pair(high: u32, low: u32) -> u64 {
@@ -199,7 +212,7 @@ mod tests {
     }
 
     fn terms() -> Terms {
-        Terms { units: 3, epoch: 7, plan: Some(5) }
+        Terms { units: 3, epoch: 7, plan: Some(5), is_anonymous: None }
     }
 
     fn post(board: &Board, (first, second): (u64, u64), now: u64, until: u64) -> bool {
@@ -226,6 +239,21 @@ mod tests {
         for other in [Terms { units: 2, ..terms() }, Terms { epoch: 8, ..terms() }, Terms { plan: Some(6), ..terms() }]
         {
             assert_eq!(find(&board, (1, 2), other, 19), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_anonymous_requests_is_not_for_others() {
+        for audience in [None, Some(false), Some(true)] {
+            let (board, terms) = (Board::new(), Terms { is_anonymous: audience, ..terms() });
+            let standing = Standing::new(quota().name(), 9, 2, Moment::from_nanos(21), at(10));
+            let period = (Moment::from_nanos(10), Moment::from_nanos(20));
+            assert!(board.post(TenantHash { first: 1, second: 2 }, terms, &standing, &quota(), period));
+            for asked in [false, true] {
+                let found = find(&board, (1, 2), Terms { is_anonymous: Some(asked), ..terms }, 15);
+                assert_eq!(found.is_some(), audience.is_none_or(|audience| audience == asked), "{audience:?}");
+                assert!(found.is_none_or(|found| found.policy() == "default" && found.limit() == 9));
+            }
         }
     }
 

@@ -8,12 +8,14 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use super::quota::Quota;
-use crate::util::clock::{Moment, saturating_nanos};
+use crate::{
+    limit::quota::Quota,
+    util::clock::{Moment, saturating_nanos},
+};
 
 /// The lengths that a sliding window works with, derived from its quota.
 #[derive(Clone, Copy)]
-pub(super) struct Lengths {
+pub(crate) struct Lengths {
     window: u64,
     /// Units spent within one slice share an entry.
     slice: u64,
@@ -293,7 +295,7 @@ fn room_for_one<'a>(between: &'a mut Option<Between>, bytes: &ByteBudget) -> Opt
 
 /// The bytes that all tenants of a limiter may take together.
 #[derive(Debug)]
-pub(super) struct ByteBudget {
+pub(crate) struct ByteBudget {
     used: AtomicUsize,
     most: usize,
 }
@@ -303,7 +305,7 @@ impl ByteBudget {
         Self { used: AtomicUsize::new(0), most }
     }
 
-    pub(super) fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 

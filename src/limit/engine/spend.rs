@@ -1,0 +1,238 @@
+//! From a request to a decision: the board, the row of the tenant, or a bucket that tenants share.
+
+use std::{cell::Cell, hash::BuildHasher};
+
+use dashmap::SharedValue;
+
+use super::{
+    Engine, Lookup, Request, Undecided,
+    board::Terms as BoardTerms,
+    meter::Context,
+    overflow::{Buckets, PlanFound, is_before},
+    place_of,
+    row::{Place, Row},
+    row_bytes,
+};
+#[cfg(feature = "plans")]
+use crate::limit::plan_cache::{PlanCache, PlanState};
+use crate::{
+    limit::{
+        decision::{Charge, Decision, Marks, NO_MARKS, Past, Payer},
+        plan::{Plan, Terms},
+    },
+    tenant::{Tenant, TenantError},
+};
+
+impl Engine {
+    /// Decides on a request, and charges it if it is admitted. Sets `began` if it made the first bucket.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name of the tenant is not valid, or if its plan must be looked up first.
+    #[inline]
+    pub(in crate::limit) fn spend(
+        &self,
+        key: Lookup<'_>,
+        context: Context<'_>,
+        request: Request,
+        began: &Cell<bool>,
+    ) -> Result<Decision, Undecided> {
+        if self.quotas.has_function() {
+            return self.spend_by_function(key, context, request, began);
+        }
+        let terms = BoardTerms {
+            units: request.units,
+            epoch: self.quotas.epoch(),
+            plan: None,
+            is_anonymous: Some(request.is_anonymous),
+        };
+        if let Some(standing) = self.known_refusal(key, terms, context) {
+            return Ok(Decision::refused_by(standing));
+        }
+        #[cfg(feature = "plans")]
+        if let Some(plans) = &self.plans {
+            let is_current = |row: &Row| row.epoch() == terms.epoch;
+            let decided = self.with_row(key, |row| is_current(row).then(|| self.decide(key, row, context, request)));
+            match decided {
+                Some(Some(decision)) => return Ok(decision),
+                _ => self.require_plan(plans, key, context, request)?,
+            }
+        }
+        match self.on_row(key, context, |row| self.decide(key, row, context, request)) {
+            Some(decision) => Ok(decision),
+            None => Ok(self.spend_without_row(key, context, request, began)?),
+        }
+    }
+
+    /// Fails if the plan of the tenant must be looked up first, unless the request can't wait for it.
+    #[cfg(feature = "plans")]
+    #[cold]
+    fn require_plan(
+        &self,
+        plans: &PlanCache,
+        key: Lookup<'_>,
+        context: Context<'_>,
+        request: Request,
+    ) -> Result<(), Undecided> {
+        let tenant = key.tenant()?;
+        let needs_plan = match request.can_wait {
+            true => plans.must_wait(&self.quotas, &tenant, context.now),
+            false => plans.state(&self.quotas, &tenant, context.now) == PlanState::Refused,
+        };
+        if needs_plan { Err(Undecided::NeedsPlan) } else { Ok(()) }
+    }
+
+    /// Decides on a request if a function chooses plans. The function runs before the board is read.
+    fn spend_by_function(
+        &self,
+        key: Lookup<'_>,
+        context: Context<'_>,
+        request: Request,
+        began: &Cell<bool>,
+    ) -> Result<Decision, Undecided> {
+        #[cfg(feature = "plans")]
+        if let Some(plans) = &self.plans {
+            self.require_plan(plans, key, context, request)?;
+        }
+        let tenant = key.tenant()?;
+        let (found, named_since) = self.find_plan(&tenant);
+        let terms = BoardTerms {
+            units: request.units,
+            epoch: found.epoch,
+            plan: Some(found.plan.id()),
+            is_anonymous: Some(request.is_anonymous),
+        };
+        if let Some(standing) = self.known_refusal(key, terms, context) {
+            return Ok(Decision::refused_by(standing));
+        }
+        let decided =
+            self.on_row_with_plan(key, (found, named_since), context, |row| self.decide(key, row, context, request));
+        match decided {
+            Some(decision) => Ok(decision),
+            None => Ok(self.spend_without_row(key, context, request, began)?),
+        }
+    }
+
+    /// Decides on a locked row, and keeps the refusal board in step with it.
+    #[inline]
+    fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request) -> Decision {
+        let mut marks = NO_MARKS;
+        let past = row.past();
+        let mut decision = row.decide(context, request.ask(), &mut marks);
+        if decision.is_admitted() {
+            if row.is_on_board() && request.units > 0 {
+                self.clear_board(key, row);
+            }
+            self.keep_spend(&mut decision, request, past, marks, || Payer::Tenant(Tenant::trusted(key.name)));
+        } else {
+            self.post(key, row, context, request.ask(), &decision);
+        }
+        decision
+    }
+
+    #[inline]
+    fn keep_spend(
+        &self,
+        decision: &mut Decision,
+        Request { units, is_anonymous, refundable, limiter, .. }: Request,
+        past: Past,
+        marks: Marks,
+        payer: impl FnOnce() -> Payer,
+    ) {
+        // a tenant without limits has spent nothing
+        if refundable && units > 0 && past.plan != Plan::NO_ID && decision.is_admitted() {
+            decision.spend.0 = Some(Box::new(Charge { limiter, payer: payer(), past, units, is_anonymous, marks }));
+        }
+    }
+
+    #[cold]
+    fn spend_without_row(
+        &self,
+        key: Lookup<'_>,
+        context: Context<'_>,
+        request: Request,
+        began: &Cell<bool>,
+    ) -> Result<Decision, TenantError> {
+        let tenant = key.tenant()?;
+        loop {
+            let (found, named_since) = self.find_plan(&tenant);
+            match found.plan.terms() {
+                Terms::Limited { .. } => {}
+                // needs no row
+                Terms::Unlimited { .. } => return Ok(Decision::UNLIMITED),
+                Terms::Denied { .. } => return Ok(Decision::DENIED),
+            }
+            let unnamed = named_since.map(|_| self.unnamed_plan(&tenant, found.epoch));
+            let mut buckets = self.overflow.lock(key.hash);
+            if self.has_row(key) {
+                // another thread made it
+            } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
+                let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
+                return Ok(self.insert(key, tenant, row, context, request));
+            } else if self.take_room() {
+                let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, context);
+                return Ok(self.insert(key, tenant, row, context, request));
+            } else if let Some(spent) = self.spend_from_bucket(&mut buckets, &found, context, request, began) {
+                return Ok(spent);
+            }
+            drop(buckets);
+            if let Some(decision) = self.on_row(key, context, |row| self.decide(key, row, context, request)) {
+                return Ok(decision);
+            }
+        }
+    }
+
+    fn spend_from_bucket(
+        &self,
+        buckets: &mut Buckets<'_>,
+        found: &PlanFound,
+        context: Context<'_>,
+        request: Request,
+        began: &Cell<bool>,
+    ) -> Option<Decision> {
+        let mut marks = NO_MARKS;
+        let shared = buckets.spend(found, self.next_generation(), context, request.ask(), &mut marks)?;
+        let mut decision = shared.decision;
+        self.keep_spend(&mut decision, request, shared.past, marks, || Payer::Bucket(shared.bucket));
+        if shared.began {
+            began.set(true);
+        }
+        Some(decision)
+    }
+
+    /// Creates the row that a tenant gets. It counts what the tenant may have spent from a bucket.
+    pub(super) fn new_row(
+        &self,
+        buckets: &mut Buckets<'_>,
+        found: &PlanFound,
+        (place, named_since): (Place, Option<u32>),
+        shared_under: &PlanFound,
+        context: Context<'_>,
+    ) -> Row {
+        let empty = Row::new(found.plan.clone(), place, found.epoch, self.next_generation());
+        match (self.overflow.began(), named_since) {
+            (Some(began), Some(since)) if is_before(began, since) => buckets.inherit(empty, shared_under, context),
+            (Some(_), None) => buckets.inherit(empty, shared_under, context),
+            _ => empty,
+        }
+    }
+
+    /// Decides on a new row and adds it. Its room is taken.
+    fn insert(
+        &self,
+        key: Lookup<'_>,
+        tenant: Tenant,
+        mut row: Row,
+        context: Context<'_>,
+        request: Request,
+    ) -> Decision {
+        let decision = self.decide(key, &mut row, context, request);
+        self.bytes.force(row_bytes(&tenant, &row));
+        let (map, shard) = place_of(key.hash);
+        if let Some(rows) = self.maps.get(map).and_then(|map| map.shards().get(shard)) {
+            let row = (tenant, SharedValue::new(row));
+            rows.write().insert(key.hash, row, |(tenant, _)| self.hasher.hash_one(tenant.as_bytes()));
+        }
+        decision
+    }
+}

@@ -1,0 +1,303 @@
+//! The cache in front of a [`PlanSource`](super::plans::PlanSource).
+//!
+//! The plans that were found are stored in [`Quotas`], like those that an operator sets. The cache only knows until when
+//! each answer may be used. Invariants:
+//!
+//! - A row whose epoch is that of the quotas has a fresh plan, so a decision on it does not look into the cache. The epoch
+//!   rises at least once per [`TICK`], and the first request of a tenant in an epoch checks the age of its answer.
+//! - A lookup runs under no lock.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use dashmap::DashMap;
+use tokio::{runtime::Handle, sync::watch, time::timeout};
+
+use super::{
+    plans::{CachedPlans, LookedUp, PlanFailure, PlanUnavailable},
+    quotas::Quotas,
+};
+use crate::{
+    tenant::Tenant,
+    util::clock::{Clock, Moment},
+};
+
+/// How long a row is used without a look at the age of its plan.
+const TICK: Duration = Duration::from_secs(1);
+
+type Outcome = Result<(), PlanUnavailable>;
+
+pub(super) struct PlanCache {
+    settings: CachedPlans,
+    answers: DashMap<Tenant, Answer, foldhash::fast::RandomState>,
+    /// How many answers say that a tenant has no plan.
+    without_plan: AtomicUsize,
+    /// The lookups that are running. Each has a receiver for those who wait.
+    running: Mutex<HashMap<Tenant, watch::Receiver<Option<Outcome>>>>,
+    tick_at: AtomicU64,
+    purge_at: AtomicU64,
+}
+
+/// The last answer about a tenant.
+#[derive(Clone, Copy)]
+struct Answer {
+    until: Moment,
+    found: Found,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Plan,
+    Nothing,
+    Failure,
+}
+
+/// The state of a tenant's plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlanState {
+    Fresh,
+    /// It is older than its time to live, and still in use.
+    Stale,
+    Unknown,
+    Refused,
+}
+
+impl PlanCache {
+    pub(super) fn new(settings: CachedPlans) -> Self {
+        Self {
+            settings,
+            answers: DashMap::default(),
+            without_plan: AtomicUsize::new(0),
+            running: Mutex::default(),
+            tick_at: AtomicU64::new(0),
+            purge_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets the first request of each tenant check the age of its plan, if it is time.
+    #[inline]
+    pub(super) fn tick(&self, quotas: &Quotas, now: Moment) {
+        let due = self.tick_at.load(Relaxed);
+        if now.as_nanos() >= due {
+            self.next_tick(quotas, now, due);
+        }
+    }
+
+    #[cold]
+    fn next_tick(&self, quotas: &Quotas, now: Moment, due: u64) {
+        let next = now + TICK.min(self.settings.time_to_live);
+        if self.tick_at.compare_exchange(due, next.as_nanos(), Relaxed, Relaxed).is_ok() {
+            quotas.begin_epoch();
+        }
+    }
+
+    pub(super) fn state(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> PlanState {
+        // addresses are no customers, and what an operator sets counts
+        if Tenant::is_reserved(tenant.as_bytes()) || quotas.is_set(tenant) {
+            return PlanState::Fresh;
+        }
+        match self.answers.get(tenant).map(|answer| *answer) {
+            Some(Answer { until, found }) if now < until => match found {
+                Found::Failure if self.settings.on_failure == PlanFailure::Refuse => PlanState::Refused,
+                _ => PlanState::Fresh,
+            },
+            Some(Answer { found: Found::Plan, .. }) => PlanState::Stale,
+            _ => PlanState::Unknown,
+        }
+    }
+
+    /// Returns whether a request must wait for the plan, or is refused. A stale plan is used while it is looked up.
+    pub(super) fn must_wait(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
+        match self.state(quotas, tenant, now) {
+            PlanState::Fresh => false,
+            PlanState::Stale => !self.running().contains_key(tenant),
+            PlanState::Unknown | PlanState::Refused => true,
+        }
+    }
+
+    /// Returns whether the plan should be looked up and no lookup is running.
+    #[cfg(feature = "login")]
+    pub(super) fn is_due(&self, quotas: &Quotas, tenant: &Tenant, now: Moment) -> bool {
+        matches!(self.state(quotas, tenant, now), PlanState::Stale | PlanState::Unknown)
+            && !self.running().contains_key(tenant)
+    }
+
+    /// Looks up the plan of a tenant, unless it is fresh. Calls `failed` with the reason if the lookup fails.
+    pub(super) async fn load(
+        &self,
+        quotas: &Quotas,
+        tenant: &Tenant,
+        clock: &dyn Clock,
+        failed: impl Fn(&str),
+    ) -> Outcome {
+        loop {
+            let state = self.state(quotas, tenant, clock.now());
+            match state {
+                PlanState::Fresh => return Ok(()),
+                PlanState::Refused => return Err(PlanUnavailable),
+                PlanState::Stale | PlanState::Unknown => {}
+            }
+            match self.join(tenant) {
+                Turn::Full => {
+                    failed("too many lookups are running");
+                    return self.unknown();
+                }
+                Turn::Leads(lookup) => return self.look_up(quotas, tenant, clock, lookup, failed).await,
+                Turn::Follows(_) if state == PlanState::Stale => return Ok(()),
+                Turn::Follows(mut result) => {
+                    // an error means that the request that did the lookup was dropped
+                    if let Ok(outcome) = result.wait_for(Option::is_some).await.map(|outcome| *outcome) {
+                        return outcome.unwrap_or(Err(PlanUnavailable));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look_up(
+        &self,
+        quotas: &Quotas,
+        tenant: &Tenant,
+        clock: &dyn Clock,
+        lookup: Lookup<'_>,
+        failed: impl Fn(&str),
+    ) -> Outcome {
+        let answer = self.settings.source.look_up(tenant);
+        let answer = match Handle::try_current() {
+            Ok(_) => timeout(self.settings.deadline, answer).await.unwrap_or_else(|_| Err("no answer in time".into())),
+            // without a runtime there is no timer
+            Err(_) => answer.await,
+        };
+        let outcome = self.keep(quotas, tenant, clock.now(), answer, failed);
+        // those who wait may be gone
+        _ = lookup.result.send(Some(outcome));
+        outcome
+    }
+
+    fn keep(&self, quotas: &Quotas, tenant: &Tenant, now: Moment, answer: LookedUp, failed: impl Fn(&str)) -> Outcome {
+        let until = now + self.settings.time_to_live;
+        let reason = match answer {
+            Ok(Some(plan)) if self.insert(quotas, tenant, Answer { until, found: Found::Plan }, now) => {
+                quotas.set_found(tenant, plan);
+                return Ok(());
+            }
+            Ok(Some(_)) => String::from("there is no room for one more plan"),
+            Ok(None) => {
+                quotas.remove_found([tenant]);
+                self.insert(quotas, tenant, Answer { until, found: Found::Nothing }, now);
+                return Ok(());
+            }
+            Err(reason) => reason,
+        };
+        failed(&reason);
+        let until = now + self.settings.retry_after;
+        let found = match self.settings.on_failure {
+            PlanFailure::Keep if quotas.is_found(tenant) => Found::Plan,
+            PlanFailure::Keep | PlanFailure::Refuse => Found::Failure,
+            PlanFailure::Default => {
+                quotas.remove_found([tenant]);
+                Found::Failure
+            }
+        };
+        self.insert(quotas, tenant, Answer { until, found }, now);
+        self.unknown()
+    }
+
+    /// Returns the answer for a tenant that can't be looked up now.
+    fn unknown(&self) -> Outcome {
+        match self.settings.on_failure {
+            PlanFailure::Refuse => Err(PlanUnavailable),
+            PlanFailure::Keep | PlanFailure::Default => Ok(()),
+        }
+    }
+
+    /// Keeps an answer, if there is room. Returns whether there was.
+    fn insert(&self, quotas: &Quotas, tenant: &Tenant, answer: Answer, now: Moment) -> bool {
+        // lookups that end at once may all find room: there are few
+        if !self.answers.contains_key(tenant) && !self.has_room(answer.found) {
+            self.purge(quotas, now);
+            if !self.has_room(answer.found) {
+                return false;
+            }
+        }
+        let before = self.answers.insert(tenant.clone(), answer);
+        let is_without = |answer: &Answer| usize::from(answer.found != Found::Plan);
+        self.without_plan.fetch_add(is_without(&answer), Relaxed);
+        self.without_plan.fetch_sub(before.as_ref().map_or(0, is_without), Relaxed);
+        true
+    }
+
+    fn has_room(&self, found: Found) -> bool {
+        let most = self.settings.max_tenants;
+        self.answers.len() < most && (found == Found::Plan || self.without_plan.load(Relaxed) < most.div_ceil(2))
+    }
+
+    /// Removes answers that are not fresh any more, at most once per tick.
+    fn purge(&self, quotas: &Quotas, now: Moment) {
+        let due = self.purge_at.load(Relaxed);
+        let next = (now + TICK).as_nanos();
+        if now.as_nanos() < due || self.purge_at.compare_exchange(due, next, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let mut forgotten = Vec::new();
+        self.answers.retain(|tenant, answer| {
+            if now < answer.until {
+                return true;
+            }
+            if answer.found != Found::Plan {
+                self.without_plan.fetch_sub(1, Relaxed);
+            }
+            // a failure may follow a plan
+            if answer.found != Found::Nothing {
+                forgotten.push(tenant.clone());
+            }
+            false
+        });
+        quotas.remove_found(&forgotten);
+    }
+
+    /// Begins a lookup, or finds the one that is running.
+    fn join(&self, tenant: &Tenant) -> Turn<'_> {
+        let mut running = self.running();
+        if let Some(result) = running.get(tenant) {
+            return Turn::Follows(result.clone());
+        }
+        if running.len() >= self.settings.max_lookups {
+            return Turn::Full;
+        }
+        let (result, receiver) = watch::channel(None);
+        running.insert(tenant.clone(), receiver);
+        Turn::Leads(Lookup { cache: self, tenant: tenant.clone(), result })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<Tenant, watch::Receiver<Option<Outcome>>>> {
+        // no code under the lock panics
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Turn<'a> {
+    Leads(Lookup<'a>),
+    Follows(watch::Receiver<Option<Outcome>>),
+    /// Too many lookups are running.
+    Full,
+}
+
+/// A running lookup. It ends when this is dropped, also if the request that waits for it is.
+struct Lookup<'a> {
+    cache: &'a PlanCache,
+    tenant: Tenant,
+    result: watch::Sender<Option<Outcome>>,
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        self.cache.running().remove(&self.tenant);
+    }
+}

@@ -1,0 +1,190 @@
+//! Plans that are looked up elsewhere, for example in a database.
+
+use std::{fmt, future::Future, pin::Pin, time::Duration};
+
+use super::plan::Plan;
+use crate::{
+    tenant::Tenant,
+    util::{clock::saturating_nanos, error::ConfigError},
+};
+
+/// Looks up the plans of tenants, for example in a database.
+///
+/// Wrap it in [`CachedPlans`] and pass it to
+/// [`LimiterBuilder::plans`](super::LimiterBuilder::plans).
+/// `examples/plans_from_database.rs` is a whole service.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use tollgate::{CachedPlans, Limiter, Plan, PlanSource, Quota, Quotas, Tenant};
+///
+/// struct Customers;
+///
+/// impl PlanSource for Customers {
+///     type Error = Infallible;
+///
+///     async fn plan(&self, tenant: &Tenant) -> Result<Option<Plan>, Infallible> {
+///         // SELECT per_minute FROM customers WHERE name = $1
+///         Ok((tenant.as_str() == "acme").then(Plan::unlimited))
+///     }
+/// }
+///
+/// let limiter = Limiter::builder(Quotas::new(Quota::per_minute(600)?)).plans(CachedPlans::new(Customers)).build()?;
+/// # Ok::<(), tollgate::ConfigError>(())
+/// ```
+pub trait PlanSource: Send + Sync + 'static {
+    /// Why a lookup failed. It is logged and never sent to callers.
+    type Error: fmt::Display;
+
+    /// Returns the plan of a tenant, or `None` if it has none of its own and gets the default.
+    ///
+    /// Callers may have invented the name. A lookup is dropped at the
+    /// [deadline](CachedPlans::deadline), or if the request that waits for it is.
+    fn plan(&self, tenant: &Tenant) -> impl Future<Output = Result<Option<Plan>, Self::Error>> + Send;
+}
+
+/// The treatment of a tenant whose plan can't be looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanFailure {
+    /// Keeps the plan that was found last, or the default if none was.
+    #[default]
+    Keep,
+    /// Uses the default plan.
+    Default,
+    /// Refuses the tenant's requests with a 503.
+    Refuse,
+}
+
+/// A [`PlanSource`] and how its answers are kept.
+///
+/// The first request of a tenant waits for the lookup. Its plan is then used until it is older
+/// than the [time to live](Self::time_to_live). One of the next requests looks it up again,
+/// and others go on with the plan of before. So there is one lookup at a time for each tenant.
+///
+/// Answers that a tenant has no plan are kept as long, so unknown tenants are not looked up at
+/// each request. A new plan applies from the next request on, and what the tenant has spent
+/// stays spent.
+#[must_use]
+pub struct CachedPlans {
+    pub(super) source: Box<dyn AnyPlanSource>,
+    pub(super) time_to_live: Duration,
+    pub(super) deadline: Duration,
+    pub(super) on_failure: PlanFailure,
+    pub(super) retry_after: Duration,
+    pub(super) max_tenants: usize,
+    pub(super) max_lookups: usize,
+}
+
+impl CachedPlans {
+    /// Caches the answers of this source.
+    pub fn new(source: impl PlanSource) -> Self {
+        Self {
+            source: Box::new(source),
+            time_to_live: Duration::from_secs(60),
+            deadline: Duration::from_secs(1),
+            on_failure: PlanFailure::Keep,
+            retry_after: Duration::from_secs(5),
+            max_tenants: 100_000,
+            max_lookups: 64,
+        }
+    }
+
+    /// Sets how long an answer is used. Defaults to one minute. An answer can be used for up to
+    /// a second longer.
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.time_to_live = time;
+        self
+    }
+
+    /// Sets how long a request waits for a lookup, which has failed then. Defaults to one second.
+    /// Needs a tokio runtime with time enabled; without one, lookups have no deadline.
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = time;
+        self
+    }
+
+    /// Sets what happens if a lookup fails. Defaults to [`PlanFailure::Keep`].
+    pub fn on_failure(mut self, answer: PlanFailure) -> Self {
+        self.on_failure = answer;
+        self
+    }
+
+    /// Sets how long a failed lookup of a tenant is not repeated. Defaults to five seconds.
+    pub fn retry_after(mut self, time: Duration) -> Self {
+        self.retry_after = time;
+        self
+    }
+
+    /// Sets how many answers are kept. Defaults to 100,000.
+    ///
+    /// At most half of them are answers that a tenant has no plan, so that a flood of invented
+    /// names can't displace customers. Beyond it, names without a plan are looked up at each
+    /// request, and a plan that can't be kept counts as a failed lookup.
+    pub fn max_tenants(mut self, most: usize) -> Self {
+        self.max_tenants = most;
+        self
+    }
+
+    /// Sets how many lookups run at once, over all tenants. Defaults to 64. Beyond it, lookups
+    /// fail at once.
+    pub fn max_lookups(mut self, most: usize) -> Self {
+        self.max_lookups = most;
+        self
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        for (setting, most) in [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)] {
+            if most == 0 {
+                return Err(ConfigError::new(setting, most, "must be at least 1"));
+            }
+        }
+        for (setting, time) in [
+            ("plans time_to_live", self.time_to_live),
+            ("plans deadline", self.deadline),
+            ("plans retry_after", self.retry_after),
+        ] {
+            if saturating_nanos(time) == 0 {
+                return Err(ConfigError::new(setting, format!("{time:?}"), "must be longer than zero"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CachedPlans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedPlans")
+            .field("time_to_live", &self.time_to_live)
+            .field("deadline", &self.deadline)
+            .field("on_failure", &self.on_failure)
+            .field("max_tenants", &self.max_tenants)
+            .finish_non_exhaustive()
+    }
+}
+
+/// No plan could be looked up for the tenant, and [`PlanFailure::Refuse`] is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanUnavailable;
+
+impl fmt::Display for PlanUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the plan of the tenant could not be looked up")
+    }
+}
+
+impl std::error::Error for PlanUnavailable {}
+
+pub(super) type LookedUp = Result<Option<Plan>, String>;
+
+/// A [`PlanSource`] of any type.
+pub(super) trait AnyPlanSource: Send + Sync + 'static {
+    fn look_up<'a>(&'a self, tenant: &'a Tenant) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>>;
+}
+
+impl<S: PlanSource> AnyPlanSource for S {
+    fn look_up<'a>(&'a self, tenant: &'a Tenant) -> Pin<Box<dyn Future<Output = LookedUp> + Send + 'a>> {
+        let found = self.plan(tenant);
+        Box::pin(async move { found.await.map_err(|error| error.to_string()) })
+    }
+}
