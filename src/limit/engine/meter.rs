@@ -1,4 +1,4 @@
-//! The meter of one tenant and one quota, for each rule.
+//! Meters count what one tenant has spent of one quota, by its rule.
 
 #[cfg(feature = "smooth")]
 use super::smooth::{Pace, Smooth};

@@ -96,7 +96,7 @@ impl Smooth {
     }
 }
 
-/// A store of one state. Zero stands for no state, as in governor's own stores.
+/// A store of one state. Zero means no state, as in governor's own stores.
 struct OneState(Cell<u64>);
 
 impl StateStore for OneState {

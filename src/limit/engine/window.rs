@@ -320,7 +320,7 @@ impl ByteBudget {
             .is_ok()
     }
 
-    /// Takes bytes without checking the budget, for memory that is bounded otherwise.
+    /// Takes bytes without checking the budget, if the memory is bounded in another way.
     pub(super) fn force(&self, bytes: usize) {
         self.used.fetch_add(bytes, Relaxed);
     }
