@@ -186,8 +186,8 @@ impl Limiter {
         self.check_as(tenant, units, false)
     }
 
-    /// As [`check`](Self::check), for a request that has not proved to be the tenant's. It
-    /// can't spend what a quota [reserves](crate::Quota::reserve).
+    /// Decides like [`check`](Self::check) on a request that has proved nothing. It can't spend
+    /// what a quota [reserves](crate::Quota::reserve).
     pub fn check_anonymous(&self, tenant: &Tenant, units: u32) -> Decision {
         self.check_as(tenant, units, true)
     }
