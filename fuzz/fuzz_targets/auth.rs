@@ -45,6 +45,7 @@ impl World {
             .sms(Outbox::new())
             .email(Outbox::new())
             .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
             .passwords(Passwords::insecure_fast())
             .build()
             .unwrap();

@@ -35,6 +35,7 @@ fn service() -> AuthService {
         .client_ip(ClientIp::peer())
         .tokens(Tokens::new())
         .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+        .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
         .build()
         .unwrap()
 }

@@ -91,6 +91,7 @@ impl World {
             .tokens(Tokens::new())
             .passwords(passwords)
             .limiter(Limiter::memory(Quotas::new(Quota::per_minute(u32::MAX).unwrap())))
+            .unverified_per_address(Quota::per_minute(u32::MAX).unwrap())
             .build()
             .unwrap();
         let key = DpopKey::generate();

@@ -114,6 +114,7 @@ impl Setup {
             .limiter(limiter)
             // all browsers of a benchmark have one address
             .messages_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
+            .unverified_per_address(Quota::per_minute(100_000_000).expect("a valid quota"))
             .clock(clock)
     }
 }
