@@ -152,6 +152,8 @@ struct Known {
     began: u64,
     touched: u64,
     has_code: bool,
+    /// The session that this login was used for.
+    sid: Option<String>,
     /// The status and number of completed steps at the last check.
     seen: (String, u64),
 }
@@ -185,6 +187,11 @@ struct Simulation {
 /// Returns the login that a call is about, counted from the newest.
 fn at(logins: &[Known], login: usize) -> Option<usize> {
     logins.len().checked_sub(1 + login)
+}
+
+/// Returns the public part of a session cookie.
+fn sid_of(cookie: &str) -> String {
+    cookie.split('.').next().unwrap().to_owned()
 }
 
 impl Simulation {
@@ -309,6 +316,7 @@ impl Simulation {
             began,
             touched,
             has_code: false,
+            sid: None,
             seen,
         });
         Ok(())
@@ -433,6 +441,9 @@ impl Simulation {
         });
         let asked = query_of(&with(parameters(client(mfa)), &[("code_challenge", &challenge(tab))]));
         let replaced = self.browsers[browser].cookies.get(SESSION).cloned();
+        let carried: Vec<_> = self.logins.iter().filter(|login| login.is_in(&self.browsers[browser])).collect();
+        let others: Vec<_> =
+            carried.into_iter().filter_map(|login| Some((login.account?, login.sid.clone()?))).collect();
         let answer = self.browsers[browser].get(&format!("/authorize?{asked}")).await;
         prop_assert_eq!(answer.status.as_u16(), 302, "{:?}", answer);
         let code = answer.redirected("code");
@@ -467,7 +478,13 @@ impl Simulation {
         if let Some(replaced) = replaced {
             self.sessions.remove(&replaced);
         }
-        self.sessions.insert(self.browsers[browser].cookies[SESSION].clone(), account);
+        let cookie = self.browsers[browser].cookies[SESSION].clone();
+        let sid = sid_of(&cookie);
+        // another login of this browser may have begun the session, or one of another user, which ends
+        let ended: Vec<_> = others.into_iter().filter(|(owner, _)| *owner != account).map(|(_, sid)| sid).collect();
+        self.sessions.retain(|known, _| sid_of(known) != sid && !ended.contains(&sid_of(known)));
+        self.logins[spent].sid = Some(sid);
+        self.sessions.insert(cookie, account);
         self.check_sessions().await?;
         Ok(Some(spent))
     }

@@ -112,6 +112,7 @@ impl<'c> CompletedLogin<'c> {
             let Some(Stored { value: login, .. }) = cx.core.logins.find(&cookie.digest).await? else { continue };
             if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user())
                 && login.tenant == self.login().tenant
+                && cookie.name == cx.core.cookies.name_of(&login.id)
             {
                 let came_first = login.was_touched_before(self.login());
                 found.push((login.touched, SessionOfOtherTab { sid, user: user.id.clone(), came_first }));
@@ -150,7 +151,8 @@ impl<'c> ProvedLogins<'c> {
             let Some(stored) = cx.core.logins.find(&cookie.digest).await? else { continue };
             let login = &stored.value;
             let is_open = !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now());
-            if is_open && tenant.is_none_or(|tenant| *tenant == login.tenant) {
+            let is_named = cookie.name == cx.core.cookies.name_of(&login.id);
+            if is_open && is_named && tenant.is_none_or(|tenant| *tenant == login.tenant) {
                 found.push((cookie, stored));
             }
         }
