@@ -43,7 +43,7 @@ type FoundClient = Result<Option<Arc<Client>>, StoreError>;
 /// Which clients a call can be about.
 #[derive(Clone, Copy)]
 pub(crate) enum ClientReach {
-    /// Those that the operator registered.
+    /// Registered clients.
     Registered,
     /// The built-in client of this site too.
     Login,
@@ -223,7 +223,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Finds the client that a call names and charges the request to its tenant, or to the address if there is none.
+    /// Finds the client of a call and charges the request to its tenant, or to the address if there is none.
     pub(crate) async fn charged_client(
         &mut self,
         id: Option<&str>,

@@ -85,7 +85,7 @@ impl Family {
     }
 
     /// Uses a refresh token. `fresh` is the salt and the `jti` of the successor if this is the first use. `is_ours` tells
-    /// whether the token was made here, whatever its digest. Returns the changed family, if it changes.
+    /// whether the token was made here, with any digest. Returns the changed family, if it changes.
     pub(super) fn refresh(
         &self,
         token: &RefreshToken,

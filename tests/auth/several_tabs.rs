@@ -140,7 +140,7 @@ async fn after_a_sign_out_of_the_site_no_login_of_the_browser_begins_a_session()
     assert_eq!(browser.send(request, "").await.status, 303);
     assert_eq!(browser.get("/sign-in/finish").await.header("location"), "/sign-in");
     assert_eq!(live(&world, "u-ada").await, 0);
-    // the device cookie signs nobody in
+    // the device cookie does not sign the user in
     assert!(browser.cookies.keys().all(|name| name.starts_with("__Host-auth_device")), "{:?}", browser.cookies);
 }
 

@@ -159,6 +159,7 @@ impl<'c> ProvedLogins<'c> {
         Ok(Self(found))
     }
 
+    #[cfg(feature = "tokens")]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -234,7 +234,7 @@ impl Asked<'_> {
 
     pub(crate) fn error(&self, cx: &RequestContext<'_>, error: Problem) -> Result<Response<Body>, Problem> {
         let (code, detail) = (error.code.as_str(), error.detail);
-        cx.log(&Problem::from(error));
+        cx.log(&error);
         self.back(cx, &[("error", code), ("error_description", detail)])
     }
 }

@@ -134,7 +134,7 @@ impl StoredUsers {
 
     /// Sets or removes the password, and gives it a new [mark](crate::password::PasswordMark).
     ///
-    /// What the old password alone has proved ends when it is looked at next: logins, sessions, codes and tokens. Call
+    /// Everything that rests on the old password alone ends at its next use: logins, sessions, codes and tokens. Call
     /// `AuthService::credential_changed` to end the sessions at once, or `AuthService::end_user` to end everything.
     ///
     /// # Errors
