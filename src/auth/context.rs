@@ -55,6 +55,9 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) parts: &'a Parts,
     pass: Option<RateLimitPass>,
     unverified: Unverified,
+    /// The refresh token of a call.
+    #[cfg(feature = "tokens")]
+    pub(crate) refresh_token: Option<String>,
     /// The foreign origin whose scripts may read the answer.
     pub(crate) reader: Option<HeaderValue>,
 }
@@ -69,7 +72,15 @@ enum Unverified {
 
 impl<'a> RequestContext<'a> {
     pub(crate) fn new(core: &'a Core, parts: &'a Parts) -> Self {
-        Self { core, parts, pass: None, unverified: Unverified::None, reader: None }
+        Self {
+            core,
+            parts,
+            pass: None,
+            unverified: Unverified::None,
+            #[cfg(feature = "tokens")]
+            refresh_token: None,
+            reader: None,
+        }
     }
 
     /// Checks whether a path is served: some exist only where tokens are issued, or where users sign in to the site itself.
@@ -141,21 +152,32 @@ impl<'a> RequestContext<'a> {
         self.charge_payer(tenant, address.as_ref(), is_proved)
     }
 
-    /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a browser that is signed in at this
-    /// tenant can spend it. Its session is looked up only then.
+    /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a session or a refresh token of this
+    /// tenant can spend it. It is looked up only then.
     async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
         let address = self.known_address();
         self.charge_share(tenant, address.as_ref())?;
         let charged = self.charge_payer(tenant, address.as_ref(), false);
         if let (Err(_), Some(tenant)) = (&charged, tenant)
             && self.core.limits.tenants.has_reserve(tenant)
+            && self.is_of_a_user(tenant).await
         {
-            let session = self.core.sessions.presented(&self.parts.headers, tenant).await;
-            if session.is_ok_and(|session| session.is_some()) {
-                return self.charge_payer(Some(tenant), None, true);
-            }
+            return self.charge_payer(Some(tenant), None, true);
         }
         charged
+    }
+
+    /// Returns whether the request comes with a session or a refresh token of this tenant.
+    async fn is_of_a_user(&self, tenant: &Tenant) -> bool {
+        #[cfg(feature = "tokens")]
+        if let (Some(text), Some(tokens)) = (&self.refresh_token, &self.core.tokens)
+            && let Ok(keyed) = self.core.keyed().await
+            && let Ok(Some(presented)) = tokens.service.presented(text, keyed).await
+        {
+            return tokens.service.is_usable(&presented) && presented.grant().who.tenant == *tenant;
+        }
+        let session = self.core.sessions.presented(&self.parts.headers, tenant).await;
+        session.is_ok_and(|session| session.is_some())
     }
 
     fn charge_share(&self, tenant: Option<&Tenant>, address: Option<&Tenant>) -> Result<(), Problem> {

@@ -277,6 +277,7 @@ enum Unadmitted {
     NeedsPlan,
 }
 
+#[cfg(any(feature = "plans", feature = "login", feature = "bearer"))]
 impl Unadmitted {
     fn into_rejection(self) -> Rejection {
         match self {

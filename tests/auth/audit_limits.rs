@@ -144,7 +144,8 @@ async fn a04_a_token_can_spend_what_is_reserved_when_strangers_have_spent_the_re
     let own = limiter.clone();
     let world = World::on(Memory::new().into(), clock, |service| service.limiter(own)).await;
     let (mut user, mut stranger) = (world.browser(), world.browser());
-    let token = user.tokens("web", "openid").await.access;
+    let tokens = user.tokens("web", "openid offline_access").await;
+    let token = &tokens.access;
     let mut refused = 0;
     for _ in 0..100 {
         refused += usize::from(authorize(&mut stranger).await == 429);
@@ -154,9 +155,13 @@ async fn a04_a_token_can_spend_what_is_reserved_when_strangers_have_spent_the_re
     assert_eq!(limiter.peek(&"acme".parse().unwrap()).unwrap().remaining(), 30);
     // the session of the user counts, too
     assert_eq!(authorize(&mut user).await, 302);
-    for remaining in (0..29).rev() {
-        let answer = user.with_token("/userinfo", &token).await;
+    // and so does a refresh token, but not one that was made up
+    let mut app = world.browser();
+    assert_eq!(app.refresh("web", "made-up").await.status, 429);
+    assert_eq!(app.refresh("web", tokens.refresh()).await.status, 200);
+    for remaining in (0..28).rev() {
+        let answer = user.with_token("/userinfo", token).await;
         assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-remaining")), (200, &*remaining.to_string()));
     }
-    assert_eq!(user.with_token("/userinfo", &token).await.status, 429);
+    assert_eq!(user.with_token("/userinfo", token).await.status, 429);
 }

@@ -38,7 +38,7 @@ pub(crate) async fn authorize(cx: &mut RequestContext<'_>) -> Result<Response<Bo
     };
     let checked = match asked.checked(cx) {
         Ok(checked) => checked,
-        Err(error) => return asked.error(cx, error),
+        Err(error) => return asked.error(cx, &error),
     };
     cx.refuse_prefetch()?;
     let carried = cx.core.cookies.carried(&cx.parts.headers);
@@ -48,10 +48,10 @@ pub(crate) async fn authorize(cx: &mut RequestContext<'_>) -> Result<Response<Bo
     };
     match outcome {
         Ok(Some(response)) => Ok(response),
-        Ok(None) if checked.oidc.is_silent => asked.error(cx, login_required()),
+        Ok(None) if checked.oidc.is_silent => asked.error(cx, &login_required()),
         Ok(None) if !carried.is_empty() || is_navigation(cx) => to_login(cx, &asked),
         Ok(None) => Err(login_required()),
-        Err(error) => asked.error(cx, error),
+        Err(error) => asked.error(cx, &error),
     }
 }
 

@@ -232,9 +232,9 @@ impl Asked<'_> {
         answer::redirect(&location).ok_or_else(|| Problem::invalid("the response is too long to send"))
     }
 
-    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: Problem) -> Result<Response<Body>, Problem> {
+    pub(crate) fn error(&self, cx: &RequestContext<'_>, error: &Problem) -> Result<Response<Body>, Problem> {
         let (code, detail) = (error.code.as_str(), error.detail);
-        cx.log(&error);
+        cx.log(error);
         self.back(cx, &[("error", code), ("error_description", detail)])
     }
 }

@@ -41,6 +41,7 @@ impl<'b> Posted<'b> {
             None => self.value("client_assertion").and_then(client_assertion::claimed_client),
             Some(_) => None,
         };
+        cx.refresh_token = self.value("refresh_token").map(str::to_owned);
         let client = cx.calling_client(self.value("client_id").or(claimed.as_deref()), ClientReach::Registered).await?;
         self.check()?;
         if let Some(client) = client.as_ref().filter(|client| client.is_machine()) {

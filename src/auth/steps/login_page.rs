@@ -77,7 +77,7 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
         Ok(checked) => checked,
         // the built-in client has no answers, so there is nowhere to send the error
         Err(wrong) if asked.to.client.is_first_party() => return page::shown(cx, wrong),
-        Err(wrong) => return asked.error(cx, wrong),
+        Err(wrong) => return asked.error(cx, &wrong),
     };
     let client = &asked.to.client;
     if accept::favourite(&cx.parts.headers).is_none_or(|best| !best.eq_ignore_ascii_case(answer::JSON)) {
