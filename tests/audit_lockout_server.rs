@@ -4,13 +4,10 @@
 
 mod support;
 
-use std::process::Stdio;
-
 use serde_json::json;
-use support::browser::{Answer, Browser, Registered};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::Command,
+use support::{
+    browser::{Answer, Browser, Registered},
+    example::Example,
 };
 
 const ADA: &str = "ada@example.com";
@@ -24,16 +21,8 @@ async fn attempt(browser: &mut Browser, client: &Registered<'_>, password: &str)
 
 #[tokio::test]
 async fn a05_at_the_bundled_server_strangers_do_not_lock_the_owner_out() {
-    let path = std::env::current_exe().unwrap();
-    let path = path.parent().unwrap().parent().unwrap().join("examples").join("server");
-    let mut command = Command::new(path.with_extension(std::env::consts::EXE_EXTENSION));
-    let mut server =
-        command.args(["--listen", "127.0.0.1:0"]).kill_on_drop(true).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let first = lines.next_line().await.unwrap().unwrap();
-    let (_, rest) = first.split_once("http://").unwrap();
-    let address = rest.split(|c: char| !(c.is_ascii_digit() || ".:".contains(c))).next().unwrap();
-    let origin = format!("http://{}", address.trim_end_matches('.'));
+    let server = Example::start("server", &["--listen", "localhost:0"]).await;
+    let origin = server.origin.clone();
     let callback = format!("{origin}/demo/callback");
     let client = Registered { id: "demo-web", redirect_uri: &callback };
 

@@ -40,7 +40,7 @@ impl Throttle {
             true => Self { failures: self.failures + 1, open_at: Self::forgotten_at(limits, now).as_nanos() },
             false => self,
         };
-        (next, UnixTime::from_nanos(next.open_at), is_below)
+        (next, next.hidden_until(), is_below)
     }
 
     /// Removes an attempt whose secret could not be checked.
@@ -51,6 +51,11 @@ impl Throttle {
     /// Removes an attempt from a hidden count. The rest is forgotten as late as before.
     pub(crate) fn uncount_hidden(self) -> Self {
         Self { failures: self.failures.saturating_sub(1), ..self }
+    }
+
+    /// Returns when a hidden count is forgotten.
+    pub(crate) fn hidden_until(self) -> UnixTime {
+        UnixTime::from_nanos(self.open_at)
     }
 
     /// Returns when a count that was written now can be forgotten.

@@ -82,3 +82,27 @@ fn c058_an_attempt_that_could_not_be_checked_does_not_reopen_a_locked_account() 
     let right = runtime.block_on(browser.password("web", &id, "ada", ADA_PASSWORD));
     assert_eq!(right.error(), "invalid_credentials");
 }
+
+#[test]
+fn c110_an_attempt_that_could_not_be_checked_does_not_prolong_a_locked_account() {
+    let hasher = BusyHasher::new();
+    let runtime = &hasher.runtime;
+    let (world, mut browser) = runtime.block_on(async {
+        let world = hasher.world().await;
+        let mut browser = world.browser();
+        // strangers have eighty of the hundred failures
+        for failure in 0..80 {
+            world.advance(1801);
+            let id = browser.start("web", ADA).await;
+            let name = if failure % 2 == 0 { "ada" } else { ADA };
+            assert_eq!(browser.password("web", &id, name, "wrong").await.error(), "invalid_credentials");
+        }
+        (world, browser)
+    });
+    let day = 24 * 3600;
+    world.advance(day - 60);
+    let id = runtime.block_on(browser.start("web", ADA));
+    hasher.try_while_busy(&mut browser, &id, ADA_PASSWORD);
+    world.advance(61);
+    assert_eq!(runtime.block_on(browser.password("web", &id, "ada", ADA_PASSWORD)).status, 200);
+}

@@ -139,11 +139,15 @@ impl Guard {
                 None => Change::Keep(()),
             })
             .await?;
-        let kept_until = |now| if attempt.account.is_none() { now + DECOY_LIFETIME } else { forgotten_at(now) };
+        // a withdrawn attempt beyond the ceiling must not prolong it
+        let kept_until = |row: Throttle, now| match attempt.account {
+            Some(_) => row.hidden_until(),
+            None => now + DECOY_LIFETIME,
+        };
         self.throttles
             .update(Some(attempt.tenant), attempt.hidden(keyed).as_bytes(), |row, now| match row {
-                Some(row) if counted_hidden => Change::Put(row.uncount_hidden(), kept_until(now), ()),
-                Some(row) => Change::Put(*row, kept_until(now), ()),
+                Some(row) if counted_hidden => Change::Put(row.uncount_hidden(), kept_until(*row, now), ()),
+                Some(row) => Change::Put(*row, kept_until(*row, now), ()),
                 None => Change::Keep(()),
             })
             .await
