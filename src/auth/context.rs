@@ -174,7 +174,9 @@ impl<'a> RequestContext<'a> {
             && let Ok(keyed) = self.core.keyed().await
             && let Ok(Some(presented)) = tokens.service.presented(text, keyed).await
         {
-            return tokens.service.is_usable(&presented) && presented.grant().who.tenant == *tenant;
+            return tokens.service.is_usable(&presented)
+                && presented.grant().who.tenant == *tenant
+                && tokens.service.has_ended(presented.grant()).await.is_ok_and(|has_ended| !has_ended);
         }
         let session = self.core.sessions.presented(&self.parts.headers, tenant).await;
         session.is_ok_and(|session| session.is_some())
@@ -194,12 +196,14 @@ impl<'a> RequestContext<'a> {
         is_proved: bool,
     ) -> Result<(), Problem> {
         let payer = tenant.or(address).cloned().unwrap_or_else(Tenant::anonymous);
-        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head())?);
+        let charged = self.core.limits.tenants.charge(payer, is_proved, self.head());
+        // also if the tenant has nothing left: its users did nothing wrong
         if tenant.is_some()
             && let Unverified::Counted(work) = std::mem::replace(&mut self.unverified, Unverified::Settled)
         {
             self.core.limits.unverified.refund(work);
         }
+        self.pass = Some(charged?);
         Ok(())
     }
 
@@ -323,6 +327,10 @@ impl<'a> RequestContext<'a> {
         {
             self.reader = Some(origin.clone());
         }
+        // a body that is slow to come must not hold a place
+        if matches!(self.unverified, Unverified::Counted(CountedWork::AtOnce { .. })) {
+            self.unverified = Unverified::None;
+        }
     }
 
     /// Lets scripts of this client's pages read the answer, even if the answer is a refusal.
@@ -356,6 +364,9 @@ impl<'a> RequestContext<'a> {
         let origin = self.parts.headers.get(header::ORIGIN).filter(|_| path.is_for_scripts());
         let origin = origin.ok_or_else(foreign_origin)?;
         let text = origin.to_str().map_err(|_| foreign_origin())?;
+        if self.known_address().is_none() {
+            self.count_unverified()?;
+        }
         if !self.core.clients.allows_origin(text).await? {
             return Err(foreign_origin());
         }

@@ -117,13 +117,17 @@ where
     let method = &cx.parts.method;
     let route = path.and_then(|path| path.route(method));
     let Some(route) = route else {
+        if let Some(path) = path.filter(|_| *method == Method::OPTIONS) {
+            // without addresses, a budget of all callers would let a stranger stop the preflights of everybody
+            cx.charge_asset()?;
+            return cx.options(path).await;
+        }
         cx.charge(None)?;
-        return match path {
-            None => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
-            Some(path) if *method == Method::OPTIONS => cx.options(path).await,
-            Some(path) => Err(Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
-                .header(http::header::ALLOW, HeaderValue::from_static(path.allow()))),
-        };
+        return Err(match path {
+            None => Problem::new(Code::NotFound, "nothing is here"),
+            Some(path) => Problem::new(Code::MethodNotAllowedHere, "this method is not served here")
+                .header(http::header::ALLOW, HeaderValue::from_static(path.allow())),
+        });
     };
     if let Some(path) = path {
         cx.let_any_client_read(path).await;

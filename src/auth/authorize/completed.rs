@@ -138,7 +138,11 @@ impl<'c> CompletedLogin<'c> {
 }
 
 /// The logins of this browser in which something was proved. Those of one tenant, or all.
-pub(crate) struct ProvedLogins<'c>(Vec<(&'c Carried<'c>, Stored<Login>)>);
+pub(crate) struct ProvedLogins<'c> {
+    open: Vec<(&'c Carried<'c>, Stored<Login>)>,
+    /// Those that were spent, perhaps by a request whose response is still on its way.
+    spent: Vec<Login>,
+}
 
 impl<'c> ProvedLogins<'c> {
     pub(crate) async fn find(
@@ -146,29 +150,39 @@ impl<'c> ProvedLogins<'c> {
         carried: &'c [Carried<'c>],
         tenant: Option<&Tenant>,
     ) -> Result<Self, StoreError> {
-        let mut found = Vec::new();
+        let (mut open, mut spent) = (Vec::new(), Vec::new());
         for cookie in carried {
             let Some(stored) = cx.core.logins.find(&cookie.digest).await? else { continue };
             let login = &stored.value;
-            let is_open = !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now());
             let is_named = cookie.name == cx.core.cookies.name_of(&login.id);
-            if is_open && is_named && tenant.is_none_or(|tenant| *tenant == login.tenant) {
-                found.push((cookie, stored));
+            if !is_named || tenant.is_some_and(|tenant| *tenant != login.tenant) {
+                continue;
+            }
+            if login.spent_for().is_some() {
+                spent.push(stored.value);
+            } else if !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now()) {
+                open.push((cookie, stored));
             }
         }
-        Ok(Self(found))
+        Ok(Self { open, spent })
     }
 
     #[cfg(feature = "tokens")]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.open.is_empty()
     }
 
-    /// Ends the logins, so that none of them signs the user in again. Returns the cookies that remove theirs.
+    /// Ends the logins, so that none of them signs the user in again, and the sessions that they were spent for. Returns the
+    /// cookies that remove theirs.
     pub(crate) async fn end(&self, cx: &RequestContext<'_>) -> Result<Vec<SetCookie>, StoreError> {
-        for (cookie, stored) in &self.0 {
+        for login in &self.spent {
+            if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user()) {
+                cx.core.sessions.end_or_prevent(&login.tenant, &user.id, &sid).await?;
+            }
+        }
+        for (cookie, stored) in &self.open {
             cx.core.logins.apply(&cookie.digest, stored.clone(), &LoginCall::End).await?;
         }
-        Ok(self.0.iter().filter_map(|(cookie, _)| cx.core.cookies.removal(cookie.name)).collect())
+        Ok(self.open.iter().filter_map(|(cookie, _)| cx.core.cookies.removal(cookie.name)).collect())
     }
 }

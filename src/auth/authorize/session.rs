@@ -83,6 +83,7 @@ async fn sign_in(
 ) -> Result<Option<(SetCookie, Session)>, StoreError> {
     let (sessions, tenant) = (&cx.core.sessions, &completed.login().tenant);
     let new = described(cx, completed.login(), who.clone());
+    let own = target.sid;
     let TargetSession { mut sid, mut current } = target;
     for other in completed.sessions_of_other_tabs(cx).await? {
         let live = sessions.get(&other.sid).await?;
@@ -104,8 +105,12 @@ async fn sign_in(
         }
         // another tab has begun, renewed or ended it
         current = sessions.get(&sid).await?.filter(|session| *session.user() == who.user);
+        if current.is_none() && sid == own {
+            // a sign-out has ended or prevented it
+            return Ok(None);
+        }
         if current.is_none() {
-            sid = Handle::random();
+            sid = own;
         }
     }
     Ok(None)

@@ -156,7 +156,9 @@ async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str)
     let Some(grant) = grant else {
         // a client that was removed has no tokens
         let client = cx.client(Some(&claims.client_id)).await?;
-        return Ok(client.filter(|client| client.is_machine()).map(|client| of_machine(claims, &client)));
+        return Ok(client
+            .filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str()))
+            .map(|client| of_machine(claims, &client)));
     };
     let subject = claims::subject_of_family(cx, endpoints, &family, &grant).await?;
     Ok(subject.map(|subject| of_access_token(claims, &subject.who)))

@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use crate::{
     http::cookie::{self, SetCookie},
-    login::Keyed,
+    login::{Keyed, LoginId},
     tenant::Tenant,
     user::Account,
     util::{clock::UnixTime, handle::Handle, secret::Digest},
@@ -69,10 +69,17 @@ impl Devices {
     }
 
     /// Creates the cookie that makes the browser trusted for this user, and keeps it so for others. A trusted browser keeps
-    /// its id.
+    /// its id, and another one gets that of its login, because each id has attempts of its own.
     #[expect(clippy::expect_used, reason = "the name is fixed, and the value is base64url")]
-    pub(crate) fn trust(&self, headers: &HeaderMap, owner: DeviceOwner<'_>, keyed: &Keyed, now: UnixTime) -> SetCookie {
-        let id = self.trusted(headers, owner, keyed, now).unwrap_or_else(Handle::random);
+    pub(crate) fn trust(
+        &self,
+        headers: &HeaderMap,
+        (owner, login): (DeviceOwner<'_>, &LoginId),
+        keyed: &Keyed,
+        now: UnixTime,
+    ) -> SetCookie {
+        let own = || Handle::of(&keyed.hash("device id", [login.as_bytes()]));
+        let id = self.trusted(headers, owner, keyed, now).unwrap_or_else(own);
         let expires_at = now + self.lifetime;
         let new = Entry::signed(id, expires_at, owner.signature(id, expires_at, keyed));
         let others = self.entries(headers).into_iter().filter(|other| other.id != id && now < other.expires_at);
@@ -148,7 +155,7 @@ mod tests {
 
     /// Returns the value of the cookie that this browser gets.
     fn trust(headers: &HeaderMap, owner: DeviceOwner<'_>, keyed: &Keyed) -> String {
-        let cookie = DEVICES.trust(headers, owner, keyed, NOW).header_value();
+        let cookie = DEVICES.trust(headers, (owner, &Handle::random()), keyed, NOW).header_value();
         let pair = cookie.to_str().unwrap().split(';').next().unwrap();
         pair.strip_prefix("__Host-auth_device=").unwrap().to_owned()
     }

@@ -40,9 +40,11 @@ pub(crate) async fn complete(cx: &mut RequestContext<'_>, fields: Fields) -> Res
     let view = update.view(step.now())?;
     let completed = Completed { session_id: view.id.to_string(), status: view.status.as_str() };
     let mut response = answer::json(StatusCode::OK, &completed);
-    if let Some((account, generation)) = owner {
+    // carried proofs show a stolen session cookie as well as its owner
+    if let Some((account, generation)) = owner.filter(|_| !step.login.is_all_carried()) {
         let owner = DeviceOwner { tenant: &step.login.tenant, account: Some(&account), generation };
-        let cookie = step.cx.core.devices.trust(&step.cx.parts.headers, owner, step.keyed, step.now());
+        let cookie =
+            step.cx.core.devices.trust(&step.cx.parts.headers, (owner, &step.login.id), step.keyed, step.now());
         cookie.append_to(response.headers_mut());
     }
     Ok(response)
