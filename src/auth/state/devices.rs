@@ -193,7 +193,8 @@ mod tests {
         let nobody = DeviceOwner { tenant: &tenant, account: None, generation: 0 };
         let value = trust(&HeaderMap::new(), nobody, &keyed);
         assert_eq!(DEVICES.trusted(&carrying(&value), nobody, &keyed, NOW), None);
-        let loopback = Devices { loopback: true, ..DEVICES }.trust(&HeaderMap::new(), nobody, &keyed, NOW);
+        let loopback =
+            Devices { loopback: true, ..DEVICES }.trust(&HeaderMap::new(), (nobody, &Handle::random()), &keyed, NOW);
         let loopback = loopback.header_value();
         assert!(loopback.to_str().unwrap().starts_with("auth_device="));
         assert!(!loopback.to_str().unwrap().contains("Secure"));
