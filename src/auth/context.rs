@@ -196,14 +196,13 @@ impl<'a> RequestContext<'a> {
         is_proved: bool,
     ) -> Result<(), Problem> {
         let payer = tenant.or(address).cloned().unwrap_or_else(Tenant::anonymous);
-        let charged = self.core.limits.tenants.charge(payer, is_proved, self.head());
-        // also if the tenant has nothing left: its users did nothing wrong
+        // refused requests stay counted, because each of them costs a lookup
+        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head())?);
         if tenant.is_some()
             && let Unverified::Counted(work) = std::mem::replace(&mut self.unverified, Unverified::Settled)
         {
             self.core.limits.unverified.refund(work);
         }
-        self.pass = Some(charged?);
         Ok(())
     }
 

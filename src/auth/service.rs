@@ -124,8 +124,8 @@ where
         }
         cx.charge(None)?;
         return Err(match path {
-            None => Problem::new(Code::NotFound, "nothing is here"),
-            Some(path) => Problem::new(Code::MethodNotAllowedHere, "this method is not served here")
+            None => Problem::new(Code::NotFound, "there is no such endpoint"),
+            Some(path) => Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
                 .header(http::header::ALLOW, HeaderValue::from_static(path.allow())),
         });
     };
