@@ -4,7 +4,10 @@ use crate::{
     auth::{
         http::problem::Problem,
         methods::step::LoginStep,
-        state::{devices::DeviceOwner, guard::AttemptKey},
+        state::{
+            devices::DeviceOwner,
+            guard::{AttemptCount, AttemptKey},
+        },
     },
     event::EventKind,
     limit::Spend,
@@ -60,8 +63,8 @@ impl<'a> Attempt<'a> {
         self.account = owner.account.map(|account| account.id().clone());
         self.device = self.step.device(owner);
         match core.guard.count(self.key(), keyed).await? {
-            Ok(row) => self.row = Some(row),
-            Err(wait) => return Err(self.step.locked(self.method, wait)),
+            AttemptCount::Counted(row) => self.row = Some(row),
+            AttemptCount::MustWait(wait) => return Err(self.step.locked(self.method, wait)),
         }
         let below_ceiling = core.guard.count_hidden(self.key(), keyed).await?;
         self.counted_for_account = below_ceiling;

@@ -68,7 +68,7 @@ impl LoginMethod for OtpMethod {
             Some(device) => submitted::by_device(device, &address, keyed),
             None => step.pair(&address),
         };
-        if let Err(error) = core.guard.count_request(key, &pair).await? {
+        if let Some(error) = core.guard.count_request(key, &pair).await? {
             if let Some(spend) = spend {
                 core.limits.messages.refund(spend);
             }

@@ -76,6 +76,13 @@ pub(crate) struct AttemptKey<'a> {
     pub(crate) device: Option<Handle>,
 }
 
+/// The result of counting an attempt.
+pub(crate) enum AttemptCount {
+    /// This row counts it.
+    Counted(Digest),
+    MustWait(Duration),
+}
+
 impl Guard {
     pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>, limits: LoginLimits) -> Self {
         Self {
@@ -89,11 +96,7 @@ impl Guard {
     /// to wait.
     ///
     /// A trusted browser that must wait is counted like a stranger, so it never waits longer than without its cookie.
-    pub(crate) async fn count(
-        &self,
-        attempt: AttemptKey<'_>,
-        keyed: &Keyed,
-    ) -> Result<Result<Digest, Duration>, StoreError> {
+    pub(crate) async fn count(&self, attempt: AttemptKey<'_>, keyed: &Keyed) -> Result<AttemptCount, StoreError> {
         let mut shortest = Duration::MAX;
         for row in attempt.of_device(keyed).into_iter().chain([attempt.visible(keyed)]) {
             let counted = self.throttles.update(Some(attempt.tenant), row.as_bytes(), |row, now| {
@@ -103,11 +106,11 @@ impl Guard {
                 }
             });
             match counted.await? {
-                Ok(()) => return Ok(Ok(row)),
+                Ok(()) => return Ok(AttemptCount::Counted(row)),
                 Err(wait) => shortest = shortest.min(wait),
             }
         }
-        Ok(Err(shortest))
+        Ok(AttemptCount::MustWait(shortest))
     }
 
     /// Counts an attempt against the account. Returns whether it is below the ceiling and may still be right.
@@ -195,18 +198,18 @@ impl Guard {
     }
 
     /// Counts a request for a code by this pair of name and address, or of trusted browser and address. Returns why it is
-    /// refused otherwise, which the caller sees.
+    /// refused, if it is, which the caller sees.
     pub(crate) async fn count_request(
         &self,
         attempt: AttemptKey<'_>,
         pair: &Digest,
-    ) -> Result<Result<(), SendRefused>, StoreError> {
+    ) -> Result<Option<SendRefused>, StoreError> {
         let limit = SendLimit::of(attempt.method, &self.limits);
         self.sent_codes
             .update(Some(attempt.tenant), pair.as_bytes(), |row, now| {
                 match row.cloned().unwrap_or_default().one_more(attempt.method, limit, now) {
-                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), Ok(())),
-                    Err(refused) => Change::Keep(Err(refused)),
+                    Ok(next) => Change::Put(next, SentCodes::forgotten_at(limit, now), None),
+                    Err(refused) => Change::Keep(Some(refused)),
                 }
             })
             .await
