@@ -173,7 +173,7 @@ fn a11_after_the_disk_was_full_writes_work_again_as_soon_as_there_is_room() {
         .unwrap();
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.code() == Some(77) || errors.contains("unshare") {
-        // a permission of the machine, which nobody can install
+        // this needs a permission of the machine, not a program that can be installed
         eprintln!("skipped: this machine does not allow a file system to be mounted");
         return;
     }

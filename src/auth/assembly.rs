@@ -43,6 +43,7 @@ const MESSAGES_PER_ADDRESS: u32 = 120;
 /// Bad requests of one address in a minute that cause work before a tenant is charged.
 const UNVERIFIED_PER_ADDRESS: u32 = 600;
 /// Requests that cause such work at once, where addresses are unknown.
+// evaluated by the compiler, so it can't fail at run time
 const UNVERIFIED_AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// Requests of one tenant in a minute, as the interface promises.
 const REQUESTS_PER_TENANT: u32 = 600;

@@ -248,7 +248,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Finds the client of a call and charges the request to its tenant, or to the address if there is none.
+    /// Finds the client of a call and charges its tenant, or the address if the client is unknown.
     pub(crate) async fn charged_client(
         &mut self,
         id: Option<&str>,

@@ -6,7 +6,7 @@ use http::{Extensions, Uri};
 use tower_layer::Layer;
 
 use super::{
-    claims::CachedClaims,
+    cached_claims::CachedClaims,
     cookies::PresentedCookies,
     lookup::LookupResult,
     session::{Session, SessionExtension},
@@ -157,9 +157,9 @@ impl<R> SessionLayer<R> {
 #[cfg(any(feature = "login", test))]
 impl<R> SessionLayer<R> {
     /// Adds the claims of this source to each session, for [`Session::claim`].
-    pub(crate) fn claims(mut self, source: Arc<dyn super::claims::ClaimsSource>) -> Self {
+    pub(crate) fn claims(mut self, source: Arc<dyn super::cached_claims::ClaimsSource>) -> Self {
         let clock = Arc::clone(self.gate.sessions.clock());
-        self.gate.claims = Some(Arc::new(CachedClaims::new(source, clock, super::claims::CACHED_FOR)));
+        self.gate.claims = Some(Arc::new(CachedClaims::new(source, clock, super::cached_claims::CACHED_FOR)));
         self
     }
 

@@ -124,7 +124,7 @@ mod sessions;
 mod lookup;
 mod lifecycle;
 #[cfg_attr(not(feature = "login"), allow(dead_code, reason = "only the login service has claims"))]
-mod claims;
+mod cached_claims;
 mod sign_in_required;
 mod layer;
 #[cfg(test)]
@@ -137,7 +137,7 @@ pub(crate) use self::session::SessionExtension;
 #[cfg(feature = "login")]
 #[allow(unused_imports, reason = "some of these are only used with the feature `tokens`")]
 pub(crate) use self::{
-    claims::{ClaimsResult, ClaimsSource},
+    cached_claims::{ClaimsResult, ClaimsSource},
     generations::{GenerationCheck, Generations},
     identity::{Authentication, Proof},
     lifecycle::Renewal,

@@ -6,7 +6,7 @@
 use serde_json::Map;
 
 use super::{
-    claims::{self, AccessToken, Span},
+    issued_claims::{self, AccessTokenParts, Span},
     refresh_token::random,
     service::{Issued, TokenService},
 };
@@ -30,15 +30,15 @@ impl TokenService {
         let broken = || StoreError::new(StoreErrorKind::Corrupt, "there is no key that signs by this algorithm");
         let signer = keys.signer(inner.algorithm, now).ok_or_else(broken)?;
         let span = Span { from: now.as_secs(), until: (now + inner.lifetimes.access).as_secs() };
-        let token = AccessToken {
+        let token = AccessTokenParts {
             issuer: &inner.issuer,
             audience: client.tokens.audience.as_deref().unwrap_or(&inner.audience),
             scope: &scope,
-            jti: claims::jti(&Handle::of(&random()), &Handle::of(&random())),
+            jti: issued_claims::jti(&Handle::of(&random()), &Handle::of(&random())),
             span,
             more: Map::new(),
         };
-        let claims = claims::machine(client, jkt, token);
+        let claims = issued_claims::machine(client, jkt, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(span.from);
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope })

@@ -265,7 +265,7 @@
 //! them before. Give users other ids than machine clients, or compare
 //! [`is_machine`](crate::AccessToken::is_machine) where an API decides by `sub`.
 
-mod claims;
+mod issued_claims;
 mod family;
 mod family_list;
 mod grant;

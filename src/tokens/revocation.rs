@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{claims, grant::Grant};
+use super::{grant::Grant, issued_claims};
 use crate::{
     bearer::AccessTokenClaims,
     gate::MaybeReady,
@@ -56,13 +56,14 @@ impl Revocations {
 
     /// Prepares the check of an access token, which is repeated for every request.
     pub(super) fn check(&self, claims: &AccessTokenClaims) -> Result<RevocationCheck, StoreError> {
-        let family = claims::family_of(&claims.jti).map(|id| self.families.key(None, id.as_bytes())).transpose()?;
+        let family =
+            issued_claims::family_of(&claims.jti).map(|id| self.families.key(None, id.as_bytes())).transpose()?;
         let session = claims.sid.as_deref().and_then(Handle::parse).map(|sid| self.sessions.check(&sid)).transpose()?;
         let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
         // a user may have the same id as a machine client
         let user = tenant.zip(UserId::parse(&claims.sub).ok()).filter(|_| !claims.is_machine());
         let user = user.map(|(tenant, user)| self.generations.check(&tenant, &user)).transpose()?;
-        let generation = claims::generation(claims);
+        let generation = issued_claims::generation(claims);
         Ok(RevocationCheck { families: self.families.clone(), family, session, user, generation })
     }
 }

@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    claims::{self, AccessToken, ID_TOKEN, IdClaims, IdToken, Span},
     family::{Family, Refreshed, family_of_code},
     family_list::{FamilyList, ListedFamily},
     grant::Grant,
+    issued_claims::{self, AccessTokenParts, ID_TOKEN, IdClaims, IdTokenParts, Span},
     keys::Keys,
     local_keys::LocalKeys,
     refresh_token::{RefreshToken, random},
@@ -245,7 +245,7 @@ impl TokenService {
     /// Signs the first tokens of a family. They count once the family is [stored](Self::store_family).
     pub(crate) async fn first_tokens(&self, new: &NewFamily, request: &TokenRequest<'_>) -> Result<Issued, StoreError> {
         let NewFamily { id, first, family } = new;
-        let issued = self.sign(family, request, claims::jti(id, &Handle::of(&random())), self.now()).await?;
+        let issued = self.sign(family, request, issued_claims::jti(id, &Handle::of(&random())), self.now()).await?;
         let refresh_token = first.as_ref().map(|first| first.write(request.keyed));
         Ok(Issued { refresh_token, ..issued })
     }
@@ -336,8 +336,8 @@ impl TokenService {
             Refreshed::Reused => Err(RefreshError::Reused),
             Refreshed::Next { token: next, jti, at } => {
                 // a repeated request for another scope gets another access token
-                let own = claims::jti_for_scope(&jti, request.scope.unwrap_or(grant.scope()));
-                let issued = self.sign(&presented.family, request, claims::jti(&next.family, &own), at).await?;
+                let own = issued_claims::jti_for_scope(&jti, request.scope.unwrap_or(grant.scope()));
+                let issued = self.sign(&presented.family, request, issued_claims::jti(&next.family, &own), at).await?;
                 let passed = self.now().as_secs().saturating_sub(at.as_secs());
                 let expires_in = issued.expires_in.saturating_sub(passed);
                 Ok(Issued { expires_in, refresh_token: Some(next.write(request.keyed)), ..issued })
@@ -404,7 +404,7 @@ impl TokenService {
         if claims.iss != self.issuer() || now >= claims.exp || claims.iat > now + SKEW.as_secs() {
             return Ok(None);
         }
-        let Some(family) = claims::family_of(&claims.jti) else { return Ok(None) };
+        let Some(family) = issued_claims::family_of(&claims.jti) else { return Ok(None) };
         if claims.is_machine() {
             let is_revoked = self.0.revocations.has_revoked_family(&family).await?;
             return Ok((!is_revoked).then_some(ValidAccess { claims, grant: None, family }));
@@ -449,7 +449,7 @@ impl TokenService {
         let granted = request.scope.unwrap_or(grant.scope());
         let scope = granted.to_string();
         let (issuer, audience) = (inner.issuer.as_str(), request.audience.unwrap_or(&inner.audience));
-        let token = AccessToken {
+        let token = AccessTokenParts {
             issuer,
             audience,
             scope: &scope,
@@ -457,7 +457,7 @@ impl TokenService {
             span,
             more: of_target(&request.extra_claims, ClaimTarget::AccessToken),
         };
-        let claims = claims::access(grant, request.who, token);
+        let claims = issued_claims::access(grant, request.who, token);
         let access_token = jws::sign(&signer, crate::bearer::TYPE, &claims).ok_or_else(broken)?;
         let expires_in = span.until.saturating_sub(span.from);
         if !granted.contains("openid") {
@@ -468,8 +468,9 @@ impl TokenService {
         let mut more = of_target(&request.extra_claims, ClaimTarget::IdToken);
         more.extend(request.account_claims.clone());
         let nonce = request.nonce;
-        let token = IdToken { issuer, nonce, access_token: &access_token, algorithm, span, more };
-        let id_token = jws::sign(&signer, ID_TOKEN, &claims::id(grant, request.who, token)).ok_or_else(broken)?;
+        let token = IdTokenParts { issuer, nonce, access_token: &access_token, algorithm, span, more };
+        let id_token =
+            jws::sign(&signer, ID_TOKEN, &issued_claims::id(grant, request.who, token)).ok_or_else(broken)?;
         Ok(Issued { access_token, expires_in, refresh_token: None, id_token: Some(id_token), scope })
     }
 

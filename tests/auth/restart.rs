@@ -126,7 +126,7 @@ const STEPS: &str = "TOLLGATE_LOGIN_STEPS";
 
 /// Logs in up to this step, prints its progress, and waits to be killed.
 #[tokio::test]
-#[ignore = "it is the child of the next one"]
+#[ignore = "the next test runs it as a child process"]
 async fn child() {
     let (Ok(path), Ok(steps)) = (std::env::var(FILE), std::env::var(STEPS)) else { return };
     let steps: u32 = steps.parse().unwrap();

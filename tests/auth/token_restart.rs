@@ -19,7 +19,7 @@ const FILE: &str = "TOLLGATE_TOKENS_FILE";
 
 /// Prints what it has after each response, from its code to ever newer refresh tokens, until it is killed.
 #[tokio::test]
-#[ignore = "it is the child of the next one"]
+#[ignore = "the next test runs it as a child process"]
 async fn child() {
     let Ok(path) = std::env::var(FILE) else { return };
     let world = World::on(Disk::open(path).unwrap().into(), ManualClock::new(), |service| service).await;

@@ -1,4 +1,4 @@
-//! The logins of this browser: how a completed one is found, spent and answered, and how a sign-out ends them.
+//! A completed login of this browser: how it is found, spent and answered.
 
 use http::Response;
 
@@ -18,7 +18,6 @@ use crate::{
     policy::LoginPlan,
     session::{Authentication, UserId},
     store::{StoreError, table::Stored},
-    tenant::Tenant,
     util::handle::Handle,
 };
 
@@ -134,55 +133,5 @@ impl<'c> CompletedLogin<'c> {
             cookie.append_to(response.headers_mut());
         }
         response
-    }
-}
-
-/// The logins of this browser in which something was proved. Those of one tenant, or all.
-pub(crate) struct ProvedLogins<'c> {
-    open: Vec<(&'c Carried<'c>, Stored<Login>)>,
-    /// Those that were spent, perhaps by a request whose response is still on its way.
-    spent: Vec<Login>,
-}
-
-impl<'c> ProvedLogins<'c> {
-    pub(crate) async fn find(
-        cx: &RequestContext<'_>,
-        carried: &'c [Carried<'c>],
-        tenant: Option<&Tenant>,
-    ) -> Result<Self, StoreError> {
-        let (mut open, mut spent) = (Vec::new(), Vec::new());
-        for cookie in carried {
-            let Some(stored) = cx.core.logins.find(&cookie.digest).await? else { continue };
-            let login = &stored.value;
-            let is_named = cookie.name == cx.core.cookies.name_of(&login.id);
-            if !is_named || tenant.is_some_and(|tenant| *tenant != login.tenant) {
-                continue;
-            }
-            if login.spent_for().is_some() {
-                spent.push(stored.value);
-            } else if !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now()) {
-                open.push((cookie, stored));
-            }
-        }
-        Ok(Self { open, spent })
-    }
-
-    #[cfg(feature = "tokens")]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
-    /// Ends the logins, so that none of them signs the user in again, and the sessions that they were spent for. Returns the
-    /// cookies that remove theirs.
-    pub(crate) async fn end(&self, cx: &RequestContext<'_>) -> Result<Vec<SetCookie>, StoreError> {
-        for login in &self.spent {
-            if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user()) {
-                cx.core.sessions.end_or_prevent(&login.tenant, &user.id, &sid).await?;
-            }
-        }
-        for (cookie, stored) in &self.open {
-            cx.core.logins.apply(&cookie.digest, stored.clone(), &LoginCall::End).await?;
-        }
-        Ok(self.open.iter().filter_map(|(cookie, _)| cx.core.cookies.removal(cookie.name)).collect())
     }
 }

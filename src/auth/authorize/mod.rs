@@ -1,6 +1,6 @@
 //! The authorization request, its checks, and the code.
 
-pub(crate) mod claims;
+pub(crate) mod claims_parameter;
 pub(crate) mod oidc;
 pub(crate) mod request;
 pub(crate) mod query;
@@ -8,6 +8,7 @@ pub(crate) mod expected_user;
 pub(crate) mod signed_in;
 pub(crate) mod session;
 pub(crate) mod completed;
+pub(crate) mod proved_logins;
 pub(crate) mod code;
 pub(crate) mod endpoint;
 pub(crate) mod par;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     auth::{
-        authorize::claims::ClaimsParameter,
+        authorize::claims_parameter::ClaimsParameter,
         context::RequestContext,
         http::problem::{Code, Problem},
     },

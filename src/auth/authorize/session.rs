@@ -105,11 +105,11 @@ async fn sign_in(
         }
         // another tab has begun, renewed or ended it
         current = sessions.get(&sid).await?.filter(|session| *session.user() == who.user);
-        if current.is_none() && sid == own {
-            // a sign-out has ended or prevented it
-            return Ok(None);
-        }
         if current.is_none() {
+            if sid == own {
+                // a sign-out has ended or prevented it
+                return Ok(None);
+            }
             sid = own;
         }
     }
@@ -126,10 +126,10 @@ fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> New
         Some(time) => new.auth_time(time),
         None => new,
     };
-    // a step-up shortens a session that was remembered for longer
     let longest = if login.required() > 1 { LONGEST_REMEMBERED_STEPS } else { Duration::MAX };
     let remember = match login.carried {
         0 => cx.core.remember.filter(|_| login.wanted.remember).map(|lifetime| lifetime.min(longest)),
+        // a step-up shortens a session that was remembered for longer
         _ => Some(LONGEST_REMEMBERED_STEPS),
     };
     match remember.map(|lifetime| new.clone().remember(lifetime)) {

@@ -3,7 +3,7 @@
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{claims, form::Posted, proof::check_bound},
+        endpoints::{form::Posted, proof::check_bound, user_claims},
         http::problem::{Code, Problem},
         state::codes::AuthorizationCode,
         state::token_endpoints::TokenEndpoints,
@@ -54,14 +54,15 @@ pub(crate) async fn redeem(
     }
     check_bound(client, jkt.as_deref())?;
     let AuthorizationCode { who, session, binding, wanted, .. } = row;
-    let (id_token, userinfo) = (claims::allowed(client, wanted.id_token), claims::allowed(client, wanted.userinfo));
+    let (id_token, userinfo) =
+        (user_claims::allowed(client, wanted.id_token), user_claims::allowed(client, wanted.userinfo));
     let grant = Grant { who, session, binding, jkt, id_token, userinfo };
-    let subject = claims::subject_of_code(cx, &grant.who).await?.ok_or_else(invalid_grant)?;
+    let subject = user_claims::subject_of_code(cx, &grant.who).await?.ok_or_else(invalid_grant)?;
     // the session or the user may have lost all tokens since the code was issued
     if tokens.has_ended(&grant).await? {
         return Err(invalid_grant());
     }
-    let extra = claims::extra(cx, &subject.account, &grant, grant.scope()).await?;
+    let extra = user_claims::extra(cx, &subject.account, &grant, grant.scope()).await?;
     endpoints.ready(client).await?;
 
     let request = TokenRequest {
@@ -70,7 +71,7 @@ pub(crate) async fn redeem(
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: None,
         nonce: wanted.nonce.as_deref(),
-        account_claims: claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
+        account_claims: user_claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
         extra_claims: extra,
         keyed: cx.core.keyed().await?,
     };

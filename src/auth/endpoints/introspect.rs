@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{claims, form::Posted, proof::with_nonce, refresh_grant},
+        endpoints::{form::Posted, proof::with_nonce, refresh_grant, user_claims},
         http::{
             answer,
             problem::{Code, Problem},
@@ -149,7 +149,7 @@ async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str)
         if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
             return Ok(None);
         }
-        let subject = claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
+        let subject = user_claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
         return Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)));
     }
     let Some(ValidAccess { claims, grant, family }) = tokens.access(token).await? else { return Ok(None) };
@@ -160,7 +160,7 @@ async fn known(cx: &RequestContext<'_>, endpoints: &TokenEndpoints, token: &str)
             .filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str()))
             .map(|client| of_machine(claims, &client)));
     };
-    let subject = claims::subject_of_family(cx, endpoints, &family, &grant).await?;
+    let subject = user_claims::subject_of_family(cx, endpoints, &family, &grant).await?;
     Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
 }
 

@@ -5,7 +5,7 @@ use http::{Method, Response};
 
 use crate::{
     auth::{
-        authorize::{completed::ProvedLogins, query::LONGEST_STATE},
+        authorize::{proved_logins::ProvedLogins, query::LONGEST_STATE},
         context::{ClientReach, RequestContext},
         endpoints::form::Posted,
         http::{answer, fields, problem::Problem},

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    auth::{authorize::claims, core::Core},
+    auth::{authorize::claims_parameter, core::Core},
     jose::Algorithm,
     tokens::OFFLINE_ACCESS,
 };
@@ -76,7 +76,7 @@ pub(crate) fn document<'a>(core: &'a Core, algorithm: Algorithm) -> Document<'a>
         code_challenge_methods_supported: ["S256"],
         authorization_response_iss_parameter_supported: true,
         dpop_signing_alg_values_supported: Algorithm::ALL.iter().copied().map(Algorithm::as_str).collect(),
-        claims_supported: own.into_iter().chain(claims::known()).collect(),
+        claims_supported: own.into_iter().chain(claims_parameter::known()).collect(),
         claims_parameter_supported: true,
         prompt_values_supported: ["none", "login", "consent", "select_account"],
         acr_values_supported: core.policies.levels().collect(),

@@ -3,7 +3,7 @@
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{claims, form::Posted, proof::check_bound},
+        endpoints::{form::Posted, proof::check_bound, user_claims},
         http::problem::{Code, Problem},
         state::token_endpoints::TokenEndpoints,
     },
@@ -51,10 +51,10 @@ pub(crate) async fn refresh(
     if client.tokens.require_dpop && grant.jkt.is_none() {
         return Err(invalid_grant());
     }
-    let subject = claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
+    let subject = user_claims::subject_of_family(cx, endpoints, &presented.family(), grant).await?;
     let subject = subject.ok_or_else(invalid_grant)?;
     let granted = scope.as_ref().unwrap_or(grant.scope());
-    let extra = claims::extra(cx, &subject.account, grant, granted).await?;
+    let extra = user_claims::extra(cx, &subject.account, grant, granted).await?;
     endpoints.ready(client).await?;
     let request = TokenRequest {
         who: &subject.who,
@@ -62,7 +62,7 @@ pub(crate) async fn refresh(
         id_token_algorithm: client.tokens.id_token_algorithm,
         scope: scope.as_ref(),
         nonce: None,
-        account_claims: claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
+        account_claims: user_claims::named(&subject.account, grant.id_token.iter().map(String::as_str)),
         extra_claims: extra,
         keyed,
     };

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     auth::{
         context::RequestContext,
-        endpoints::{claims, proof::with_nonce},
+        endpoints::{proof::with_nonce, user_claims},
         http::{
             answer,
             problem::{Code, Problem},
@@ -47,11 +47,11 @@ pub(crate) async fn userinfo(
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
         return Err(challenge(problem, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
     };
-    let subject = claims::subject_of_family(cx, endpoints, &family, &grant).await?;
+    let subject = user_claims::subject_of_family(cx, endpoints, &family, &grant).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
-    let extra = claims::extra(cx, &account, &grant, &granted).await?;
-    let mut answer = claims::named(&account, claims::of_scopes(&granted));
-    answer.extend(claims::named(&account, grant.userinfo.iter().map(String::as_str)));
+    let extra = user_claims::extra(cx, &account, &grant, &granted).await?;
+    let mut answer = user_claims::named(&account, user_claims::of_scopes(&granted));
+    answer.extend(user_claims::named(&account, grant.userinfo.iter().map(String::as_str)));
     answer.extend(extra.iter(ClaimTarget::UserInfo).map(|(name, value)| (name.to_owned(), value.clone())));
     answer.insert("sub".to_owned(), Value::from(token.sub));
     answer.insert("tenant".to_owned(), Value::from(grant.who.tenant.as_str()));

@@ -6,7 +6,7 @@ use http::Response;
 use super::sign_in::of_this_site;
 use crate::{
     auth::{
-        authorize::completed::ProvedLogins,
+        authorize::proved_logins::ProvedLogins,
         context::{RequestContext, foreign_origin},
         http::{answer, fields, problem::Problem},
         pages::page,

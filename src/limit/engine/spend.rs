@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Decides on a locked row, and keeps the refusal board in step with it.
+    /// Decides on a locked row, and updates the refusal board.
     #[inline]
     fn decide(&self, key: Lookup<'_>, row: &mut Row, context: Context<'_>, request: Request) -> Decision {
         let mut marks = NO_MARKS;
@@ -165,7 +165,7 @@ impl Engine {
             let unnamed = named_since.map(|_| self.unnamed_plan(&tenant, found.epoch));
             let mut buckets = self.overflow.lock(key.hash);
             if self.has_row(key) {
-                // another thread made it
+                // another thread has created it
             } else if let (Some(since), Some(unnamed)) = (named_since, unnamed) {
                 let row = self.new_row(&mut buckets, &found, (Place::Named, Some(since)), &unnamed, context);
                 return Ok(self.insert(key, tenant, row, context, request));

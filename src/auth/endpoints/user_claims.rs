@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     auth::{
-        authorize::claims::{OF_SCOPES, known},
+        authorize::claims_parameter::{OF_SCOPES, known},
         context::RequestContext,
         state::{accounts::CurrentProofs, token_endpoints::TokenEndpoints},
     },

@@ -76,7 +76,7 @@ pub(super) fn generation(claims: &AccessTokenClaims) -> u64 {
 }
 
 /// The claims of an access token that do not come from the grant.
-pub(super) struct AccessToken<'a> {
+pub(super) struct AccessTokenParts<'a> {
     pub(super) issuer: &'a str,
     pub(super) audience: &'a str,
     pub(super) scope: &'a str,
@@ -87,7 +87,7 @@ pub(super) struct AccessToken<'a> {
 }
 
 /// Returns the claims of an access token for `who`, the part of the grant's authentication that still counts.
-pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>) -> AccessTokenClaims {
+pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessTokenParts<'_>) -> AccessTokenClaims {
     let mut more = token.more;
     if who.generation > 0 {
         more.insert(GENERATION.to_owned(), who.generation.into());
@@ -114,7 +114,7 @@ pub(super) fn access(grant: &Grant, who: &Authentication, token: AccessToken<'_>
 }
 
 /// Returns the claims of an access token that a machine client has for itself.
-pub(super) fn machine(client: &Client, jkt: Option<String>, token: AccessToken<'_>) -> AccessTokenClaims {
+pub(super) fn machine(client: &Client, jkt: Option<String>, token: AccessTokenParts<'_>) -> AccessTokenClaims {
     let mut more = token.more;
     more.insert(MACHINE.0.to_owned(), MACHINE.1.into());
     AccessTokenClaims {
@@ -138,7 +138,7 @@ pub(super) fn machine(client: &Client, jkt: Option<String>, token: AccessToken<'
 }
 
 /// The claims of an id_token that do not come from the grant.
-pub(super) struct IdToken<'a> {
+pub(super) struct IdTokenParts<'a> {
     pub(super) issuer: &'a str,
     pub(super) nonce: Option<&'a str>,
     pub(super) access_token: &'a str,
@@ -148,7 +148,7 @@ pub(super) struct IdToken<'a> {
     pub(super) more: Map<String, Value>,
 }
 
-pub(super) fn id(grant: &Grant, who: &Authentication, token: IdToken<'_>) -> IdClaims {
+pub(super) fn id(grant: &Grant, who: &Authentication, token: IdTokenParts<'_>) -> IdClaims {
     IdClaims {
         iss: token.issuer.to_owned(),
         sub: who.user.as_str().to_owned(),
@@ -202,11 +202,11 @@ mod tests {
         let grant = Grant { who, session, binding, jkt, id_token: Vec::new(), userinfo: Vec::new() };
         let (issuer, span) = ("https://auth.example", Span { from: 1, until: 2 });
         let (jti, more) = (jti(&session, &session), Map::new());
-        let token = AccessToken { issuer, audience: issuer, scope: "openid", jti, span, more: more.clone() };
+        let token = AccessTokenParts { issuer, audience: issuer, scope: "openid", jti, span, more: more.clone() };
         let access = AccessTokenClaims { nbf: Some(1), ..access(&grant, &grant.who, token) };
         assert_eq!(generation(&access), 1);
         let (nonce, algorithm) = (Some("n"), Algorithm::Es256);
-        let id = id(&grant, &grant.who, IdToken { issuer, nonce, access_token: "x", algorithm, span, more });
+        let id = id(&grant, &grant.who, IdTokenParts { issuer, nonce, access_token: "x", algorithm, span, more });
         for document in [serde_json::to_value(access).unwrap(), serde_json::to_value(id).unwrap()] {
             assert!(document.as_object().unwrap().len() >= 12);
             for name in document.as_object().unwrap().keys() {

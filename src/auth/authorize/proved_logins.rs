@@ -1,0 +1,59 @@
+//! The logins of this browser in which something was proved, and how a sign-out ends them.
+
+use crate::{
+    auth::{context::RequestContext, http::cookies::Carried},
+    http::cookie::SetCookie,
+    login::{Login, LoginCall},
+    store::{StoreError, table::Stored},
+    tenant::Tenant,
+};
+
+/// The logins of this browser in which something was proved: those of one tenant, or all.
+pub(crate) struct ProvedLogins<'c> {
+    open: Vec<(&'c Carried<'c>, Stored<Login>)>,
+    /// Spent logins. The response of the request that spent one can still be on its way.
+    spent: Vec<Login>,
+}
+
+impl<'c> ProvedLogins<'c> {
+    pub(crate) async fn find(
+        cx: &RequestContext<'_>,
+        carried: &'c [Carried<'c>],
+        tenant: Option<&Tenant>,
+    ) -> Result<Self, StoreError> {
+        let (mut open, mut spent) = (Vec::new(), Vec::new());
+        for cookie in carried {
+            let Some(stored) = cx.core.logins.find(&cookie.digest).await? else { continue };
+            let login = &stored.value;
+            let is_named = cookie.name == cx.core.cookies.name_of(&login.id);
+            if !is_named || tenant.is_some_and(|tenant| *tenant != login.tenant) {
+                continue;
+            }
+            if login.spent_for().is_some() {
+                spent.push(stored.value);
+            } else if !login.proofs.is_empty() && !login.has_ended(cx.core.logins.now()) {
+                open.push((cookie, stored));
+            }
+        }
+        Ok(Self { open, spent })
+    }
+
+    #[cfg(feature = "tokens")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Ends the logins, so that none of them signs the user in again, and the sessions that they were spent for. Returns the
+    /// cookies that remove theirs.
+    pub(crate) async fn end(&self, cx: &RequestContext<'_>) -> Result<Vec<SetCookie>, StoreError> {
+        for login in &self.spent {
+            if let (Some(sid), Some(user)) = (login.spent_for(), login.subject.user()) {
+                cx.core.sessions.end_or_prevent(&login.tenant, &user.id, &sid).await?;
+            }
+        }
+        for (cookie, stored) in &self.open {
+            cx.core.logins.apply(&cookie.digest, stored.clone(), &LoginCall::End).await?;
+        }
+        Ok(self.open.iter().filter_map(|(cookie, _)| cx.core.cookies.removal(cookie.name)).collect())
+    }
+}
