@@ -14,8 +14,8 @@ use std::{
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
-    owners::{CredentialId, Owners},
-    row::{MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
+    owners::Owners,
+    row::{CredentialId, MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
     table::{Added, CredentialTable},
 };
 use crate::{

@@ -10,7 +10,6 @@ mod table;
 
 #[expect(unused_imports, reason = "used by passkeys, SSO and the account page")]
 pub(crate) use self::{
-    owners::CredentialId,
-    row::{CodeDigest, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey},
+    row::{CodeDigest, CredentialId, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey},
     table::{Added, CredentialTable},
 };

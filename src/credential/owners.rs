@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::row::Credentials;
+use super::row::{CredentialId, Credentials};
 use crate::{
     session::UserId,
     store::{
@@ -31,15 +31,6 @@ pub(super) const FOREVER: UnixTime = UnixTime::from_nanos(u64::MAX);
 /// How often a claim is tried again because others write the same index row.
 const TRIES: usize = 64;
 
-/// Identifies a credential that only one user of a tenant can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CredentialId<'a> {
-    /// The credential id of a passkey.
-    Passkey(&'a [u8]),
-    /// An account at another identity provider.
-    Link { issuer: &'a str, subject: &'a str },
-}
-
 /// The user of an index row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Owner(#[serde(with = "crate::util::text")] pub(super) UserId);
@@ -49,20 +40,6 @@ pub(super) struct Owner(#[serde(with = "crate::util::text")] pub(super) UserId);
 pub(super) struct Owners {
     pub(super) rows: Table<Credentials>,
     index: Table<Owner>,
-}
-
-impl CredentialId<'_> {
-    /// Returns the key of the index row. Ids of passkeys are too long for a key.
-    fn key(&self) -> [u8; 32] {
-        let bytes = match self {
-            Self::Passkey(id) => [b"passkey:", *id].concat(),
-            // the length keeps issuer and subject apart
-            Self::Link { issuer, subject } => {
-                [b"link:", &(issuer.len() as u64).to_be_bytes()[..], issuer.as_bytes(), subject.as_bytes()].concat()
-            }
-        };
-        *Digest::of(bytes).as_bytes()
-    }
 }
 
 impl Owners {
@@ -83,7 +60,7 @@ impl Owners {
         tenant: &Tenant,
         id: CredentialId<'_>,
     ) -> Result<Option<Stored<Owner>>, StoreError> {
-        self.index.get(Some(tenant), &id.key()).wait().await
+        self.index.get(Some(tenant), &index_key(id)).wait().await
     }
 
     /// Claims a credential for the user. Returns the index row, or `None` if another user has the credential.
@@ -92,7 +69,7 @@ impl Owners {
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
     ) -> Result<Option<Stored<Owner>>, StoreError> {
-        let (key, owner) = (id.key(), Owner(user.clone()));
+        let (key, owner) = (index_key(id), Owner(user.clone()));
         let mut found = self.find(tenant, id).await?;
         for _ in 0..TRIES {
             let outcome = match &found {
@@ -121,7 +98,7 @@ impl Owners {
     ) -> Result<(), StoreError> {
         if let Some(read) = read.filter(|read| read.value.0 == *user) {
             let now = self.index.now();
-            let _released = self.index.swap(Some(tenant), &id.key(), read, &read.value, now).await?;
+            let _released = self.index.swap(Some(tenant), &index_key(id), read, &read.value, now).await?;
         }
         Ok(())
     }
@@ -129,4 +106,16 @@ impl Owners {
     async fn holds(&self, tenant: &Tenant, user: &UserId, id: CredentialId<'_>) -> Result<bool, StoreError> {
         Ok(self.row(tenant, user).await?.is_some_and(|row| row.value.holds(id)))
     }
+}
+
+/// Returns the key of an index row. Ids of passkeys can be too long for a key.
+fn index_key(id: CredentialId<'_>) -> [u8; 32] {
+    let bytes = match id {
+        CredentialId::Passkey(id) => [b"passkey:", id].concat(),
+        // the length keeps issuer and subject apart
+        CredentialId::Link { issuer, subject } => {
+            [b"link:", &(issuer.len() as u64).to_be_bytes()[..], issuer.as_bytes(), subject.as_bytes()].concat()
+        }
+    };
+    *Digest::of(bytes).as_bytes()
 }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::owners::CredentialId;
 use crate::{store::seal::Sealed, util::handle::Handle};
 
 /// The maximum number of passkeys of a user.
@@ -104,6 +103,15 @@ pub(crate) struct SsoLink {
     pub(crate) name: String,
     pub(crate) created_at: u64,
     pub(crate) strength: u8,
+}
+
+/// Identifies a credential that only one user of a tenant can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CredentialId<'a> {
+    /// The credential id of a passkey.
+    Passkey(&'a [u8]),
+    /// An account at another identity provider.
+    Link { issuer: &'a str, subject: &'a str },
 }
 
 impl Credentials {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    owners::{CredentialId, FOREVER, Owners},
-    row::{Credentials, MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
+    owners::{FOREVER, Owners},
+    row::{CredentialId, Credentials, MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
 };
 use crate::{
     session::UserId,
