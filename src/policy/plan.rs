@@ -23,12 +23,17 @@ pub struct LoginPlan {
 }
 
 impl LoginPlan {
-    /// Returns the plan for these policies and the enabled methods.
-    pub(super) fn of(demands: &[&Policy], enabled: MethodSet, acr: Option<&str>) -> Result<Self, Unsatisfiable> {
-        let meets = |set: &MethodSet| demands.iter().all(|demand| demand.is_filled_by(*set));
-        let mut sets: Vec<MethodSet> = enabled.distinct_subsets().filter(meets).collect();
+    /// Returns the plan for these policies and the enabled methods, with at least one step and at least `least`.
+    pub(super) fn of(
+        demands: &[&Policy],
+        (enabled, least): (MethodSet, usize),
+        acr: Option<&str>,
+    ) -> Result<Self, Unsatisfiable> {
         // without policies the empty set would match, but a login needs at least one step
-        let fewest = sets.iter().map(|set| set.len()).min().filter(|steps| *steps > 0).ok_or(Unsatisfiable(()))?;
+        let least = least.max(1);
+        let meets = |set: &MethodSet| set.len() >= least && demands.iter().all(|demand| demand.is_filled_by(*set));
+        let mut sets: Vec<MethodSet> = enabled.distinct_subsets().filter(meets).collect();
+        let fewest = sets.iter().map(|set| set.len()).min().ok_or(Unsatisfiable(()))?;
         sets.retain(|set| set.len() == fewest);
         Ok(Self { sets, acr: acr.map(str::to_owned) })
     }
