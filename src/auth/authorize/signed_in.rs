@@ -17,6 +17,8 @@ use crate::{
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
     pub(crate) account: Account,
+    /// The proofs by credentials that don't count in a login of more steps.
+    weak: Vec<(Proof, u8)>,
 }
 
 impl SignedIn {
@@ -39,19 +41,23 @@ impl SignedIn {
         }
         let keyed = cx.core.keyed().await?;
         let current = cx.core.accounts.current(session.authentication(), keyed).await?;
-        let Some(CurrentProofs { account, proofs }) = current else { return Ok(None) };
+        let Some(CurrentProofs { account, proofs, strengths }) = current else { return Ok(None) };
         let session = cx.core.keep_proofs(&session, &proofs).await?;
-        Ok(session.map(|session| Self { session, account }))
+        let weak = proofs.into_iter().zip(strengths).filter(|(_, strength)| *strength < u8::MAX).collect();
+        Ok(session.map(|session| Self { session, account, weak }))
     }
 
     fn proofs(&self) -> &[Proof] {
         &self.session.authentication().proofs
     }
 
-    /// Returns the proofs that are not older than this.
-    fn proofs_within(&self, age: Option<Duration>, now: UnixTime) -> Vec<Proof> {
+    /// Returns the proofs that are not older than this, and that count in a login of this plan.
+    fn proofs_within(&self, age: Option<Duration>, plan: &LoginPlan, now: UnixTime) -> Vec<Proof> {
         let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
-        self.proofs().iter().filter(is_young).cloned().collect()
+        let is_weak = |proof: &Proof| {
+            self.weak.iter().any(|(weak, strength)| weak == proof && usize::from(*strength) < plan.steps())
+        };
+        self.proofs().iter().filter(is_young).filter(|proof| !is_weak(proof)).cloned().collect()
     }
 
     /// Returns whether the carried proofs of a login came from this session and still count.
@@ -69,7 +75,7 @@ impl SignedIn {
         client: &Client,
         now: UnixTime,
     ) -> Option<Authentication> {
-        let proofs = self.proofs_within(oidc.max_age, now);
+        let proofs = self.proofs_within(oidc.max_age, plan, now);
         let is_met = client.has_single_sign_on() && plan.is_met_by(methods(&proofs));
         is_met.then(|| Authentication {
             proofs,
@@ -88,7 +94,7 @@ impl SignedIn {
         client: &Client,
         now: UnixTime,
     ) -> Option<CarriedProofs> {
-        let mut proofs = self.proofs_within(oidc.max_age, now);
+        let mut proofs = self.proofs_within(oidc.max_age, plan, now);
         let useful = plan.closest(methods(&proofs));
         let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
         if useful.is_empty() || !(client.has_single_sign_on() || is_step_up) {
