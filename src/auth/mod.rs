@@ -314,6 +314,7 @@ mod methods;
 mod authorize;
 mod steps;
 mod first_party;
+mod account;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
