@@ -26,7 +26,7 @@ use crate::{
             route::{Path, Route},
         },
         pages::page,
-        steps::{authenticate, complete, login_page, start, status},
+        steps::{authenticate, choices, complete, login_page, start, status},
     },
     client::Client,
     http::body::Body,
@@ -144,6 +144,7 @@ where
         #[cfg(feature = "tokens")]
         Route::Token(route) => endpoints::serve(cx, route, body).await,
         Route::Status => status::status(cx).await,
+        Route::Choices => choices::choices(cx).await,
         Route::Par => par::push(cx, body).await,
         Route::SignIn => sign_in::sign_in(cx).await,
         Route::FinishSignIn => sign_in::finish(cx).await,
