@@ -23,6 +23,8 @@ pub mod session;
 pub mod pkce;
 #[cfg(feature = "bearer")]
 mod dpop;
+#[cfg(feature = "jwks")]
+mod discovery;
 #[cfg(feature = "bearer")]
 pub mod bearer;
 #[cfg(feature = "login")]
@@ -35,6 +37,8 @@ pub mod user;
 pub mod client;
 #[cfg(feature = "login")]
 pub mod delivery;
+#[cfg(feature = "sso")]
+pub mod sso;
 #[cfg(feature = "login")]
 mod login;
 #[cfg(feature = "tokens")]
