@@ -7,12 +7,15 @@ mod machine;
 #[cfg(test)]
 mod model;
 mod one_time_code;
+mod open_sso;
 mod parameters;
 mod sent_codes;
 mod state;
 mod subject;
 mod throttle;
 
+#[cfg(feature = "sso")]
+pub(crate) use self::open_sso::OpenSso;
 pub use self::limits::LoginLimits;
 pub(crate) use self::{
     keyed::Keyed,

@@ -37,6 +37,7 @@
 
 mod client_auth;
 mod connection;
+mod connections;
 mod exchange;
 mod github;
 mod id_token;
@@ -45,6 +46,7 @@ mod provider;
 mod secret;
 mod user;
 
+pub(crate) use self::connections::SsoConnections;
 pub use self::{
     connection::{CreateAccount, SsoConnection},
     github::GitHub,

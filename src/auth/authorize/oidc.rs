@@ -111,7 +111,7 @@ impl OidcParameters {
     /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
     /// is essential and none can be reached, the request fails.
     pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<LoginPlan>, Problem> {
-        let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
+        let (policies, enabled) = (&cx.core.policies, cx.core.enabled(client.tenant()));
         let plan = |level: Option<&str>| policies.plan(client.tenant(), client.demands(), level, enabled).ok();
         let reached =
             self.acr_values.iter().find_map(|level| plan(Some(level)).filter(|plan| plan.acr() == Some(level)));

@@ -40,6 +40,12 @@ pub(crate) struct Fields {
     pub(crate) email: Option<String>,
     #[serde(default)]
     pub(crate) otp: Option<Typed>,
+    /// The name of another identity provider.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) provider: Option<String>,
+    /// The query of the login page that sends the user to a provider.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) query: Option<String>,
     /// Whether the user wants to stay signed in.
     #[serde(default)]
     pub(crate) remember: Option<bool>,

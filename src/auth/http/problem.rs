@@ -20,7 +20,10 @@ macro_rules! error_codes {
     ($($(#[$doc:meta])* $code:ident: $text:literal, $status:ident;)*) => {
         /// The errors that a caller can get.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "some errors concern tokens only"))]
+        #[cfg_attr(
+            not(all(feature = "tokens", feature = "sso")),
+            allow(dead_code, reason = "some errors concern tokens or providers only")
+        )]
         pub(crate) enum Code {
             $($(#[$doc])* $code,)*
         }
@@ -57,6 +60,7 @@ error_codes! {
     SessionExpired: "session_expired", UNAUTHORIZED;
     InvalidCredentials: "invalid_credentials", UNAUTHORIZED;
     InvalidOtp: "invalid_otp", UNAUTHORIZED;
+    SsoFailed: "sso_failed", UNAUTHORIZED;
     LoginRequired: "login_required", UNAUTHORIZED;
     InteractionRequired: "interaction_required", UNAUTHORIZED;
     UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
@@ -74,6 +78,7 @@ error_codes! {
     SlowDown: "slow_down", TOO_MANY_REQUESTS;
     TooManyAttempts: "too_many_attempts", TOO_MANY_REQUESTS;
     RateLimitExceeded: "rate_limit_exceeded", TOO_MANY_REQUESTS;
+    ProviderUnavailable: "provider_unavailable", BAD_GATEWAY;
     TemporarilyUnavailable: "temporarily_unavailable", SERVICE_UNAVAILABLE;
     /// A client tried to authenticate where clients cannot.
     ClientAuthentication: "invalid_client", UNAUTHORIZED;
@@ -159,6 +164,9 @@ impl Problem {
             }
             LoginError::WrongSecret(Method::Password) => {
                 Self::new(Code::InvalidCredentials, "the credentials are wrong")
+            }
+            LoginError::WrongSecret(Method::Sso) => {
+                Self::new(Code::SsoFailed, "the other provider has proved no user of this login")
             }
             LoginError::WrongSecret(_) => Self::new(Code::InvalidOtp, "the code is wrong or expired"),
         }
