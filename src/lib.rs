@@ -40,6 +40,8 @@ pub mod delivery;
 #[cfg(feature = "sso")]
 pub mod sso;
 #[cfg(feature = "login")]
+mod credential;
+#[cfg(feature = "login")]
 mod login;
 #[cfg(feature = "tokens")]
 pub mod tokens;

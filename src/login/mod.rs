@@ -14,9 +14,9 @@ mod state;
 mod subject;
 mod throttle;
 
+pub use self::limits::LoginLimits;
 #[cfg(feature = "sso")]
 pub(crate) use self::open_sso::OpenSso;
-pub use self::limits::LoginLimits;
 pub(crate) use self::{
     keyed::Keyed,
     machine::{LoginCall, LoginError, Proved, Transition, transition},

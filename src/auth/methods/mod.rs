@@ -34,7 +34,9 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         return Err(problem.clone());
     }
     let has_providers = step.cx.core.has_providers(&step.login.tenant);
-    if method == Method::Passkey || (method == Method::Sso && !has_providers) {
+    if matches!(method, Method::Passkey | Method::Totp | Method::RecoveryCode)
+        || (method == Method::Sso && !has_providers)
+    {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
@@ -85,7 +87,7 @@ fn otp(method: Method) -> Option<OtpMethod> {
         Method::Sms => Channel::Sms,
         Method::Email => Channel::Email,
         Method::Whatsapp => Channel::Whatsapp,
-        Method::Password | Method::Sso | Method::Passkey => return None,
+        Method::Password | Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode => return None,
     };
     Some(OtpMethod { method, channel })
 }

@@ -15,9 +15,9 @@ use crate::{
             problem::{Code, Problem},
             route::sso_callback,
         },
-        state::proofs::sso_mark,
+        state::proofs::link_mark,
     },
-    credential::{Added, SsoLink},
+    credential::{Added, Credentials, SsoLink},
     event::EventKind,
     http::{body::Body, outgoing::parse_url},
     login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
@@ -189,9 +189,7 @@ pub(crate) async fn settle(
     let redirect_uri = redirect_uri(step.cx.core, name);
     let (nonce, verifier) = (state.nonce(step.keyed), state.verifier(step.keyed));
     let user = match &verifier {
-        Ok(verifier) => {
-            connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await
-        }
+        Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
         Err(error) => Err(*error),
     };
     let user = match user {
@@ -209,7 +207,7 @@ pub(crate) async fn settle(
             return Ok(SsoOutcome::Unavailable);
         }
     };
-    let mark = Some(sso_mark(user.issuer(), user.subject(), step.keyed));
+    let mark = Some(link_mark(user.issuer(), user.subject(), step.keyed));
     let proved = proved.as_ref().map(|user| Proved { user, mark });
     let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
     let is_proved = proved.is_some() && step.conclude(&update, METHOD).is_ok();
@@ -244,7 +242,7 @@ async fn account(
 ) -> Result<Option<BoundUser>, Problem> {
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     let linked = core.credentials.by_link(tenant, user.issuer(), user.subject()).await?;
-    let found = linked.and_then(|(id, row)| Some((id, row.link(user.issuer(), user.subject())?.strength)));
+    let found = linked.and_then(|(id, row)| Some((id, link_of(&row, user)?.strength)));
     let (id, strength) = match found {
         Some(found) => found,
         None => match first_link(step, connection, user).await? {
@@ -269,6 +267,10 @@ async fn account(
     let found = core.accounts.of_user(tenant, Some(&id)).await?;
     let is_strong = usize::from(strength) >= step.login.required();
     Ok(found.active().filter(|_| is_strong).and(found.user()))
+}
+
+fn link_of<'r>(row: &'r Credentials, user: &ProviderUser) -> Option<&'r SsoLink> {
+    row.links.iter().find(|link| link.issuer == user.issuer() && link.subject == user.subject())
 }
 
 /// Returns the account that a provider's user without a link may be linked to, and the strength of that link.

@@ -85,7 +85,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     core.logins.begin(&secret.digest(), &login).await?;
     cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
 
-    let available = login.plan.next(login.proved());
+    let available = login.plan.next(login.proved()).that_can_be_first();
     let mut response = answer::json(
         StatusCode::OK,
         &Started {
