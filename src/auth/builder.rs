@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService},
+    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService, state::authenticators::Totp},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -57,6 +57,7 @@ pub struct AuthServiceBuilder {
     pub(super) insecure_loopback: bool,
     #[cfg(feature = "sso")]
     pub(super) providers: crate::sso::SsoConnections,
+    pub(super) totp: Option<Totp>,
     #[cfg(feature = "tokens")]
     pub(super) tokens: Option<Tokens>,
     #[cfg(feature = "tokens")]
@@ -108,6 +109,7 @@ impl AuthServiceBuilder {
             insecure_loopback: false,
             #[cfg(feature = "sso")]
             providers: crate::sso::SsoConnections::default(),
+            totp: None,
             #[cfg(feature = "tokens")]
             tokens: None,
             #[cfg(feature = "tokens")]
@@ -177,6 +179,12 @@ impl AuthServiceBuilder {
     /// Disables the method `password`.
     pub fn without_passwords(mut self) -> Self {
         self.without_passwords = true;
+        self
+    }
+
+    /// Lets users enrol authenticator apps and recovery codes, and use them after another step. Off by default.
+    pub fn totp(mut self, totp: Totp) -> Self {
+        self.totp = Some(totp);
         self
     }
 

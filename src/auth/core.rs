@@ -22,8 +22,9 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, key, logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
+            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
+            guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
+            unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
@@ -72,6 +73,7 @@ pub(crate) struct Core {
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
+    pub(crate) authenticators: Authenticators,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,
@@ -150,7 +152,7 @@ impl Core {
 
     /// Returns the methods that users of this tenant can use here.
     pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
-        let enabled = enabled(&self.queue, self.without_passwords);
+        let enabled = enabled(&self.queue, self.without_passwords, self.authenticators.has_totp());
         if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
     }
 
@@ -167,10 +169,11 @@ impl Core {
 }
 
 /// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool) -> MethodSet {
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool, totp: bool) -> MethodSet {
     let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
     let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
-    by_code.chain((!without_passwords).then_some(Method::Password)).collect()
+    let enrolled = totp.then_some([Method::Totp, Method::RecoveryCode]).into_iter().flatten();
+    by_code.chain((!without_passwords).then_some(Method::Password)).chain(enrolled).collect()
 }
 
 impl fmt::Debug for Core {

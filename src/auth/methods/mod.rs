@@ -1,6 +1,7 @@
 //! The ways to prove a login step. Each method implements [`LoginMethod`](method::LoginMethod) in a file with its name.
 
 mod attempt;
+mod authenticator;
 mod method;
 mod otp;
 mod password;
@@ -12,7 +13,7 @@ use http::Response;
 use serde::Serialize;
 
 pub(crate) use self::step::LoginStep;
-use self::{method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
+use self::{authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
 #[cfg(feature = "sso")]
 use crate::{auth::methods::sso::SsoMethod, sso::SsoConnection};
 use crate::{
@@ -34,9 +35,7 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         return Err(problem.clone());
     }
     let has_providers = step.cx.core.has_providers(&step.login.tenant);
-    if matches!(method, Method::Passkey | Method::Totp | Method::RecoveryCode)
-        || (method == Method::Sso && !has_providers)
-    {
+    if method == Method::Passkey || (method == Method::Sso && !has_providers) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
@@ -48,9 +47,10 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     if method == Method::Sso {
         return SsoMethod.begin(step).await;
     }
-    match otp(method) {
-        Some(otp) => otp.begin(step).await,
-        None => PasswordMethod.begin(step).await,
+    match (method, otp(method)) {
+        (_, Some(otp)) => otp.begin(step).await,
+        (Method::Totp | Method::RecoveryCode, None) => AuthenticatorMethod(method).begin(step).await,
+        (_, None) => PasswordMethod.begin(step).await,
     }
 }
 
