@@ -19,6 +19,7 @@ use crate::{
         core::{self, Core, HashKey, Limits},
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
+        passkeys::enrolments::PasskeyEnrolments,
         service::AuthService,
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
@@ -82,6 +83,7 @@ impl AuthServiceBuilder {
             return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
         }
         self.check_policies()?;
+        let passkeys = self.passkeys.as_ref().map(|passkeys| passkeys.build(&issuer)).transpose()?;
 
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
@@ -102,7 +104,9 @@ impl AuthServiceBuilder {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
+            passkey_enrolments: PasskeyEnrolments::new(&store, credentials.clone(), &clock),
             credentials,
+            passkeys,
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
@@ -136,7 +140,7 @@ impl AuthServiceBuilder {
     /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
     /// finished with the enabled methods.
     fn check_policies(&self) -> Result<(), ConfigError> {
-        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords);
+        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, self.passkeys.is_some());
         self.policies.check(enabled)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             self.policies

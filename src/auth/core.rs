@@ -19,6 +19,7 @@ use crate::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
+        passkeys::{enrolments::PasskeyEnrolments, rules::PasskeyRules},
         state::{
             accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
             journal::LoginJournal, key, logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
@@ -67,6 +68,9 @@ pub(crate) struct Core {
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
+    /// Set if users can sign in with passkeys.
+    pub(crate) passkeys: Option<PasskeyRules>,
+    pub(crate) passkey_enrolments: PasskeyEnrolments,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,
@@ -145,15 +149,16 @@ impl Core {
 
     /// Returns the methods that can be used here.
     pub(crate) fn enabled(&self) -> MethodSet {
-        enabled(&self.queue, self.without_passwords)
+        enabled(&self.queue, self.without_passwords, self.passkeys.is_some())
     }
 }
 
 /// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool) -> MethodSet {
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool, has_passkeys: bool) -> MethodSet {
     let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
     let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
-    by_code.chain((!without_passwords).then_some(Method::Password)).collect()
+    let passkey = has_passkeys.then_some(Method::Passkey);
+    by_code.chain((!without_passwords).then_some(Method::Password)).chain(passkey).collect()
 }
 
 impl fmt::Debug for Core {

@@ -8,6 +8,7 @@ mod machine;
 mod model;
 mod one_time_code;
 mod parameters;
+mod passkey_challenge;
 mod sent_codes;
 mod state;
 mod subject;
@@ -19,6 +20,7 @@ pub(crate) use self::{
     machine::{LoginCall, LoginError, Proved, Transition, transition},
     one_time_code::{DIGITS, OneTimeCode, OpenCode},
     parameters::{Binding, ClientParameters, Wanted},
+    passkey_challenge::PasskeyChallenge,
     sent_codes::{SendLimit, SendRefused, SentCodes},
     state::{CarriedProofs, Challenge, Login, LoginView},
     subject::{BoundUser, LoginId, Subject},

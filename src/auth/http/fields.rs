@@ -40,6 +40,12 @@ pub(crate) struct Fields {
     pub(crate) email: Option<String>,
     #[serde(default)]
     pub(crate) otp: Option<Typed>,
+    /// The challenge that a passkey has signed.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) challenge: Option<String>,
+    /// What the browser returned for a passkey.
+    #[serde(default)]
+    pub(crate) response: Option<Value>,
     /// Whether the user wants to stay signed in.
     #[serde(default)]
     pub(crate) remember: Option<bool>,

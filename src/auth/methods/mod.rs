@@ -3,13 +3,14 @@
 mod attempt;
 mod method;
 mod otp;
+mod passkey;
 mod password;
 mod step;
 
 use http::Response;
 
 pub(crate) use self::step::LoginStep;
-use self::{method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
+use self::{method::LoginMethod, otp::OtpMethod, passkey::PasskeyMethod, password::PasswordMethod};
 use crate::{
     auth::http::problem::Problem,
     delivery::Channel,
@@ -27,7 +28,8 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     {
         return Err(problem.clone());
     }
-    if matches!(method, Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode) {
+    let is_off = method == Method::Passkey && step.cx.core.passkeys.is_none();
+    if is_off || matches!(method, Method::Sso | Method::Totp | Method::RecoveryCode) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
@@ -35,9 +37,10 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         // it was available when the login began
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }
-    match otp(method) {
-        Some(otp) => otp.begin(step).await,
-        None => PasswordMethod.begin(step).await,
+    match (otp(method), &step.cx.core.passkeys) {
+        (Some(otp), _) => otp.begin(step).await,
+        (None, Some(passkeys)) if method == Method::Passkey => PasskeyMethod { passkeys }.begin(step).await,
+        (None, _) => PasswordMethod.begin(step).await,
     }
 }
 
