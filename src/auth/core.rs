@@ -21,8 +21,9 @@ use crate::{
         pages::custom::Pages,
         passkeys::{enrolments::PasskeyEnrolments, rules::PasskeyRules},
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, key, logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
+            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
+            guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
+            unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
@@ -71,6 +72,7 @@ pub(crate) struct Core {
     /// Set if users can sign in with passkeys.
     pub(crate) passkeys: Option<PasskeyRules>,
     pub(crate) passkey_enrolments: PasskeyEnrolments,
+    pub(crate) authenticators: Authenticators,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,
@@ -149,16 +151,18 @@ impl Core {
 
     /// Returns the methods that can be used here.
     pub(crate) fn enabled(&self) -> MethodSet {
-        enabled(&self.queue, self.without_passwords, self.passkeys.is_some())
+        let (passkeys, totp) = (self.passkeys.is_some(), self.authenticators.has_totp());
+        enabled(&self.queue, self.without_passwords, passkeys, totp)
     }
 }
 
 /// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool, has_passkeys: bool) -> MethodSet {
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool, passkeys: bool, totp: bool) -> MethodSet {
     let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
     let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
-    let passkey = has_passkeys.then_some(Method::Passkey);
-    by_code.chain((!without_passwords).then_some(Method::Password)).chain(passkey).collect()
+    let enrolled = totp.then_some([Method::Totp, Method::RecoveryCode]).into_iter().flatten();
+    let others = [(!without_passwords).then_some(Method::Password), passkeys.then_some(Method::Passkey)];
+    by_code.chain(others.into_iter().flatten()).chain(enrolled).collect()
 }
 
 impl fmt::Debug for Core {

@@ -315,6 +315,7 @@ mod methods;
 mod authorize;
 mod steps;
 mod first_party;
+mod account;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
@@ -331,5 +332,6 @@ pub use self::{
     pages::custom::Pages,
     passkeys::rules::Passkeys,
     service::{AuthFuture, AuthService},
+    state::authenticators::Totp,
 };
 pub use crate::login::LoginLimits;

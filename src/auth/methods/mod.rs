@@ -1,6 +1,7 @@
 //! The ways to prove a login step. Each method implements [`LoginMethod`](method::LoginMethod) in a file with its name.
 
 mod attempt;
+mod authenticator;
 mod method;
 mod otp;
 mod passkey;
@@ -10,7 +11,10 @@ mod step;
 use http::Response;
 
 pub(crate) use self::step::LoginStep;
-use self::{method::LoginMethod, otp::OtpMethod, passkey::PasskeyMethod, password::PasswordMethod};
+use self::{
+    authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, passkey::PasskeyMethod,
+    password::PasswordMethod,
+};
 use crate::{
     auth::http::problem::Problem,
     delivery::Channel,
@@ -28,8 +32,8 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     {
         return Err(problem.clone());
     }
-    let is_off = method == Method::Passkey && step.cx.core.passkeys.is_none();
-    if is_off || matches!(method, Method::Sso | Method::Totp | Method::RecoveryCode) {
+    let passkeys = step.cx.core.passkeys.as_ref();
+    if method == Method::Sso || (method == Method::Passkey && passkeys.is_none()) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
@@ -37,10 +41,11 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         // it was available when the login began
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }
-    match (otp(method), &step.cx.core.passkeys) {
-        (Some(otp), _) => otp.begin(step).await,
-        (None, Some(passkeys)) if method == Method::Passkey => PasskeyMethod { passkeys }.begin(step).await,
-        (None, _) => PasswordMethod.begin(step).await,
+    match (method, otp(method), passkeys) {
+        (_, Some(otp), _) => otp.begin(step).await,
+        (Method::Totp | Method::RecoveryCode, ..) => AuthenticatorMethod(method).begin(step).await,
+        (Method::Passkey, _, Some(passkeys)) => PasskeyMethod { passkeys }.begin(step).await,
+        _ => PasswordMethod.begin(step).await,
     }
 }
 
