@@ -36,6 +36,8 @@ pub mod client;
 #[cfg(feature = "login")]
 pub mod delivery;
 #[cfg(feature = "login")]
+mod credential;
+#[cfg(feature = "login")]
 mod login;
 #[cfg(feature = "tokens")]
 pub mod tokens;

@@ -26,6 +26,7 @@ use crate::{
             unverified::UnverifiedWork,
         },
     },
+    credential::CredentialTable,
     event::EventKind,
     http::{head::Head, issuer::Issuer},
     limit::{Limiter, Quota, Quotas, RateLimitGate},
@@ -89,6 +90,7 @@ impl AuthServiceBuilder {
             undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
         });
         let sessions = self.sessions()?;
+        let credentials = CredentialTable::new(&store, &clock);
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, self.bodies()?);
@@ -99,7 +101,8 @@ impl AuthServiceBuilder {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
-            accounts: Accounts::new(users.clone(), sessions.generations().clone()),
+            accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
+            credentials,
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),

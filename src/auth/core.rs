@@ -25,6 +25,7 @@ use crate::{
         },
     },
     client::AnyClients,
+    credential::CredentialTable,
     delivery::{Channel, Queue},
     event::EventKind,
     http::issuer::Issuer,
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
+    pub(crate) credentials: CredentialTable,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,

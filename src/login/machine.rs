@@ -37,8 +37,10 @@ pub(crate) enum LoginCall<'a> {
     Complete,
     /// Ends the login because its user or a proof no longer counts.
     End,
-    /// Uses the login up for the code with this digest.
+    /// Uses the login up for this session.
     Consume(&'a Handle),
+    /// Notes that a login that was used up joined the session of another tab instead.
+    Join(&'a Handle),
 }
 
 /// The user whose secret was right, with the current generation, and the mark of the secret.
@@ -75,6 +77,11 @@ pub(crate) struct Transition {
 
 /// Applies a call to a login.
 pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Transition {
+    if let (LoginCall::Join(session), LoginPhase::Consumed(_)) = (call, login.phase) {
+        // still in the order in which the logins were used up
+        let next = Login { phase: LoginPhase::Consumed(**session), ..login.clone() };
+        return Transition { answer: Ok(next.view(now)), next: Some(next) };
+    }
     if let Some(error) = refusal(login, call, now) {
         return Transition { next: refund(login, call, error), answer: Err(error) };
     }
@@ -96,6 +103,7 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
         LoginCall::Complete => change(login, now, |next| next.phase = LoginPhase::Completed(now.as_nanos())),
         LoginCall::End => end(login, now),
         LoginCall::Consume(session) => change(login, now, |next| next.phase = LoginPhase::Consumed(**session)),
+        LoginCall::Join(_) => denied(LoginError::NotCompleted),
     }
 }
 

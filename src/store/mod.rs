@@ -72,6 +72,8 @@ mod memory;
 #[cfg(test)]
 mod model;
 mod record;
+#[cfg(feature = "login")]
+pub(crate) mod seal;
 pub(crate) mod table;
 
 #[cfg(feature = "store-disk")]

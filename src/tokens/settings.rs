@@ -4,14 +4,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     ring::Schedule,
-    seal::Seal,
     service::{Lifetimes, Parts, TokenService},
 };
 use crate::{
     bearer::{Verifier, check_name},
     http::issuer::Issuer,
     jose::Algorithm,
-    store::AnyStore,
+    store::{AnyStore, seal::Seal},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,

@@ -101,6 +101,9 @@ async fn sign_in(
             None => sessions.create_as(sid, new.clone()).await?,
         };
         if begun.is_some() {
+            if sid != own {
+                completed.join(cx, &sid).await?;
+            }
             return Ok(begun);
         }
         // another tab has begun, renewed or ended it

@@ -57,23 +57,31 @@ error_codes! {
     SessionExpired: "session_expired", UNAUTHORIZED;
     InvalidCredentials: "invalid_credentials", UNAUTHORIZED;
     InvalidOtp: "invalid_otp", UNAUTHORIZED;
+    InvalidAssertion: "invalid_assertion", UNAUTHORIZED;
+    SsoFailed: "sso_failed", UNAUTHORIZED;
     LoginRequired: "login_required", UNAUTHORIZED;
     InteractionRequired: "interaction_required", UNAUTHORIZED;
     UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
     AccessDenied: "access_denied", FORBIDDEN;
     OriginNotAllowed: "origin_not_allowed", FORBIDDEN;
+    #[cfg_attr(not(test), expect(dead_code, reason = "used by the account page"))]
+    FreshLoginRequired: "fresh_login_required", FORBIDDEN;
     NotFound: "not_found", NOT_FOUND;
     MethodNotAllowedHere: "method_not_allowed", METHOD_NOT_ALLOWED;
     NoPendingChallenge: "no_pending_challenge", CONFLICT;
     MethodNotAllowed: "method_not_allowed", CONFLICT;
     NoStepRemaining: "no_step_remaining", CONFLICT;
     StepsRemaining: "steps_remaining", CONFLICT;
+    #[cfg_attr(not(test), expect(dead_code, reason = "used by the choices after a step"))]
+    StepRequired: "step_required", CONFLICT;
     SessionFailed: "session_failed", CONFLICT;
     TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;
     UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
     SlowDown: "slow_down", TOO_MANY_REQUESTS;
     TooManyAttempts: "too_many_attempts", TOO_MANY_REQUESTS;
     RateLimitExceeded: "rate_limit_exceeded", TOO_MANY_REQUESTS;
+    #[cfg_attr(not(test), expect(dead_code, reason = "used by SSO"))]
+    ProviderUnavailable: "provider_unavailable", BAD_GATEWAY;
     TemporarilyUnavailable: "temporarily_unavailable", SERVICE_UNAVAILABLE;
     /// A client tried to authenticate where clients cannot.
     ClientAuthentication: "invalid_client", UNAUTHORIZED;
@@ -160,6 +168,8 @@ impl Problem {
             LoginError::WrongSecret(Method::Password) => {
                 Self::new(Code::InvalidCredentials, "the credentials are wrong")
             }
+            LoginError::WrongSecret(Method::Passkey) => Self::new(Code::InvalidAssertion, "the passkey was refused"),
+            LoginError::WrongSecret(Method::Sso) => Self::new(Code::SsoFailed, "the login at the provider was refused"),
             LoginError::WrongSecret(_) => Self::new(Code::InvalidOtp, "the code is wrong or expired"),
         }
     }

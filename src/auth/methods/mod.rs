@@ -27,7 +27,7 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     {
         return Err(problem.clone());
     }
-    if matches!(method, Method::Sso | Method::Passkey) {
+    if matches!(method, Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
@@ -53,7 +53,7 @@ fn otp(method: Method) -> Option<OtpMethod> {
         Method::Sms => Channel::Sms,
         Method::Email => Channel::Email,
         Method::Whatsapp => Channel::Whatsapp,
-        Method::Password | Method::Sso | Method::Passkey => return None,
+        Method::Password | Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode => return None,
     };
     Some(OtpMethod { method, channel })
 }

@@ -102,7 +102,7 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
     let description = Description {
         client_id: client.id(),
         client_name: client.display_name(),
-        available_methods: plan.methods().iter().map(Method::as_str).collect(),
+        available_methods: plan.methods().that_can_be_first().iter().map(Method::as_str).collect(),
         required_steps: plan.steps(),
         scopes: checked.binding.scope.iter().collect(),
         claims: requested_claims(&checked.oidc.wanted),

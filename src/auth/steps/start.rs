@@ -86,7 +86,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
         StatusCode::OK,
         &Started {
             session_id: login.id.to_string(),
-            available_methods: login.plan.next(login.proved()).iter().map(Method::as_str).collect(),
+            available_methods: login.plan.next(login.proved()).that_can_be_first().iter().map(Method::as_str).collect(),
             required_steps: login.required(),
             next_step: login.view(core.logins.now()).next(),
         },
