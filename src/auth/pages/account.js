@@ -92,9 +92,9 @@ function renaming(row, { id, name }) {
 function sessionItem({ sid, current, device, created_at: created, last_used_at: used }) {
   const name = `${device || "Unknown device"}${current ? " (this one)" : ""}`;
   const about = `Signed in ${time(created)}, last used ${time(used)}`;
-  if (current) return item(name, about);
-  return item(name, about, button("Sign out", `Sign out ${name}`, () =>
-    run(() => change("sessions/end", { sid }, "The device was signed out.", "sessions-title"))));
+  return item(name, about, button("Sign out", `Sign out ${name}`, () => run(() => (current
+    ? leave("sessions/end", { sid })
+    : change("sessions/end", { sid }, "The device was signed out.", "sessions-title")))));
 }
 
 function linkItem({ id, label, name, created_at: created }) {
@@ -212,8 +212,9 @@ async function copyCodes() {
   }
 }
 
-async function signOutEverywhere() {
-  await call("sign-out-everywhere", {});
+// Signs out of this browser.
+async function leave(path, body) {
+  await call(path, body);
   location.replace(signIn());
 }
 
@@ -272,7 +273,8 @@ for (const [id, action] of Object.entries(CLICKS)) at(id).addEventListener("clic
 const QUESTIONS = {
   "totp-delete": ["Remove the authenticator app? Its codes then stop working.", "Remove",
     () => change("totp/delete", {}, "The authenticator app was removed.", "totp-begin")],
-  "sign-out-everywhere": ["Sign out on all devices, including this one?", "Sign out everywhere", signOutEverywhere],
+  "sign-out-everywhere": ["Sign out on all devices, including this one?", "Sign out everywhere",
+    () => leave("sign-out-everywhere", {})],
 };
 for (const [id, [question, label, action]] of Object.entries(QUESTIONS)) {
   at(id).addEventListener("click", () => ask(question, label, action, id));

@@ -466,7 +466,7 @@ async function send(to, contact) {
 // Leaves for the page of another provider.
 async function leave({ name, label }) {
   challenge = null;
-  const { redirect_url: to } = await step("authenticate", { method: "sso", provider: name });
+  const { redirect_url: to } = await step("authenticate", { method: "sso", provider: name, query: login.query.slice(1) });
   keep();
   show(null);
   at("step").textContent = `Taking you to ${label} …`;
