@@ -314,6 +314,7 @@ mod methods;
 mod authorize;
 mod steps;
 mod first_party;
+mod account;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
@@ -329,5 +330,6 @@ pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
     service::{AuthFuture, AuthService},
+    state::authenticators::Totp,
 };
 pub use crate::login::LoginLimits;

@@ -15,6 +15,7 @@ use tower_service::Service;
 use crate::auth::endpoints;
 use crate::{
     auth::{
+        account,
         authorize::{endpoint, par},
         context::RequestContext,
         core::Core,
@@ -136,7 +137,7 @@ where
         Route::Authorize => endpoint::authorize(cx).await,
         Route::AuthorizeForm => endpoint::by_form(cx, body).await,
         Route::StartPage => login_page::login_page(cx).await,
-        Route::Script | Route::Style | Route::OpenApi => {
+        Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
             cx.charge_asset()?;
             Ok(page::asset(route))
         }
@@ -147,6 +148,8 @@ where
         Route::SignIn => sign_in::sign_in(cx).await,
         Route::FinishSignIn => sign_in::finish(cx).await,
         Route::SignOut => sign_out::sign_out(cx, body).await,
+        Route::AccountPage => account::page(cx).await,
+        Route::Account(route) => account::serve(cx, route, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
             let fields = Fields::of(&cx.parts.headers, body).await;
             let fields = cx.or_charge(fields)?;

@@ -236,6 +236,11 @@ impl MethodSet {
 
     /// Returns whether all methods are of different factor classes.
     pub(super) fn is_distinct(self) -> bool {
+        self.classes() == self.len()
+    }
+
+    /// Returns the number of factor classes of the methods.
+    pub(crate) fn classes(self) -> usize {
         let classes = self.iter().fold(0_u8, |classes, method| {
             classes
                 | match method.class() {
@@ -247,7 +252,7 @@ impl MethodSet {
                     FactorClass::Authenticator => 32,
                 }
         });
-        classes.count_ones() == self.0.count_ones()
+        classes.count_ones() as usize
     }
 
     /// Returns all subsets whose methods are of different factor classes: at most 144.

@@ -63,7 +63,7 @@ fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
 }
 
 fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
-    LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, None).ok()
+    LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), None).ok()
 }
 
 fn any_set() -> impl Strategy<Value = MethodSet> {
@@ -184,7 +184,7 @@ proptest! {
 
     #[test]
     fn plans_round_trip(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
-        let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, acr.as_deref()) else { return Ok(()) };
+        let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), acr.as_deref()) else { return Ok(()) };
         let text = serde_json::to_string(&plan).unwrap();
         let read: LoginPlan = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.acr(), acr.as_deref());

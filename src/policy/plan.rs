@@ -23,11 +23,17 @@ pub struct LoginPlan {
 }
 
 impl LoginPlan {
-    /// Returns the plan for these policies and the enabled methods.
-    pub(super) fn of(demands: &[&Policy], enabled: MethodSet, acr: Option<&str>) -> Result<Self, Unsatisfiable> {
+    /// Returns the plan for these policies and the enabled methods, with at least this many steps.
+    pub(super) fn of(
+        demands: &[&Policy],
+        (enabled, least): (MethodSet, usize),
+        acr: Option<&str>,
+    ) -> Result<Self, Unsatisfiable> {
         // a login can't begin with a code of an authenticator, so it can't consist of one alone
         let meets = |set: &MethodSet| {
-            !set.that_can_be_first().is_empty() && demands.iter().all(|demand| demand.is_filled_by(*set))
+            set.len() >= least
+                && !set.that_can_be_first().is_empty()
+                && demands.iter().all(|demand| demand.is_filled_by(*set))
         };
         let mut sets: Vec<MethodSet> = enabled.distinct_subsets().filter(meets).collect();
         let fewest = sets.iter().map(|set| set.len()).min().ok_or(Unsatisfiable(()))?;

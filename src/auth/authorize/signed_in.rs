@@ -9,6 +9,7 @@ use crate::{
     policy::{LoginPlan, Method, MethodSet},
     session::{Authentication, Proof, Session},
     store::StoreError,
+    tenant::Tenant,
     user::Account,
     util::clock::UnixTime,
 };
@@ -32,11 +33,15 @@ impl SignedIn {
         if oidc.is_fresh {
             return Ok(None);
         }
+        let found = Self::at(cx, client.tenant()).await?;
+        Ok(found.filter(|it| !it.proofs().is_empty()))
+    }
+
+    /// Finds the browser's session at this tenant, even if the application created it. Proofs that stopped counting are
+    /// removed from it.
+    pub(crate) async fn at(cx: &RequestContext<'_>, tenant: &Tenant) -> Result<Option<Self>, StoreError> {
         let sessions = &cx.core.sessions;
-        let Some(session) = sessions.presented(&cx.parts.headers, client.tenant()).await? else { return Ok(None) };
-        if session.authentication().proofs.is_empty() {
-            return Ok(None);
-        }
+        let Some(session) = sessions.presented(&cx.parts.headers, tenant).await? else { return Ok(None) };
         let keyed = cx.core.keyed().await?;
         let current = cx.core.accounts.current(session.authentication(), keyed).await?;
         let Some(CurrentProofs { account, proofs }) = current else { return Ok(None) };
@@ -60,6 +65,11 @@ impl SignedIn {
             && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
     }
 
+    /// Returns whether young enough proofs of the session complete the plan.
+    pub(crate) fn meets(&self, plan: &LoginPlan, oidc: &OidcParameters, now: UnixTime) -> bool {
+        plan.is_met_by(methods(&self.proofs_within(oidc.max_age, now)))
+    }
+
     /// Returns the authentication for a code without a page, if the client takes part in single sign-on and the session
     /// meets the plan.
     pub(crate) fn silently(
@@ -69,10 +79,9 @@ impl SignedIn {
         client: &Client,
         now: UnixTime,
     ) -> Option<Authentication> {
-        let proofs = self.proofs_within(oidc.max_age, now);
-        let is_met = client.has_single_sign_on() && plan.is_met_by(methods(&proofs));
+        let is_met = client.has_single_sign_on() && self.meets(plan, oidc, now);
         is_met.then(|| Authentication {
-            proofs,
+            proofs: self.proofs_within(oidc.max_age, now),
             acr: plan.acr().map(Box::from),
             ..self.session.authentication().clone()
         })

@@ -64,7 +64,6 @@ error_codes! {
     UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
     AccessDenied: "access_denied", FORBIDDEN;
     OriginNotAllowed: "origin_not_allowed", FORBIDDEN;
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by the account page"))]
     FreshLoginRequired: "fresh_login_required", FORBIDDEN;
     NotFound: "not_found", NOT_FOUND;
     MethodNotAllowedHere: "method_not_allowed", METHOD_NOT_ALLOWED;
@@ -102,6 +101,8 @@ pub(crate) struct Problem {
     /// The state of the login, if the caller has proved that it is theirs.
     view: Option<LoginView>,
     retry_after: Option<Duration>,
+    /// Where the user can sign in again.
+    login_url: Option<String>,
     headers: HeaderMap,
     status: StatusCode,
     /// The store failure that caused it. Only the log shows it.
@@ -115,6 +116,7 @@ impl Problem {
             detail,
             view: None,
             retry_after: None,
+            login_url: None,
             headers: HeaderMap::new(),
             status: code.status(),
             source: None,
@@ -139,6 +141,11 @@ impl Problem {
     pub(crate) fn of(mut self, view: LoginView) -> Self {
         self.view = Some(view);
         self
+    }
+
+    /// Adds the URL of a sign-in that helps.
+    pub(crate) fn login_url(self, url: String) -> Self {
+        Self { login_url: Some(url), ..self }
     }
 
     pub(crate) fn retry_in(mut self, wait: Duration) -> Self {
@@ -200,6 +207,7 @@ impl Problem {
             login,
             login_status,
             retry_after,
+            login_url: self.login_url,
         };
         let content_type = if as_problem { PROBLEM_JSON } else { answer::JSON };
         let mut response = answer::json(status, &document);
@@ -252,6 +260,8 @@ struct Document {
     login_status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login_url: Option<String>,
 }
 
 impl From<StoreError> for Problem {

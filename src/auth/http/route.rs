@@ -20,8 +20,21 @@ pub(crate) enum Route {
     SignIn,
     FinishSignIn,
     SignOut,
+    /// The page on which users manage their account, and its script.
+    AccountPage,
+    AccountScript,
+    Account(AccountRoute),
     #[cfg(feature = "tokens")]
     Token(TokenRoute),
+}
+
+/// What the signed-in user of this site does with their account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AccountRoute {
+    Credentials,
+    EndSession,
+    EndOtherSessions,
+    SignOutEverywhere,
 }
 
 /// The endpoints of a service that issues tokens.
@@ -59,6 +72,12 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(SIGN_IN, Route::SignIn),
     Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
     Path::post(SIGN_OUT, Route::SignOut),
+    Path::get(ACCOUNT_PAGE, Route::AccountPage),
+    Path::get("/account/security.js", Route::AccountScript),
+    Path::get("/account/credentials", Route::Account(AccountRoute::Credentials)),
+    Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
+    Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
+    Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
     #[cfg(feature = "tokens")]
     Path::post("/token", Route::Token(TokenRoute::Exchange)),
     #[cfg(feature = "tokens")]
@@ -82,6 +101,8 @@ pub(crate) const SIGN_IN: &str = "/sign-in";
 /// Where such a sign-in ends.
 pub(crate) const FINISH_SIGN_IN: &str = "/sign-in/finish";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
+/// Where users manage their passkeys and sessions.
+pub(crate) const ACCOUNT_PAGE: &str = "/account/security";
 
 /// Below the path of the issuer (OpenID Connect Discovery §4).
 #[cfg(feature = "tokens")]
@@ -114,7 +135,12 @@ impl Path {
 
     /// Returns whether the path is served only if users sign in to the site itself.
     pub(crate) const fn needs_first_party(&self) -> bool {
-        matches!((self.get, self.post), (Some(Route::SignIn | Route::FinishSignIn), _) | (_, Some(Route::SignOut)))
+        use Route::{Account, AccountPage, AccountScript, FinishSignIn, SignIn, SignOut};
+        matches!(
+            (self.get, self.post),
+            (Some(SignIn | FinishSignIn | AccountPage | AccountScript | Account(_)), _)
+                | (_, Some(SignOut | Account(_)))
+        )
     }
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
