@@ -550,7 +550,7 @@ function failed({ code: name, wait: seconds }, place, again) {
   if (seconds > 1) words += ` You can try again in ${span(seconds)}.`;
   if (ENDED.includes(name)) return stuck(words, "Start again", restart);
   const elsewhere = { no_step_remaining: finish, steps_remaining: resume }[name];
-  if (elsewhere && detours++ === 0) return run(null, () => elsewhere());
+  if (elsewhere && login.id && detours++ === 0) return run(null, () => elsewhere());
   if (name.endsWith("method_not_allowed") || name === "unsupported_method") {
     if (method) login.refused.push(method);
     return back(words);
