@@ -11,7 +11,7 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
-    AuthService, Client, ClientIp, ClientTable, Passkeys, Passwords, Policy, Tenant,
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Passkeys, Passwords, Policy, Tenant,
     auth::Totp,
 };
 
@@ -34,6 +34,15 @@ pub(crate) struct Site {
 impl Site {
     /// Returns `None` if there is no browser.
     pub(crate) async fn new(name: &str) -> Option<Self> {
+        Self::with(name, |service, _| service, Router::new()).await
+    }
+
+    /// Creates a site with more settings, which learn the other origin. It serves these routes at the other origin.
+    pub(crate) async fn with(
+        name: &str,
+        more: impl FnOnce(AuthServiceBuilder, &str) -> AuthServiceBuilder,
+        elsewhere: Router,
+    ) -> Option<Self> {
         let browser = Chromium::start(name).await?;
         let (listener, origin) = listen().await;
         let (other, foreign) = listen().await;
@@ -54,15 +63,14 @@ impl Site {
             .sms(world.outbox.clone())
             .email(world.outbox.clone())
             .passwords(Passwords::insecure_fast())
-            .clock(world.clock.clone())
-            .build()
-            .unwrap();
+            .clock(world.clock.clone());
+        let service = more(service, &foreign).build().unwrap();
         let (tell, back) = mpsc::unbounded_channel();
         let callback = async move |RawQuery(query): RawQuery| drop(tell.send(query.unwrap_or_default()));
         let empty = Router::new().route("/", get(async || Html("<!doctype html><title>Empty</title>")));
         let app = empty.clone().route("/callback", get(callback)).fallback_service(service);
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        tokio::spawn(async move { axum::serve(other, empty).await.unwrap() });
+        tokio::spawn(async move { axum::serve(other, empty.merge(elsewhere)).await.unwrap() });
         Some(Self { world, browser, origin, foreign, back })
     }
 
