@@ -3,7 +3,9 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, AuthServiceBuilder, EventLog, Limiter, Passkeys, Secret, StoredUsers, Tenant, auth::Totp, store::AnyStore,
+    AuthService, AuthServiceBuilder, EventLog, Limiter, Secret, StoredUsers, Tenant,
+    auth::{Passkeys, Totp},
+    store::AnyStore,
 };
 
 use crate::{demo, facts::Facts, outbox::Outbox, tokens};

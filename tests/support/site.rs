@@ -11,8 +11,8 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{
-    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Passkeys, Passwords, Policy, Tenant,
-    auth::Totp,
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Passwords, Policy, Tenant,
+    auth::{Passkeys, Totp},
 };
 
 use crate::{

@@ -238,7 +238,7 @@ function going(told) {
 
 // Returns the ways to prove the next step: what the server offers and this page and browser can do.
 function ways() {
-  const { methods, contacts = [], providers = [] } = login.choices ?? login;
+  const { methods, contacts = [], providers } = login.choices ?? login;
   return methods.filter((name) => !login.refused.includes(name)).flatMap((name) => {
     const { label, begin } = METHODS[name] ?? {};
     const chosen = (action) => run("choose", () => {
@@ -246,7 +246,8 @@ function ways() {
       return action();
     });
     if (name === "sso") {
-      return providers.map((provider) => ({ name, label: `Continue with ${provider.label}`, act: () => chosen(() => leave(provider)) }));
+      const known = login.providers.filter((one) => providers.some((provider) => provider.name === one.name));
+      return known.map((provider) => ({ name, label: `Continue with ${provider.label}`, act: () => chosen(() => leave(provider)) }));
     }
     if (!begin || (name === "passkey" && !hasPasskeys)) return [];
     const known = contacts.filter((contact) => contact.method === name);
