@@ -10,6 +10,8 @@ mod util;
 mod http;
 #[cfg(feature = "bearer")]
 mod jose;
+#[cfg(feature = "bearer")]
+pub mod webauthn;
 pub mod tenant;
 pub mod event;
 pub mod reject;

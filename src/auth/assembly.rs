@@ -21,8 +21,8 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
+            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
+            guard::Guard, journal::LoginJournal, logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
             unverified::UnverifiedWork,
         },
     },
@@ -95,6 +95,13 @@ impl AuthServiceBuilder {
         });
         let sessions = self.sessions()?;
         let credentials = CredentialTable::new(&store, &clock);
+        #[cfg(feature = "tokens")]
+        let seal = self.tokens.as_ref().map(Tokens::own_seal).cloned().unwrap_or_default();
+        #[cfg(not(feature = "tokens"))]
+        let seal = Seal::default();
+        let totp =
+            self.totp.clone().map(|totp| totp.complete(issuer.host(), &seal, store.is_persistent())).transpose()?;
+        let authenticators = Authenticators::new(credentials.clone(), totp, Arc::clone(&clock));
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, self.bodies()?);
@@ -106,6 +113,7 @@ impl AuthServiceBuilder {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
+            authenticators,
             credentials,
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
@@ -140,7 +148,7 @@ impl AuthServiceBuilder {
     /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
     /// finished with the enabled methods.
     fn check_policies(&self) -> Result<(), ConfigError> {
-        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords);
+        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, self.totp.is_some());
         self.policies.check(enabled)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
             self.policies

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService},
+    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService, state::authenticators::Totp},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -55,6 +55,7 @@ pub struct AuthServiceBuilder {
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
+    pub(super) totp: Option<Totp>,
     #[cfg(feature = "tokens")]
     pub(super) tokens: Option<Tokens>,
     #[cfg(feature = "tokens")]
@@ -104,6 +105,7 @@ impl AuthServiceBuilder {
             pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
+            totp: None,
             #[cfg(feature = "tokens")]
             tokens: None,
             #[cfg(feature = "tokens")]
@@ -173,6 +175,12 @@ impl AuthServiceBuilder {
     /// Disables the method `password`.
     pub fn without_passwords(mut self) -> Self {
         self.without_passwords = true;
+        self
+    }
+
+    /// Lets users enrol authenticator apps and recovery codes, and use them after another step. Off by default.
+    pub fn totp(mut self, totp: Totp) -> Self {
+        self.totp = Some(totp);
         self
     }
 

@@ -20,8 +20,9 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, key, logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
+            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
+            guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
+            unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
@@ -67,6 +68,7 @@ pub(crate) struct Core {
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
+    pub(crate) authenticators: Authenticators,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,
@@ -145,15 +147,16 @@ impl Core {
 
     /// Returns the methods that can be used here.
     pub(crate) fn enabled(&self) -> MethodSet {
-        enabled(&self.queue, self.without_passwords)
+        enabled(&self.queue, self.without_passwords, self.authenticators.has_totp())
     }
 }
 
 /// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool) -> MethodSet {
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool, totp: bool) -> MethodSet {
     let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
     let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
-    by_code.chain((!without_passwords).then_some(Method::Password)).collect()
+    let enrolled = totp.then_some([Method::Totp, Method::RecoveryCode]).into_iter().flatten();
+    by_code.chain((!without_passwords).then_some(Method::Password)).chain(enrolled).collect()
 }
 
 impl fmt::Debug for Core {

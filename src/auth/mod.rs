@@ -330,5 +330,6 @@ pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
     service::{AuthFuture, AuthService},
+    state::authenticators::Totp,
 };
 pub use crate::login::LoginLimits;

@@ -5,11 +5,16 @@
 #[cfg(test)]
 mod faults;
 mod owners;
+mod qr;
+mod recovery;
 mod row;
 mod table;
+mod totp;
 
 #[expect(unused_imports, reason = "used by passkeys, SSO and the account page")]
 pub(crate) use self::{
-    row::{CodeDigest, CredentialId, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey},
+    recovery::{RECOVERY_CODES, RecoveryCode},
+    row::{CodeDigest, CredentialId, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey, TotpKind},
     table::{Added, CredentialTable},
+    totp::{NewTotp, PendingTotp},
 };

@@ -59,12 +59,18 @@ pub(crate) struct TotpKey {
     #[serde(with = "crate::util::text")]
     pub(crate) enrolment: Handle,
     pub(crate) secret: Sealed,
-    pub(crate) algorithm: TotpAlgorithm,
-    pub(crate) digits: u8,
+    pub(crate) kind: TotpKind,
     /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
     pub(crate) last_step: u64,
     pub(crate) created_at: u64,
     pub(crate) strength: u8,
+}
+
+/// How the codes of an app are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TotpKind {
+    pub(crate) algorithm: TotpAlgorithm,
+    pub(crate) digits: u8,
 }
 
 /// The hash function of an authenticator app.

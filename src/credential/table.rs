@@ -25,7 +25,7 @@ pub(crate) struct CredentialTable(Owners);
 #[must_use]
 pub(crate) enum Added {
     Done,
-    /// A user has this credential already. For a passkey, it can be the same user.
+    /// A user has this credential already. It can be the same user.
     Taken,
     /// The user has as many credentials of this kind as allowed.
     Full,
@@ -99,28 +99,26 @@ impl CredentialTable {
         user: &UserId,
         passkey: &Passkey,
     ) -> Result<Added, StoreError> {
-        self.add((tenant, user), passkey.id(), |row| match row.passkeys.len() {
-            _ if row.holds(passkey.id()) => Added::Taken,
-            MOST_PASSKEYS.. => Added::Full,
-            _ => {
+        let add = |row: &mut Credentials| {
+            let has_room = row.passkeys.len() < MOST_PASSKEYS;
+            if has_room {
                 row.passkeys.push(passkey.clone());
-                Added::Done
             }
-        })
-        .await
+            has_room
+        };
+        self.add((tenant, user), passkey.id(), add).await
     }
 
-    /// Links an account at another identity provider. A link that the user has already is replaced.
+    /// Links an account at another identity provider.
     pub(crate) async fn add_link(&self, tenant: &Tenant, user: &UserId, link: &SsoLink) -> Result<Added, StoreError> {
-        self.add((tenant, user), link.id(), |row| {
-            row.links.retain(|held| held.id() != link.id());
-            if row.links.len() >= MOST_LINKS {
-                return Added::Full;
+        let add = |row: &mut Credentials| {
+            let has_room = row.links.len() < MOST_LINKS;
+            if has_room {
+                row.links.push(link.clone());
             }
-            row.links.push(link.clone());
-            Added::Done
-        })
-        .await
+            has_room
+        };
+        self.add((tenant, user), link.id(), add).await
     }
 
     /// Removes a passkey. Returns whether the user had it.
@@ -163,7 +161,7 @@ impl CredentialTable {
         Ok(row.filter(|row| row.holds(id)).map(|row| (owner, row)))
     }
 
-    /// Claims the credential, adds it to the row, and claims it again.
+    /// Claims the credential, adds it to the row, and claims it again. `add` returns whether there was room.
     ///
     /// Until the row holds the credential, another call can take the claim away. The second claim decides: it fails if
     /// another user has the credential by then, and afterwards nobody can take it away.
@@ -171,29 +169,26 @@ impl CredentialTable {
         &self,
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
-        mut add: impl FnMut(&mut Credentials) -> Added + Send,
+        mut add: impl FnMut(&mut Credentials) -> bool + Send,
     ) -> Result<Added, StoreError> {
         let Some(claimed) = self.0.claim((tenant, user), id).await? else { return Ok(Added::Taken) };
-        let add = |row: &mut Credentials| {
-            let before = row.clone();
-            let added = add(row);
-            if added != Added::Done {
-                *row = before;
-            }
-            (added, row.holds(id))
+        let add = |row: &mut Credentials| match row.holds(id) {
+            true => Added::Taken,
+            false if add(row) => Added::Done,
+            false => Added::Full,
         };
-        let (added, holds) = self.update(tenant, user, add).await?;
-        if added != Added::Done {
-            if !holds {
-                self.0.release((tenant, user), id, Some(&claimed)).await?;
-            }
+        let added = self.update(tenant, user, add).await?;
+        if added == Added::Full {
+            self.0.release((tenant, user), id, Some(&claimed)).await?;
             return Ok(added);
         }
-        if self.0.claim((tenant, user), id).await?.is_none() {
+        // also for a credential that the user has already, whose index row may be missing after an interruption
+        let is_theirs = self.0.claim((tenant, user), id).await?.is_some();
+        if added == Added::Done && !is_theirs {
             self.update(tenant, user, |row| row.remove(id)).await?;
             return Ok(Added::Taken);
         }
-        Ok(Added::Done)
+        Ok(added)
     }
 
     async fn remove(&self, (tenant, user): (&Tenant, &UserId), id: CredentialId<'_>) -> Result<bool, StoreError> {

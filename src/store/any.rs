@@ -44,6 +44,11 @@ impl AnyStore {
     pub async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         self.0.take(key).await
     }
+
+    /// Calls [`Store::is_persistent`].
+    pub fn is_persistent(&self) -> bool {
+        self.0.is_persistent()
+    }
 }
 
 impl<S: Store> From<S> for AnyStore {
@@ -69,6 +74,7 @@ trait DynStore: Send + Sync {
         record: Record,
     ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
+    fn is_persistent(&self) -> bool;
     fn name(&self) -> &'static str;
 }
 
@@ -95,6 +101,10 @@ impl<S: Store> DynStore for S {
 
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
         Box::pin(Store::take(self, key))
+    }
+
+    fn is_persistent(&self) -> bool {
+        Store::is_persistent(self)
     }
 
     fn name(&self) -> &'static str {

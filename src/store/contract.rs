@@ -54,4 +54,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the entry of `key` and returns it to exactly one caller.
     fn take(&self, key: &Key) -> impl Future<Output = Result<Option<Entry>, StoreError>> + Send;
+
+    /// Returns whether entries can outlive this process, so that secrets in them must be encrypted. Defaults to `true`.
+    fn is_persistent(&self) -> bool {
+        true
+    }
 }

@@ -40,6 +40,11 @@ impl Seal {
         Self(Some(Zeroizing::new(*key.as_bytes())))
     }
 
+    /// Returns whether there is no secret, so that everything stays plain.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Encrypts a key or a secret. The name is authenticated, so that one can't be swapped for another.
     pub(crate) fn close(&self, name: &str, plain: &[u8]) -> Option<Sealed> {
         let Some(secret) = &self.0 else { return Some(Sealed::plain(plain)) };

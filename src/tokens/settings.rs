@@ -121,6 +121,11 @@ impl Tokens {
         Self { seal: Seal::new(secret), ..self }
     }
 
+    /// Returns the seal of the signing keys.
+    pub(crate) fn own_seal(&self) -> &Seal {
+        &self.seal
+    }
+
     /// Sets how long a key signs: one day to ten years. Defaults to 90 days.
     pub fn rotate_every(mut self, period: Duration) -> Self {
         self.rotate_every = period;

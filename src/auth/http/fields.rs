@@ -43,6 +43,12 @@ pub(crate) struct Fields {
     pub(crate) email: Option<String>,
     #[serde(default)]
     pub(crate) otp: Option<Typed>,
+    /// A code of an authenticator app, or a recovery code.
+    #[serde(default)]
+    pub(crate) code: Option<Typed>,
+    /// One of the contacts that the choices after a step list, in place of an address.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) contact_id: Option<String>,
     /// Whether the user wants to stay signed in.
     #[serde(default)]
     pub(crate) remember: Option<bool>,

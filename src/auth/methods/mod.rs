@@ -1,6 +1,7 @@
 //! The ways to prove a login step. Each method implements [`LoginMethod`](method::LoginMethod) in a file with its name.
 
 mod attempt;
+mod authenticator;
 mod method;
 mod otp;
 mod password;
@@ -9,7 +10,7 @@ mod step;
 use http::Response;
 
 pub(crate) use self::step::LoginStep;
-use self::{method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
+use self::{authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
 use crate::{
     auth::http::problem::Problem,
     delivery::Channel,
@@ -27,7 +28,7 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     {
         return Err(problem.clone());
     }
-    if matches!(method, Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode) {
+    if matches!(method, Method::Sso | Method::Passkey) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
@@ -35,9 +36,10 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
         // it was available when the login began
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }
-    match otp(method) {
-        Some(otp) => otp.begin(step).await,
-        None => PasswordMethod.begin(step).await,
+    match (method, otp(method)) {
+        (_, Some(otp)) => otp.begin(step).await,
+        (Method::Totp | Method::RecoveryCode, None) => AuthenticatorMethod(method).begin(step).await,
+        (_, None) => PasswordMethod.begin(step).await,
     }
 }
 

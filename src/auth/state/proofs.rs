@@ -132,7 +132,7 @@ mod tests {
         let row = r#"{"handle":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
             "passkeys":[{"id":"AQI","public_key":"","algorithm":-7,"sign_count":0,"backup_eligible":false,"backed_up":false,
                 "user_verified":true,"transports":[],"name":"","created_at":0,"last_used_at":null,"strength":1}],
-            "totp":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAA","secret":{"key":""},"algorithm":"sha1","digits":6,"last_step":0,
+            "totp":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAA","secret":{"key":""},"kind":{"algorithm":"sha1","digits":6},"last_step":0,
                 "created_at":0,"strength":1},
             "recovery":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAQ","unused":[],"created_at":0,"strength":1},
             "links":[{"issuer":"https://a","subject":"b","provider":"","name":"","created_at":0,"strength":1}]}"#;
