@@ -309,6 +309,7 @@ mod http;
 mod state;
 mod pages;
 mod core;
+mod notices;
 mod context;
 mod methods;
 mod authorize;

@@ -18,6 +18,8 @@ use crate::{
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
     pub(crate) account: Account,
+    /// The proofs that were found to count, with the number of steps that a login can have at most in which each counts.
+    strengths: Vec<(Proof, u8)>,
 }
 
 impl SignedIn {
@@ -44,19 +46,27 @@ impl SignedIn {
         let Some(session) = sessions.presented(&cx.parts.headers, tenant).await? else { return Ok(None) };
         let keyed = cx.core.keyed().await?;
         let current = cx.core.accounts.current(session.authentication(), keyed).await?;
-        let Some(CurrentProofs { account, proofs }) = current else { return Ok(None) };
+        let Some(CurrentProofs { account, proofs, strengths }) = current else { return Ok(None) };
         let session = cx.core.keep_proofs(&session, &proofs).await?;
-        Ok(session.map(|session| Self { session, account }))
+        let strengths = proofs.into_iter().zip(strengths).collect();
+        Ok(session.map(|session| Self { session, account, strengths }))
     }
 
     fn proofs(&self) -> &[Proof] {
         &self.session.authentication().proofs
     }
 
-    /// Returns the proofs that are not older than this.
-    fn proofs_within(&self, age: Option<Duration>, now: UnixTime) -> Vec<Proof> {
-        let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
-        self.proofs().iter().filter(is_young).cloned().collect()
+    /// Returns the proofs with their strengths.
+    pub(crate) fn strengths(&self) -> impl Iterator<Item = (&Proof, u8)> {
+        let of = |proof: &Proof| self.strengths.iter().find(|(known, _)| known == proof).map(|(_, strength)| *strength);
+        self.proofs().iter().map(move |proof| (proof, of(proof).unwrap_or_default()))
+    }
+
+    /// Returns the proofs that are not older than this and that count in a login of this many steps.
+    fn proofs_within(&self, age: Option<Duration>, steps: usize, now: UnixTime) -> Vec<Proof> {
+        let is_young = |proof: &Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
+        let counts = |(proof, strength): &(&Proof, u8)| is_young(proof) && usize::from(*strength) >= steps;
+        self.strengths().filter(counts).map(|(proof, _)| proof.clone()).collect()
     }
 
     /// Returns whether the carried proofs of a login came from this session and still count.
@@ -65,9 +75,9 @@ impl SignedIn {
             && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
     }
 
-    /// Returns whether young enough proofs of the session complete the plan.
+    /// Returns whether young and strong enough proofs of the session complete the plan.
     pub(crate) fn meets(&self, plan: &LoginPlan, oidc: &OidcParameters, now: UnixTime) -> bool {
-        plan.is_met_by(methods(&self.proofs_within(oidc.max_age, now)))
+        plan.is_met_by(methods(&self.proofs_within(oidc.max_age, plan.steps(), now)))
     }
 
     /// Returns the authentication for a code without a page, if the client takes part in single sign-on and the session
@@ -81,7 +91,7 @@ impl SignedIn {
     ) -> Option<Authentication> {
         let is_met = client.has_single_sign_on() && self.meets(plan, oidc, now);
         is_met.then(|| Authentication {
-            proofs: self.proofs_within(oidc.max_age, now),
+            proofs: self.proofs_within(oidc.max_age, plan.steps(), now),
             acr: plan.acr().map(Box::from),
             ..self.session.authentication().clone()
         })
@@ -97,7 +107,7 @@ impl SignedIn {
         client: &Client,
         now: UnixTime,
     ) -> Option<CarriedProofs> {
-        let mut proofs = self.proofs_within(oidc.max_age, now);
+        let mut proofs = self.proofs_within(oidc.max_age, plan.steps(), now);
         let useful = plan.closest(methods(&proofs));
         let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
         if useful.is_empty() || !(client.has_single_sign_on() || is_step_up) {

@@ -1,7 +1,7 @@
 //! The accounts that logins, sessions and codes belong to.
 
 use crate::{
-    auth::state::proofs::{counting_proofs, is_of_credential},
+    auth::state::proofs::{counting_proofs, is_of_credential, strength},
     credential::CredentialTable,
     login::{BoundUser, Keyed},
     session::{Authentication, Generations, Proof, UserId},
@@ -30,6 +30,8 @@ pub(crate) struct FoundAccount {
 pub(crate) struct CurrentProofs {
     pub(crate) account: Account,
     pub(crate) proofs: Vec<Proof>,
+    /// The strength of each of these proofs.
+    pub(crate) strengths: Vec<u8>,
 }
 
 /// Looked up if there is no user, so that the work is the same.
@@ -82,7 +84,9 @@ impl Accounts {
             false => None,
         };
         let proofs = counting_proofs(&account, credentials.as_ref(), &authentication.proofs, keyed);
-        Ok(Some(CurrentProofs { account, proofs }))
+        let strength_of = |proof| strength(proof, credentials.as_ref(), keyed).unwrap_or_default();
+        let strengths = proofs.iter().map(strength_of).collect();
+        Ok(Some(CurrentProofs { account, proofs, strengths }))
     }
 
     /// Returns the account if it may still log in and each proof still counts for it.

@@ -43,6 +43,30 @@ pub(crate) fn is_of_credential(proof: &Proof) -> bool {
     is_enrolled && proof.mark.is_some()
 }
 
+/// Returns the strength of the credential behind a proof: how many steps a login can have at most in which it counts. Other
+/// proofs count in every login. Returns `None` if the user does not have the credential any more.
+pub(crate) fn strength(proof: &Proof, credentials: Option<&Credentials>, keyed: &Keyed) -> Option<u8> {
+    if !is_of_credential(proof) {
+        return Some(u8::MAX);
+    }
+    let (row, is) = (credentials?, |mark: [u8; 32]| proof.mark == Some(mark));
+    match Method::from_name(&proof.method)? {
+        Method::Passkey => {
+            let mut passkeys = row.passkeys.iter();
+            Some(passkeys.find(|passkey| is(passkey_mark(&passkey.id, keyed)))?.strength)
+        }
+        Method::Totp => Some(row.totp.as_ref().filter(|key| is(enrolment_mark(&key.enrolment, keyed)))?.strength),
+        Method::RecoveryCode => {
+            Some(row.recovery.as_ref().filter(|codes| is(enrolment_mark(&codes.enrolment, keyed)))?.strength)
+        }
+        Method::Sso => {
+            let mut links = row.links.iter();
+            Some(links.find(|link| is(link_mark(&link.issuer, &link.subject, keyed)))?.strength)
+        }
+        _ => None,
+    }
+}
+
 /// Returns the proofs that still count for this account, in their order. Proofs without a mark always count.
 ///
 /// Codes of an authenticator can't be the first step of a login, so they count only together with another proof.
@@ -62,21 +86,8 @@ pub(crate) fn counting_proofs(
                 let mut verified = account.contacts().filter(|(_, is_verified)| *is_verified);
                 verified.any(|(contact, _)| contact_mark(contact, keyed) == mark)
             }
-            Some(Method::Passkey) => {
-                let mut passkeys = credentials.into_iter().flat_map(|row| &row.passkeys);
-                passkeys.any(|passkey| passkey_mark(&passkey.id, keyed) == mark)
-            }
-            Some(Method::Totp) => {
-                let totp = credentials.and_then(|row| row.totp.as_ref());
-                totp.is_some_and(|totp| enrolment_mark(&totp.enrolment, keyed) == mark)
-            }
-            Some(Method::RecoveryCode) => {
-                let recovery = credentials.and_then(|row| row.recovery.as_ref());
-                recovery.is_some_and(|codes| enrolment_mark(&codes.enrolment, keyed) == mark)
-            }
-            Some(Method::Sso) => {
-                let mut links = credentials.into_iter().flat_map(|row| &row.links);
-                links.any(|link| link_mark(&link.issuer, &link.subject, keyed) == mark)
+            Some(Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso) => {
+                strength(proof, credentials, keyed).is_some()
             }
             None => false,
         }
