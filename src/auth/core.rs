@@ -14,6 +14,8 @@ use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
 use crate::auth::state::token_endpoints::TokenEndpoints;
+#[cfg(feature = "sso")]
+use crate::sso::SsoConnections;
 use crate::{
     auth::{
         first_party::site::FirstParty,
@@ -36,7 +38,7 @@ use crate::{
     policy::{Method, MethodSet, Policies},
     session::{Proof, Session, SessionLayer, Sessions},
     store::{AnyStore, StoreError},
-    tenant::ClientIp,
+    tenant::{ClientIp, Tenant},
     user::AnyUsers,
     util::clock::Clock,
 };
@@ -59,6 +61,9 @@ pub(crate) struct Core {
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
+    /// Other identity providers.
+    #[cfg(feature = "sso")]
+    pub(crate) providers: SsoConnections,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -145,9 +150,21 @@ impl Core {
         self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
     }
 
-    /// Returns the methods that can be used here.
-    pub(crate) fn enabled(&self) -> MethodSet {
-        enabled(&self.queue, self.without_passwords, self.authenticators.has_totp())
+    /// Returns the methods that users of this tenant can use here.
+    pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
+        let enabled = enabled(&self.queue, self.without_passwords, self.authenticators.has_totp());
+        if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
+    }
+
+    /// Returns whether users of this tenant can sign in through another identity provider.
+    pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
+        #[cfg(feature = "sso")]
+        return self.providers.of(tenant).next().is_some();
+        #[cfg(not(feature = "sso"))]
+        {
+            let _ = tenant;
+            false
+        }
     }
 }
 

@@ -80,7 +80,7 @@ fn event_of(change: NoticeKind) -> (EventKind, Method) {
         NoticeKind::TotpAdded => (CredentialAdded, Method::Totp),
         NoticeKind::TotpRemoved => (CredentialRemoved, Method::Totp),
         NoticeKind::RecoveryCodesRenewed => (CredentialAdded, Method::RecoveryCode),
-        NoticeKind::LinkAdded => (CredentialAdded, Method::Sso),
+        NoticeKind::LinkAdded => (EventKind::SsoLinked, Method::Sso),
         NoticeKind::LinkRemoved => (CredentialRemoved, Method::Sso),
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     auth::{
         context::RequestContext,
         http::{answer, problem::Problem},
+        methods::provider_label,
     },
     credential::Passkey,
     http::body::Body,
@@ -117,13 +118,13 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
             .map(|link| LinkShown {
                 id: link_id(link, keyed),
                 provider: &link.provider,
-                label: &link.provider,
+                label: provider_label(cx.core, call.tenant(), &link.provider).unwrap_or(&link.provider),
                 name: &link.name,
                 created_at: link.created_at,
             })
             .collect(),
         available: Available {
-            passkey: cx.core.enabled().contains(Method::Passkey),
+            passkey: cx.core.enabled(call.tenant()).contains(Method::Passkey),
             totp: cx.core.authenticators.has_totp(),
         },
         sessions: sessions.iter().map(shown).collect(),

@@ -3,10 +3,14 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
-    auth::{authorize::signed_in::SignedIn, core::Core},
-    credential::Credentials,
+    auth::{
+        authorize::signed_in::SignedIn,
+        core::Core,
+        methods::{contacts::reachable, provider_label},
+    },
+    credential::{Credentials, SsoLink},
     policy::{FactorClass, Method, MethodSet},
-    user::Contact,
+    session::Proof,
     util::clock::UnixTime,
 };
 
@@ -27,7 +31,7 @@ struct FreshProof {
 
 impl FreshProofs {
     pub(super) fn of(who: &SignedIn, now: UnixTime) -> Self {
-        let proof = |(proof, strength): (&crate::session::Proof, u8)| {
+        let proof = |(proof, strength): (&Proof, u8)| {
             let class = Method::from_name(&proof.method)?.class();
             Some(FreshProof { class, at: UnixTime::from_nanos(proof.at), strength })
         };
@@ -63,7 +67,7 @@ impl FreshProofs {
 /// complete has steps, and at least two if the account can complete a login of two.
 pub(super) fn required(core: &Core, who: &SignedIn, credentials: Option<&Credentials>) -> usize {
     let tenant = who.session.tenant();
-    let usable = |steps| usable(who, credentials, steps).intersection(core.enabled());
+    let usable = |steps| usable(core, who, credentials, steps);
     let listed = core.clients.listed();
     let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
     let most = core.policies.most_steps(tenant, clients, usable);
@@ -72,27 +76,25 @@ pub(super) fn required(core: &Core, who: &SignedIn, credentials: Option<&Credent
 }
 
 /// Returns the methods that the account can use in a login of this many steps.
-fn usable(who: &SignedIn, credentials: Option<&Credentials>, steps: usize) -> MethodSet {
-    // a password that the application alone knows shows in the session
-    let has_proved_password = || who.session.authentication().methods().any(|name| name == Method::Password.as_str());
-    let has_password = who.account.current_password_mark().is_some() || has_proved_password();
-    let verified = who.account.contacts().filter(|(_, is_verified)| *is_verified);
-    let by_code = verified.flat_map(|(contact, _)| match contact {
-        Contact::Email(_) => [Method::Email].iter(),
-        Contact::Phone(_) => [Method::Sms, Method::Whatsapp].iter(),
-    });
+fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps: usize) -> MethodSet {
     let is_strong = |strength: u8| usize::from(strength) >= steps;
-    let enrolled = credentials.into_iter().flat_map(|row| {
-        [
-            (Method::Passkey, row.passkeys.iter().any(|passkey| is_strong(passkey.strength))),
-            (Method::Totp, row.totp.as_ref().is_some_and(|key| is_strong(key.strength))),
-            (
-                Method::RecoveryCode,
-                row.recovery.as_ref().is_some_and(|codes| is_strong(codes.strength) && !codes.unused.is_empty()),
-            ),
-            (Method::Sso, row.links.iter().any(|link| is_strong(link.strength))),
-        ]
-    });
-    let known = [(Method::Password, has_password)].into_iter().chain(enrolled);
-    known.filter(|(_, has)| *has).map(|(method, _)| method).chain(by_code.copied()).collect()
+    let row = |has: &dyn Fn(&Credentials) -> bool| credentials.is_some_and(has);
+    let can_use = |method: &Method| match method {
+        // a password that the application alone knows shows in the session
+        Method::Password => {
+            let mut proved = who.session.authentication().methods();
+            who.account.current_password_mark().is_some() || proved.any(|name| name == method.as_str())
+        }
+        Method::Sms | Method::Email | Method::Whatsapp => reachable(&who.account, *method).next().is_some(),
+        Method::Passkey => row(&|row| row.passkeys.iter().any(|passkey| is_strong(passkey.strength))),
+        Method::Totp => row(&|row| row.totp.as_ref().is_some_and(|key| is_strong(key.strength))),
+        Method::RecoveryCode => {
+            row(&|row| row.recovery.as_ref().is_some_and(|codes| is_strong(codes.strength) && !codes.unused.is_empty()))
+        }
+        Method::Sso => row(&|row| {
+            let is_offered = |link: &SsoLink| provider_label(core, who.session.tenant(), &link.provider).is_some();
+            row.links.iter().any(|link| is_strong(link.strength) && is_offered(link))
+        }),
+    };
+    core.enabled(who.session.tenant()).iter().filter(can_use).collect()
 }

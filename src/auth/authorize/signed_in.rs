@@ -18,8 +18,8 @@ use crate::{
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
     pub(crate) account: Account,
-    /// The proofs that were found to count, with the number of steps that a login can have at most in which each counts.
-    strengths: Vec<(Proof, u8)>,
+    /// The proofs by credentials that don't count in a login of more steps.
+    weak: Vec<(Proof, u8)>,
 }
 
 impl SignedIn {
@@ -48,25 +48,27 @@ impl SignedIn {
         let current = cx.core.accounts.current(session.authentication(), keyed).await?;
         let Some(CurrentProofs { account, proofs, strengths }) = current else { return Ok(None) };
         let session = cx.core.keep_proofs(&session, &proofs).await?;
-        let strengths = proofs.into_iter().zip(strengths).collect();
-        Ok(session.map(|session| Self { session, account, strengths }))
+        let weak = proofs.into_iter().zip(strengths).filter(|(_, strength)| *strength < u8::MAX).collect();
+        Ok(session.map(|session| Self { session, account, weak }))
     }
 
     fn proofs(&self) -> &[Proof] {
         &self.session.authentication().proofs
     }
 
-    /// Returns the proofs with their strengths.
+    /// Returns the proofs, and up to how many steps each counts.
     pub(crate) fn strengths(&self) -> impl Iterator<Item = (&Proof, u8)> {
-        let of = |proof: &Proof| self.strengths.iter().find(|(known, _)| known == proof).map(|(_, strength)| *strength);
-        self.proofs().iter().map(move |proof| (proof, of(proof).unwrap_or_default()))
+        let weak = |proof: &Proof| self.weak.iter().find(|(weak, _)| weak == proof).map(|(_, strength)| *strength);
+        self.proofs().iter().map(move |proof| (proof, weak(proof).unwrap_or(u8::MAX)))
     }
 
-    /// Returns the proofs that are not older than this and that count in a login of this many steps.
-    fn proofs_within(&self, age: Option<Duration>, steps: usize, now: UnixTime) -> Vec<Proof> {
-        let is_young = |proof: &Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
-        let counts = |(proof, strength): &(&Proof, u8)| is_young(proof) && usize::from(*strength) >= steps;
-        self.strengths().filter(counts).map(|(proof, _)| proof.clone()).collect()
+    /// Returns the proofs that are not older than this, and that count in a login of this plan.
+    fn proofs_within(&self, age: Option<Duration>, plan: &LoginPlan, now: UnixTime) -> Vec<Proof> {
+        let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
+        let is_weak = |proof: &Proof| {
+            self.weak.iter().any(|(weak, strength)| weak == proof && usize::from(*strength) < plan.steps())
+        };
+        self.proofs().iter().filter(is_young).filter(|proof| !is_weak(proof)).cloned().collect()
     }
 
     /// Returns whether the carried proofs of a login came from this session and still count.
@@ -75,9 +77,9 @@ impl SignedIn {
             && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
     }
 
-    /// Returns whether young and strong enough proofs of the session complete the plan.
+    /// Returns whether young enough proofs of the session complete the plan.
     pub(crate) fn meets(&self, plan: &LoginPlan, oidc: &OidcParameters, now: UnixTime) -> bool {
-        plan.is_met_by(methods(&self.proofs_within(oidc.max_age, plan.steps(), now)))
+        plan.is_met_by(methods(&self.proofs_within(oidc.max_age, plan, now)))
     }
 
     /// Returns the authentication for a code without a page, if the client takes part in single sign-on and the session
@@ -91,7 +93,7 @@ impl SignedIn {
     ) -> Option<Authentication> {
         let is_met = client.has_single_sign_on() && self.meets(plan, oidc, now);
         is_met.then(|| Authentication {
-            proofs: self.proofs_within(oidc.max_age, plan.steps(), now),
+            proofs: self.proofs_within(oidc.max_age, plan, now),
             acr: plan.acr().map(Box::from),
             ..self.session.authentication().clone()
         })
@@ -107,7 +109,7 @@ impl SignedIn {
         client: &Client,
         now: UnixTime,
     ) -> Option<CarriedProofs> {
-        let mut proofs = self.proofs_within(oidc.max_age, plan.steps(), now);
+        let mut proofs = self.proofs_within(oidc.max_age, plan, now);
         let useful = plan.closest(methods(&proofs));
         let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
         if useful.is_empty() || !(client.has_single_sign_on() || is_step_up) {

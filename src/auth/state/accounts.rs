@@ -30,7 +30,7 @@ pub(crate) struct FoundAccount {
 pub(crate) struct CurrentProofs {
     pub(crate) account: Account,
     pub(crate) proofs: Vec<Proof>,
-    /// The strength of each of these proofs.
+    /// The number of steps up to which each proof counts.
     pub(crate) strengths: Vec<u8>,
 }
 
@@ -84,8 +84,8 @@ impl Accounts {
             false => None,
         };
         let proofs = counting_proofs(&account, credentials.as_ref(), &authentication.proofs, keyed);
-        let strength_of = |proof| strength(proof, credentials.as_ref(), keyed).unwrap_or_default();
-        let strengths = proofs.iter().map(strength_of).collect();
+        let strengths =
+            proofs.iter().map(|proof| strength(credentials.as_ref(), proof, keyed).unwrap_or_default()).collect();
         Ok(Some(CurrentProofs { account, proofs, strengths }))
     }
 

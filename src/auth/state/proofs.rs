@@ -36,35 +36,37 @@ pub(crate) fn link_mark(issuer: &str, subject: &str, keyed: &Keyed) -> [u8; 32] 
     *keyed.hash("link mark", [issuer.as_bytes(), subject.as_bytes()]).as_bytes()
 }
 
+/// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
+/// the greatest strength.
+pub(crate) fn strength(credentials: Option<&Credentials>, proof: &Proof, keyed: &Keyed) -> Option<u8> {
+    let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(u8::MAX) };
+    let row = credentials?;
+    match Method::from_name(&proof.method)? {
+        Method::Passkey => {
+            let mut passkeys = row.passkeys.iter();
+            passkeys.find(|passkey| passkey_mark(&passkey.id, keyed) == mark).map(|passkey| passkey.strength)
+        }
+        Method::Sso => {
+            let mut links = row.links.iter();
+            links.find(|link| link_mark(&link.issuer, &link.subject, keyed) == mark).map(|link| link.strength)
+        }
+        Method::Totp => {
+            let totp = row.totp.as_ref().filter(|totp| enrolment_mark(&totp.enrolment, keyed) == mark);
+            totp.map(|totp| totp.strength)
+        }
+        Method::RecoveryCode => {
+            let codes = row.recovery.as_ref().filter(|codes| enrolment_mark(&codes.enrolment, keyed) == mark);
+            codes.map(|codes| codes.strength)
+        }
+        Method::Password | Method::Sms | Method::Email | Method::Whatsapp => None,
+    }
+}
+
 /// Returns whether a proof counts only as long as the user has a credential.
 pub(crate) fn is_of_credential(proof: &Proof) -> bool {
     let method = Method::from_name(&proof.method);
     let is_enrolled = matches!(method, Some(Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode));
     is_enrolled && proof.mark.is_some()
-}
-
-/// Returns the strength of the credential behind a proof: how many steps a login can have at most in which it counts. Other
-/// proofs count in every login. Returns `None` if the user does not have the credential any more.
-pub(crate) fn strength(proof: &Proof, credentials: Option<&Credentials>, keyed: &Keyed) -> Option<u8> {
-    if !is_of_credential(proof) {
-        return Some(u8::MAX);
-    }
-    let (row, is) = (credentials?, |mark: [u8; 32]| proof.mark == Some(mark));
-    match Method::from_name(&proof.method)? {
-        Method::Passkey => {
-            let mut passkeys = row.passkeys.iter();
-            Some(passkeys.find(|passkey| is(passkey_mark(&passkey.id, keyed)))?.strength)
-        }
-        Method::Totp => Some(row.totp.as_ref().filter(|key| is(enrolment_mark(&key.enrolment, keyed)))?.strength),
-        Method::RecoveryCode => {
-            Some(row.recovery.as_ref().filter(|codes| is(enrolment_mark(&codes.enrolment, keyed)))?.strength)
-        }
-        Method::Sso => {
-            let mut links = row.links.iter();
-            Some(links.find(|link| is(link_mark(&link.issuer, &link.subject, keyed)))?.strength)
-        }
-        _ => None,
-    }
 }
 
 /// Returns the proofs that still count for this account, in their order. Proofs without a mark always count.
@@ -87,7 +89,7 @@ pub(crate) fn counting_proofs(
                 verified.any(|(contact, _)| contact_mark(contact, keyed) == mark)
             }
             Some(Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso) => {
-                strength(proof, credentials, keyed).is_some()
+                strength(credentials, proof, keyed).is_some()
             }
             None => false,
         }
