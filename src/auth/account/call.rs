@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::Method as HttpMethod;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     auth::{
@@ -39,6 +40,11 @@ pub(crate) struct AccountCall {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct AccountFields {
     pub(crate) sid: Option<String>,
+    /// The id of a credential.
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    /// What the browser returned for a new passkey.
+    pub(crate) response: Option<Value>,
 }
 
 /// Reads the body of a call.

@@ -3,6 +3,7 @@
 pub(crate) mod call;
 mod credentials;
 mod freshness;
+mod passkeys;
 mod sessions;
 
 use bytes::Bytes;
@@ -43,13 +44,20 @@ where
 {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route {
-        AccountRoute::EndSession => Some(call::fields(cx, body).await),
+        AccountRoute::EndSession
+        | AccountRoute::AddPasskey
+        | AccountRoute::RenamePasskey
+        | AccountRoute::DeletePasskey => Some(call::fields(cx, body).await),
         _ => None,
     };
     let call = AccountCall::enter(cx).await?;
     let fields = fields.transpose()?.unwrap_or_default();
     match route {
         AccountRoute::Credentials => credentials::list(cx, &call).await,
+        AccountRoute::PasskeyOptions => passkeys::options(cx, &call).await,
+        AccountRoute::AddPasskey => passkeys::add(cx, &call, &fields).await,
+        AccountRoute::RenamePasskey => passkeys::rename(cx, &call, &fields).await,
+        AccountRoute::DeletePasskey => passkeys::delete(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,

@@ -32,6 +32,10 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AccountRoute {
     Credentials,
+    PasskeyOptions,
+    AddPasskey,
+    RenamePasskey,
+    DeletePasskey,
     EndSession,
     EndOtherSessions,
     SignOutEverywhere,
@@ -75,6 +79,10 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(ACCOUNT_PAGE, Route::AccountPage),
     Path::get("/account/security.js", Route::AccountScript),
     Path::get("/account/credentials", Route::Account(AccountRoute::Credentials)),
+    Path::post("/account/passkeys/options", Route::Account(AccountRoute::PasskeyOptions)),
+    Path::post("/account/passkeys", Route::Account(AccountRoute::AddPasskey)),
+    Path::post("/account/passkeys/rename", Route::Account(AccountRoute::RenamePasskey)),
+    Path::post("/account/passkeys/delete", Route::Account(AccountRoute::DeletePasskey)),
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
