@@ -82,6 +82,8 @@ impl AuthServiceBuilder {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
             return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
         }
+        #[cfg(feature = "sso")]
+        self.providers.check()?;
         self.check_policies()?;
         let passkeys = self.passkeys.as_ref().map(|passkeys| passkeys.build(&issuer)).transpose()?;
 
@@ -136,6 +138,8 @@ impl AuthServiceBuilder {
             sessions,
             session_layer,
             first_party,
+            #[cfg(feature = "sso")]
+            providers: self.providers,
             client_ip,
             journal,
             limits,
@@ -150,8 +154,18 @@ impl AuthServiceBuilder {
     fn check_policies(&self) -> Result<(), ConfigError> {
         let (passkeys, totp) = (self.passkeys.is_some(), self.totp.is_some());
         let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, passkeys, totp);
-        self.policies.check(enabled)?;
+        // a provider for some tenants is enough here, because a policy may be theirs
+        #[cfg(feature = "sso")]
+        let with_any = if self.providers.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
+        #[cfg(not(feature = "sso"))]
+        let with_any = enabled;
+        self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
+            #[cfg(feature = "sso")]
+            let enabled = match self.providers.of(client.tenant()).next() {
+                Some(_) => enabled.with(crate::policy::Method::Sso),
+                None => enabled,
+            };
             self.policies
                 .check_demands(client.tenant(), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;

@@ -14,6 +14,8 @@ use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
 use crate::auth::state::token_endpoints::TokenEndpoints;
+#[cfg(feature = "sso")]
+use crate::sso::SsoConnections;
 use crate::{
     auth::{
         first_party::site::FirstParty,
@@ -37,7 +39,7 @@ use crate::{
     policy::{Method, MethodSet, Policies},
     session::{Proof, Session, SessionLayer, Sessions},
     store::{AnyStore, StoreError},
-    tenant::ClientIp,
+    tenant::{ClientIp, Tenant},
     user::AnyUsers,
     util::clock::Clock,
 };
@@ -60,6 +62,9 @@ pub(crate) struct Core {
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
+    /// Other identity providers.
+    #[cfg(feature = "sso")]
+    pub(crate) providers: SsoConnections,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -149,10 +154,22 @@ impl Core {
         self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
     }
 
-    /// Returns the methods that can be used here.
-    pub(crate) fn enabled(&self) -> MethodSet {
+    /// Returns the methods that users of this tenant can use here.
+    pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
         let (passkeys, totp) = (self.passkeys.is_some(), self.authenticators.has_totp());
-        enabled(&self.queue, self.without_passwords, passkeys, totp)
+        let enabled = enabled(&self.queue, self.without_passwords, passkeys, totp);
+        if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
+    }
+
+    /// Returns whether users of this tenant can sign in through another identity provider.
+    pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
+        #[cfg(feature = "sso")]
+        return self.providers.of(tenant).next().is_some();
+        #[cfg(not(feature = "sso"))]
+        {
+            let _ = tenant;
+            false
+        }
     }
 }
 

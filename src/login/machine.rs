@@ -15,7 +15,7 @@ use super::{
 use crate::{
     policy::Method,
     session::Proof,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// One call that changes a login.
@@ -34,6 +34,9 @@ pub(crate) enum LoginCall<'a> {
     /// Compares a guess with the open code. `of` is the code that the attempt was counted for. `owner` is its owner with
     /// the current generation, or `None` if no guess may count.
     Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a BoundUser> },
+    /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
+    Redeem { provider: &'a str, state: &'a Digest },
     /// Opens a challenge for a passkey, which closes the one before.
     OpenPasskey(&'a PasskeyChallenge),
     /// Closes this challenge and counts an attempt to answer it. Only one call gets each challenge.
@@ -99,7 +102,7 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
         LoginCall::Withdraw => change(login, now, |next| next.failures = next.failures.saturating_sub(1)),
         LoginCall::MayOpen(_) => unchanged(login, now),
         LoginCall::Open(challenge) => change(login, now, |next| {
-            next.sends += 1;
+            next.sends += u8::from(challenge.code().is_some());
             next.open = Some((*challenge).clone());
             next.phase = LoginPhase::Pending;
         }),
@@ -112,6 +115,10 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
             next.failures += 1;
         }),
         LoginCall::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
+        LoginCall::Redeem { .. } => change(login, now, |next| {
+            next.failures += 1;
+            next.open = None;
+        }),
         LoginCall::Complete if matches!(login.phase, LoginPhase::Completed(_)) => unchanged(login, now),
         LoginCall::Complete => change(login, now, |next| next.phase = LoginPhase::Completed(now.as_nanos())),
         LoginCall::End => end(login, now),
@@ -137,6 +144,9 @@ fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginEr
         LoginCall::TakePasskey(open) => not_expected(login, Method::Passkey)
             .or_else(|| (!login.waits_for_passkey(open, now)).then_some(LoginError::NoPendingChallenge)),
         LoginCall::Verify { of, .. } if !login.waits_for(*of) => Some(LoginError::NoPendingChallenge),
+        LoginCall::Redeem { provider, state } if !login.waits_for_provider(provider, state, now) => {
+            Some(LoginError::NoPendingChallenge)
+        }
         LoginCall::Complete if login.remaining() > 0 => Some(LoginError::StepsRemaining),
         LoginCall::Consume(_) if !matches!(login.phase, LoginPhase::Completed(_)) => Some(LoginError::NotCompleted),
         LoginCall::Withdraw if login.remaining() == 0 => Some(LoginError::NoStepRemaining),
@@ -145,6 +155,7 @@ fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginEr
     let spent = match call {
         LoginCall::Attempt(_)
         | LoginCall::Verify { .. }
+        | LoginCall::Redeem { .. }
         | LoginCall::MayOpen(_)
         | LoginCall::Open(_)
         | LoginCall::OpenPasskey(_)
@@ -153,7 +164,7 @@ fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginEr
         {
             Some(LoginError::AttemptsUnderWay)
         }
-        LoginCall::MayOpen(_) | LoginCall::Open(_) if login.sends >= MAX_SENDS => {
+        LoginCall::MayOpen(_) | LoginCall::Open(Challenge::Code(_)) if login.sends >= MAX_SENDS => {
             let left = login.ends_at().as_nanos().saturating_sub(now.as_nanos());
             Some(LoginError::NoSendsLeft(Duration::from_nanos(left)))
         }
@@ -262,6 +273,11 @@ fn denied(error: LoginError) -> Transition {
 }
 
 impl Login {
+    /// Returns whether the user is at this provider, and comes back with this state.
+    fn waits_for_provider(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+        matches!(&self.open, Some(Challenge::Sso(open)) if open.is_for(provider, state, now))
+    }
+
     /// Returns whether this code is open, and no newer one.
     fn waits_for(&self, code: Option<&OpenCode>) -> bool {
         matches!((code, &self.open), (Some(code), Some(Challenge::Code(open))) if open.is_same(code))

@@ -457,7 +457,7 @@ proptest! {
                 (Action::Withdraw, _) => LoginCall::Withdraw,
                 (Action::Open(..), Some(open)) => LoginCall::Open(open),
                 (Action::Verify(..), _) => {
-                    let of = login.open.as_ref().map(|Challenge::Code(code)| code);
+                    let of = login.open.as_ref().and_then(Challenge::code);
                     LoginCall::Verify { of, guess: &guess, keyed: &keyed, owner: who.as_ref() }
                 }
                 (Action::Complete, _) => LoginCall::Complete,

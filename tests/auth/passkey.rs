@@ -249,12 +249,13 @@ async fn c070_c071_c072_c073_c074_c075_each_wrong_statement_is_refused_alike() {
     let begun = begin(&mut browser, "web", Some(ADA)).await;
     let response = passkey.get(&json!({ "challenge": text(&[7; 32]) }));
     refused(&begun.post(&mut browser, &response).await);
+    world.advance(3600);
     let begun = begin(&mut browser, "web", Some(ADA)).await;
     let members = json!({ "challenge": text(&[7; 32]), "response": response });
     refused(&begun.send(&mut browser, &members).await);
-    // the login is alive, and nothing was proved
-    let mut begun = begun;
-    begun.renew(&mut browser).await;
+    assert!(!is_proved(&mut browser, &begun).await);
+    world.advance(3600);
+    let begun = begin(&mut browser, "web", Some(ADA)).await;
     assert_eq!(prove(&mut browser, &begun, &passkey).await.status, 200);
 }
 
