@@ -28,7 +28,7 @@ use crate::{
             route::{Path, Route},
         },
         pages::page,
-        steps::{authenticate, complete, login_page, start, status},
+        steps::{authenticate, choices, complete, login_page, start, status},
     },
     client::Client,
     http::body::Body,
@@ -146,6 +146,7 @@ where
         #[cfg(feature = "tokens")]
         Route::Token(route) => endpoints::serve(cx, route, body).await,
         Route::Status => status::status(cx).await,
+        Route::Choices => choices::choices(cx).await,
         Route::Par => par::push(cx, body).await,
         #[cfg(feature = "sso")]
         Route::SsoCallback => sso_callback::sso_callback(cx).await,

@@ -74,7 +74,6 @@ error_codes! {
     MethodNotAllowed: "method_not_allowed", CONFLICT;
     NoStepRemaining: "no_step_remaining", CONFLICT;
     StepsRemaining: "steps_remaining", CONFLICT;
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by the choices after a step"))]
     StepRequired: "step_required", CONFLICT;
     SessionFailed: "session_failed", CONFLICT;
     TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;

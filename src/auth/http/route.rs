@@ -10,6 +10,7 @@ pub(crate) enum Route {
     StartPage,
     Start,
     Status,
+    Choices,
     Authenticate,
     VerifyOtp,
     Complete,
@@ -64,6 +65,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path { path: "/authorize", get: Some(Route::Authorize), post: Some(Route::AuthorizeForm) },
     Path { path: "/authentication/start", get: Some(Route::StartPage), post: Some(Route::Start) },
     Path::get("/authentication/status", Route::Status),
+    Path::get("/authentication/choices", Route::Choices),
     Path::post("/authentication/authenticate", Route::Authenticate),
     Path::post("/authentication/verify-otp", Route::VerifyOtp),
     Path::post("/authentication/complete", Route::Complete),
@@ -224,6 +226,7 @@ impl Route {
             self,
             Self::Start
                 | Self::Status
+                | Self::Choices
                 | Self::Authenticate
                 | Self::VerifyOtp
                 | Self::Complete

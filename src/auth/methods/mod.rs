@@ -2,6 +2,7 @@
 
 mod attempt;
 mod authenticator;
+pub(crate) mod contacts;
 mod method;
 mod otp;
 mod password;

@@ -1,7 +1,7 @@
 //! The accounts that logins, sessions and codes belong to.
 
 use crate::{
-    auth::state::proofs::{counting_proofs, is_of_credential},
+    auth::state::proofs::{counting_proofs, is_of_credential, strength},
     credential::CredentialTable,
     login::{BoundUser, Keyed},
     session::{Authentication, Generations, Proof, UserId},
@@ -30,6 +30,8 @@ pub(crate) struct FoundAccount {
 pub(crate) struct CurrentProofs {
     pub(crate) account: Account,
     pub(crate) proofs: Vec<Proof>,
+    /// The number of steps up to which each proof counts.
+    pub(crate) strengths: Vec<u8>,
 }
 
 /// Looked up if there is no user, so that the work is the same.
@@ -82,7 +84,9 @@ impl Accounts {
             false => None,
         };
         let proofs = counting_proofs(&account, credentials.as_ref(), &authentication.proofs, keyed);
-        Ok(Some(CurrentProofs { account, proofs }))
+        let strengths =
+            proofs.iter().map(|proof| strength(credentials.as_ref(), proof, keyed).unwrap_or_default()).collect();
+        Ok(Some(CurrentProofs { account, proofs, strengths }))
     }
 
     /// Returns the account if it may still log in and each proof still counts for it.

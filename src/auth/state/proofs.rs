@@ -36,6 +36,32 @@ pub(crate) fn link_mark(issuer: &str, subject: &str, keyed: &Keyed) -> [u8; 32] 
     *keyed.hash("link mark", [issuer.as_bytes(), subject.as_bytes()]).as_bytes()
 }
 
+/// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
+/// the greatest strength.
+pub(crate) fn strength(credentials: Option<&Credentials>, proof: &Proof, keyed: &Keyed) -> Option<u8> {
+    let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(u8::MAX) };
+    let row = credentials?;
+    match Method::from_name(&proof.method)? {
+        Method::Passkey => {
+            let mut passkeys = row.passkeys.iter();
+            passkeys.find(|passkey| passkey_mark(&passkey.id, keyed) == mark).map(|passkey| passkey.strength)
+        }
+        Method::Sso => {
+            let mut links = row.links.iter();
+            links.find(|link| link_mark(&link.issuer, &link.subject, keyed) == mark).map(|link| link.strength)
+        }
+        Method::Totp => {
+            let totp = row.totp.as_ref().filter(|totp| enrolment_mark(&totp.enrolment, keyed) == mark);
+            totp.map(|totp| totp.strength)
+        }
+        Method::RecoveryCode => {
+            let codes = row.recovery.as_ref().filter(|codes| enrolment_mark(&codes.enrolment, keyed) == mark);
+            codes.map(|codes| codes.strength)
+        }
+        Method::Password | Method::Sms | Method::Email | Method::Whatsapp => None,
+    }
+}
+
 /// Returns whether a proof counts only as long as the user has a credential.
 pub(crate) fn is_of_credential(proof: &Proof) -> bool {
     let method = Method::from_name(&proof.method);
@@ -62,21 +88,8 @@ pub(crate) fn counting_proofs(
                 let mut verified = account.contacts().filter(|(_, is_verified)| *is_verified);
                 verified.any(|(contact, _)| contact_mark(contact, keyed) == mark)
             }
-            Some(Method::Passkey) => {
-                let mut passkeys = credentials.into_iter().flat_map(|row| &row.passkeys);
-                passkeys.any(|passkey| passkey_mark(&passkey.id, keyed) == mark)
-            }
-            Some(Method::Totp) => {
-                let totp = credentials.and_then(|row| row.totp.as_ref());
-                totp.is_some_and(|totp| enrolment_mark(&totp.enrolment, keyed) == mark)
-            }
-            Some(Method::RecoveryCode) => {
-                let recovery = credentials.and_then(|row| row.recovery.as_ref());
-                recovery.is_some_and(|codes| enrolment_mark(&codes.enrolment, keyed) == mark)
-            }
-            Some(Method::Sso) => {
-                let mut links = credentials.into_iter().flat_map(|row| &row.links);
-                links.any(|link| link_mark(&link.issuer, &link.subject, keyed) == mark)
+            Some(Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso) => {
+                strength(credentials, proof, keyed).is_some()
             }
             None => false,
         }

@@ -1,6 +1,7 @@
 //! The calls of a login, from its start to `complete`.
 
 pub(crate) mod authenticate;
+pub(crate) mod choices;
 pub(crate) mod complete;
 pub(crate) mod login_page;
 mod enter;
