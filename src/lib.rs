@@ -25,6 +25,8 @@ pub mod session;
 pub mod pkce;
 #[cfg(feature = "bearer")]
 mod dpop;
+#[cfg(feature = "jwks")]
+mod discovery;
 #[cfg(feature = "bearer")]
 pub mod bearer;
 #[cfg(feature = "login")]
@@ -37,6 +39,8 @@ pub mod user;
 pub mod client;
 #[cfg(feature = "login")]
 pub mod delivery;
+#[cfg(feature = "sso")]
+pub mod sso;
 #[cfg(feature = "login")]
 mod credential;
 #[cfg(feature = "login")]

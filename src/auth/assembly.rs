@@ -19,6 +19,7 @@ use crate::{
         core::{self, Core, HashKey, Limits},
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
+        passkeys::enrolments::PasskeyEnrolments,
         service::AuthService,
         state::{
             accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
@@ -81,7 +82,10 @@ impl AuthServiceBuilder {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
             return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
         }
+        #[cfg(feature = "sso")]
+        self.providers.check()?;
         self.check_policies()?;
+        let passkeys = self.passkeys.as_ref().map(|passkeys| passkeys.build(&issuer)).transpose()?;
 
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
@@ -109,8 +113,10 @@ impl AuthServiceBuilder {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
+            passkey_enrolments: PasskeyEnrolments::new(&store, credentials.clone(), &clock),
             authenticators,
             credentials,
+            passkeys,
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
@@ -132,6 +138,8 @@ impl AuthServiceBuilder {
             sessions,
             session_layer,
             first_party,
+            #[cfg(feature = "sso")]
+            providers: self.providers,
             client_ip,
             journal,
             limits,
@@ -144,9 +152,20 @@ impl AuthServiceBuilder {
     /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
     /// finished with the enabled methods.
     fn check_policies(&self) -> Result<(), ConfigError> {
-        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, self.totp.is_some());
-        self.policies.check(enabled)?;
+        let (passkeys, totp) = (self.passkeys.is_some(), self.totp.is_some());
+        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, passkeys, totp);
+        // a provider for some tenants is enough here, because a policy may be theirs
+        #[cfg(feature = "sso")]
+        let with_any = if self.providers.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
+        #[cfg(not(feature = "sso"))]
+        let with_any = enabled;
+        self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
+            #[cfg(feature = "sso")]
+            let enabled = match self.providers.of(client.tenant()).next() {
+                Some(_) => enabled.with(crate::policy::Method::Sso),
+                None => enabled,
+            };
             self.policies
                 .check_demands(client.tenant(), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;

@@ -5,7 +5,10 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService, state::authenticators::Totp},
+    auth::{
+        http::bodies::BodyLimits, pages::custom::Pages, passkeys::rules::Passkeys, service::AuthService,
+        state::authenticators::Totp,
+    },
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -36,6 +39,7 @@ pub struct AuthServiceBuilder {
     pub(super) without_passwords: bool,
     pub(super) passwords: Passwords,
     pub(super) queue: Queue,
+    pub(super) passkeys: Option<Passkeys>,
     pub(super) session_idle: Option<Duration>,
     pub(super) session_lifetime: Option<Duration>,
     pub(super) session_cookie: Option<String>,
@@ -55,6 +59,8 @@ pub struct AuthServiceBuilder {
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
+    #[cfg(feature = "sso")]
+    pub(super) providers: crate::sso::SsoConnections,
     pub(super) totp: Option<Totp>,
     #[cfg(feature = "tokens")]
     pub(super) tokens: Option<Tokens>,
@@ -86,6 +92,7 @@ impl AuthServiceBuilder {
             without_passwords: false,
             passwords: Passwords::new(),
             queue: Queue::builder().build(),
+            passkeys: None,
             session_idle: None,
             session_lifetime: None,
             session_cookie: None,
@@ -105,6 +112,8 @@ impl AuthServiceBuilder {
             pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
+            #[cfg(feature = "sso")]
+            providers: crate::sso::SsoConnections::default(),
             totp: None,
             #[cfg(feature = "tokens")]
             tokens: None,
@@ -163,6 +172,12 @@ impl AuthServiceBuilder {
     /// Sends one-time codes through this queue. Replaces senders that were set before.
     pub fn delivery(mut self, queue: Queue) -> Self {
         self.queue = queue;
+        self
+    }
+
+    /// Lets users sign in with passkeys. See [`Passkeys`].
+    pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
+        self.passkeys = Some(passkeys);
         self
     }
 
@@ -298,6 +313,15 @@ impl AuthServiceBuilder {
     /// is also a source: pass it if the site has only one. [`AuthService::session_layer`] protects the routes of the site.
     pub fn first_party(mut self, source: impl TenantSource) -> Self {
         self.first_party = Some(Arc::new(source));
+        self
+    }
+
+    /// Lets users sign in through another identity provider, which enables the method `sso`. `name` is a part of the URL to
+    /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
+    /// order in which they were added.
+    #[cfg(feature = "sso")]
+    pub fn sso(mut self, name: &str, provider: impl Into<crate::sso::SsoConnection>) -> Self {
+        self.providers = self.providers.with(name, provider.into());
         self
     }
 

@@ -14,11 +14,14 @@ use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
 use crate::auth::state::token_endpoints::TokenEndpoints;
+#[cfg(feature = "sso")]
+use crate::sso::SsoConnections;
 use crate::{
     auth::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
+        passkeys::{enrolments::PasskeyEnrolments, rules::PasskeyRules},
         state::{
             accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
             guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
@@ -36,7 +39,7 @@ use crate::{
     policy::{Method, MethodSet, Policies},
     session::{Proof, Session, SessionLayer, Sessions},
     store::{AnyStore, StoreError},
-    tenant::ClientIp,
+    tenant::{ClientIp, Tenant},
     user::AnyUsers,
     util::clock::Clock,
 };
@@ -59,6 +62,9 @@ pub(crate) struct Core {
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
+    /// Other identity providers.
+    #[cfg(feature = "sso")]
+    pub(crate) providers: SsoConnections,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -68,6 +74,9 @@ pub(crate) struct Core {
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
+    /// Set if users can sign in with passkeys.
+    pub(crate) passkeys: Option<PasskeyRules>,
+    pub(crate) passkey_enrolments: PasskeyEnrolments,
     pub(crate) authenticators: Authenticators,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
@@ -145,18 +154,32 @@ impl Core {
         self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
     }
 
-    /// Returns the methods that can be used here.
-    pub(crate) fn enabled(&self) -> MethodSet {
-        enabled(&self.queue, self.without_passwords, self.authenticators.has_totp())
+    /// Returns the methods that users of this tenant can use here.
+    pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
+        let (passkeys, totp) = (self.passkeys.is_some(), self.authenticators.has_totp());
+        let enabled = enabled(&self.queue, self.without_passwords, passkeys, totp);
+        if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
+    }
+
+    /// Returns whether users of this tenant can sign in through another identity provider.
+    pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
+        #[cfg(feature = "sso")]
+        return self.providers.of(tenant).next().is_some();
+        #[cfg(not(feature = "sso"))]
+        {
+            let _ = tenant;
+            false
+        }
     }
 }
 
 /// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool, totp: bool) -> MethodSet {
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool, passkeys: bool, totp: bool) -> MethodSet {
     let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
     let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
     let enrolled = totp.then_some([Method::Totp, Method::RecoveryCode]).into_iter().flatten();
-    by_code.chain((!without_passwords).then_some(Method::Password)).chain(enrolled).collect()
+    let others = [(!without_passwords).then_some(Method::Password), passkeys.then_some(Method::Passkey)];
+    by_code.chain(others.into_iter().flatten()).chain(enrolled).collect()
 }
 
 impl fmt::Debug for Core {

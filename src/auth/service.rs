@@ -13,6 +13,8 @@ use tower_service::Service;
 
 #[cfg(feature = "tokens")]
 use crate::auth::endpoints;
+#[cfg(feature = "sso")]
+use crate::auth::steps::sso_callback;
 use crate::{
     auth::{
         account,
@@ -74,7 +76,7 @@ impl AuthService {
 
     /// Explains to an operator which steps a login of this client would need, and why.
     pub fn explain(&self, client: &Client, acr_values: Option<&str>) -> Explanation {
-        self.0.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled())
+        self.0.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled(client.tenant()))
     }
 
     /// Returns the OpenAPI description of all endpoints, as served at `GET /openapi.json`.
@@ -146,6 +148,10 @@ where
         Route::Status => status::status(cx).await,
         Route::Choices => choices::choices(cx).await,
         Route::Par => par::push(cx, body).await,
+        #[cfg(feature = "sso")]
+        Route::SsoCallback => sso_callback::sso_callback(cx).await,
+        #[cfg(not(feature = "sso"))]
+        Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
         Route::SignIn => sign_in::sign_in(cx).await,
         Route::FinishSignIn => sign_in::finish(cx).await,
         Route::SignOut => sign_out::sign_out(cx, body).await,

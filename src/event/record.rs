@@ -45,6 +45,8 @@ pub enum EventKind {
     /// A cookie named a live session but carried another secret. It may be older than the last
     /// rotation, or a guess.
     SessionWrongSecret,
+    /// An account was linked to a user of another identity provider.
+    SsoLinked,
     /// A login started.
     LoginStarted,
     /// A login step was completed successfully.
@@ -60,6 +62,9 @@ pub enum EventKind {
     /// A correct attempt was rejected, or a message was not sent, because an account or address
     /// exceeded its limit. The caller cannot see this.
     LoginCeiling,
+    /// A valid signature of a passkey was refused, or reported, because its counter had not increased. The
+    /// authenticator may have been cloned.
+    PasskeyCloned,
     /// An authorization code was issued.
     CodeIssued,
     /// A one-time code was queued for delivery.
@@ -106,6 +111,7 @@ impl EventKind {
         Self::SessionRevoked,
         Self::SessionUseAfterExpire,
         Self::SessionWrongSecret,
+        Self::SsoLinked,
         Self::LoginStarted,
         Self::LoginStepProved,
         Self::LoginSucceeded,
@@ -113,6 +119,7 @@ impl EventKind {
         Self::LoginFailedMost,
         Self::LoginLocked,
         Self::LoginCeiling,
+        Self::PasskeyCloned,
         Self::CodeIssued,
         Self::OtpSent,
         Self::OtpUndelivered,
@@ -146,6 +153,7 @@ impl EventKind {
             Self::SessionRevoked => "session_revoked",
             Self::SessionUseAfterExpire => "session_use_after_expire",
             Self::SessionWrongSecret => "session_wrong_secret",
+            Self::SsoLinked => "authn_sso_linked",
             Self::LoginStarted => "authn_login_start",
             Self::LoginStepProved => "authn_login_step",
             Self::LoginSucceeded => "authn_login_success",
@@ -153,6 +161,7 @@ impl EventKind {
             Self::LoginFailedMost => "authn_login_fail_max",
             Self::LoginLocked => "authn_login_lock",
             Self::LoginCeiling => "authn_login_ceiling",
+            Self::PasskeyCloned => "authn_passkey_cloned",
             Self::CodeIssued => "authn_code_created",
             Self::OtpSent => "authn_otp_sent",
             Self::OtpUndelivered => "authn_otp_undelivered",

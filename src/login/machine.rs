@@ -8,13 +8,14 @@ use std::time::Duration;
 use super::{
     keyed::Keyed,
     one_time_code::OpenCode,
+    passkey_challenge::PasskeyChallenge,
     state::{Challenge, Login, LoginPhase, LoginView, MAX_FAILURES, MAX_SENDS},
     subject::{BoundUser, Subject},
 };
 use crate::{
     policy::Method,
     session::Proof,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// One call that changes a login.
@@ -33,6 +34,13 @@ pub(crate) enum LoginCall<'a> {
     /// Compares a guess with the open code. `of` is the code that the attempt was counted for. `owner` is its owner with
     /// the current generation, or `None` if no guess may count.
     Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a BoundUser> },
+    /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
+    Redeem { provider: &'a str, state: &'a Digest },
+    /// Opens a challenge for a passkey, which closes the one before.
+    OpenPasskey(&'a PasskeyChallenge),
+    /// Closes this challenge and counts an attempt to answer it. Only one call gets each challenge.
+    TakePasskey(&'a PasskeyChallenge),
     /// Confirms that all steps are done.
     Complete,
     /// Ends the login because its user or a proof no longer counts.
@@ -94,11 +102,23 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
         LoginCall::Withdraw => change(login, now, |next| next.failures = next.failures.saturating_sub(1)),
         LoginCall::MayOpen(_) => unchanged(login, now),
         LoginCall::Open(challenge) => change(login, now, |next| {
-            next.sends += 1;
+            next.sends += u8::from(challenge.code().is_some());
             next.open = Some((*challenge).clone());
             next.phase = LoginPhase::Pending;
         }),
+        LoginCall::OpenPasskey(challenge) => change(login, now, |next| {
+            next.passkey = Some((*challenge).clone());
+            next.phase = LoginPhase::Pending;
+        }),
+        LoginCall::TakePasskey(_) => change(login, now, |next| {
+            next.passkey = None;
+            next.failures += 1;
+        }),
         LoginCall::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
+        LoginCall::Redeem { .. } => change(login, now, |next| {
+            next.failures += 1;
+            next.open = None;
+        }),
         LoginCall::Complete if matches!(login.phase, LoginPhase::Completed(_)) => unchanged(login, now),
         LoginCall::Complete => change(login, now, |next| next.phase = LoginPhase::Completed(now.as_nanos())),
         LoginCall::End => end(login, now),
@@ -120,19 +140,31 @@ fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginEr
             not_expected(login, *method)
         }
         LoginCall::Open(challenge) => not_expected(login, challenge.method()),
+        LoginCall::OpenPasskey(_) => not_expected(login, Method::Passkey),
+        LoginCall::TakePasskey(open) => not_expected(login, Method::Passkey)
+            .or_else(|| (!login.waits_for_passkey(open, now)).then_some(LoginError::NoPendingChallenge)),
         LoginCall::Verify { of, .. } if !login.waits_for(*of) => Some(LoginError::NoPendingChallenge),
+        LoginCall::Redeem { provider, state } if !login.waits_for_provider(provider, state, now) => {
+            Some(LoginError::NoPendingChallenge)
+        }
         LoginCall::Complete if login.remaining() > 0 => Some(LoginError::StepsRemaining),
         LoginCall::Consume(_) if !matches!(login.phase, LoginPhase::Completed(_)) => Some(LoginError::NotCompleted),
         LoginCall::Withdraw if login.remaining() == 0 => Some(LoginError::NoStepRemaining),
         _ => None,
     };
     let spent = match call {
-        LoginCall::Attempt(_) | LoginCall::Verify { .. } | LoginCall::MayOpen(_) | LoginCall::Open(_)
+        LoginCall::Attempt(_)
+        | LoginCall::Verify { .. }
+        | LoginCall::Redeem { .. }
+        | LoginCall::MayOpen(_)
+        | LoginCall::Open(_)
+        | LoginCall::OpenPasskey(_)
+        | LoginCall::TakePasskey(_)
             if login.failures >= MAX_FAILURES =>
         {
             Some(LoginError::AttemptsUnderWay)
         }
-        LoginCall::MayOpen(_) | LoginCall::Open(_) if login.sends >= MAX_SENDS => {
+        LoginCall::MayOpen(_) | LoginCall::Open(Challenge::Code(_)) if login.sends >= MAX_SENDS => {
             let left = login.ends_at().as_nanos().saturating_sub(now.as_nanos());
             Some(LoginError::NoSendsLeft(Duration::from_nanos(left)))
         }
@@ -203,7 +235,7 @@ fn success(login: &Login, method: Method, proved: Proved<'_>, now: UnixTime) -> 
         if next.subject == Subject::Unbound {
             next.subject = Subject::User(proved.user.clone());
         }
-        next.open = None;
+        (next.open, next.passkey) = (None, None);
         next.phase = LoginPhase::Success;
     })
 }
@@ -214,7 +246,7 @@ fn wrong(login: &Login, method: Method, now: UnixTime) -> Transition {
         return denied(LoginError::WrongSecret(method));
     }
     let failed = change(login, now, |next| {
-        next.open = None;
+        (next.open, next.passkey) = (None, None);
         next.phase = LoginPhase::Failed;
     });
     Transition { answer: Err(LoginError::TooManyFailures), ..failed }
@@ -222,7 +254,7 @@ fn wrong(login: &Login, method: Method, now: UnixTime) -> Transition {
 
 fn end(login: &Login, now: UnixTime) -> Transition {
     let ended = change(login, now, |next| {
-        next.open = None;
+        (next.open, next.passkey) = (None, None);
         next.phase = LoginPhase::Ended;
     });
     Transition { answer: Err(LoginError::Expired), ..ended }
@@ -241,8 +273,18 @@ fn denied(error: LoginError) -> Transition {
 }
 
 impl Login {
+    /// Returns whether the user is at this provider, and comes back with this state.
+    fn waits_for_provider(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+        matches!(&self.open, Some(Challenge::Sso(open)) if open.is_for(provider, state, now))
+    }
+
     /// Returns whether this code is open, and no newer one.
     fn waits_for(&self, code: Option<&OpenCode>) -> bool {
         matches!((code, &self.open), (Some(code), Some(Challenge::Code(open))) if open.is_same(code))
+    }
+
+    /// Returns whether this challenge is open, and no newer one.
+    fn waits_for_passkey(&self, challenge: &PasskeyChallenge, now: UnixTime) -> bool {
+        self.passkey.as_ref().is_some_and(|open| open.is_same(challenge) && !open.has_expired(now))
     }
 }

@@ -7,18 +7,23 @@ mod machine;
 #[cfg(test)]
 mod model;
 mod one_time_code;
+mod open_sso;
 mod parameters;
+mod passkey_challenge;
 mod sent_codes;
 mod state;
 mod subject;
 mod throttle;
 
 pub use self::limits::LoginLimits;
+#[cfg(feature = "sso")]
+pub(crate) use self::open_sso::OpenSso;
 pub(crate) use self::{
     keyed::Keyed,
     machine::{LoginCall, LoginError, Proved, Transition, transition},
     one_time_code::{DIGITS, OneTimeCode, OpenCode},
     parameters::{Binding, ClientParameters, Wanted},
+    passkey_challenge::PasskeyChallenge,
     sent_codes::{SendLimit, SendRefused, SentCodes},
     state::{CarriedProofs, Challenge, Login, LoginView},
     subject::{BoundUser, LoginId, Subject},

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     limits::LoginLimits,
     one_time_code::OpenCode,
+    open_sso::OpenSso,
     parameters::{Binding, Wanted},
+    passkey_challenge::PasskeyChallenge,
     subject::{BoundUser, LoginId, Subject},
 };
 use crate::{
@@ -61,6 +63,9 @@ pub(crate) struct Login {
     pub(crate) session: Option<Handle>,
     pub(crate) phase: LoginPhase,
     pub(crate) open: Option<Challenge>,
+    /// The challenge that a passkey can sign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) passkey: Option<PasskeyChallenge>,
     pub(crate) failures: u8,
     pub(crate) sends: u8,
     pub(crate) began: u64,
@@ -92,16 +97,27 @@ pub(crate) enum LoginPhase {
     Consumed(#[serde(with = "crate::util::text")] Handle),
 }
 
-/// The one challenge that a login waits for.
+/// The one challenge that a login waits for, besides that for a passkey.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Challenge {
     Code(OpenCode),
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers open it"))]
+    Sso(OpenSso),
 }
 
 impl Challenge {
     pub(crate) fn method(&self) -> Method {
         match self {
             Self::Code(code) => code.method,
+            Self::Sso(_) => Method::Sso,
+        }
+    }
+
+    /// Returns the code that was sent, if one is open.
+    pub(crate) fn code(&self) -> Option<&OpenCode> {
+        match self {
+            Self::Code(code) => Some(code),
+            Self::Sso(_) => None,
         }
     }
 }
@@ -127,6 +143,7 @@ impl Login {
             session: None,
             phase: LoginPhase::Pending,
             open: None,
+            passkey: None,
             failures: 0,
             sends: 0,
             began: now.as_nanos(),

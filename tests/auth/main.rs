@@ -49,6 +49,10 @@ mod page;
 mod parallel_logins;
 mod password;
 mod password_overload;
+#[cfg(feature = "sso")]
+#[path = "../support/programs.rs"]
+#[expect(clippy::print_stderr, reason = "skipped tests print a message")]
+mod programs;
 mod pushed;
 mod races;
 mod random_runs;
@@ -63,6 +67,20 @@ mod session_sharing;
 mod several_tabs;
 mod special_worlds;
 mod sso;
+#[cfg(feature = "sso")]
+mod sso_accounts;
+#[cfg(feature = "sso")]
+mod sso_answers;
+#[cfg(feature = "sso")]
+mod sso_callback;
+#[cfg(feature = "sso")]
+mod sso_foreign;
+#[cfg(feature = "sso")]
+mod sso_github;
+#[cfg(feature = "sso")]
+mod sso_provider;
+#[cfg(feature = "sso")]
+mod sso_requests;
 mod start;
 mod status;
 mod store_calls;

@@ -34,7 +34,7 @@ pub(super) fn fresh_classes(session: &Session, now: UnixTime) -> Vec<(FactorClas
 /// complete has steps, and at least two if the account has two.
 pub(super) fn required(core: &Core, who: &SignedIn) -> usize {
     let session = &who.session;
-    let usable = usable(session, &who.account).intersection(core.enabled());
+    let usable = usable(session, &who.account).intersection(core.enabled(session.tenant()));
     let listed = core.clients.listed();
     let clients = listed.iter().filter(|client| client.tenant() == session.tenant()).map(|client| client.demands());
     let most = core.policies.most_steps(session.tenant(), clients, |_| usable);

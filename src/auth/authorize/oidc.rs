@@ -122,7 +122,7 @@ impl OidcParameters {
     /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
     /// is essential and none can be reached, the request fails. A sign-in to the site itself can ask for more steps.
     pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<LoginPlan>, Problem> {
-        let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
+        let (policies, enabled) = (&cx.core.policies, cx.core.enabled(client.tenant()));
         let least = match self.least_steps.filter(|_| client.is_first_party()) {
             None => 1,
             Some(steps) if (1..=MOST_STEPS).contains(&steps) => steps,

@@ -20,7 +20,10 @@ macro_rules! error_codes {
     ($($(#[$doc:meta])* $code:ident: $text:literal, $status:ident;)*) => {
         /// The errors that a caller can get.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "some errors concern tokens only"))]
+        #[cfg_attr(
+            not(all(feature = "tokens", feature = "sso")),
+            allow(dead_code, reason = "some errors concern tokens or providers only")
+        )]
         pub(crate) enum Code {
             $($(#[$doc])* $code,)*
         }
@@ -78,7 +81,6 @@ error_codes! {
     SlowDown: "slow_down", TOO_MANY_REQUESTS;
     TooManyAttempts: "too_many_attempts", TOO_MANY_REQUESTS;
     RateLimitExceeded: "rate_limit_exceeded", TOO_MANY_REQUESTS;
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by SSO"))]
     ProviderUnavailable: "provider_unavailable", BAD_GATEWAY;
     TemporarilyUnavailable: "temporarily_unavailable", SERVICE_UNAVAILABLE;
     /// A client tried to authenticate where clients cannot.

@@ -18,6 +18,8 @@ pub(crate) enum Route {
     Script,
     Style,
     OpenApi,
+    /// The return from another identity provider.
+    SsoCallback,
     SignIn,
     FinishSignIn,
     SignOut,
@@ -67,6 +69,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path::post("/authentication/authenticate", Route::Authenticate),
     Path::post("/authentication/verify-otp", Route::VerifyOtp),
     Path::post("/authentication/complete", Route::Complete),
+    Path::get(SSO_CALLBACK, Route::SsoCallback),
     Path::post("/par", Route::Par),
     Path::get("/authentication/page.js", Route::Script),
     Path::get("/authentication/page.css", Route::Style),
@@ -97,6 +100,11 @@ pub(crate) const PATHS: &[Path] = &[
     #[cfg(feature = "tokens")]
     Path::get(SERVER_METADATA, Route::Token(TokenRoute::Metadata)),
 ];
+
+/// Where users come back from another identity provider.
+const SSO_CALLBACK: &str = "/authentication/sso/{provider}/callback";
+/// The only variable segment of a path.
+const PROVIDER: &str = "{provider}";
 
 /// Signs in to the site itself.
 pub(crate) const SIGN_IN: &str = "/sign-in";
@@ -135,6 +143,11 @@ impl Path {
         false
     }
 
+    /// Returns whether the path is served only if there are other identity providers.
+    pub(crate) const fn needs_providers(&self) -> bool {
+        matches!(self.get, Some(Route::SsoCallback))
+    }
+
     /// Returns whether the path is served only if users sign in to the site itself.
     pub(crate) const fn needs_first_party(&self) -> bool {
         use Route::{Account, AccountPage, AccountScript, FinishSignIn, SignIn, SignOut};
@@ -147,12 +160,16 @@ impl Path {
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
     pub(crate) fn of(path: &str, base: &str) -> Option<&'static Self> {
-        let known = |path: &str| PATHS.iter().find(|known| known.path == path);
+        let known = |path: &str| PATHS.iter().find(|known| known.matches(path));
         #[cfg(feature = "tokens")]
         if path.strip_suffix(base) == Some(SERVER_METADATA) {
             return known(SERVER_METADATA);
         }
         known(path).or_else(|| known(path.strip_prefix(base)?))
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        self.path == path || provider_in(self.path, path).is_some()
     }
 
     /// Returns the endpoint for this method. HEAD uses that of GET.
@@ -177,6 +194,25 @@ impl Path {
     pub(crate) fn is_for_scripts(&self) -> bool {
         [self.get, self.post].into_iter().flatten().any(Route::is_for_scripts)
     }
+}
+
+/// Returns the path of the callback of a provider.
+#[cfg(feature = "sso")]
+pub(crate) fn sso_callback(provider: &str) -> String {
+    SSO_CALLBACK.replace(PROVIDER, provider)
+}
+
+/// Returns the name of the provider in the path of a callback. A router may have stripped the path of the issuer.
+#[cfg(feature = "sso")]
+pub(crate) fn provider_of<'p>(path: &'p str, base: &str) -> Option<&'p str> {
+    provider_in(SSO_CALLBACK, path).or_else(|| provider_in(SSO_CALLBACK, path.strip_prefix(base)?))
+}
+
+/// Returns what stands for the variable segment of a pattern.
+fn provider_in<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+    let (before, after) = pattern.split_once(PROVIDER)?;
+    let name = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
 impl Route {

@@ -5,19 +5,29 @@ mod authenticator;
 pub(crate) mod contacts;
 mod method;
 mod otp;
+mod passkey;
 mod password;
+#[cfg(feature = "sso")]
+pub(crate) mod sso;
 mod step;
 
 use http::Response;
+use serde::Serialize;
 
 pub(crate) use self::step::LoginStep;
-use self::{authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
+use self::{
+    authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, passkey::PasskeyMethod,
+    password::PasswordMethod,
+};
+#[cfg(feature = "sso")]
+use crate::{auth::methods::sso::SsoMethod, sso::SsoConnection};
 use crate::{
-    auth::http::problem::Problem,
+    auth::{core::Core, http::problem::Problem},
     delivery::Channel,
     http::body::Body,
     login::{Challenge, LoginCall, LoginError},
-    policy::Method,
+    policy::{Method, MethodSet},
+    tenant::Tenant,
 };
 
 /// Handles a step by this method.
@@ -29,19 +39,47 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     {
         return Err(problem.clone());
     }
-    if matches!(method, Method::Sso | Method::Passkey) {
+    let passkeys = step.cx.core.passkeys.as_ref();
+    let has_providers = step.cx.core.has_providers(&step.login.tenant);
+    if (method == Method::Sso && !has_providers) || (method == Method::Passkey && passkeys.is_none()) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
-    if !step.cx.core.enabled().contains(method) {
+    if !step.cx.core.enabled(&step.login.tenant).contains(method) {
         // it was available when the login began
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }
-    match (method, otp(method)) {
-        (_, Some(otp)) => otp.begin(step).await,
-        (Method::Totp | Method::RecoveryCode, None) => AuthenticatorMethod(method).begin(step).await,
-        (_, None) => PasswordMethod.begin(step).await,
+    #[cfg(feature = "sso")]
+    if method == Method::Sso {
+        return SsoMethod.begin(step).await;
     }
+    match (method, otp(method), passkeys) {
+        (_, Some(otp), _) => otp.begin(step).await,
+        (Method::Totp | Method::RecoveryCode, ..) => AuthenticatorMethod(method).begin(step).await,
+        (Method::Passkey, _, Some(passkeys)) => PasskeyMethod { passkeys }.begin(step).await,
+        _ => PasswordMethod.begin(step).await,
+    }
+}
+
+/// Another identity provider, as users see it.
+#[derive(Serialize)]
+pub(crate) struct OfferedProvider {
+    name: String,
+    label: String,
+}
+
+/// Returns the providers of a tenant if `sso` is among these methods.
+pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec<OfferedProvider> {
+    #[cfg(feature = "sso")]
+    if methods.contains(Method::Sso) {
+        let offered = |(name, connection): (&str, &SsoConnection)| OfferedProvider {
+            name: name.to_owned(),
+            label: connection.shown_label(name).to_owned(),
+        };
+        return core.providers.of(tenant).map(offered).collect();
+    }
+    let _ = (core, tenant, methods);
+    Vec::new()
 }
 
 /// Handles the code that was typed for the open challenge.

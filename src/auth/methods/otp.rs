@@ -115,7 +115,7 @@ impl LoginMethod for OtpMethod {
             return Err(Problem::invalid("otp is missing"));
         }
         let (step, keyed) = (&step, step.keyed);
-        let of = step.login.open.as_ref().map(|Challenge::Code(open)| open);
+        let of = step.login.open.as_ref().and_then(Challenge::code);
         step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
         let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
         let pair = step.pair(&Digest::from_bytes(open.contact));

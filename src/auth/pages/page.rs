@@ -53,6 +53,7 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     // relative, because the service can be mounted below any path
     let style = match cx.parts.uri.path() {
         path if path.ends_with("/authentication/start") => "page.css",
+        path if path.ends_with("/callback") => "../../page.css",
         path if path.ends_with(FINISH_SIGN_IN) || path.ends_with(ACCOUNT_PAGE) => "../authentication/page.css",
         _ => "authentication/page.css",
     };

@@ -5,5 +5,7 @@ pub(crate) mod choices;
 pub(crate) mod complete;
 pub(crate) mod login_page;
 mod enter;
+#[cfg(feature = "sso")]
+pub(crate) mod sso_callback;
 pub(crate) mod start;
 pub(crate) mod status;
