@@ -108,6 +108,11 @@ impl SsoConnection {
         self.tenants.is_empty() || other.tenants.is_empty() || self.tenants.iter().any(|tenant| other.is_for(tenant))
     }
 
+    /// Returns whether the provider is trusted for any e-mail domain.
+    pub(crate) fn trusts_a_domain(&self) -> bool {
+        !self.domains.is_empty()
+    }
+
     /// Returns the address that the provider vouches for, if the provider is trusted for its domain.
     pub(crate) fn trusted_email(&self, user: &ProviderUser) -> Option<EmailAddress> {
         let address = EmailAddress::parse(user.email().filter(|_| user.email_verified())?).ok()?;

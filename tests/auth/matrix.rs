@@ -182,7 +182,7 @@ impl Case for LoginInState {
                     browser.call("authenticate", CLIENT, id, &[("method", method), ("code", code)]).await
                 }
                 ("recovery_code", _) => {
-                    let more = [("method", method), ("code", "abcde-fghjk")];
+                    let more = [("method", method), ("code", "abcd-efgh-jkmn")];
                     browser.call("authenticate", CLIENT, id, &more).await
                 }
                 ("email", "with the contact_id of another login") => {

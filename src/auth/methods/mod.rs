@@ -64,8 +64,11 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
 /// Another identity provider, as users see it.
 #[derive(Serialize)]
 pub(crate) struct OfferedProvider {
-    name: String,
+    pub(crate) name: String,
     label: String,
+    /// Whether an account there can be linked by its e-mail address during a login.
+    #[serde(skip)]
+    pub(crate) links_by_email: bool,
 }
 
 /// Returns the providers of a tenant if `sso` is among these methods.
@@ -75,6 +78,7 @@ pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec
         let offered = |(name, connection): (&str, &SsoConnection)| OfferedProvider {
             name: name.to_owned(),
             label: connection.shown_label(name).to_owned(),
+            links_by_email: connection.trusts_a_domain(),
         };
         return core.providers.of(tenant).map(offered).collect();
     }

@@ -14,7 +14,11 @@ use crate::{
             answer::{self, Counters},
             problem::{Code, Problem},
         },
-        methods::contacts::{contact_id, masked, reachable},
+        methods::{
+            OfferedProvider,
+            contacts::{contact_id, masked, reachable},
+            providers,
+        },
     },
     credential::Credentials,
     http::body::Body,
@@ -24,12 +28,12 @@ use crate::{
 };
 
 #[derive(Serialize)]
-struct Choices<'a> {
+struct Choices {
     #[serde(flatten)]
     login: Counters,
     methods: Vec<&'static str>,
     contacts: Vec<ContactChoice>,
-    providers: Vec<ProviderChoice<'a>>,
+    providers: Vec<OfferedProvider>,
 }
 
 #[derive(Serialize)]
@@ -37,12 +41,6 @@ struct ContactChoice {
     contact_id: String,
     method: &'static str,
     masked: String,
-}
-
-/// A provider at which the user has a linked account.
-#[derive(Serialize)]
-struct ProviderChoice<'a> {
-    name: &'a str,
 }
 
 pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
@@ -72,23 +70,26 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     let credentials = core.credentials.get(&login.tenant, &who.user).await?;
     let next = login.plan.next(login.proved()).intersection(core.enabled(&login.tenant));
     let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
+    let mut providers = providers(core, &login.tenant, next);
+    providers.retain(|provider| usable.can_sign_in_at(provider));
+    let has = |method: &Method| if *method == Method::Sso { !providers.is_empty() } else { usable.has(*method) };
     let choices = Choices {
         login: Counters::from(view),
-        methods: next.iter().filter(|method| usable.has(*method)).map(Method::as_str).collect(),
+        methods: next.iter().filter(has).map(Method::as_str).collect(),
         contacts: usable.contacts(next, keyed),
-        providers: if next.contains(Method::Sso) { usable.providers() } else { Vec::new() },
+        providers,
     };
     Ok(answer::json(StatusCode::OK, &choices))
 }
 
-/// What a user has for the steps of a login.
+/// The means of a user to prove the steps of a login.
 struct Usable<'a> {
     login: &'a Login,
     account: &'a Account,
     credentials: Option<&'a Credentials>,
 }
 
-impl<'a> Usable<'a> {
+impl Usable<'_> {
     /// Returns whether the user can prove a step by this method.
     fn has(&self, method: Method) -> bool {
         match method {
@@ -100,11 +101,12 @@ impl<'a> Usable<'a> {
             Method::RecoveryCode => self.row(|row| {
                 row.recovery.as_ref().is_some_and(|codes| !codes.unused.is_empty() && self.suffices(codes.strength))
             }),
-            Method::Sso => !self.providers().is_empty(),
+            // decided by provider
+            Method::Sso => false,
         }
     }
 
-    /// Returns whether a credential of this strength counts in a login of so many steps.
+    /// Returns whether a credential of this strength counts in this login.
     fn suffices(&self, strength: u8) -> bool {
         usize::from(strength) >= self.login.required()
     }
@@ -124,12 +126,13 @@ impl<'a> Usable<'a> {
         next.iter().flat_map(of).collect()
     }
 
-    fn providers(&self) -> Vec<ProviderChoice<'a>> {
+    /// Returns whether the user has a linked account at the provider, or can link one in this login.
+    fn can_sign_in_at(&self, provider: &OfferedProvider) -> bool {
         let links = self.credentials.into_iter().flat_map(|row| &row.links);
-        let mut names: Vec<&str> =
-            links.filter(|link| self.suffices(link.strength)).map(|link| link.provider.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names.into_iter().map(|name| ProviderChoice { name }).collect()
+        let mut own = links.filter(|link| link.provider == provider.name).peekable();
+        match own.peek() {
+            Some(_) => own.any(|link| self.suffices(link.strength)),
+            None => provider.links_by_email && !self.login.is_all_carried(),
+        }
     }
 }
