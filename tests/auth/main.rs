@@ -50,6 +50,8 @@ mod otp;
 mod own_account;
 mod page;
 mod parallel_logins;
+mod passkey;
+mod passkey_enrolment;
 mod password;
 mod password_overload;
 #[cfg(feature = "sso")]
@@ -68,6 +70,7 @@ mod revoke;
 mod sequences;
 mod session_sharing;
 mod several_tabs;
+mod soft_passkey;
 mod special_worlds;
 mod sso;
 #[cfg(feature = "sso")]
