@@ -19,7 +19,6 @@ use crate::{
         core::{self, Core, HashKey, Limits},
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
-        passkeys::enrolments::PasskeyEnrolments,
         service::AuthService,
         state::{
             accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
@@ -91,7 +90,11 @@ impl AuthServiceBuilder {
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
         let undelivered = journal.clone();
         let queue = self.queue.clone().with_clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
-            undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
+            let kind = match message.notice() {
+                None => EventKind::OtpUndelivered,
+                Some(_) => EventKind::NoticeUndelivered,
+            };
+            undelivered.tally(kind, Some(message.tenant()), Some(message.channel().as_str()));
         });
         let sessions = self.sessions()?;
         let credentials = CredentialTable::new(&store, &clock);
@@ -113,7 +116,6 @@ impl AuthServiceBuilder {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
-            passkey_enrolments: PasskeyEnrolments::new(&store, credentials.clone(), &clock),
             authenticators,
             credentials,
             passkeys,

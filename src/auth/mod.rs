@@ -310,6 +310,7 @@ mod state;
 mod pages;
 mod passkeys;
 mod core;
+mod notices;
 mod context;
 mod methods;
 mod authorize;
@@ -330,7 +331,7 @@ mod openapi;
 pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
-    passkeys::rules::Passkeys,
+    passkeys::Passkeys,
     service::{AuthFuture, AuthService},
     state::authenticators::Totp,
 };

@@ -1,8 +1,10 @@
 //! What signed-in users do with their own account at this site: see and end sessions, and change how they sign in.
 
-pub(crate) mod call;
-mod credentials;
 mod freshness;
+pub(crate) mod call;
+pub(crate) mod pending;
+mod authenticators;
+mod credentials;
 mod passkeys;
 mod sessions;
 
@@ -44,10 +46,12 @@ where
 {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route {
-        AccountRoute::EndSession
-        | AccountRoute::AddPasskey
+        AccountRoute::AddPasskey
         | AccountRoute::RenamePasskey
-        | AccountRoute::DeletePasskey => Some(call::fields(cx, body).await),
+        | AccountRoute::DeletePasskey
+        | AccountRoute::ConfirmTotp
+        | AccountRoute::DeleteLink
+        | AccountRoute::EndSession => Some(call::fields(cx, body).await),
         _ => None,
     };
     let call = AccountCall::enter(cx).await?;
@@ -58,6 +62,11 @@ where
         AccountRoute::AddPasskey => passkeys::add(cx, &call, &fields).await,
         AccountRoute::RenamePasskey => passkeys::rename(cx, &call, &fields).await,
         AccountRoute::DeletePasskey => passkeys::delete(cx, &call, &fields).await,
+        AccountRoute::BeginTotp => authenticators::begin_totp(cx, &call).await,
+        AccountRoute::ConfirmTotp => authenticators::confirm_totp(cx, &call, &fields).await,
+        AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
+        AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
+        AccountRoute::DeleteLink => authenticators::delete_link(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,
