@@ -65,6 +65,7 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
 
 /// Another identity provider, as users see it.
 #[derive(Serialize)]
+#[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
 pub(crate) struct OfferedProvider {
     name: String,
     label: String,
