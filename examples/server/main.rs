@@ -37,11 +37,11 @@ mod serve;
 
 use std::{error::Error, fs, path::Path, process::ExitCode};
 
-use config::{Command, Config};
+use config::{Command, Config, Kept};
 use tollgate::{
-    EventLog,
+    EventLog, RedisConfig,
     event::JsonLines,
-    store::{AnyStore, Disk, Memory},
+    store::{AnyStore, Disk, Memory, Redis, StoreError},
 };
 
 #[tokio::main]
@@ -72,9 +72,10 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         log = log.sink(JsonLines::open(path)?);
     }
     let log = log.build();
-    let store = match &config.data {
-        Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
-        None => AnyStore::from(Memory::new()),
+    let store = match &config.store {
+        Kept::InMemory => AnyStore::from(Memory::new()),
+        Kept::InDirectory(path) => open(path).map_err(|error| format!("--data {}: {error}", path.display()))?,
+        Kept::InRedis(url) => connect(url).await?,
     };
     let listeners = listen::bind(config.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
@@ -102,6 +103,17 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         eprintln!("some events could not be written to the log");
     }
     Ok(())
+}
+
+async fn connect(url: &str) -> Result<AnyStore, Box<dyn Error>> {
+    let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
+    let config = match std::env::var("REDIS_PASSWORD") {
+        Ok(password) => config.password(&password),
+        Err(_) => config,
+    };
+    let cause = |error: &StoreError| error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let store = Redis::connect_with(config).await;
+    Ok(AnyStore::from(store.map_err(|error| format!("--redis: {error}{}", cause(&error)))?))
 }
 
 fn open(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {

@@ -7,7 +7,7 @@ use super::{
     key::Key,
     record::{Entry, Record, Version, WriteOutcome},
 };
-use crate::gate::MaybeReady;
+use crate::{gate::MaybeReady, util::clock::UnixTime};
 
 /// A type-erased [`Store`]. Clones share the same store.
 ///
@@ -44,6 +44,11 @@ impl AnyStore {
     pub async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         self.0.take(key).await
     }
+
+    /// Calls [`Store::complete_since`].
+    pub fn complete_since(&self) -> UnixTime {
+        self.0.complete_since()
+    }
 }
 
 impl<S: Store> From<S> for AnyStore {
@@ -69,6 +74,7 @@ trait DynStore: Send + Sync {
         record: Record,
     ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
+    fn complete_since(&self) -> UnixTime;
     fn name(&self) -> &'static str;
 }
 
@@ -95,6 +101,10 @@ impl<S: Store> DynStore for S {
 
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
         Box::pin(Store::take(self, key))
+    }
+
+    fn complete_since(&self) -> UnixTime {
+        Store::complete_since(self)
     }
 
     fn name(&self) -> &'static str {

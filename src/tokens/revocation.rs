@@ -64,8 +64,18 @@ impl Revocations {
         let user = tenant.zip(UserId::parse(&claims.sub).ok()).filter(|_| !claims.is_machine());
         let user = user.map(|(tenant, user)| self.generations.check(&tenant, &user)).transpose()?;
         let generation = issued_claims::generation(claims);
-        Ok(RevocationCheck { families: self.families.clone(), family, session, user, generation })
+        Ok(RevocationCheck { families: self.families.clone(), family, session, user, generation, issued: claims.iat })
     }
+
+    /// Returns whether the store may have lost the revocation of a token that was issued then. Ask it last, because each
+    /// other call can show that something is lost.
+    pub(super) fn may_have_lost(&self, issued: u64) -> bool {
+        may_have_lost(&self.families, issued)
+    }
+}
+
+fn may_have_lost(marks: &Table<()>, issued: u64) -> bool {
+    issued < marks.complete_since().as_secs()
 }
 
 /// A repeatable check of one access token. It allocates nothing if the store answers at once.
@@ -76,6 +86,8 @@ pub(super) struct RevocationCheck {
     user: Option<GenerationCheck>,
     /// The generation of the user when the token was issued.
     generation: u64,
+    /// When the token was issued.
+    issued: u64,
 }
 
 impl RevocationCheck {
@@ -94,15 +106,16 @@ impl RevocationCheck {
             }
         }
         if pending.is_empty() {
-            return MaybeReady::Ready(Ok(false));
+            return MaybeReady::Ready(Ok(may_have_lost(&self.families, self.issued)));
         }
+        let (families, issued) = (self.families.clone(), self.issued);
         MaybeReady::Pending(Box::pin(async move {
             for answer in pending {
                 if answer.await? {
                     return Ok(true);
                 }
             }
-            Ok(false)
+            Ok(may_have_lost(&families, issued))
         }))
     }
 }
