@@ -67,6 +67,7 @@
 //! tenant may be a mere claim of the caller, for example in a header, so it never replaces a
 //! tenant that an outer layer has proved.
 
+mod any_limiter;
 mod decision;
 mod engine;
 mod gate;
@@ -81,10 +82,15 @@ mod plans;
 mod quota;
 mod quotas;
 mod report;
+#[cfg(feature = "redis")]
+mod shared;
 
 #[cfg(feature = "plans")]
 pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
+#[cfg(feature = "redis")]
+pub use self::shared::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 pub use self::{
+    any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},
     gate::{MissingTenant, RateLimitFuture, RateLimitGate, RateLimitPass},
     headers::HeaderStyle,

@@ -102,6 +102,11 @@ impl Link {
         }
     }
 
+    /// Runs work in the background.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        drop(self.0.runtime.spawn(work));
+    }
+
     /// Returns the number of the connection, which changes when a lost one is replaced.
     pub(crate) fn number(&self) -> u64 {
         self.0.state.borrow().number()

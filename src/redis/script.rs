@@ -62,6 +62,13 @@ impl Link {
         Reply::read(self.call(&command).await?)
     }
 
+    /// Removes a key.
+    pub(crate) async fn remove(&self, key: &[u8]) -> Result<(), RedisFailure> {
+        let mut command = cmd("DEL");
+        self.call(command.arg(key)).await?;
+        Ok(())
+    }
+
     /// Returns the time of the server, or of some node of a cluster.
     pub(crate) async fn time(&self) -> Result<UnixTime, RedisFailure> {
         let Reply::List(parts) = Reply::read(self.call(&cmd("TIME")).await?)? else { return Err(unexpected()) };
@@ -92,7 +99,7 @@ impl Reply {
     }
 
     /// Returns a number, which may be written in digits.
-    fn number(&self) -> Option<u64> {
+    pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => u64::try_from(*number).ok(),
             Self::Bytes(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),

@@ -71,39 +71,33 @@ async fn two_servers_serve_one_login_in_turn() {
     proxy.servers.lock().unwrap().extend([one.address, other.address]);
 
     let client = Registered { id: "web", redirect_uri: "http://127.0.0.1:3000/callback" };
-    // whichever server begins
-    for first in 0..2 {
-        let mut browser = Browser::new(&origin, "");
-        if first == 1 {
-            browser.open("/healthz").await;
-        }
-        let before = proxy.turn.load(SeqCst);
-        let code = browser.log_in(&client, "ada", "correct horse battery staple").await;
-        assert!(proxy.turn.load(SeqCst) - before >= 6, "each step is a request");
-        let redeem = format!(
-            "grant_type=authorization_code&client_id=web&code={code}&code_verifier={VERIFIER}\
-             &redirect_uri=http%3A%2F%2F127.0.0.1%3A3000%2Fcallback"
-        );
-        let tokens = browser.send("POST", "/token", &[FORM], &redeem).await;
-        assert_eq!(tokens.status, 200, "{tokens:?}");
-        let tokens = tokens.json();
-        let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
-        let mut me = async || browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await;
-        for _ in 0..4 {
-            let answer = me().await;
-            assert_eq!((answer.status, &answer.json()["subject"]), (200, &json!("u-1")), "{answer:?}");
-        }
-        // a code that one server has redeemed is used up at both
-        for _ in 0..2 {
-            let again = Browser::new(&origin, "").send("POST", "/token", &[FORM], &redeem).await;
-            assert_eq!((again.status, again.error().as_str()), (400, "invalid_grant"));
-        }
-        // what one revokes, both refuse
-        let form = format!("client_id=web&token={}", tokens["access_token"].as_str().unwrap());
-        assert_eq!(Browser::new(&origin, "").send("POST", "/revoke", &[FORM], &form).await.status, 200);
-        for _ in 0..2 {
-            assert_eq!(me().await.status, 401);
-        }
+    let mut browser = Browser::new(&origin, "");
+    let before = proxy.turn.load(SeqCst);
+    let code = browser.log_in(&client, "ada", "correct horse battery staple").await;
+    assert!(proxy.turn.load(SeqCst) - before >= 6, "each step is a request");
+    let redeem = format!(
+        "grant_type=authorization_code&client_id=web&code={code}&code_verifier={VERIFIER}\
+         &redirect_uri=http%3A%2F%2F127.0.0.1%3A3000%2Fcallback"
+    );
+    let tokens = browser.send("POST", "/token", &[FORM], &redeem).await;
+    assert_eq!(tokens.status, 200, "{tokens:?}");
+    let tokens = tokens.json();
+    let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
+    let mut me = async || browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await;
+    for _ in 0..4 {
+        let answer = me().await;
+        assert_eq!((answer.status, &answer.json()["subject"]), (200, &json!("u-1")), "{answer:?}");
+    }
+    // a code that one server has redeemed is used up at both
+    for _ in 0..2 {
+        let again = Browser::new(&origin, "").send("POST", "/token", &[FORM], &redeem).await;
+        assert_eq!((again.status, again.error().as_str()), (400, "invalid_grant"));
+    }
+    // what one revokes, both refuse
+    let form = format!("client_id=web&token={}", tokens["access_token"].as_str().unwrap());
+    assert_eq!(Browser::new(&origin, "").send("POST", "/revoke", &[FORM], &form).await.status, 200);
+    for _ in 0..2 {
+        assert_eq!(me().await.status, 401);
     }
     fs::remove_file(path).unwrap();
 }

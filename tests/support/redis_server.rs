@@ -29,7 +29,7 @@ impl RedisServer {
         }
         static SERVERS: AtomicU32 = AtomicU32::new(0);
         let name = format!("redis-{}-{}", std::process::id(), SERVERS.fetch_add(1, Relaxed));
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let directory = std::env::temp_dir().join(format!("tollgate-{name}"));
         fs::create_dir_all(&directory).unwrap();
         let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
         // another program may take the port first
