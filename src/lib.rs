@@ -12,6 +12,8 @@ mod http;
 mod redis;
 #[cfg(feature = "bearer")]
 mod jose;
+#[cfg(feature = "bearer")]
+pub mod webauthn;
 pub mod tenant;
 pub mod event;
 pub mod reject;
@@ -25,6 +27,8 @@ pub mod session;
 pub mod pkce;
 #[cfg(feature = "bearer")]
 mod dpop;
+#[cfg(feature = "jwks")]
+mod discovery;
 #[cfg(feature = "bearer")]
 pub mod bearer;
 #[cfg(feature = "login")]
@@ -37,6 +41,10 @@ pub mod user;
 pub mod client;
 #[cfg(feature = "login")]
 pub mod delivery;
+#[cfg(feature = "sso")]
+pub mod sso;
+#[cfg(feature = "login")]
+mod credential;
 #[cfg(feature = "login")]
 mod login;
 #[cfg(feature = "tokens")]

@@ -21,11 +21,12 @@ use crate::{
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
         service::AuthService,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
+            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
+            guard::Guard, journal::LoginJournal, logins::Logins, pushed::PushedRequests, session_claims::SessionClaims,
             unverified::UnverifiedWork,
         },
     },
+    credential::CredentialTable,
     event::EventKind,
     http::{head::Head, issuer::Issuer},
     limit::{Limiter, Quota, Quotas, RateLimitGate},
@@ -80,6 +81,8 @@ impl AuthServiceBuilder {
             let lifetime = format!("{:?}", self.remember.unwrap_or_default());
             return Err(ConfigError::new("remember_me", lifetime, "must be one hour to 30 days"));
         }
+        #[cfg(feature = "sso")]
+        self.providers.check()?;
         self.check_policies()?;
 
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
@@ -89,6 +92,14 @@ impl AuthServiceBuilder {
             undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
         });
         let sessions = self.sessions()?;
+        let credentials = CredentialTable::new(&store, &clock);
+        #[cfg(feature = "tokens")]
+        let seal = self.tokens.as_ref().map(Tokens::own_seal).cloned().unwrap_or_default();
+        #[cfg(not(feature = "tokens"))]
+        let seal = Seal::default();
+        let totp =
+            self.totp.clone().map(|totp| totp.complete(issuer.host(), &seal, store.is_persistent())).transpose()?;
+        let authenticators = Authenticators::new(credentials.clone(), totp, Arc::clone(&clock));
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, self.bodies()?);
@@ -99,7 +110,9 @@ impl AuthServiceBuilder {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
-            accounts: Accounts::new(users.clone(), sessions.generations().clone()),
+            accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
+            authenticators,
+            credentials,
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
@@ -121,6 +134,8 @@ impl AuthServiceBuilder {
             sessions,
             session_layer,
             first_party,
+            #[cfg(feature = "sso")]
+            providers: self.providers,
             client_ip,
             journal,
             limits,
@@ -133,9 +148,19 @@ impl AuthServiceBuilder {
     /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
     /// finished with the enabled methods.
     fn check_policies(&self) -> Result<(), ConfigError> {
-        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords);
-        self.policies.check(enabled)?;
+        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, self.totp.is_some());
+        // a provider for some tenants is enough here, because a policy may be theirs
+        #[cfg(feature = "sso")]
+        let with_any = if self.providers.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };
+        #[cfg(not(feature = "sso"))]
+        let with_any = enabled;
+        self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
+            #[cfg(feature = "sso")]
+            let enabled = match self.providers.of(client.tenant()).next() {
+                Some(_) => enabled.with(crate::policy::Method::Sso),
+                None => enabled,
+            };
             self.policies
                 .check_demands(client.tenant(), client.demands(), enabled)
                 .map_err(|why| ConfigError::new("client", client.id(), why))?;

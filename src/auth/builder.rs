@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService},
+    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService, state::authenticators::Totp},
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -55,6 +55,9 @@ pub struct AuthServiceBuilder {
     pub(super) pages: Pages,
     pub(super) first_party: Option<Arc<dyn TenantSource>>,
     pub(super) insecure_loopback: bool,
+    #[cfg(feature = "sso")]
+    pub(super) providers: crate::sso::SsoConnections,
+    pub(super) totp: Option<Totp>,
     #[cfg(feature = "tokens")]
     pub(super) tokens: Option<Tokens>,
     #[cfg(feature = "tokens")]
@@ -104,6 +107,9 @@ impl AuthServiceBuilder {
             pages: Pages::new(),
             first_party: None,
             insecure_loopback: false,
+            #[cfg(feature = "sso")]
+            providers: crate::sso::SsoConnections::default(),
+            totp: None,
             #[cfg(feature = "tokens")]
             tokens: None,
             #[cfg(feature = "tokens")]
@@ -173,6 +179,12 @@ impl AuthServiceBuilder {
     /// Disables the method `password`.
     pub fn without_passwords(mut self) -> Self {
         self.without_passwords = true;
+        self
+    }
+
+    /// Lets users enrol authenticator apps and recovery codes, and use them after another step. Off by default.
+    pub fn totp(mut self, totp: Totp) -> Self {
+        self.totp = Some(totp);
         self
     }
 
@@ -290,6 +302,15 @@ impl AuthServiceBuilder {
     /// is also a source: pass it if the site has only one. [`AuthService::session_layer`] protects the routes of the site.
     pub fn first_party(mut self, source: impl TenantSource) -> Self {
         self.first_party = Some(Arc::new(source));
+        self
+    }
+
+    /// Lets users sign in through another identity provider, which enables the method `sso`. `name` is a part of the URL to
+    /// which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see providers in the
+    /// order in which they were added.
+    #[cfg(feature = "sso")]
+    pub fn sso(mut self, name: &str, provider: impl Into<crate::sso::SsoConnection>) -> Self {
+        self.providers = self.providers.with(name, provider.into());
         self
     }
 

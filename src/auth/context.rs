@@ -83,13 +83,20 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Checks whether a path is served: some exist only where tokens are issued, or where users sign in to the site itself.
+    /// Checks whether a path is served: some exist only where tokens are issued, where there are other
+    /// identity providers, or where users sign in to the site itself.
     pub(crate) fn serves(&self, path: &Path) -> bool {
         #[cfg(feature = "tokens")]
         let has_tokens = self.core.tokens.is_some();
         #[cfg(not(feature = "tokens"))]
         let has_tokens = false;
-        (has_tokens || !path.needs_tokens()) && (self.core.first_party.is_some() || !path.needs_first_party())
+        #[cfg(feature = "sso")]
+        let has_providers = !self.core.providers.is_empty();
+        #[cfg(not(feature = "sso"))]
+        let has_providers = false;
+        (has_tokens || !path.needs_tokens())
+            && (has_providers || !path.needs_providers())
+            && (self.core.first_party.is_some() || !path.needs_first_party())
     }
 
     /// Refuses a prefetch of something that changes state. The browser drops the failed answer and asks again when the
@@ -307,6 +314,20 @@ impl<'a> RequestContext<'a> {
             return Err(Problem::invalid("session_id is missing"));
         }
         found.ok_or_else(|| Problem::new(Code::InvalidSession, "this browser has no login with this session_id"))
+    }
+
+    /// Finds the login with which a user comes back from another site, and charges the request. The browser names that site
+    /// as the origin, so the origin is not checked.
+    #[cfg(feature = "sso")]
+    pub(crate) async fn returning_login(
+        &mut self,
+        session_id: Option<&str>,
+    ) -> Result<Option<(Digest, Stored<Login>)>, Problem> {
+        self.count_unverified()?;
+        let found = self.login(session_id).await;
+        let own = found.as_ref().ok().and_then(Option::as_ref).map(|(_, stored)| &stored.value.tenant);
+        self.charge_browser(own).await?;
+        Ok(found?)
     }
 
     async fn login(&self, session_id: Option<&str>) -> Result<Option<(Digest, Stored<Login>)>, StoreError> {

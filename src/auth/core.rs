@@ -14,17 +14,21 @@ use tokio::sync::OnceCell;
 
 #[cfg(feature = "tokens")]
 use crate::auth::state::token_endpoints::TokenEndpoints;
+#[cfg(feature = "sso")]
+use crate::sso::SsoConnections;
 use crate::{
     auth::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
         state::{
-            accounts::Accounts, challenges::Challenges, codes::Codes, devices::Devices, guard::Guard,
-            journal::LoginJournal, key, logins::Logins, pushed::PushedRequests, unverified::UnverifiedWork,
+            accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
+            guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
+            unverified::UnverifiedWork,
         },
     },
     client::AnyClients,
+    credential::CredentialTable,
     delivery::{Channel, Queue},
     event::EventKind,
     http::issuer::Issuer,
@@ -34,7 +38,7 @@ use crate::{
     policy::{Method, MethodSet, Policies},
     session::{Proof, Session, SessionLayer, Sessions},
     store::{AnyStore, StoreError},
-    tenant::ClientIp,
+    tenant::{ClientIp, Tenant},
     user::AnyUsers,
     util::clock::Clock,
 };
@@ -57,6 +61,9 @@ pub(crate) struct Core {
     pub(crate) session_layer: SessionLayer,
     /// Set if users sign in to the site itself.
     pub(crate) first_party: Option<FirstParty>,
+    /// Other identity providers.
+    #[cfg(feature = "sso")]
+    pub(crate) providers: SsoConnections,
     pub(crate) client_ip: ClientIp,
     pub(crate) cookies: LoginCookies,
     pub(crate) devices: Devices,
@@ -65,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) logins: Logins,
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
+    pub(crate) credentials: CredentialTable,
+    pub(crate) authenticators: Authenticators,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
     pub(crate) remember: Option<Duration>,
@@ -141,17 +150,30 @@ impl Core {
         self.sessions.keep_proofs(session, |proof| kept.contains(proof), amr).await
     }
 
-    /// Returns the methods that can be used here.
-    pub(crate) fn enabled(&self) -> MethodSet {
-        enabled(&self.queue, self.without_passwords)
+    /// Returns the methods that users of this tenant can use here.
+    pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
+        let enabled = enabled(&self.queue, self.without_passwords, self.authenticators.has_totp());
+        if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
+    }
+
+    /// Returns whether users of this tenant can sign in through another identity provider.
+    pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
+        #[cfg(feature = "sso")]
+        return self.providers.of(tenant).next().is_some();
+        #[cfg(not(feature = "sso"))]
+        {
+            let _ = tenant;
+            false
+        }
     }
 }
 
 /// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool) -> MethodSet {
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool, totp: bool) -> MethodSet {
     let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
     let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
-    by_code.chain((!without_passwords).then_some(Method::Password)).collect()
+    let enrolled = totp.then_some([Method::Totp, Method::RecoveryCode]).into_iter().flatten();
+    by_code.chain((!without_passwords).then_some(Method::Password)).chain(enrolled).collect()
 }
 
 impl fmt::Debug for Core {

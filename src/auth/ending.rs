@@ -29,6 +29,17 @@ impl AuthService {
         self.0.sessions.end_user(tenant, user).await
     }
 
+    /// Deletes everything that this service keeps of a user: passkeys, authenticator apps, recovery codes, linked accounts
+    /// at other identity providers, and all that [`end_user`](Self::end_user) ends. Returns how many sessions there were.
+    ///
+    /// Disable or delete the account first, so that the user can't sign in and enrol something in between. If the call
+    /// fails, repeat it: it continues where it stopped.
+    pub async fn forget_user(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
+        let ended = self.end_user(tenant, user).await?;
+        self.0.credentials.forget(tenant, user).await?;
+        Ok(ended)
+    }
+
     /// Ends what rests on a password, a contact or a credential that the user no longer has.
     ///
     /// Sessions, codes and refresh tokens notice such a change by themselves when the account is read next: at

@@ -285,13 +285,13 @@
 //! | status | `error` |
 //! |---|---|
 //! | 400 | `invalid_request`, `invalid_client`, `invalid_scope`, `unsupported_response_type`, `unsupported_method`, `invalid_request_uri`, `request_not_supported`, `request_uri_not_supported`; for tokens `invalid_grant`, `unsupported_grant_type`, `unauthorized_client`, `invalid_dpop_proof`, `use_dpop_nonce` |
-//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `login_required`, `interaction_required`; `invalid_client` for a client secret; for tokens `invalid_token` |
-//! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `insufficient_scope` |
+//! | 401 | `invalid_session`, `session_expired`, `invalid_credentials`, `invalid_otp`, `invalid_assertion`, `sso_failed`, `login_required`, `interaction_required`; `invalid_client` for a client secret; for tokens `invalid_token` |
+//! | 403 | `access_denied`, `origin_not_allowed`, `unmet_authentication_requirements`, `fresh_login_required`, `insufficient_scope` |
 //! | 404, 405 | `not_found`, `method_not_allowed` |
-//! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `session_failed` |
+//! | 409 | `method_not_allowed`, `no_pending_challenge`, `no_step_remaining`, `steps_remaining`, `step_required`, `session_failed` |
 //! | 413, 415 | `content_too_large`, `unsupported_media_type` |
 //! | 429 | `slow_down`, `too_many_attempts`, `rate_limit_exceeded` |
-//! | 503 | `temporarily_unavailable` |
+//! | 502, 503 | `provider_unavailable`, `temporarily_unavailable` |
 //!
 //! # Events
 //!
@@ -314,6 +314,7 @@ mod methods;
 mod authorize;
 mod steps;
 mod first_party;
+mod account;
 #[cfg(feature = "tokens")]
 mod endpoints;
 mod service;
@@ -329,5 +330,6 @@ pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
     service::{AuthFuture, AuthService},
+    state::authenticators::Totp,
 };
 pub use crate::login::LoginLimits;

@@ -13,8 +13,11 @@ use tower_service::Service;
 
 #[cfg(feature = "tokens")]
 use crate::auth::endpoints;
+#[cfg(feature = "sso")]
+use crate::auth::steps::sso_callback;
 use crate::{
     auth::{
+        account,
         authorize::{endpoint, par},
         context::RequestContext,
         core::Core,
@@ -25,7 +28,7 @@ use crate::{
             route::{Path, Route},
         },
         pages::page,
-        steps::{authenticate, complete, login_page, start, status},
+        steps::{authenticate, choices, complete, login_page, start, status},
     },
     client::Client,
     http::body::Body,
@@ -73,7 +76,7 @@ impl AuthService {
 
     /// Explains to an operator which steps a login of this client would need, and why.
     pub fn explain(&self, client: &Client, acr_values: Option<&str>) -> Explanation {
-        self.0.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled())
+        self.0.policies.explain(client.tenant(), client.demands(), acr_values, self.0.enabled(client.tenant()))
     }
 
     /// Returns the OpenAPI description of all endpoints, as served at `GET /openapi.json`.
@@ -136,17 +139,24 @@ where
         Route::Authorize => endpoint::authorize(cx).await,
         Route::AuthorizeForm => endpoint::by_form(cx, body).await,
         Route::StartPage => login_page::login_page(cx).await,
-        Route::Script | Route::Style | Route::OpenApi => {
+        Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
             cx.charge_asset()?;
             Ok(page::asset(route))
         }
         #[cfg(feature = "tokens")]
         Route::Token(route) => endpoints::serve(cx, route, body).await,
         Route::Status => status::status(cx).await,
+        Route::Choices => choices::choices(cx).await,
         Route::Par => par::push(cx, body).await,
+        #[cfg(feature = "sso")]
+        Route::SsoCallback => sso_callback::sso_callback(cx).await,
+        #[cfg(not(feature = "sso"))]
+        Route::SsoCallback => Err(Problem::new(Code::NotFound, "there is no such endpoint")),
         Route::SignIn => sign_in::sign_in(cx).await,
         Route::FinishSignIn => sign_in::finish(cx).await,
         Route::SignOut => sign_out::sign_out(cx, body).await,
+        Route::AccountPage => account::page(cx).await,
+        Route::Account(route) => account::serve(cx, route, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
             let fields = Fields::of(&cx.parts.headers, body).await;
             let fields = cx.or_charge(fields)?;

@@ -110,12 +110,14 @@ mod verifier;
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "axum")]
 pub(crate) use self::token::TokenSlot;
+#[cfg(any(feature = "tokens", feature = "sso"))]
+pub(crate) use self::token_claims::Audience;
 #[cfg(feature = "tokens")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
     rejections::challenge,
     rules::check_name,
-    token_claims::{Audience, Confirmation, MACHINE, TYPE},
+    token_claims::{Confirmation, MACHINE, TYPE},
 };
 pub use self::{
     gate::{BearerGate, BearerPass},

@@ -275,7 +275,7 @@ mod tests {
             (
                 "\"steps\":2",
                 "\"steps\":9",
-                "policy: clients[0] \"demo-web\": policy: 9 steps is not usable: must have 1 to 5 steps",
+                "policy: clients[0] \"demo-web\": policy: 9 steps is not usable: must have 1 to 6 steps",
             ),
             (
                 "\"acme\"",

@@ -49,6 +49,8 @@ pub enum EventKind {
     /// A cookie named a live session but carried another secret. It may be older than the last
     /// rotation, or a guess.
     SessionWrongSecret,
+    /// An account was linked to a user of another identity provider.
+    SsoLinked,
     /// A login started.
     LoginStarted,
     /// A login step was completed successfully.
@@ -112,6 +114,7 @@ impl EventKind {
         Self::SessionRevoked,
         Self::SessionUseAfterExpire,
         Self::SessionWrongSecret,
+        Self::SsoLinked,
         Self::LoginStarted,
         Self::LoginStepProved,
         Self::LoginSucceeded,
@@ -154,6 +157,7 @@ impl EventKind {
             Self::SessionRevoked => "session_revoked",
             Self::SessionUseAfterExpire => "session_use_after_expire",
             Self::SessionWrongSecret => "session_wrong_secret",
+            Self::SsoLinked => "authn_sso_linked",
             Self::LoginStarted => "authn_login_start",
             Self::LoginStepProved => "authn_login_step",
             Self::LoginSucceeded => "authn_login_success",

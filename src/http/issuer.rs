@@ -49,6 +49,13 @@ impl Issuer {
         self.url.get(..self.origin).unwrap_or_default()
     }
 
+    /// Returns the host name without a port.
+    #[cfg(feature = "login")]
+    pub(crate) fn host(&self) -> &str {
+        let host = self.origin().split_once("://").map(|(_, host)| host).unwrap_or_default();
+        origin::host_and_port(host).map(|(name, _)| name).unwrap_or_default()
+    }
+
     /// Returns the path below which all endpoints are. Empty at the root.
     pub(crate) fn path(&self) -> &str {
         self.url.get(self.origin..).unwrap_or_default()

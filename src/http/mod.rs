@@ -6,6 +6,8 @@ pub(crate) mod accept;
 pub(crate) mod origin;
 pub(crate) mod cross_site;
 pub(crate) mod return_to;
+#[cfg(feature = "login")]
+pub(crate) mod user_agent;
 #[cfg(any(feature = "login", feature = "bearer"))]
 #[cfg_attr(
     not(any(feature = "login", feature = "jwks")),

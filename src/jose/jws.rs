@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-#[cfg(feature = "tokens")]
+#[cfg(any(feature = "tokens", feature = "sso"))]
 use super::signer::Signer;
 use super::{
     algorithm::JwsAlgorithm,
@@ -37,7 +37,7 @@ pub(crate) struct Unverified<'t> {
 }
 
 /// Signs a token with these claims.
-#[cfg(feature = "tokens")]
+#[cfg(any(feature = "tokens", feature = "sso"))]
 pub(crate) fn sign(signer: &Signer, typ: &str, claims: &impl Serialize) -> Option<String> {
     let header = JwsHeader {
         alg: signer.public().algorithm().as_str().to_owned(),

@@ -8,13 +8,13 @@ mod differential;
 pub(crate) mod jwk;
 pub(crate) mod jws;
 mod set;
-#[cfg(feature = "tokens")]
+#[cfg(any(feature = "tokens", feature = "sso"))]
 mod signer;
 #[cfg(feature = "tokens")]
 #[cfg(test)]
 mod vectors;
 
 pub use self::algorithm::{Algorithm, AlgorithmError};
-#[cfg(feature = "tokens")]
+#[cfg(any(feature = "tokens", feature = "sso"))]
 pub(crate) use self::signer::Signer;
 pub(crate) use self::{algorithm::JwsAlgorithm, set::KeySet};

@@ -28,6 +28,7 @@ enum Private {
 impl Signer {
     /// Generates a key in PKCS #8 form. RSA takes about a second, so don't call it on an async
     /// thread.
+    #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "only issuers create keys"))]
     pub(crate) fn generate(algorithm: Algorithm) -> Option<Zeroizing<Vec<u8>>> {
         let bytes = match algorithm {
             Algorithm::Es256 => EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
@@ -69,7 +70,19 @@ impl Signer {
         Some(Self { kid: public.thumbprint(), public, private })
     }
 
-    /// Returns the key id, which is the thumbprint of the key.
+    /// Parses a key in PKCS #8 form of any algorithm.
+    #[cfg(feature = "sso")]
+    pub(crate) fn read_any(pkcs8: &[u8]) -> Option<Self> {
+        Algorithm::ALL.iter().find_map(|algorithm| Self::read(*algorithm, pkcs8))
+    }
+
+    /// Uses another key id than the thumbprint.
+    #[cfg(feature = "sso")]
+    pub(crate) fn named(self, kid: &str) -> Self {
+        Self { kid: kid.to_owned(), ..self }
+    }
+
+    /// Returns the key id, which is the thumbprint of the key by default.
     pub(crate) fn kid(&self) -> &str {
         &self.kid
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     policy::Method,
     session::Proof,
-    util::{clock::UnixTime, handle::Handle},
+    util::{clock::UnixTime, handle::Handle, secret::Digest},
 };
 
 /// One call that changes a login.
@@ -33,12 +33,17 @@ pub(crate) enum LoginCall<'a> {
     /// Compares a guess with the open code. `of` is the code that the attempt was counted for. `owner` is its owner with
     /// the current generation, or `None` if no guess may count.
     Verify { of: Option<&'a OpenCode>, guess: &'a str, keyed: &'a Keyed, owner: Option<&'a BoundUser> },
+    /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
+    Redeem { provider: &'a str, state: &'a Digest },
     /// Confirms that all steps are done.
     Complete,
     /// Ends the login because its user or a proof no longer counts.
     End,
-    /// Uses the login up for the code with this digest.
+    /// Uses the login up for this session.
     Consume(&'a Handle),
+    /// Notes that a login that was used up joined the session of another tab instead.
+    Join(&'a Handle),
 }
 
 /// The user whose secret was right, with the current generation, and the mark of the secret.
@@ -75,6 +80,11 @@ pub(crate) struct Transition {
 
 /// Applies a call to a login.
 pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Transition {
+    if let (LoginCall::Join(session), LoginPhase::Consumed(_)) = (call, login.phase) {
+        // still in the order in which the logins were used up
+        let next = Login { phase: LoginPhase::Consumed(**session), ..login.clone() };
+        return Transition { answer: Ok(next.view(now)), next: Some(next) };
+    }
     if let Some(error) = refusal(login, call, now) {
         return Transition { next: refund(login, call, error), answer: Err(error) };
     }
@@ -87,15 +97,20 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
         LoginCall::Withdraw => change(login, now, |next| next.failures = next.failures.saturating_sub(1)),
         LoginCall::MayOpen(_) => unchanged(login, now),
         LoginCall::Open(challenge) => change(login, now, |next| {
-            next.sends += 1;
+            next.sends += u8::from(challenge.code().is_some());
             next.open = Some((*challenge).clone());
             next.phase = LoginPhase::Pending;
         }),
         LoginCall::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
+        LoginCall::Redeem { .. } => change(login, now, |next| {
+            next.failures += 1;
+            next.open = None;
+        }),
         LoginCall::Complete if matches!(login.phase, LoginPhase::Completed(_)) => unchanged(login, now),
         LoginCall::Complete => change(login, now, |next| next.phase = LoginPhase::Completed(now.as_nanos())),
         LoginCall::End => end(login, now),
         LoginCall::Consume(session) => change(login, now, |next| next.phase = LoginPhase::Consumed(**session)),
+        LoginCall::Join(_) => denied(LoginError::NotCompleted),
     }
 }
 
@@ -113,18 +128,25 @@ fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginEr
         }
         LoginCall::Open(challenge) => not_expected(login, challenge.method()),
         LoginCall::Verify { of, .. } if !login.waits_for(*of) => Some(LoginError::NoPendingChallenge),
+        LoginCall::Redeem { provider, state } if !login.waits_for_provider(provider, state, now) => {
+            Some(LoginError::NoPendingChallenge)
+        }
         LoginCall::Complete if login.remaining() > 0 => Some(LoginError::StepsRemaining),
         LoginCall::Consume(_) if !matches!(login.phase, LoginPhase::Completed(_)) => Some(LoginError::NotCompleted),
         LoginCall::Withdraw if login.remaining() == 0 => Some(LoginError::NoStepRemaining),
         _ => None,
     };
     let spent = match call {
-        LoginCall::Attempt(_) | LoginCall::Verify { .. } | LoginCall::MayOpen(_) | LoginCall::Open(_)
+        LoginCall::Attempt(_)
+        | LoginCall::Verify { .. }
+        | LoginCall::Redeem { .. }
+        | LoginCall::MayOpen(_)
+        | LoginCall::Open(_)
             if login.failures >= MAX_FAILURES =>
         {
             Some(LoginError::AttemptsUnderWay)
         }
-        LoginCall::MayOpen(_) | LoginCall::Open(_) if login.sends >= MAX_SENDS => {
+        LoginCall::MayOpen(_) | LoginCall::Open(Challenge::Code(_)) if login.sends >= MAX_SENDS => {
             let left = login.ends_at().as_nanos().saturating_sub(now.as_nanos());
             Some(LoginError::NoSendsLeft(Duration::from_nanos(left)))
         }
@@ -233,6 +255,11 @@ fn denied(error: LoginError) -> Transition {
 }
 
 impl Login {
+    /// Returns whether the user is at this provider, and comes back with this state.
+    fn waits_for_provider(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+        matches!(&self.open, Some(Challenge::Sso(open)) if open.is_for(provider, state, now))
+    }
+
     /// Returns whether this code is open, and no newer one.
     fn waits_for(&self, code: Option<&OpenCode>) -> bool {
         matches!((code, &self.open), (Some(code), Some(Challenge::Code(open))) if open.is_same(code))

@@ -7,6 +7,7 @@ mod machine;
 #[cfg(test)]
 mod model;
 mod one_time_code;
+mod open_sso;
 mod parameters;
 mod sent_codes;
 mod state;
@@ -14,6 +15,8 @@ mod subject;
 mod throttle;
 
 pub use self::limits::LoginLimits;
+#[cfg(feature = "sso")]
+pub(crate) use self::open_sso::OpenSso;
 pub(crate) use self::{
     keyed::Keyed,
     machine::{LoginCall, LoginError, Proved, Transition, transition},

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     limits::LoginLimits,
     one_time_code::OpenCode,
+    open_sso::OpenSso,
     parameters::{Binding, Wanted},
     subject::{BoundUser, LoginId, Subject},
 };
@@ -96,12 +97,23 @@ pub(crate) enum LoginPhase {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Challenge {
     Code(OpenCode),
+    #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers open it"))]
+    Sso(OpenSso),
 }
 
 impl Challenge {
     pub(crate) fn method(&self) -> Method {
         match self {
             Self::Code(code) => code.method,
+            Self::Sso(_) => Method::Sso,
+        }
+    }
+
+    /// Returns the code that was sent, if one is open.
+    pub(crate) fn code(&self) -> Option<&OpenCode> {
+        match self {
+            Self::Code(code) => Some(code),
+            Self::Sso(_) => None,
         }
     }
 }

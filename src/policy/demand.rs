@@ -32,13 +32,13 @@ const SETTING: &str = "policy";
 
 impl Policy {
     /// The maximum number of steps, which is the number of factor classes.
-    pub const MAX_STEPS: usize = 5;
+    pub const MAX_STEPS: usize = 6;
 
     /// Creates a policy with one step per slot. Each step accepts the methods of its slot.
     ///
     /// # Errors
     ///
-    /// Returns an error if there are no slots or more than five, if a slot is empty, or if the
+    /// Returns an error if there are no slots or more than six, if a slot is empty, or if the
     /// slots can't be filled with methods of different factor classes.
     pub fn slots(slots: impl IntoIterator<Item = impl Into<MethodSet>>) -> Result<Self, ConfigError> {
         // one more than allowed is enough to detect that there are too many
@@ -56,7 +56,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Creates a policy with 1 to 5 steps, each with any method.
+    /// Creates a policy with 1 to 6 steps, each with any method.
     pub fn any(steps: usize) -> Result<Self, ConfigError> {
         check_steps(steps)?;
         Ok(Self { slots: vec![MethodSet::ALL; steps] })
@@ -86,7 +86,7 @@ impl Policy {
 fn check_steps(steps: usize) -> Result<(), ConfigError> {
     match steps {
         1..=Policy::MAX_STEPS => Ok(()),
-        _ => Err(ConfigError::new(SETTING, format!("{steps} steps"), "must have 1 to 5 steps")),
+        _ => Err(ConfigError::new(SETTING, format!("{steps} steps"), "must have 1 to 6 steps")),
     }
 }
 
@@ -135,10 +135,10 @@ mod tests {
     fn impossible_policies_are_rejected_with_a_reason() {
         let reason = |policy: Result<Policy, ConfigError>| policy.unwrap_err().to_string();
         let none: [MethodSet; 0] = [];
-        assert_eq!(reason(Policy::slots(none)), "policy: 0 steps is not usable: must have 1 to 5 steps");
-        assert_eq!(reason(Policy::any(0)), "policy: 0 steps is not usable: must have 1 to 5 steps");
-        assert_eq!(reason(Policy::any(6)), "policy: 6 steps is not usable: must have 1 to 5 steps");
-        assert!(Policy::slots([MethodSet::ALL; 6]).is_err());
+        assert_eq!(reason(Policy::slots(none)), "policy: 0 steps is not usable: must have 1 to 6 steps");
+        assert_eq!(reason(Policy::any(0)), "policy: 0 steps is not usable: must have 1 to 6 steps");
+        assert_eq!(reason(Policy::any(7)), "policy: 7 steps is not usable: must have 1 to 6 steps");
+        assert!(Policy::slots([MethodSet::ALL; 7]).is_err());
         assert_eq!(
             reason(Policy::slots([Method::Sms.into(), MethodSet::EMPTY])),
             "policy: 2 steps: none; and sms is not usable: has a slot without a method"

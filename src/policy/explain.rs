@@ -86,6 +86,9 @@ impl Explanation {
 }
 
 fn why_not(demands: &[(DemandSource<'_>, &Policy)], enabled: MethodSet) -> String {
+    if !enabled.is_empty() && enabled.that_can_be_first().is_empty() {
+        return "No enabled method can be the first step of a login.".to_owned();
+    }
     let alone = demands.iter().find(|(_, policy)| !policy.is_met_by(enabled));
     let Some((source, policy)) = alone else {
         return "Each policy can be satisfied, but not all of them by methods of different factor classes.".to_owned();

@@ -138,7 +138,7 @@ mod tests {
                 r#"{"default":{"steps":1,"slots":[["sms"]]}}"#,
                 "policies: default is not usable: must have either steps or slots",
             ),
-            (r#"{"default":{"steps":6}}"#, "policy: default: 6 steps is not usable: must have 1 to 5 steps"),
+            (r#"{"default":{"steps":7}}"#, "policy: default: 7 steps is not usable: must have 1 to 6 steps"),
             (
                 r#"{"tenants":{"acme":{"slots":[["password"],["sms","sms"]]}}}"#,
                 "policies: tenants.acme.slots[1]: sms is not usable: is listed twice",

@@ -16,7 +16,7 @@ use crate::util::error::ConfigError;
 /// assert_eq!(Method::Sms.class(), FactorClass::Phone);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
     /// A password.
@@ -31,6 +31,10 @@ pub enum Method {
     Sso,
     /// A passkey.
     Passkey,
+    /// A one-time code of an authenticator app (TOTP). Only after another step.
+    Totp,
+    /// A recovery code. Only after another step.
+    RecoveryCode,
 }
 
 /// The kind of evidence that a method provides. The steps of a login must use different classes.
@@ -47,12 +51,22 @@ pub enum FactorClass {
     Key,
     /// An account at another identity provider.
     Federated,
+    /// Possession of a secret that was handed out here: an authenticator app or a recovery code.
+    Authenticator,
 }
 
 impl Method {
     /// All methods in their canonical order.
-    pub const ALL: &'static [Self] =
-        &[Self::Password, Self::Sms, Self::Email, Self::Whatsapp, Self::Sso, Self::Passkey];
+    pub const ALL: &'static [Self] = &[
+        Self::Password,
+        Self::Sms,
+        Self::Email,
+        Self::Whatsapp,
+        Self::Sso,
+        Self::Passkey,
+        Self::Totp,
+        Self::RecoveryCode,
+    ];
 
     /// Returns the name that is used on the wire, such as `password`.
     pub const fn as_str(self) -> &'static str {
@@ -63,6 +77,8 @@ impl Method {
             Self::Whatsapp => "whatsapp",
             Self::Sso => "sso",
             Self::Passkey => "passkey",
+            Self::Totp => "totp",
+            Self::RecoveryCode => "recovery_code",
         }
     }
 
@@ -79,7 +95,14 @@ impl Method {
             Self::Email => FactorClass::Mailbox,
             Self::Passkey => FactorClass::Key,
             Self::Sso => FactorClass::Federated,
+            Self::Totp | Self::RecoveryCode => FactorClass::Authenticator,
         }
+    }
+
+    /// Returns whether the method can be the first step of a login. Codes of authenticator apps and
+    /// recovery codes cannot: they belong to a user who is known already.
+    pub const fn can_be_first(self) -> bool {
+        !matches!(self.class(), FactorClass::Authenticator)
     }
 
     /// Returns its values for the `amr` claim (RFC 8176).
@@ -91,7 +114,7 @@ impl Method {
         match self {
             Self::Password => &["pwd"],
             Self::Sms => &["otp", "sms"],
-            Self::Email | Self::Whatsapp => &["otp"],
+            Self::Email | Self::Whatsapp | Self::Totp | Self::RecoveryCode => &["otp"],
             Self::Sso => &["sso"],
             Self::Passkey => &["pop"],
         }
@@ -132,7 +155,7 @@ impl BitOr for Method {
 /// assert!(set.contains(Method::Email) && !set.contains(Method::Sms));
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MethodSet(u8);
+pub struct MethodSet(u16);
 
 impl MethodSet {
     /// Returns the `amr` values of RFC 8176, with `mfa` for more than one method.
@@ -196,6 +219,11 @@ impl MethodSet {
         self.0.count_ones() as usize
     }
 
+    /// Returns the methods that can be the first step of a login.
+    pub(crate) fn that_can_be_first(self) -> Self {
+        self.iter().filter(|method| method.can_be_first()).collect()
+    }
+
     /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -208,6 +236,11 @@ impl MethodSet {
 
     /// Returns whether all methods are of different factor classes.
     pub(super) fn is_distinct(self) -> bool {
+        self.classes() == self.len()
+    }
+
+    /// Returns the number of factor classes of the methods.
+    pub(crate) fn classes(self) -> usize {
         let classes = self.iter().fold(0_u8, |classes, method| {
             classes
                 | match method.class() {
@@ -216,12 +249,13 @@ impl MethodSet {
                     FactorClass::Mailbox => 4,
                     FactorClass::Key => 8,
                     FactorClass::Federated => 16,
+                    FactorClass::Authenticator => 32,
                 }
         });
-        classes.count_ones() == self.0.count_ones()
+        classes.count_ones() as usize
     }
 
-    /// Returns all subsets whose methods are of different factor classes: at most 48.
+    /// Returns all subsets whose methods are of different factor classes: at most 144.
     pub(super) fn distinct_subsets(self) -> impl Iterator<Item = Self> {
         (0..=Self::ALL.0).map(Self).filter(move |set| set.is_subset(self) && set.is_distinct())
     }
@@ -310,10 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn only_sms_and_whatsapp_share_a_factor_class() {
+    fn only_methods_of_phones_and_of_authenticators_share_a_factor_class() {
         for (a, b) in Method::ALL.iter().copied().flat_map(|a| Method::ALL.iter().map(move |b| (a, *b))) {
             let phones = [a, b].iter().all(|method| matches!(method, Method::Sms | Method::Whatsapp));
-            assert_eq!(a.class() == b.class(), a == b || phones, "{a} {b}");
+            let apps = [a, b].iter().all(|method| matches!(method, Method::Totp | Method::RecoveryCode));
+            assert_eq!(a.class() == b.class(), a == b || phones || apps, "{a} {b}");
         }
     }
 
@@ -322,8 +357,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn there_are_48_sets_of_distinct_factor_classes() {
-        assert_eq!(MethodSet::ALL.distinct_subsets().count(), 48);
+    fn there_are_144_sets_of_distinct_factor_classes() {
+        assert_eq!(MethodSet::ALL.distinct_subsets().count(), 144);
         assert_eq!(MethodSet::ALL.iter().collect::<Vec<_>>(), Method::ALL);
     }
 

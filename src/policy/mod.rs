@@ -4,6 +4,7 @@
 //! holds all policies of the operator: a default, policies of tenants, and policies for values of
 //! `acr_values`. A login must satisfy all policies that apply to it. Each step must prove a
 //! different [`FactorClass`]: SMS and WhatsApp both prove access to a phone, so they count once.
+//! Codes of an authenticator app and recovery codes count once too, and are never the first step.
 //!
 //! The result is a [`LoginPlan`]. It depends only on the tenant, the client and the request, never
 //! on the account, so it does not reveal whether an account exists.

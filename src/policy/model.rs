@@ -15,6 +15,7 @@ fn class(method: Method) -> &'static str {
         Method::Email => "mailbox",
         Method::Passkey => "key",
         Method::Sso => "federated",
+        Method::Totp | Method::RecoveryCode => "authenticator",
     }
 }
 
@@ -41,7 +42,9 @@ fn meets(set: &Methods, slots: &[Methods]) -> bool {
 fn accepted(demands: &[Vec<Methods>], enabled: &Methods) -> Vec<Methods> {
     let meets_all = |set: &Methods| demands.iter().all(|slots| meets(set, slots));
     let mut found = subsets(enabled);
-    found.retain(|set| prove_different_things(set) && meets_all(set));
+    // a login can't consist of a code of an authenticator alone
+    let has_first = |set: &Methods| set.iter().any(|method| class(*method) != "authenticator");
+    found.retain(|set| prove_different_things(set) && has_first(set) && meets_all(set));
     let fewest = found.iter().map(BTreeSet::len).min().unwrap_or_default();
     found.retain(|set| set.len() == fewest);
     found
@@ -60,12 +63,12 @@ fn model_of(demands: &[Policy]) -> Vec<Vec<Methods>> {
 }
 
 fn plan(demands: &[Policy], enabled: MethodSet) -> Option<LoginPlan> {
-    LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, None).ok()
+    LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), None).ok()
 }
 
 fn any_set() -> impl Strategy<Value = MethodSet> {
     prop_oneof![
-        2 => prop::collection::vec(prop::sample::select(Method::ALL), 0..6).prop_map(MethodSet::from_iter),
+        2 => prop::collection::vec(prop::sample::select(Method::ALL), 0..8).prop_map(MethodSet::from_iter),
         1 => Just(MethodSet::ALL),
     ]
 }
@@ -73,7 +76,7 @@ fn any_set() -> impl Strategy<Value = MethodSet> {
 fn any_policy() -> impl Strategy<Value = Policy> {
     prop_oneof![
         3 => prop::collection::vec(any_set(), 1..4).prop_filter_map("must be possible", |slots| Policy::slots(slots).ok()),
-        1 => (1..=5_usize).prop_map(|steps| Policy::any(steps).unwrap()),
+        1 => (1..=6_usize).prop_map(|steps| Policy::any(steps).unwrap()),
     ]
 }
 
@@ -85,10 +88,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_policy_is_valid_if_distinct_factor_classes_can_satisfy_it(slots in prop::collection::vec(any_set(), 0..7)) {
+    fn a_policy_is_valid_if_distinct_factor_classes_can_satisfy_it(slots in prop::collection::vec(any_set(), 0..8)) {
         let model: Vec<Methods> = slots.iter().map(|slot| methods(*slot)).collect();
         let possible = subsets(&methods(MethodSet::ALL)).iter().any(|set| prove_different_things(set) && meets(set, &model));
-        let expected = possible && (1..=5).contains(&slots.len());
+        let expected = possible && (1..=6).contains(&slots.len());
         prop_assert_eq!(Policy::slots(slots).is_ok(), expected);
     }
 
@@ -107,7 +110,7 @@ proptest! {
             Some(plan) => {
                 let sets: BTreeSet<Methods> = plan.sets().iter().map(|set| methods(*set)).collect();
                 prop_assert_eq!(plan.sets().len(), sets.len());
-                prop_assert!(sets.len() <= 48);
+                prop_assert!(sets.len() <= 144);
                 prop_assert_eq!(plan.steps(), expected[0].len());
                 prop_assert_eq!(methods(plan.methods()), expected.iter().flatten().copied().collect::<Methods>());
                 prop_assert_eq!(sets, expected.into_iter().collect::<BTreeSet<_>>());
@@ -126,7 +129,8 @@ proptest! {
         let proved = methods(proved);
         for method in Method::ALL.iter().copied() {
             let then = &proved | &Methods::from([method]);
-            let leads = !proved.contains(&method) && accepted.iter().any(|goal| then.is_subset(goal));
+            let in_order = !proved.is_empty() || class(method) != "authenticator";
+            let leads = in_order && !proved.contains(&method) && accepted.iter().any(|goal| then.is_subset(goal));
             prop_assert_eq!(plan.allows(set(&proved), method), leads, "{}", method);
             prop_assert_eq!(plan.next(set(&proved)).contains(method), leads, "{}", method);
         }
@@ -137,7 +141,7 @@ proptest! {
     fn allowed_steps_complete_the_plan_in_the_stated_number(
         demands in any_demands(),
         enabled in any_set(),
-        choices in prop::collection::vec(any::<prop::sample::Index>(), 5),
+        choices in prop::collection::vec(any::<prop::sample::Index>(), 6),
     ) {
         let Some(plan) = plan(&demands, enabled) else { return Ok(()) };
         prop_assert!(plan.steps() > 0);
@@ -180,12 +184,24 @@ proptest! {
 
     #[test]
     fn plans_round_trip(demands in any_demands(), enabled in any_set(), acr in prop::option::of("[!-~]{1,20}")) {
-        let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), enabled, acr.as_deref()) else { return Ok(()) };
+        let Ok(plan) = LoginPlan::of(&demands.iter().collect::<Vec<_>>(), (enabled, 1), acr.as_deref()) else { return Ok(()) };
         let text = serde_json::to_string(&plan).unwrap();
         let read: LoginPlan = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read.acr(), acr.as_deref());
         prop_assert_eq!(read, plan);
     }
+}
+
+#[test]
+fn a_code_of_an_authenticator_is_never_the_first_step_nor_the_only_one() {
+    let totp = [Policy::slots([Method::Totp]).unwrap()];
+    let needed = plan(&totp, Method::Password | Method::Totp | Method::RecoveryCode).unwrap();
+    assert_eq!((needed.steps(), needed.methods()), (2, Method::Password | Method::Totp));
+    assert_eq!(needed.next(MethodSet::EMPTY), Method::Password.into());
+    assert_eq!(needed.next(Method::Password.into()), Method::Totp.into());
+    assert_eq!(plan(&totp, Method::Totp | Method::RecoveryCode), None);
+    let any = plan(&[Policy::default()], MethodSet::ALL).unwrap();
+    assert!(!any.methods().contains(Method::Totp) && !any.methods().contains(Method::RecoveryCode));
 }
 
 #[test]
@@ -199,6 +215,8 @@ fn stored_plans_are_validated() {
         r#"{"sets":[["sms","whatsapp"]]}"#,
         r#"{"sets":[["sms"],["sms"]]}"#,
         r#"{"sets":[["sms"],["password"]]}"#,
+        r#"{"sets":[["totp"]]}"#,
+        r#"{"sets":[["password","totp","recovery_code"]]}"#,
         r#"{"sets":[["fax"]]}"#,
         "{}",
         "[]",

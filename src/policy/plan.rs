@@ -23,12 +23,20 @@ pub struct LoginPlan {
 }
 
 impl LoginPlan {
-    /// Returns the plan for these policies and the enabled methods.
-    pub(super) fn of(demands: &[&Policy], enabled: MethodSet, acr: Option<&str>) -> Result<Self, Unsatisfiable> {
-        let meets = |set: &MethodSet| demands.iter().all(|demand| demand.is_filled_by(*set));
+    /// Returns the plan for these policies and the enabled methods, with at least this many steps.
+    pub(super) fn of(
+        demands: &[&Policy],
+        (enabled, least): (MethodSet, usize),
+        acr: Option<&str>,
+    ) -> Result<Self, Unsatisfiable> {
+        // a login can't begin with a code of an authenticator, so it can't consist of one alone
+        let meets = |set: &MethodSet| {
+            set.len() >= least
+                && !set.that_can_be_first().is_empty()
+                && demands.iter().all(|demand| demand.is_filled_by(*set))
+        };
         let mut sets: Vec<MethodSet> = enabled.distinct_subsets().filter(meets).collect();
-        // without policies the empty set would match, but a login needs at least one step
-        let fewest = sets.iter().map(|set| set.len()).min().filter(|steps| *steps > 0).ok_or(Unsatisfiable(()))?;
+        let fewest = sets.iter().map(|set| set.len()).min().ok_or(Unsatisfiable(()))?;
         sets.retain(|set| set.len() == fewest);
         Ok(Self { sets, acr: acr.map(str::to_owned) })
     }
@@ -49,10 +57,11 @@ impl LoginPlan {
     }
 
     /// Returns the methods that can come next after these. Empty if the plan is complete or can't
-    /// be completed any more.
+    /// be completed any more. The first step is never a code of an authenticator.
     pub fn next(&self, proved: MethodSet) -> MethodSet {
         let ahead = self.sets.iter().filter(|set| proved.is_subset(**set));
         let all = ahead.fold(MethodSet::EMPTY, |all, set| all.union(*set));
+        let all = if proved.is_empty() { all.that_can_be_first() } else { all };
         all.iter().filter(|method| !proved.contains(*method)).collect()
     }
 
@@ -92,7 +101,7 @@ impl TryFrom<StoredPlan> for LoginPlan {
     fn try_from(stored: StoredPlan) -> Result<Self, Self::Error> {
         let StoredPlan { sets, acr } = stored;
         let steps = sets.first().map_or(0, |set| set.len());
-        let usable = |set: &MethodSet| set.len() == steps && set.is_distinct();
+        let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();
         if steps == 0 || !sets.iter().all(usable) || !sets.is_sorted_by(|one, next| one < next) {
             return Err("invalid login plan");
         }

@@ -86,9 +86,48 @@ impl Policies {
         acr_values: Option<&str>,
         enabled: MethodSet,
     ) -> Result<LoginPlan, Unsatisfiable> {
+        self.longer_plan(tenant, client, acr_values, (enabled, 1))
+    }
+
+    /// Like [`plan`](Self::plan), for a login of at least this many steps.
+    pub(crate) fn longer_plan(
+        &self,
+        tenant: &Tenant,
+        client: Option<&Policy>,
+        acr_values: Option<&str>,
+        (enabled, least): (MethodSet, usize),
+    ) -> Result<LoginPlan, Unsatisfiable> {
         let demands = self.demands(tenant, client, acr_values);
         let acr = demands.iter().find_map(|(source, _)| source.acr());
-        LoginPlan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), enabled, acr)
+        LoginPlan::of(&demands.iter().map(|(_, policy)| *policy).collect::<Vec<_>>(), (enabled, least), acr)
+    }
+
+    /// Returns the number of steps of the longest login of a tenant, with any of these clients and any requested name,
+    /// among those that an account can complete. `usable` returns the methods that the account can use in a login of
+    /// that many steps: never more if there are more steps.
+    #[cfg(feature = "login")]
+    pub(crate) fn most_steps<'a>(
+        &self,
+        tenant: &Tenant,
+        clients: impl Iterator<Item = Option<&'a Policy>>,
+        usable: impl Fn(usize) -> MethodSet,
+    ) -> usize {
+        let steps = |client: Option<&Policy>, acr: Option<&str>| {
+            let mut steps = 1;
+            loop {
+                let plan = self.plan(tenant, client, acr, usable(steps)).ok()?;
+                if plan.steps() <= steps {
+                    return Some(steps);
+                }
+                steps = plan.steps();
+            }
+        };
+        // most clients have the same policy, or none
+        let mut clients: Vec<Option<&Policy>> = clients.chain([None]).collect();
+        clients.sort_unstable_by_key(|client| client.map(Policy::sets));
+        clients.dedup();
+        let levels = || self.acr.keys().map(|name| Some(name.as_str())).chain([None]);
+        clients.iter().flat_map(|client| levels().filter_map(|acr| steps(*client, acr))).max().unwrap_or_default()
     }
 
     /// Explains the result of [`plan`](Self::plan) to the operator.
@@ -178,7 +217,7 @@ mod tests {
         assert_eq!(policies().plan(&acme(), None, None, ALL).unwrap().methods(), Method::Password | Method::Passkey);
         let other = Tenant::parse("globex").unwrap();
         assert_eq!(policies().plan(&other, None, None, ALL).unwrap().steps(), 2);
-        assert_eq!(Policies::default().plan(&other, None, None, ALL).unwrap().methods(), ALL);
+        assert_eq!(Policies::default().plan(&other, None, None, ALL).unwrap().methods(), ALL.that_can_be_first());
     }
 
     #[test]
@@ -258,5 +297,7 @@ mod tests {
             "Each policy can be satisfied, but not all of them by methods of different factor classes."
         );
         assert!(two.explain(&acme(), None, None, MethodSet::EMPTY).to_string().contains("No method is enabled."));
+        let codes = two.explain(&acme(), None, None, Method::Totp | Method::RecoveryCode);
+        assert_eq!(last(codes.to_string()), "No enabled method can be the first step of a login.");
     }
 }

@@ -92,6 +92,7 @@ impl Sessions {
             expires: now + new.remember.unwrap_or(self.lifetimes().absolute),
             last_use: now,
             remembered: new.remember.is_some(),
+            device: new.device,
         };
         let listed = ListedSession::new(sid, row.expires);
         let revoked = self.amend(&tenant, &user, |list| Some(list.with(listed))).await?.unwrap_or_default();
@@ -169,6 +170,7 @@ impl Sessions {
                 expires,
                 remembered: new.remember.is_some(),
                 last_use: now,
+                device: new.device.clone(),
             };
             match is_full {
                 true => fresh,

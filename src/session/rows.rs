@@ -55,6 +55,8 @@ pub(super) struct LiveSession {
     pub(super) last_use: UnixTime,
     /// Whether the session survives idle time and a closed browser.
     pub(super) remembered: bool,
+    /// The browser and the system of the sign-in, as they named themselves. Never empty.
+    pub(super) device: Option<Box<str>>,
 }
 
 /// The default lifetimes of sessions.
@@ -83,6 +85,8 @@ impl SessionLifetimes {
 // The first byte of a row is its kind. Numbers are never reused with another meaning; 1 was used before.
 const ENDED: u8 = 2;
 const LIVE: u8 = 3;
+/// Like `LIVE`, with the device at the end.
+const LIVE_ON_DEVICE: u8 = 4;
 
 /// Compact instead of JSON, because every request reads one. Numbers are little-endian. A
 /// text follows its length in one byte, and an empty text means that there is no value.
@@ -110,7 +114,7 @@ fn corrupt() -> StoreError {
 
 fn put_live(bytes: &mut Vec<u8>, session: &LiveSession) -> Result<(), StoreError> {
     let Authentication { tenant, user, generation, proofs, acr } = &session.authentication;
-    bytes.push(LIVE);
+    bytes.push(if session.device.is_some() { LIVE_ON_DEVICE } else { LIVE });
     bytes.push(u8::from(session.remembered));
     bytes.extend(session.secret.as_bytes());
     bytes.extend(generation.to_le_bytes());
@@ -132,6 +136,9 @@ fn put_live(bytes: &mut Vec<u8>, session: &LiveSession) -> Result<(), StoreError
         bytes.push(u8::from(mark.is_some()));
         bytes.extend(mark.iter().flatten());
     }
+    if let Some(device) = &session.device {
+        put_text(bytes, device)?;
+    }
     Ok(())
 }
 
@@ -152,6 +159,10 @@ fn read_row(bytes: &[u8]) -> Option<SessionRow> {
     let row = match *kind {
         ENDED => SessionRow::Ended(Tenant::restore(reader.text()?)?),
         LIVE => SessionRow::Live(reader.live()?),
+        LIVE_ON_DEVICE => {
+            let live = reader.live()?;
+            SessionRow::Live(LiveSession { device: Some(reader.optional_text()??), ..live })
+        }
         _ => return None,
     };
     reader.0.is_empty().then_some(row)
@@ -183,6 +194,7 @@ impl<'a> RowReader<'a> {
             expires,
             last_use,
             remembered,
+            device: None,
         })
     }
 
@@ -248,7 +260,7 @@ impl Value for EndMark {
     fn read(bytes: &[u8]) -> Result<Self, StoreError> {
         match bytes.first() {
             Some(&ENDED) => Ok(Self { has_ended: true }),
-            Some(&LIVE) => Ok(Self { has_ended: false }),
+            Some(&LIVE | &LIVE_ON_DEVICE) => Ok(Self { has_ended: false }),
             _ => Err(corrupt()),
         }
     }
@@ -390,11 +402,12 @@ mod tests {
     fn rows() -> impl Strategy<Value = SessionRow> {
         let mark = option::of(any::<[u8; 32]>());
         let proof = (visible(64), any::<u64>(), mark).prop_map(|(method, at, mark)| Proof { method, at, mark });
-        let texts = ("[a-z~:]{1,128}", visible(255), option::of(visible(255)), option::of(visible(128)));
+        let options = (option::of(visible(255)), option::of(visible(128)), option::of(visible(64)));
+        let texts = ("[a-z~:]{1,128}", visible(255), options);
         let lists = (vec(visible(64), 0..=16), vec(proof, 0..=8));
         let numbers = (any::<[u64; 5]>(), any::<[u8; 32]>(), any::<bool>());
         (any::<bool>(), texts, lists, numbers).prop_map(
-            |(live, (tenant, user, acr, client), (amr, proofs), (numbers, secret, remembered))| {
+            |(live, (tenant, user, (acr, client, device)), (amr, proofs), (numbers, secret, remembered))| {
                 let tenant = Tenant::restore(&tenant).unwrap();
                 if !live {
                     return SessionRow::Ended(tenant);
@@ -413,6 +426,7 @@ mod tests {
                     expires,
                     last_use,
                     remembered,
+                    device,
                 })
             },
         )
@@ -433,7 +447,7 @@ mod tests {
         #[test]
         fn corrupt_rows_are_errors_and_each_row_has_one_encoding(
             row in rows(),
-            kind in 0..5_u8,
+            kind in 0..6_u8,
             mut bytes in vec(any::<u8>(), 0..300),
             flips in vec(any::<(prop::sample::Index, u8)>(), 1..4),
         ) {
@@ -466,6 +480,7 @@ mod tests {
             expires: UnixTime::default(),
             last_use: UnixTime::default(),
             remembered: false,
+            device: None,
         });
         assert_eq!(row.write().unwrap_err().kind(), StoreErrorKind::TooLarge);
     }
@@ -476,9 +491,12 @@ mod tests {
         let ended = EndedSessions::new(store.clone(), clock.clone());
         let raw: Table<RawRow> = Table::new(store, SESSIONS, clock);
         let until = UnixTime::from_secs(2_000_000_000);
-        for (number, bytes, expected) in
-            [(1, vec![ENDED], Some(true)), (2, vec![LIVE, 0xff], Some(false)), (3, vec![1, 0], None), (4, vec![], None)]
-        {
+        for (number, bytes, expected) in [
+            (1, vec![ENDED], Some(true)),
+            (2, vec![LIVE_ON_DEVICE, 0xff], Some(false)),
+            (3, vec![1, 0], None),
+            (4, vec![], None),
+        ] {
             let sid = Handle::from_bytes([number; 16]);
             let outcome = block_on(raw.insert(None, sid.as_bytes(), &RawRow(bytes), until)).unwrap();
             assert!(matches!(outcome, WriteOutcome::Done(_)));

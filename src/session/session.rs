@@ -101,6 +101,12 @@ impl Session {
         self.inner.row.last_use
     }
 
+    /// Returns the browser and the system in which the user signed in through an `AuthService`, such as `Firefox on
+    /// Linux`. Browsers can name themselves as they like, so only show it.
+    pub fn device(&self) -> Option<&str> {
+        self.inner.row.device.as_deref()
+    }
+
     /// Reads an extra claim of the user, such as a role or a locale.
     ///
     /// Claims come from the login service and are cached for a minute by default, so they can be
@@ -177,6 +183,7 @@ pub struct NewSession {
     pub(super) amr: Box<[Box<str>]>,
     pub(super) client: Option<Box<str>>,
     pub(super) remember: Option<Duration>,
+    pub(super) device: Option<Box<str>>,
 }
 
 impl NewSession {
@@ -190,6 +197,7 @@ impl NewSession {
             amr: Box::default(),
             client: None,
             remember: None,
+            device: None,
         }
     }
 
@@ -253,6 +261,13 @@ impl NewSession {
         }
         self.remember = Some(lifetime);
         Ok(self)
+    }
+
+    /// Sets the browser and the system of the sign-in.
+    #[cfg(any(feature = "login", test))]
+    pub(crate) fn device(mut self, device: Option<String>) -> Self {
+        self.device = device.filter(|device| !device.is_empty()).map(Box::from);
+        self
     }
 
     /// Sets the client at which the session begins.

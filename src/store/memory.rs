@@ -170,6 +170,10 @@ impl Store for Memory {
         self.write(key, None, &record)
     }
 
+    fn is_persistent(&self) -> bool {
+        false
+    }
+
     async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
         self.write(key, Some(expected), &record)
     }

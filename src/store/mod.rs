@@ -75,6 +75,8 @@ mod model;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "login")]
+pub(crate) mod seal;
 pub(crate) mod table;
 
 #[cfg(feature = "store-disk")]

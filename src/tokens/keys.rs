@@ -8,14 +8,12 @@ use std::{
 
 use tokio::{sync::Mutex, task::spawn_blocking};
 
-use super::{
-    ring::{Ring, Schedule},
-    seal::Seal,
-};
+use super::ring::{Ring, Schedule};
 use crate::{
     jose::{Algorithm, KeySet, Signer},
     store::{
         AnyStore, StoreError, StoreErrorKind,
+        seal::{Seal, Sealed},
         table::{Change, Table},
     },
     util::clock::{Clock, Moment, UnixTime},
@@ -200,7 +198,7 @@ impl Keys {
         self.take(ring)
     }
 
-    async fn make(&self, algorithm: Algorithm) -> Result<super::seal::Stored, StoreError> {
+    async fn make(&self, algorithm: Algorithm) -> Result<Sealed, StoreError> {
         // an RSA key takes a while
         let made = spawn_blocking(move || Signer::generate(algorithm)).await.ok().flatten();
         made.and_then(|pkcs8| self.0.seal.close(algorithm.as_str(), &pkcs8))

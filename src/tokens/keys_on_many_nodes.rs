@@ -15,13 +15,13 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
 use super::{
     keys::{Copy, Keys},
     ring::{Ring, Schedule},
-    seal::Seal,
 };
 use crate::{
     gate::MaybeReady,
     jose::Algorithm::{self, EdDsa, Es256},
     store::{
-        AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome, table::Table,
+        AnyStore, Entry, Key, Memory, Record, Store, StoreError, StoreErrorKind, Version, WriteOutcome, seal::Seal,
+        table::Table,
     },
     testing::ManualClock,
     util::{

@@ -277,7 +277,6 @@ mod machine;
 mod refresh_token;
 mod revocation;
 mod ring;
-mod seal;
 mod service;
 mod settings;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{jose::Algorithm, util::clock::UnixTime};
+use crate::{jose::Algorithm, store::seal::Sealed, util::clock::UnixTime};
 
 /// A rotation on request adds no key to an algorithm that has this many.
 const MOST_ROTATED: usize = 8;
@@ -30,7 +30,7 @@ pub(super) struct Row {
     /// Until when it is published, if that is known.
     until: Option<u64>,
     /// The key as PKCS #8, sealed or plain.
-    pub(super) secret: super::seal::Stored,
+    pub(super) secret: Sealed,
 }
 
 /// All keys of one issuer, oldest first.
@@ -77,7 +77,7 @@ impl Ring {
 
     /// Adds a key. The first key of an algorithm signs at once, because there is no other. A later key signs when clients
     /// have had the time to fetch it.
-    pub(super) fn add(&mut self, algorithm: Algorithm, secret: super::seal::Stored, schedule: Schedule, now: UnixTime) {
+    pub(super) fn add(&mut self, algorithm: Algorithm, secret: Sealed, schedule: Schedule, now: UnixTime) {
         let is_first = self.signs(algorithm, now).is_none();
         let from = if is_first { now } else { now + schedule.lead };
         self.keys.push(Row { algorithm, from: from.as_nanos(), until: None, secret });
@@ -114,7 +114,6 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::tokens::seal::Stored;
 
     const SCHEDULE: Schedule =
         Schedule { period: Duration::from_secs(1000), lead: Duration::from_secs(100), keep: Duration::from_secs(300) };
@@ -123,17 +122,17 @@ mod tests {
     const LONGEST_WAIT: Duration = Duration::from_secs(700);
     const STEP: Duration = Duration::from_secs(20);
 
-    fn key(n: usize) -> Stored {
-        Stored::plain(&n.to_be_bytes())
+    fn key(n: usize) -> Sealed {
+        Sealed::plain(&n.to_be_bytes())
     }
 
     /// Checks the promises to clients that keep a copy of the published keys.
     #[derive(Default)]
     struct Watch {
         /// When each key was created, in order.
-        made: Vec<(Algorithm, Stored, UnixTime)>,
+        made: Vec<(Algorithm, Sealed, UnixTime)>,
         /// When each key signed for the last time.
-        signed: Vec<(Stored, UnixTime)>,
+        signed: Vec<(Sealed, UnixTime)>,
     }
 
     impl Watch {

@@ -14,7 +14,6 @@ use super::{
     refresh_token::{RefreshToken, random},
     revocation::Revocations,
     ring::Schedule,
-    seal::Seal,
 };
 use crate::{
     bearer::{AccessTokenClaims, Verifier},
@@ -27,6 +26,7 @@ use crate::{
     session::Authentication,
     store::{
         AnyStore, StoreError, StoreErrorKind, WriteOutcome,
+        seal::Seal,
         table::{Change, Stored, Table},
     },
     user::{self, ClaimTarget},

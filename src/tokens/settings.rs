@@ -4,14 +4,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     ring::Schedule,
-    seal::Seal,
     service::{Lifetimes, Parts, TokenService},
 };
 use crate::{
     bearer::{Verifier, check_name},
     http::issuer::Issuer,
     jose::Algorithm,
-    store::AnyStore,
+    store::{AnyStore, seal::Seal},
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
@@ -120,6 +119,11 @@ impl Tokens {
     /// [rotated](crate::AuthService::rotate_keys) out.
     pub fn seal(self, secret: &Secret) -> Self {
         Self { seal: Seal::new(secret), ..self }
+    }
+
+    /// Returns the seal of the signing keys.
+    pub(crate) fn own_seal(&self) -> &Seal {
+        &self.seal
     }
 
     /// Sets how long a key signs: one day to ten years. Defaults to 90 days.

@@ -215,6 +215,8 @@ struct Pending {
     generation: u32,
     password: u32,
     touched: u64,
+    /// A logout in this browser ended it.
+    ended: bool,
 }
 
 struct Simulation {
@@ -411,14 +413,15 @@ impl Simulation {
         let answer = self.browsers[browser].prove_password(&login, &person.name(), &person.password()).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let (generation, password, touched) = (person.generation, person.password, self.now);
-        self.pending[browser] = Some(Pending { login, user: at, generation, password, touched });
+        self.pending[browser] = Some(Pending { login, user: at, generation, password, touched, ended: false });
     }
 
     async fn finish(&mut self, browser: usize) -> Result<(), TestCaseError> {
         let Some(pending) = self.pending[browser].take() else { return Ok(()) };
         self.wait(RESEND);
         let person = self.people[pending.user].clone();
-        let is_good = pending.generation == person.generation
+        let is_good = !pending.ended
+            && pending.generation == person.generation
             && pending.password == person.password
             && self.now < pending.touched + LOGIN_IDLE;
         self.browsers[browser].prove_mailbox(&self.world, &pending.login, &person.contact()).await;
@@ -543,7 +546,15 @@ impl Simulation {
         if let Some(session) = self.signed_in[browser][place].take() {
             self.sessions[session].ended = true;
         }
+        self.end_pending(browser, place);
         Ok(())
+    }
+
+    /// A logout also ends what was proved in this browser and not used yet.
+    fn end_pending(&mut self, browser: usize, place: usize) {
+        if let Some(pending) = self.pending[browser].as_mut().filter(|pending| USERS[pending.user] == place) {
+            pending.ended = true;
+        }
     }
 
     async fn hint(&mut self, browser: usize, family: usize) -> Result<(), TestCaseError> {
@@ -560,6 +571,7 @@ impl Simulation {
         prop_assert_eq!(is_done(&answer), !is_another, "{:?}", answer);
         if !is_another {
             self.signed_in[browser][place] = None;
+            self.end_pending(browser, place);
         }
         Ok(())
     }

@@ -13,13 +13,16 @@ mod audit_password_queue;
 mod audit_tokens;
 mod audit_unverified;
 mod authenticate;
+mod authenticators;
 mod authorize;
 mod budget;
+mod choices;
 mod code_replay;
 mod complete;
 mod controlled_store;
 mod cors;
 mod dpop;
+mod enrolled;
 mod errors;
 mod failing_store;
 mod family_limits;
@@ -47,6 +50,10 @@ mod page;
 mod parallel_logins;
 mod password;
 mod password_overload;
+#[cfg(feature = "sso")]
+#[path = "../support/programs.rs"]
+#[expect(clippy::print_stderr, reason = "skipped tests print a message")]
+mod programs;
 mod pushed;
 mod races;
 mod random_runs;
@@ -61,6 +68,20 @@ mod session_sharing;
 mod several_tabs;
 mod special_worlds;
 mod sso;
+#[cfg(feature = "sso")]
+mod sso_accounts;
+#[cfg(feature = "sso")]
+mod sso_answers;
+#[cfg(feature = "sso")]
+mod sso_callback;
+#[cfg(feature = "sso")]
+mod sso_foreign;
+#[cfg(feature = "sso")]
+mod sso_github;
+#[cfg(feature = "sso")]
+mod sso_provider;
+#[cfg(feature = "sso")]
+mod sso_requests;
 mod start;
 mod status;
 mod store_calls;

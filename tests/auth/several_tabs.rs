@@ -94,6 +94,24 @@ async fn a_tab_that_signs_in_somebody_else_ends_the_session_of_the_other_tab() {
 }
 
 #[tokio::test]
+async fn a_login_that_joined_the_session_of_another_tab_leads_to_that_session() {
+    let world = world().await;
+    let mut browser = world.browser();
+    let first = completed(&mut browser, "acme-web", ADA, ADA_PASSWORD, &[]).await;
+    let joining = completed(&mut browser, "acme-web", ADA, ADA_PASSWORD, &[]).await;
+    let grace = completed(&mut browser, "acme-web", GRACE, GRACE_PASSWORD, &[]).await;
+    let mut other_tab = browser.clone();
+    let mut third_tab = browser.clone();
+    browser.return_of(&first).await.unwrap();
+    other_tab.return_of(&joining).await.unwrap();
+    assert_eq!(live(&world, "u-ada").await, 1);
+    // of both logins, the third tab carries only the one that joined
+    third_tab.cookies.remove(&format!("__Host-auth_session_{}", &first.id[..8])).unwrap();
+    third_tab.return_of(&grace).await.unwrap();
+    assert_eq!((live(&world, "u-ada").await, live(&world, "u-grace").await), (0, 1));
+}
+
+#[tokio::test]
 async fn after_a_logout_no_login_of_the_browser_gives_a_code() {
     let world = world().await;
     let mut browser = world.browser();

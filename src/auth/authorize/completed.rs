@@ -98,6 +98,11 @@ impl<'c> CompletedLogin<'c> {
         Ok(update.answer.is_ok())
     }
 
+    /// Notes that the login, which was spent for another session, joined this one.
+    pub(crate) async fn join(&self, cx: &RequestContext<'_>, session: &Handle) -> Result<(), StoreError> {
+        cx.core.logins.apply(&self.cookie.digest, self.stored.clone(), &LoginCall::Join(session)).await.map(drop)
+    }
+
     /// Returns the sessions of other logins at the same tenant that this browser has spent, newest first.
     ///
     /// Two tabs can finish their logins at the same time. Then neither request has the session cookie of the other, but

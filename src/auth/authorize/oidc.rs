@@ -20,6 +20,9 @@ const LONGEST_NONCE: usize = 512;
 /// The maximum length of `id_token_hint`.
 const LONGEST_HINT: usize = 8192;
 
+/// The maximum number of steps that a sign-in can ask for.
+const MOST_STEPS: usize = 6;
+
 /// The maximum number of levels in `acr_values` or the claim `acr`. Each of them is planned.
 const MOST_LEVELS: usize = 16;
 
@@ -34,6 +37,8 @@ pub(crate) struct OidcParameters {
     pub(crate) asks_user: bool,
     /// The maximum age of proofs that come from a session.
     pub(crate) max_age: Option<Duration>,
+    /// The minimum number of steps of a sign-in to the site itself. Zero if the text is no number.
+    least_steps: Option<usize>,
     /// An id_token that names the expected user.
     pub(crate) id_token_hint: Option<String>,
     /// The accepted users. Empty means any user.
@@ -62,6 +67,7 @@ impl OidcParameters {
                 Err(_) => {}
             }
         }
+        oidc.least_steps = value("steps").map(|steps| steps.parse().unwrap_or_default());
         if let Some(hint) = value("id_token_hint") {
             if hint.len() > LONGEST_HINT {
                 return Err(Problem::invalid("id_token_hint is too long"));
@@ -90,6 +96,11 @@ impl OidcParameters {
         self.subjects.is_empty() || self.subjects.iter().any(|subject| subject == user.as_str())
     }
 
+    /// Returns whether the request names how many proofs it needs, or how young they must be.
+    pub(crate) fn needs_proofs(&self) -> bool {
+        self.is_fresh || self.max_age.is_some() || self.least_steps.is_some()
+    }
+
     fn read_prompt(&mut self, prompt: &str) -> Result<(), Problem> {
         let prompts: Vec<&str> = prompt.split(' ').filter(|one| !one.is_empty()).collect();
         for one in &prompts {
@@ -109,10 +120,16 @@ impl OidcParameters {
     /// Returns the steps that the request needs, or `None` if the enabled methods cannot provide them.
     ///
     /// The first requested level that can be reached counts. A level that is only requested never blocks a login; if one
-    /// is essential and none can be reached, the request fails.
+    /// is essential and none can be reached, the request fails. A sign-in to the site itself can ask for more steps.
     pub(crate) fn plan(&self, cx: &RequestContext<'_>, client: &Client) -> Result<Option<LoginPlan>, Problem> {
-        let (policies, enabled) = (&cx.core.policies, cx.core.enabled());
-        let plan = |level: Option<&str>| policies.plan(client.tenant(), client.demands(), level, enabled).ok();
+        let (policies, enabled) = (&cx.core.policies, cx.core.enabled(client.tenant()));
+        let least = match self.least_steps.filter(|_| client.is_first_party()) {
+            None => 1,
+            Some(steps) if (1..=MOST_STEPS).contains(&steps) => steps,
+            Some(_) => return Err(Problem::invalid("steps is not a number from 1 to 6")),
+        };
+        let plan =
+            |level: Option<&str>| policies.longer_plan(client.tenant(), client.demands(), level, (enabled, least)).ok();
         let reached =
             self.acr_values.iter().find_map(|level| plan(Some(level)).filter(|plan| plan.acr() == Some(level)));
         match reached {

@@ -7,7 +7,7 @@ use crate::{
         authorize::{completed::CompletedLogin, signed_in::SignedIn},
         context::RequestContext,
     },
-    http::cookie::SetCookie,
+    http::{cookie::SetCookie, user_agent},
     login::Login,
     policy::{Method, MethodSet},
     session::{Authentication, NewSession, Renewal, Session},
@@ -101,6 +101,9 @@ async fn sign_in(
             None => sessions.create_as(sid, new.clone()).await?,
         };
         if begun.is_some() {
+            if sid != own {
+                completed.join(cx, &sid).await?;
+            }
             return Ok(begun);
         }
         // another tab has begun, renewed or ended it
@@ -120,6 +123,7 @@ fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> New
     let methods: MethodSet = who.methods().filter_map(Method::from_name).collect();
     let auth_time = who.auth_time();
     let new = NewSession::authenticated(who).client(&login.binding.client_id);
+    let new = new.device(user_agent::device(&cx.parts.headers));
     // methods are few and have short names
     let new = new.clone().amr(methods.amr()).unwrap_or(new);
     let new = match auth_time {

@@ -9,6 +9,7 @@ use crate::{
     policy::{LoginPlan, Method, MethodSet},
     session::{Authentication, Proof, Session},
     store::StoreError,
+    tenant::Tenant,
     user::Account,
     util::clock::UnixTime,
 };
@@ -17,6 +18,8 @@ use crate::{
 pub(crate) struct SignedIn {
     pub(crate) session: Session,
     pub(crate) account: Account,
+    /// The proofs by credentials that don't count in a login of more steps.
+    weak: Vec<(Proof, u8)>,
 }
 
 impl SignedIn {
@@ -32,32 +35,45 @@ impl SignedIn {
         if oidc.is_fresh {
             return Ok(None);
         }
+        let found = Self::at(cx, client.tenant()).await?;
+        Ok(found.filter(|it| !it.proofs().is_empty()))
+    }
+
+    /// Finds the browser's session at this tenant, even if the application created it. Proofs that stopped counting are
+    /// removed from it.
+    pub(crate) async fn at(cx: &RequestContext<'_>, tenant: &Tenant) -> Result<Option<Self>, StoreError> {
         let sessions = &cx.core.sessions;
-        let Some(session) = sessions.presented(&cx.parts.headers, client.tenant()).await? else { return Ok(None) };
-        if session.authentication().proofs.is_empty() {
-            return Ok(None);
-        }
+        let Some(session) = sessions.presented(&cx.parts.headers, tenant).await? else { return Ok(None) };
         let keyed = cx.core.keyed().await?;
         let current = cx.core.accounts.current(session.authentication(), keyed).await?;
-        let Some(CurrentProofs { account, proofs }) = current else { return Ok(None) };
+        let Some(CurrentProofs { account, proofs, strengths }) = current else { return Ok(None) };
         let session = cx.core.keep_proofs(&session, &proofs).await?;
-        Ok(session.map(|session| Self { session, account }))
+        let weak = proofs.into_iter().zip(strengths).filter(|(_, strength)| *strength < u8::MAX).collect();
+        Ok(session.map(|session| Self { session, account, weak }))
     }
 
     fn proofs(&self) -> &[Proof] {
         &self.session.authentication().proofs
     }
 
-    /// Returns the proofs that are not older than this.
-    fn proofs_within(&self, age: Option<Duration>, now: UnixTime) -> Vec<Proof> {
+    /// Returns the proofs that are not older than this, and that count in a login of this plan.
+    fn proofs_within(&self, age: Option<Duration>, plan: &LoginPlan, now: UnixTime) -> Vec<Proof> {
         let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);
-        self.proofs().iter().filter(is_young).cloned().collect()
+        let is_weak = |proof: &Proof| {
+            self.weak.iter().any(|(weak, strength)| weak == proof && usize::from(*strength) < plan.steps())
+        };
+        self.proofs().iter().filter(is_young).filter(|proof| !is_weak(proof)).cloned().collect()
     }
 
     /// Returns whether the carried proofs of a login came from this session and still count.
     pub(crate) fn bears(&self, login: &Login) -> bool {
         login.session == Some(self.session.sid())
             && login.carried_proofs().iter().all(|proof| self.proofs().contains(proof))
+    }
+
+    /// Returns whether young enough proofs of the session complete the plan.
+    pub(crate) fn meets(&self, plan: &LoginPlan, oidc: &OidcParameters, now: UnixTime) -> bool {
+        plan.is_met_by(methods(&self.proofs_within(oidc.max_age, plan, now)))
     }
 
     /// Returns the authentication for a code without a page, if the client takes part in single sign-on and the session
@@ -69,10 +85,9 @@ impl SignedIn {
         client: &Client,
         now: UnixTime,
     ) -> Option<Authentication> {
-        let proofs = self.proofs_within(oidc.max_age, now);
-        let is_met = client.has_single_sign_on() && plan.is_met_by(methods(&proofs));
+        let is_met = client.has_single_sign_on() && self.meets(plan, oidc, now);
         is_met.then(|| Authentication {
-            proofs,
+            proofs: self.proofs_within(oidc.max_age, plan, now),
             acr: plan.acr().map(Box::from),
             ..self.session.authentication().clone()
         })
@@ -88,7 +103,7 @@ impl SignedIn {
         client: &Client,
         now: UnixTime,
     ) -> Option<CarriedProofs> {
-        let mut proofs = self.proofs_within(oidc.max_age, now);
+        let mut proofs = self.proofs_within(oidc.max_age, plan, now);
         let useful = plan.closest(methods(&proofs));
         let is_step_up = self.session.client() == Some(client.id()) && !plan.is_met_by(useful);
         if useful.is_empty() || !(client.has_single_sign_on() || is_step_up) {

@@ -29,7 +29,7 @@ async fn find(
     who: &Authentication,
 ) -> Result<Option<(Account, Option<Authentication>)>, StoreError> {
     let current = cx.core.accounts.current(who, cx.core.keyed().await?).await?;
-    Ok(current.map(|CurrentProofs { account, proofs }| {
+    Ok(current.map(|CurrentProofs { account, proofs, .. }| {
         let acr = who.acr.clone().filter(|_| proofs.len() == who.proofs.len());
         let counting = (!proofs.is_empty()).then(|| Authentication { proofs, acr, ..who.clone() });
         (account, counting)

@@ -21,6 +21,7 @@ use crate::{
     http::body::Body,
     login::Login,
     pkce::{CodeChallenge, CodeVerifier},
+    policy::LoginPlan,
     store::StoreError,
     util::form,
 };
@@ -43,8 +44,17 @@ async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     if query.is_twice("return_to") {
         return Err(Problem::invalid("return_to appears more than once"));
     }
+    for (name, detail) in [("max_age", "max_age appears more than once"), ("steps", "steps appears more than once")] {
+        if query.is_twice(name) {
+            return Err(Problem::invalid(detail));
+        }
+    }
     let return_to = site.return_to(query.value("return_to"))?;
-    if is_signed_in(cx, &client).await? {
+    let wanted = [("max_age", query.value("max_age")), ("steps", query.value("steps"))];
+    let wanted = || wanted.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let oidc = OidcParameters::read(|asked| wanted().find(|(name, _)| *name == asked).map(|(_, value)| value))?;
+    let plan = oidc.plan(cx, &client)?;
+    if is_signed_in(cx, &client, &oidc, plan.as_ref()).await? {
         return redirect(return_to.as_deref().unwrap_or("/"));
     }
     let redirect_uri = client.redirect_uris().first().map_or("", |uri| uri.as_str());
@@ -59,18 +69,25 @@ async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
         ("code_challenge_method", "S256"),
     ];
     let return_to = return_to.as_deref().map(|path| ("return_to", path));
-    let query = form::written(parameters.into_iter().chain(return_to));
+    let query = form::written(parameters.into_iter().chain(return_to).chain(wanted()));
     redirect(&format!("{}?{query}", page::url(cx.core)))
 }
 
-/// Returns whether the browser has a session at the client's tenant. Proofs that stopped counting are dropped on the way.
-async fn is_signed_in(cx: &RequestContext<'_>, client: &Client) -> Result<bool, StoreError> {
-    let Some(session) = cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await? else {
-        return Ok(false);
-    };
+/// Returns whether the browser has a session at the client's tenant that meets the request. Proofs that stopped counting
+/// are dropped on the way.
+async fn is_signed_in(
+    cx: &RequestContext<'_>,
+    client: &Client,
+    oidc: &OidcParameters,
+    plan: Option<&LoginPlan>,
+) -> Result<bool, StoreError> {
+    if let Some(signed_in) = SignedIn::find(cx, client, oidc).await? {
+        let now = cx.core.logins.now();
+        return Ok(!oidc.needs_proofs() || plan.is_some_and(|plan| signed_in.meets(plan, oidc, now)));
+    }
     // a session that the application created itself
-    let is_foreign = session.authentication().proofs.is_empty();
-    Ok(is_foreign || SignedIn::find(cx, client, &OidcParameters::default()).await?.is_some())
+    let foreign = cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?;
+    Ok(!oidc.needs_proofs() && foreign.is_some_and(|session| session.authentication().proofs.is_empty()))
 }
 
 async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
@@ -116,7 +133,7 @@ async fn spend(
 }
 
 /// Finds the built-in client of the request's tenant, and charges the request to that tenant.
-pub(super) fn of_this_site<'c>(cx: &mut RequestContext<'c>) -> Result<(&'c FirstParty, Client), Problem> {
+pub(crate) fn of_this_site<'c>(cx: &mut RequestContext<'c>) -> Result<(&'c FirstParty, Client), Problem> {
     let core = cx.core;
     let found = core.first_party.as_ref().and_then(|site| Some((site, site.client(cx.head())?)));
     cx.charge(found.as_ref().map(|(_, client)| client.tenant()))?;

@@ -57,6 +57,11 @@ pub(crate) fn allow(status: StatusCode, methods: &'static str) -> Response<Body>
     response
 }
 
+/// Creates a response that says only that the call succeeded.
+pub(crate) fn no_content() -> Response<Body> {
+    empty(StatusCode::NO_CONTENT, Body::empty())
+}
+
 /// Creates a redirect. Returns `None` if the location is not a valid header, which is checked earlier.
 pub(crate) fn redirect(location: &str) -> Option<Response<Body>> {
     to(StatusCode::FOUND, location)

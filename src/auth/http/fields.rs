@@ -4,7 +4,10 @@ use std::{future::poll_fn, pin::pin, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, header, request::Parts};
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
 use serde_json::Value;
 use tokio::{runtime::Handle, time::timeout};
 use zeroize::{Zeroize, Zeroizing};
@@ -40,6 +43,18 @@ pub(crate) struct Fields {
     pub(crate) email: Option<String>,
     #[serde(default)]
     pub(crate) otp: Option<Typed>,
+    /// The name of another identity provider.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) provider: Option<String>,
+    /// The query of the login page that sends the user to a provider.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) query: Option<String>,
+    /// A code of an authenticator app, or a recovery code.
+    #[serde(default)]
+    pub(crate) code: Option<Typed>,
+    /// One of the contacts that the choices after a step list, in place of an address.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) contact_id: Option<String>,
     /// Whether the user wants to stay signed in.
     #[serde(default)]
     pub(crate) remember: Option<bool>,
@@ -52,6 +67,8 @@ pub(crate) struct Fields {
     prompt: Option<String>,
     #[serde(default, deserialize_with = "number_or_text")]
     max_age: Option<String>,
+    #[serde(default, deserialize_with = "number_or_text")]
+    steps: Option<String>,
     #[serde(default, deserialize_with = "given")]
     nonce: Option<String>,
     #[serde(default, deserialize_with = "given")]
@@ -119,22 +136,7 @@ fn object_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 impl Fields {
     /// Reads the body of a request with these headers.
     pub(crate) async fn of<B: http_body::Body<Data = Bytes>>(headers: &HeaderMap, body: B) -> Result<Self, Problem> {
-        check_type(headers, "application/json", "the body must be uncompressed application/json")?;
-        Self::read(whole(body).await?)
-    }
-
-    /// Parses a body and wipes it afterwards, because it can contain a password.
-    fn read(body: Bytes) -> Result<Self, Problem> {
-        let fields = json::from_object(&body).map_err(|error| {
-            Problem::invalid(match error {
-                JsonError::Malformed => "the body is not a valid JSON object for this call",
-                JsonError::Duplicate => "an object contains the same name twice",
-            })
-        });
-        if let Ok(mut bytes) = body.try_into_mut() {
-            bytes.zeroize();
-        }
-        fields
+        json(headers, body).await
     }
 
     /// Returns an optional OpenID Connect parameter.
@@ -143,6 +145,7 @@ impl Fields {
             "acr_values" => &self.acr_values,
             "prompt" => &self.prompt,
             "max_age" => &self.max_age,
+            "steps" => &self.steps,
             "nonce" => &self.nonce,
             "dpop_jkt" => &self.dpop_jkt,
             "claims" => &self.claims,
@@ -162,6 +165,26 @@ impl Fields {
             code_challenge_method: self.code_challenge_method.take(),
         }
     }
+}
+
+/// Reads a JSON object, and wipes the body afterwards, because it can contain a password or a code.
+pub(crate) async fn json<T, B>(headers: &HeaderMap, body: B) -> Result<T, Problem>
+where
+    T: DeserializeOwned,
+    B: http_body::Body<Data = Bytes>,
+{
+    check_type(headers, "application/json", "the body must be uncompressed application/json")?;
+    let body = whole(body).await?;
+    let fields = json::from_object(&body).map_err(|error| {
+        Problem::invalid(match error {
+            JsonError::Malformed => "the body is not a valid JSON object for this call",
+            JsonError::Duplicate => "an object contains the same name twice",
+        })
+    });
+    if let Ok(mut bytes) = body.try_into_mut() {
+        bytes.zeroize();
+    }
+    fields
 }
 
 /// Reads the body of a form. The query is ignored, because queries end up in logs.

@@ -20,7 +20,10 @@ macro_rules! error_codes {
     ($($(#[$doc:meta])* $code:ident: $text:literal, $status:ident;)*) => {
         /// The errors that a caller can get.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[cfg_attr(not(feature = "tokens"), allow(dead_code, reason = "some errors concern tokens only"))]
+        #[cfg_attr(
+            not(all(feature = "tokens", feature = "sso")),
+            allow(dead_code, reason = "some errors concern tokens or providers only")
+        )]
         pub(crate) enum Code {
             $($(#[$doc])* $code,)*
         }
@@ -57,23 +60,28 @@ error_codes! {
     SessionExpired: "session_expired", UNAUTHORIZED;
     InvalidCredentials: "invalid_credentials", UNAUTHORIZED;
     InvalidOtp: "invalid_otp", UNAUTHORIZED;
+    InvalidAssertion: "invalid_assertion", UNAUTHORIZED;
+    SsoFailed: "sso_failed", UNAUTHORIZED;
     LoginRequired: "login_required", UNAUTHORIZED;
     InteractionRequired: "interaction_required", UNAUTHORIZED;
     UnmetAuthenticationRequirements: "unmet_authentication_requirements", FORBIDDEN;
     AccessDenied: "access_denied", FORBIDDEN;
     OriginNotAllowed: "origin_not_allowed", FORBIDDEN;
+    FreshLoginRequired: "fresh_login_required", FORBIDDEN;
     NotFound: "not_found", NOT_FOUND;
     MethodNotAllowedHere: "method_not_allowed", METHOD_NOT_ALLOWED;
     NoPendingChallenge: "no_pending_challenge", CONFLICT;
     MethodNotAllowed: "method_not_allowed", CONFLICT;
     NoStepRemaining: "no_step_remaining", CONFLICT;
     StepsRemaining: "steps_remaining", CONFLICT;
+    StepRequired: "step_required", CONFLICT;
     SessionFailed: "session_failed", CONFLICT;
     TooLarge: "content_too_large", PAYLOAD_TOO_LARGE;
     UnsupportedMediaType: "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
     SlowDown: "slow_down", TOO_MANY_REQUESTS;
     TooManyAttempts: "too_many_attempts", TOO_MANY_REQUESTS;
     RateLimitExceeded: "rate_limit_exceeded", TOO_MANY_REQUESTS;
+    ProviderUnavailable: "provider_unavailable", BAD_GATEWAY;
     TemporarilyUnavailable: "temporarily_unavailable", SERVICE_UNAVAILABLE;
     /// A client tried to authenticate where clients cannot.
     ClientAuthentication: "invalid_client", UNAUTHORIZED;
@@ -94,6 +102,8 @@ pub(crate) struct Problem {
     /// The state of the login, if the caller has proved that it is theirs.
     view: Option<LoginView>,
     retry_after: Option<Duration>,
+    /// Where the user can sign in again.
+    login_url: Option<String>,
     headers: HeaderMap,
     status: StatusCode,
     /// The store failure that caused it. Only the log shows it.
@@ -107,6 +117,7 @@ impl Problem {
             detail,
             view: None,
             retry_after: None,
+            login_url: None,
             headers: HeaderMap::new(),
             status: code.status(),
             source: None,
@@ -131,6 +142,11 @@ impl Problem {
     pub(crate) fn of(mut self, view: LoginView) -> Self {
         self.view = Some(view);
         self
+    }
+
+    /// Adds the URL of a sign-in that helps.
+    pub(crate) fn login_url(self, url: String) -> Self {
+        Self { login_url: Some(url), ..self }
     }
 
     pub(crate) fn retry_in(mut self, wait: Duration) -> Self {
@@ -160,6 +176,8 @@ impl Problem {
             LoginError::WrongSecret(Method::Password) => {
                 Self::new(Code::InvalidCredentials, "the credentials are wrong")
             }
+            LoginError::WrongSecret(Method::Passkey) => Self::new(Code::InvalidAssertion, "the passkey was refused"),
+            LoginError::WrongSecret(Method::Sso) => Self::new(Code::SsoFailed, "the login at the provider was refused"),
             LoginError::WrongSecret(_) => Self::new(Code::InvalidOtp, "the code is wrong or expired"),
         }
     }
@@ -190,6 +208,7 @@ impl Problem {
             login,
             login_status,
             retry_after,
+            login_url: self.login_url,
         };
         let content_type = if as_problem { PROBLEM_JSON } else { answer::JSON };
         let mut response = answer::json(status, &document);
@@ -242,6 +261,8 @@ struct Document {
     login_status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login_url: Option<String>,
 }
 
 impl From<StoreError> for Problem {

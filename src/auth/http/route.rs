@@ -10,6 +10,7 @@ pub(crate) enum Route {
     StartPage,
     Start,
     Status,
+    Choices,
     Authenticate,
     VerifyOtp,
     Complete,
@@ -17,11 +18,26 @@ pub(crate) enum Route {
     Script,
     Style,
     OpenApi,
+    /// The return from another identity provider.
+    SsoCallback,
     SignIn,
     FinishSignIn,
     SignOut,
+    /// The page on which users manage their account, and its script.
+    AccountPage,
+    AccountScript,
+    Account(AccountRoute),
     #[cfg(feature = "tokens")]
     Token(TokenRoute),
+}
+
+/// What the signed-in user of this site does with their account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AccountRoute {
+    Credentials,
+    EndSession,
+    EndOtherSessions,
+    SignOutEverywhere,
 }
 
 /// The endpoints of a service that issues tokens.
@@ -49,9 +65,11 @@ pub(crate) const PATHS: &[Path] = &[
     Path { path: "/authorize", get: Some(Route::Authorize), post: Some(Route::AuthorizeForm) },
     Path { path: "/authentication/start", get: Some(Route::StartPage), post: Some(Route::Start) },
     Path::get("/authentication/status", Route::Status),
+    Path::get("/authentication/choices", Route::Choices),
     Path::post("/authentication/authenticate", Route::Authenticate),
     Path::post("/authentication/verify-otp", Route::VerifyOtp),
     Path::post("/authentication/complete", Route::Complete),
+    Path::get(SSO_CALLBACK, Route::SsoCallback),
     Path::post("/par", Route::Par),
     Path::get("/authentication/page.js", Route::Script),
     Path::get("/authentication/page.css", Route::Style),
@@ -59,6 +77,12 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(SIGN_IN, Route::SignIn),
     Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
     Path::post(SIGN_OUT, Route::SignOut),
+    Path::get(ACCOUNT_PAGE, Route::AccountPage),
+    Path::get("/account/security.js", Route::AccountScript),
+    Path::get("/account/credentials", Route::Account(AccountRoute::Credentials)),
+    Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
+    Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
+    Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),
     #[cfg(feature = "tokens")]
     Path::post("/token", Route::Token(TokenRoute::Exchange)),
     #[cfg(feature = "tokens")]
@@ -77,11 +101,18 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(SERVER_METADATA, Route::Token(TokenRoute::Metadata)),
 ];
 
+/// Where users come back from another identity provider.
+const SSO_CALLBACK: &str = "/authentication/sso/{provider}/callback";
+/// The only variable segment of a path.
+const PROVIDER: &str = "{provider}";
+
 /// Signs in to the site itself.
 pub(crate) const SIGN_IN: &str = "/sign-in";
 /// Where such a sign-in ends.
 pub(crate) const FINISH_SIGN_IN: &str = "/sign-in/finish";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
+/// Where users manage their passkeys and sessions.
+pub(crate) const ACCOUNT_PAGE: &str = "/account/security";
 
 /// Below the path of the issuer (OpenID Connect Discovery §4).
 #[cfg(feature = "tokens")]
@@ -112,19 +143,33 @@ impl Path {
         false
     }
 
+    /// Returns whether the path is served only if there are other identity providers.
+    pub(crate) const fn needs_providers(&self) -> bool {
+        matches!(self.get, Some(Route::SsoCallback))
+    }
+
     /// Returns whether the path is served only if users sign in to the site itself.
     pub(crate) const fn needs_first_party(&self) -> bool {
-        matches!((self.get, self.post), (Some(Route::SignIn | Route::FinishSignIn), _) | (_, Some(Route::SignOut)))
+        use Route::{Account, AccountPage, AccountScript, FinishSignIn, SignIn, SignOut};
+        matches!(
+            (self.get, self.post),
+            (Some(SignIn | FinishSignIn | AccountPage | AccountScript | Account(_)), _)
+                | (_, Some(SignOut | Account(_)))
+        )
     }
 
     /// Finds the path of a request. A router may have stripped the path of the issuer.
     pub(crate) fn of(path: &str, base: &str) -> Option<&'static Self> {
-        let known = |path: &str| PATHS.iter().find(|known| known.path == path);
+        let known = |path: &str| PATHS.iter().find(|known| known.matches(path));
         #[cfg(feature = "tokens")]
         if path.strip_suffix(base) == Some(SERVER_METADATA) {
             return known(SERVER_METADATA);
         }
         known(path).or_else(|| known(path.strip_prefix(base)?))
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        self.path == path || provider_in(self.path, path).is_some()
     }
 
     /// Returns the endpoint for this method. HEAD uses that of GET.
@@ -151,6 +196,25 @@ impl Path {
     }
 }
 
+/// Returns the path of the callback of a provider.
+#[cfg(feature = "sso")]
+pub(crate) fn sso_callback(provider: &str) -> String {
+    SSO_CALLBACK.replace(PROVIDER, provider)
+}
+
+/// Returns the name of the provider in the path of a callback. A router may have stripped the path of the issuer.
+#[cfg(feature = "sso")]
+pub(crate) fn provider_of<'p>(path: &'p str, base: &str) -> Option<&'p str> {
+    provider_in(SSO_CALLBACK, path).or_else(|| provider_in(SSO_CALLBACK, path.strip_prefix(base)?))
+}
+
+/// Returns what stands for the variable segment of a pattern.
+fn provider_in<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+    let (before, after) = pattern.split_once(PROVIDER)?;
+    let name = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
 impl Route {
     /// Returns whether scripts call this endpoint. Others are opened by a person.
     pub(crate) const fn is_for_scripts(self) -> bool {
@@ -162,6 +226,7 @@ impl Route {
             self,
             Self::Start
                 | Self::Status
+                | Self::Choices
                 | Self::Authenticate
                 | Self::VerifyOtp
                 | Self::Complete

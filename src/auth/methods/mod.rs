@@ -1,21 +1,29 @@
 //! The ways to prove a login step. Each method implements [`LoginMethod`](method::LoginMethod) in a file with its name.
 
 mod attempt;
+mod authenticator;
+pub(crate) mod contacts;
 mod method;
 mod otp;
 mod password;
+#[cfg(feature = "sso")]
+pub(crate) mod sso;
 mod step;
 
 use http::Response;
+use serde::Serialize;
 
 pub(crate) use self::step::LoginStep;
-use self::{method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
+use self::{authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
+#[cfg(feature = "sso")]
+use crate::{auth::methods::sso::SsoMethod, sso::SsoConnection};
 use crate::{
-    auth::http::problem::Problem,
+    auth::{core::Core, http::problem::Problem},
     delivery::Channel,
     http::body::Body,
     login::{Challenge, LoginCall, LoginError},
-    policy::Method,
+    policy::{Method, MethodSet},
+    tenant::Tenant,
 };
 
 /// Handles a step by this method.
@@ -27,18 +35,45 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     {
         return Err(problem.clone());
     }
-    if matches!(method, Method::Sso | Method::Passkey) {
+    let has_providers = step.cx.core.has_providers(&step.login.tenant);
+    if method == Method::Passkey || (method == Method::Sso && !has_providers) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
-    if !step.cx.core.enabled().contains(method) {
+    if !step.cx.core.enabled(&step.login.tenant).contains(method) {
         // it was available when the login began
         return Err(step.problem(Problem::denied(LoginError::MethodNotAllowed)));
     }
-    match otp(method) {
-        Some(otp) => otp.begin(step).await,
-        None => PasswordMethod.begin(step).await,
+    #[cfg(feature = "sso")]
+    if method == Method::Sso {
+        return SsoMethod.begin(step).await;
     }
+    match (method, otp(method)) {
+        (_, Some(otp)) => otp.begin(step).await,
+        (Method::Totp | Method::RecoveryCode, None) => AuthenticatorMethod(method).begin(step).await,
+        (_, None) => PasswordMethod.begin(step).await,
+    }
+}
+
+/// Another identity provider, as users see it.
+#[derive(Serialize)]
+pub(crate) struct OfferedProvider {
+    name: String,
+    label: String,
+}
+
+/// Returns the providers of a tenant if `sso` is among these methods.
+pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec<OfferedProvider> {
+    #[cfg(feature = "sso")]
+    if methods.contains(Method::Sso) {
+        let offered = |(name, connection): (&str, &SsoConnection)| OfferedProvider {
+            name: name.to_owned(),
+            label: connection.shown_label(name).to_owned(),
+        };
+        return core.providers.of(tenant).map(offered).collect();
+    }
+    let _ = (core, tenant, methods);
+    Vec::new()
 }
 
 /// Handles the code that was typed for the open challenge.
@@ -53,7 +88,7 @@ fn otp(method: Method) -> Option<OtpMethod> {
         Method::Sms => Channel::Sms,
         Method::Email => Channel::Email,
         Method::Whatsapp => Channel::Whatsapp,
-        Method::Password | Method::Sso | Method::Passkey => return None,
+        Method::Password | Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode => return None,
     };
     Some(OtpMethod { method, channel })
 }

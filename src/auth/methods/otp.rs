@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::{attempt::Attempt, method::LoginMethod, step::LoginStep};
+use super::{attempt::Attempt, contacts, method::LoginMethod, step::LoginStep};
 use crate::{
     auth::{
         context::RequestContext,
@@ -52,7 +52,10 @@ struct ChallengeShown {
 impl LoginMethod for OtpMethod {
     /// Sends a code if the address is a verified contact of the account. Otherwise it does the same and sends nothing.
     async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
-        let contact = contact(&step.fields, self.method)?;
+        let contact = match &step.fields.contact_id {
+            Some(id) => contacts::chosen(&step, id, self.method).await?,
+            None => typed_contact(&step.fields, self.method)?,
+        };
         let (core, limits) = (step.cx.core, &step.cx.core.login_limits);
         let (login, keyed, now) = (&step.login, step.keyed, step.now());
         let address = submitted::address(&contact, keyed);
@@ -112,7 +115,7 @@ impl LoginMethod for OtpMethod {
             return Err(Problem::invalid("otp is missing"));
         }
         let (step, keyed) = (&step, step.keyed);
-        let of = step.login.open.as_ref().map(|Challenge::Code(open)| open);
+        let of = step.login.open.as_ref().and_then(Challenge::code);
         step.preview(&LoginCall::Verify { of, guess: &guess, keyed, owner: None })?;
         let open = of.ok_or(Problem::denied(LoginError::NoPendingChallenge))?;
         let pair = step.pair(&Digest::from_bytes(open.contact));
@@ -157,7 +160,7 @@ fn spend(cx: &RequestContext<'_>) -> Result<Option<Spend>, Duration> {
     if decision.is_admitted() { Ok(Some(decision.into_spend())) } else { Err(decision.wait()) }
 }
 
-fn contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
+fn typed_contact(fields: &Fields, method: Method) -> Result<Contact, Problem> {
     if method == Method::Email {
         let typed = fields.email.as_deref().ok_or(Problem::invalid("email is missing"))?;
         let address = EmailAddress::parse(typed).map_err(|_| Problem::invalid("email is malformed"))?;

@@ -4,7 +4,7 @@ const here = new URL(".", import.meta.url);
 let asked = new URLSearchParams(location.search);
 // Parameters of the request that only the start of a login takes.
 const optionalParameters = () => ({
-  ...Object.fromEntries(["acr_values", "prompt", "max_age", "claims", "return_to"].map((name) => [name, asked.get(name)])),
+  ...Object.fromEntries(["acr_values", "prompt", "max_age", "claims", "return_to", "steps"].map((name) => [name, asked.get(name)])),
   remember: at("remember").checked,
 });
 const KEY = `login ${here.pathname}`;

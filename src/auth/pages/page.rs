@@ -9,7 +9,7 @@ use crate::{
         http::{
             answer,
             problem::Problem,
-            route::{FINISH_SIGN_IN, Route},
+            route::{ACCOUNT_PAGE, FINISH_SIGN_IN, Route},
         },
         pages::custom::{LoginPage, Pages},
     },
@@ -53,7 +53,8 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     // relative, because the service can be mounted below any path
     let style = match cx.parts.uri.path() {
         path if path.ends_with("/authentication/start") => "page.css",
-        path if path.ends_with(FINISH_SIGN_IN) => "../authentication/page.css",
+        path if path.ends_with("/callback") => "../../page.css",
+        path if path.ends_with(FINISH_SIGN_IN) || path.ends_with(ACCOUNT_PAGE) => "../authentication/page.css",
         _ => "authentication/page.css",
     };
     let text = cx.core.pages.error.as_deref().unwrap_or(include_str!("error.html"));
@@ -70,10 +71,18 @@ pub(crate) fn shown(cx: &RequestContext<'_>, problem: Problem) -> Result<Respons
     Ok(response)
 }
 
-/// Returns the script and the style of the pages, and the description of the endpoints.
+/// Returns the page on which signed-in users manage their account.
+pub(crate) fn account() -> Response<Body> {
+    html(StatusCode::OK, include_str!("account.html"))
+}
+
+/// Returns the scripts and the style of the pages, and the description of the endpoints.
 pub(crate) fn asset(route: Route) -> Response<Body> {
     match route {
         Route::Script => answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js")),
+        Route::AccountScript => {
+            answer::whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("account.js"))
+        }
         Route::Style => answer::whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css")),
         _ => answer::for_every_origin(answer::whole(StatusCode::OK, answer::JSON, OPENAPI)),
     }

@@ -1,7 +1,8 @@
 //! The accounts that logins, sessions and codes belong to.
 
 use crate::{
-    auth::state::proofs::counting_proofs,
+    auth::state::proofs::{counting_proofs, is_of_credential, strength},
+    credential::CredentialTable,
     login::{BoundUser, Keyed},
     session::{Authentication, Generations, Proof, UserId},
     store::StoreError,
@@ -14,6 +15,7 @@ use crate::{
 pub(crate) struct Accounts {
     users: AnyUsers,
     generations: Generations,
+    credentials: CredentialTable,
 }
 
 /// The result of a lookup. Known and unknown users cost the same number of operations.
@@ -28,14 +30,16 @@ pub(crate) struct FoundAccount {
 pub(crate) struct CurrentProofs {
     pub(crate) account: Account,
     pub(crate) proofs: Vec<Proof>,
+    /// The number of steps up to which each proof counts.
+    pub(crate) strengths: Vec<u8>,
 }
 
 /// Looked up if there is no user, so that the work is the same.
 const UNKNOWN_USER: &str = "unknown-d41c6a0e7b5f4c3f9a2e";
 
 impl Accounts {
-    pub(crate) fn new(users: AnyUsers, generations: Generations) -> Self {
-        Self { users, generations }
+    pub(crate) fn new(users: AnyUsers, generations: Generations, credentials: CredentialTable) -> Self {
+        Self { users, generations, credentials }
     }
 
     /// Finds the account behind a name.
@@ -74,11 +78,15 @@ impl Accounts {
     ) -> Result<Option<CurrentProofs>, StoreError> {
         let found = self.of_user(&authentication.tenant, Some(&authentication.user)).await?;
         let is_current = found.generation <= authentication.generation;
-        let account = found.into_active().filter(|_| is_current);
-        Ok(account.map(|account| {
-            let proofs = counting_proofs(&account, &authentication.proofs, keyed);
-            CurrentProofs { account, proofs }
-        }))
+        let Some(account) = found.into_active().filter(|_| is_current) else { return Ok(None) };
+        let credentials = match authentication.proofs.iter().any(is_of_credential) {
+            true => self.credentials.get(&authentication.tenant, &authentication.user).await?,
+            false => None,
+        };
+        let proofs = counting_proofs(&account, credentials.as_ref(), &authentication.proofs, keyed);
+        let strengths =
+            proofs.iter().map(|proof| strength(credentials.as_ref(), proof, keyed).unwrap_or_default()).collect();
+        Ok(Some(CurrentProofs { account, proofs, strengths }))
     }
 
     /// Returns the account if it may still log in and each proof still counts for it.

@@ -2,11 +2,13 @@
 
 use crate::{
     auth::state::guard::submitted,
+    credential::Credentials,
     login::Keyed,
     password::PasswordMark,
     policy::Method,
     session::Proof,
     user::{Account, Contact},
+    util::handle::Handle,
 };
 
 /// Returns the mark of a proof by password. It changes with the password, and not when the password is hashed again.
@@ -19,8 +21,63 @@ pub(crate) fn contact_mark(contact: &Contact, keyed: &Keyed) -> [u8; 32] {
     *submitted::address(contact, keyed).as_bytes()
 }
 
+/// Returns the mark of a proof by the passkey with this credential id.
+pub(crate) fn passkey_mark(credential_id: &[u8], keyed: &Keyed) -> [u8; 32] {
+    *keyed.hash("passkey mark", [credential_id]).as_bytes()
+}
+
+/// Returns the mark of a proof by an authenticator app or by recovery codes, which have a random id from their enrolment.
+pub(crate) fn enrolment_mark(enrolment: &Handle, keyed: &Keyed) -> [u8; 32] {
+    *keyed.hash("enrolment mark", [enrolment.as_bytes()]).as_bytes()
+}
+
+/// Returns the mark of a proof by an account at another identity provider.
+pub(crate) fn link_mark(issuer: &str, subject: &str, keyed: &Keyed) -> [u8; 32] {
+    *keyed.hash("link mark", [issuer.as_bytes(), subject.as_bytes()]).as_bytes()
+}
+
+/// Returns the strength of the credential that was proved, if the user still has it. Proofs that need no credential have
+/// the greatest strength.
+pub(crate) fn strength(credentials: Option<&Credentials>, proof: &Proof, keyed: &Keyed) -> Option<u8> {
+    let Some(mark) = proof.mark.filter(|_| is_of_credential(proof)) else { return Some(u8::MAX) };
+    let row = credentials?;
+    match Method::from_name(&proof.method)? {
+        Method::Passkey => {
+            let mut passkeys = row.passkeys.iter();
+            passkeys.find(|passkey| passkey_mark(&passkey.id, keyed) == mark).map(|passkey| passkey.strength)
+        }
+        Method::Sso => {
+            let mut links = row.links.iter();
+            links.find(|link| link_mark(&link.issuer, &link.subject, keyed) == mark).map(|link| link.strength)
+        }
+        Method::Totp => {
+            let totp = row.totp.as_ref().filter(|totp| enrolment_mark(&totp.enrolment, keyed) == mark);
+            totp.map(|totp| totp.strength)
+        }
+        Method::RecoveryCode => {
+            let codes = row.recovery.as_ref().filter(|codes| enrolment_mark(&codes.enrolment, keyed) == mark);
+            codes.map(|codes| codes.strength)
+        }
+        Method::Password | Method::Sms | Method::Email | Method::Whatsapp => None,
+    }
+}
+
+/// Returns whether a proof counts only as long as the user has a credential.
+pub(crate) fn is_of_credential(proof: &Proof) -> bool {
+    let method = Method::from_name(&proof.method);
+    let is_enrolled = matches!(method, Some(Method::Sso | Method::Passkey | Method::Totp | Method::RecoveryCode));
+    is_enrolled && proof.mark.is_some()
+}
+
 /// Returns the proofs that still count for this account, in their order. Proofs without a mark always count.
-pub(crate) fn counting_proofs(account: &Account, proofs: &[Proof], keyed: &Keyed) -> Vec<Proof> {
+///
+/// Codes of an authenticator can't be the first step of a login, so they count only together with another proof.
+pub(crate) fn counting_proofs(
+    account: &Account,
+    credentials: Option<&Credentials>,
+    proofs: &[Proof],
+    keyed: &Keyed,
+) -> Vec<Proof> {
     let counts = |proof: &&Proof| {
         let Some(mark) = proof.mark else { return true };
         match Method::from_name(&proof.method) {
@@ -31,11 +88,15 @@ pub(crate) fn counting_proofs(account: &Account, proofs: &[Proof], keyed: &Keyed
                 let mut verified = account.contacts().filter(|(_, is_verified)| *is_verified);
                 verified.any(|(contact, _)| contact_mark(contact, keyed) == mark)
             }
-            // no proof of another method has a mark yet
-            Some(Method::Sso | Method::Passkey) | None => false,
+            Some(Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso) => {
+                strength(credentials, proof, keyed).is_some()
+            }
+            None => false,
         }
     };
-    proofs.iter().filter(counts).cloned().collect()
+    let can_be_first = |proof: &Proof| Method::from_name(&proof.method).is_none_or(Method::can_be_first);
+    let counting: Vec<Proof> = proofs.iter().filter(counts).cloned().collect();
+    if counting.iter().any(can_be_first) { counting } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -65,7 +126,7 @@ mod tests {
             proof("unknown", Some([0; 32])),
         ];
         let counting = |account: &Account, keyed: &Keyed| {
-            let counting = counting_proofs(account, &proofs, keyed);
+            let counting = counting_proofs(account, None, &proofs, keyed);
             proofs.iter().map(|proof| counting.contains(proof)).collect::<Vec<_>>()
         };
         let whole = account().password_mark(old).contact(phone.clone()).contact(mailbox.clone());
@@ -75,5 +136,52 @@ mod tests {
         assert_eq!(counting(&account(), &keyed), [false, false, false, false, true, false, false]);
         let other_key = Keyed::new(&Secret::generate());
         assert_eq!(counting(&whole, &other_key), [false, false, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn c120_a_proof_by_a_credential_counts_while_the_user_has_it() {
+        let keyed = Keyed::new(&Secret::generate());
+        let account = Account::new(UserId::parse("u-ada").unwrap());
+        let row = r#"{"handle":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "passkeys":[{"id":"AQI","public_key":"","algorithm":-7,"sign_count":0,"backup_eligible":false,"backed_up":false,
+                "user_verified":true,"transports":[],"name":"","created_at":0,"last_used_at":null,"strength":1}],
+            "totp":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAA","secret":{"key":""},"kind":{"algorithm":"sha1","digits":6},"last_step":0,
+                "created_at":0,"strength":1},
+            "recovery":{"enrolment":"AAAAAAAAAAAAAAAAAAAAAQ","unused":[],"created_at":0,"strength":1},
+            "links":[{"issuer":"https://a","subject":"b","provider":"","name":"","created_at":0,"strength":1}]}"#;
+        let whole: Credentials = serde_json::from_str(row).unwrap();
+        let (totp, recovery) = (Handle::from_bytes([0; 16]), Handle::parse("AAAAAAAAAAAAAAAAAAAAAQ").unwrap());
+        let proof = |method: &str, mark| Proof { method: method.into(), at: 0, mark: Some(mark) };
+        let proofs = [
+            proof("passkey", passkey_mark(&[1, 2], &keyed)),
+            proof("totp", enrolment_mark(&totp, &keyed)),
+            proof("recovery_code", enrolment_mark(&recovery, &keyed)),
+            proof("sso", link_mark("https://a", "b", &keyed)),
+            proof("passkey", passkey_mark(&[1], &keyed)),
+            proof("totp", enrolment_mark(&recovery, &keyed)),
+            proof("sso", link_mark("https://", "ab", &keyed)),
+        ];
+        assert!(proofs.iter().all(is_of_credential));
+        let counting = |row: Option<&Credentials>| {
+            let counting = counting_proofs(&account, row, &proofs, &keyed);
+            proofs.iter().map(|proof| counting.contains(proof)).collect::<Vec<_>>()
+        };
+        assert_eq!(counting(Some(&whole)), [true, true, true, true, false, false, false]);
+        assert_eq!(counting(None), [false; 7]);
+        let without = |change: fn(&mut Credentials)| {
+            let mut row = whole.clone();
+            change(&mut row);
+            counting(Some(&row))
+        };
+        assert_eq!(without(|row| row.passkeys.clear())[..4], [false, true, true, true]);
+        assert_eq!(without(|row| row.totp = None)[..4], [true, false, true, true]);
+        assert_eq!(without(|row| row.recovery = None)[..4], [true, true, false, true]);
+        assert_eq!(without(|row| row.links.clear())[..4], [true, true, true, false]);
+        // codes of authenticators are not enough to stay signed in
+        let only_codes = without(|row| {
+            row.passkeys.clear();
+            row.links.clear();
+        });
+        assert_eq!(only_codes, [false; 7]);
     }
 }

@@ -10,6 +10,7 @@ use crate::{
         authorize::{expected_user::ExpectedUser, query, request::Recipient, signed_in::SignedIn},
         context::{ClientReach, RequestContext},
         http::{answer, problem::Problem, route::FINISH_SIGN_IN},
+        methods::{self, OfferedProvider},
         pages::page,
     },
     http::{accept, body::Body},
@@ -23,6 +24,8 @@ struct Description<'a> {
     client_id: &'a str,
     client_name: &'a str,
     available_methods: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    providers: Vec<OfferedProvider>,
     required_steps: usize,
     scopes: Vec<&'a str>,
     /// The claims that the client requests by name.
@@ -102,7 +105,8 @@ pub(crate) async fn login_page(cx: &mut RequestContext<'_>) -> Result<Response<B
     let description = Description {
         client_id: client.id(),
         client_name: client.display_name(),
-        available_methods: plan.methods().iter().map(Method::as_str).collect(),
+        available_methods: plan.methods().that_can_be_first().iter().map(Method::as_str).collect(),
+        providers: methods::providers(cx.core, client.tenant(), plan.methods()),
         required_steps: plan.steps(),
         scopes: checked.binding.scope.iter().collect(),
         claims: requested_claims(&checked.oidc.wanted),

@@ -18,6 +18,7 @@ use crate::{
             fields::Fields,
             problem::{Code, Problem},
         },
+        methods::{self, OfferedProvider},
     },
     event::EventKind,
     http::body::Body,
@@ -34,6 +35,8 @@ struct Started {
     available_methods: Vec<&'static str>,
     required_steps: usize,
     next_step: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    providers: Vec<OfferedProvider>,
 }
 
 pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
@@ -82,13 +85,15 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
     core.logins.begin(&secret.digest(), &login).await?;
     cx.core.journal.tally_login(EventKind::LoginStarted, &login, None, keyed);
 
+    let available = login.plan.next(login.proved()).that_can_be_first();
     let mut response = answer::json(
         StatusCode::OK,
         &Started {
             session_id: login.id.to_string(),
-            available_methods: login.plan.next(login.proved()).iter().map(Method::as_str).collect(),
+            available_methods: available.iter().map(Method::as_str).collect(),
             required_steps: login.required(),
             next_step: login.view(core.logins.now()).next(),
+            providers: methods::providers(core, &login.tenant, available),
         },
     );
     core.cookies.set(&secret).append_to(response.headers_mut());

@@ -21,7 +21,8 @@ pub(crate) async fn status(cx: &mut RequestContext<'_>) -> Result<Response<Body>
     Ok(answer::json(StatusCode::OK, &Counters::from(login.value.view(now))))
 }
 
-fn session_id(query: &Query<'_>) -> Result<Option<String>, Problem> {
+/// Reads the login that a call is about.
+pub(super) fn session_id(query: &Query<'_>) -> Result<Option<String>, Problem> {
     if query.is_twice("session_id") {
         return Err(Problem::invalid("session_id appears more than once"));
     }

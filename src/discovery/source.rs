@@ -1,8 +1,8 @@
-//! Shares the keys of a remote issuer among all requests.
+//! Shares the keys and the endpoints of a remote issuer among all requests.
 
 use std::{
-    future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::{runtime::Handle, sync::watch};
@@ -11,12 +11,9 @@ use super::{
     fetch::Fetch,
     key_cache::{KeyCache, NextStep},
     lifetime::Lifetime,
+    metadata::Endpoints,
 };
 use crate::{
-    bearer::{
-        keys::{KeySource, Revocation, Unavailable},
-        token_claims::AccessTokenClaims,
-    },
     gate::MaybeReady,
     jose::KeySet,
     store::BoxFuture,
@@ -26,28 +23,55 @@ use crate::{
     },
 };
 
-type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
+/// The keys can't be fetched right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreachable;
 
+type FetchedKeys = Result<Arc<KeySet>, Unreachable>;
+
+/// A remote issuer. Clones share its cache.
 #[derive(Clone)]
-pub(super) struct RemoteKeySource(Arc<Shared>);
+pub(crate) struct RemoteIssuer(Arc<Shared>);
 
 struct Shared {
     fetch: Fetch,
     clock: Arc<dyn Clock>,
     cache: Mutex<KeyCache>,
+    /// Of the last successful request.
+    endpoints: Mutex<Option<Arc<Endpoints>>>,
     /// Notifies waiting callers that a request has ended.
     ended: watch::Sender<()>,
 }
 
 /// A request in progress. Notifies waiting callers however it ends.
 struct PendingFetch {
-    source: RemoteKeySource,
+    source: RemoteIssuer,
     found: Option<(KeySet, Lifetime)>,
 }
 
-impl RemoteKeySource {
-    pub(super) fn new(fetch: Fetch, cache: KeyCache, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Shared { fetch, clock, cache: Mutex::new(cache), ended: watch::Sender::new(()) }))
+impl RemoteIssuer {
+    /// Creates the issuer. Its keys stay valid for `outage` beyond their lifetime.
+    pub(crate) fn new(fetch: Fetch, outage: Duration, clock: Arc<dyn Clock>) -> Self {
+        let (cache, endpoints) = (Mutex::new(KeyCache::new(outage)), Mutex::default());
+        Self(Arc::new(Shared { fetch, clock, cache, endpoints, ended: watch::Sender::new(()) }))
+    }
+
+    /// Returns the current keys, immediately if possible.
+    pub(crate) fn keys(&self) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
+        self.act(KeyCache::keys)
+    }
+
+    /// Returns newer keys, because a token names a key that is not among `seen`.
+    pub(crate) fn newer(&self, seen: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
+        self.act(|cache, now| cache.newer(seen, now))
+    }
+
+    /// Returns the endpoints, together with the keys.
+    #[cfg(feature = "sso")]
+    pub(crate) async fn endpoints(&self) -> Result<(Arc<Endpoints>, Arc<KeySet>), Unreachable> {
+        let keys = self.keys().wait().await?;
+        let endpoints = self.0.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok((endpoints.ok_or(Unreachable)?, keys))
     }
 
     fn cache(&self) -> MutexGuard<'_, KeyCache> {
@@ -59,7 +83,7 @@ impl RemoteKeySource {
         let mut cache = self.cache();
         let fetches = match step(&mut cache, now) {
             NextStep::Take(keys) => return MaybeReady::Ready(Ok(keys)),
-            NextStep::Fail => return MaybeReady::Ready(Err(Unavailable)),
+            NextStep::Fail => return MaybeReady::Ready(Err(Unreachable)),
             NextStep::Renew(keys) => {
                 drop(cache);
                 self.start();
@@ -79,7 +103,7 @@ impl RemoteKeySource {
             // the sender lives as long as the source
             let _ = ended.changed().await;
             let now = source.0.clock.now();
-            source.cache().good(now).cloned().ok_or(Unavailable)
+            source.cache().good(now).cloned().ok_or(Unreachable)
         }))
     }
 
@@ -102,13 +126,15 @@ impl RemoteKeySource {
 impl PendingFetch {
     async fn run(&mut self) {
         match self.source.0.fetch.keys().await {
-            Ok(found) => {
-                if found.0.iter().next().is_none() {
-                    trace::warning!("the issuer of access tokens publishes no usable key");
+            Ok((keys, lifetime, endpoints)) => {
+                if keys.iter().next().is_none() {
+                    trace::warning!("a remote issuer publishes no usable key");
                 }
-                self.found = Some(found);
+                let own = &self.source.0.endpoints;
+                *own.lock().unwrap_or_else(PoisonError::into_inner) = endpoints.map(Arc::new);
+                self.found = Some((keys, lifetime));
             }
-            Err(missing) => trace::warning!("failed to fetch the keys for access tokens: {missing}"),
+            Err(missing) => trace::warning!("failed to fetch the keys of a remote issuer: {missing}"),
         }
     }
 }
@@ -116,22 +142,5 @@ impl PendingFetch {
 impl Drop for PendingFetch {
     fn drop(&mut self) {
         self.source.end(self.found.take());
-    }
-}
-
-impl KeySource for RemoteKeySource {
-    fn keys(&self) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
-        self.act(KeyCache::keys)
-    }
-
-    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {
-        match self.act(|cache, now| cache.newer(seen, now)) {
-            MaybeReady::Ready(keys) => Box::pin(ready(keys)),
-            MaybeReady::Pending(keys) => keys,
-        }
-    }
-
-    fn revocation(&self, _: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
-        None
     }
 }

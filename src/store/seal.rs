@@ -1,4 +1,4 @@
-//! [`Seal`]: encrypts private keys with a secret of the operator, so that a copy of the store alone can't sign.
+//! Encrypts stored keys and secrets with a secret of the operator, so that a copy of the store alone is useless.
 
 use std::fmt;
 
@@ -9,50 +9,55 @@ use zeroize::Zeroizing;
 
 use crate::util::secret::{Digest, Secret};
 
-/// A private key as it is stored.
+/// A private key or another secret, as it is stored.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stored {
-    /// Present if the key is sealed.
+pub(crate) struct Sealed {
+    /// Present if it is encrypted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     nonce: Option<String>,
     key: Zeroizing<String>,
 }
 
-impl Stored {
-    pub(super) fn plain(pkcs8: &[u8]) -> Self {
-        Self { nonce: None, key: Zeroizing::new(BASE64URL.encode(pkcs8)) }
+impl Sealed {
+    pub(crate) fn plain(plain: &[u8]) -> Self {
+        Self { nonce: None, key: Zeroizing::new(BASE64URL.encode(plain)) }
     }
 }
 
-impl fmt::Debug for Stored {
+impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stored(..)")
+        f.write_str("Sealed(..)")
     }
 }
 
-/// Encrypts with AES-256-GCM. Without a secret, keys stay plain.
+/// Encrypts with AES-256-GCM. Without a secret, everything stays plain.
 #[derive(Clone, Default)]
-pub(super) struct Seal(Option<Zeroizing<[u8; 32]>>);
+pub(crate) struct Seal(Option<Zeroizing<[u8; 32]>>);
 
 impl Seal {
-    pub(super) fn new(secret: &Secret) -> Self {
+    pub(crate) fn new(secret: &Secret) -> Self {
         let key = Digest::of([b"tollgate seal of signing keys:", secret.expose().as_bytes()].concat());
         Self(Some(Zeroizing::new(*key.as_bytes())))
     }
 
-    /// Seals a key. The name is authenticated, so that a sealed key can't be swapped for another.
-    pub(super) fn close(&self, name: &str, pkcs8: &[u8]) -> Option<Stored> {
-        let Some(secret) = &self.0 else { return Some(Stored::plain(pkcs8)) };
-        let key = RandomizedNonceKey::new(&AES_256_GCM, &secret[..]).ok()?;
-        let mut bytes = Zeroizing::new(pkcs8.to_vec());
-        let nonce = key.seal_in_place_append_tag(Aad::from(name), &mut *bytes).ok()?;
-        let text = |bytes: &[u8]| BASE64URL.encode(bytes);
-        Some(Stored { nonce: Some(text(nonce.as_ref())), key: Zeroizing::new(text(&bytes)) })
+    /// Returns whether there is no secret, so that everything stays plain.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_none()
     }
 
-    /// Opens a key. Returns `None` if it is sealed with another secret, or if there is no secret here. Plain keys can always
-    /// be read.
-    pub(super) fn open(&self, name: &str, stored: &Stored) -> Option<Zeroizing<Vec<u8>>> {
+    /// Encrypts a key or a secret. The name is authenticated, so that one can't be swapped for another.
+    pub(crate) fn close(&self, name: &str, plain: &[u8]) -> Option<Sealed> {
+        let Some(secret) = &self.0 else { return Some(Sealed::plain(plain)) };
+        let key = RandomizedNonceKey::new(&AES_256_GCM, &secret[..]).ok()?;
+        let mut bytes = Zeroizing::new(plain.to_vec());
+        let nonce = key.seal_in_place_append_tag(Aad::from(name), &mut *bytes).ok()?;
+        let text = |bytes: &[u8]| BASE64URL.encode(bytes);
+        Some(Sealed { nonce: Some(text(nonce.as_ref())), key: Zeroizing::new(text(&bytes)) })
+    }
+
+    /// Decrypts it. Returns `None` if it was sealed with another secret, or if there is no secret here. What is stored plain
+    /// can always be read.
+    pub(crate) fn open(&self, name: &str, stored: &Sealed) -> Option<Zeroizing<Vec<u8>>> {
         let mut bytes = Zeroizing::new(BASE64URL.decode(stored.key.as_bytes()).ok()?);
         let Some(nonce) = &stored.nonce else { return Some(bytes) };
         let key = RandomizedNonceKey::new(&AES_256_GCM, &self.0.as_ref()?[..]).ok()?;
@@ -80,7 +85,7 @@ mod tests {
         let stored = seal.close("ES256", b"private").unwrap();
         let written = serde_json::to_string(&stored).unwrap();
         assert!(!written.contains(&BASE64URL.encode(b"private")));
-        let stored: Stored = serde_json::from_str(&written).unwrap();
+        let stored: Sealed = serde_json::from_str(&written).unwrap();
         let again = Seal::new(&Secret::parse(secret.expose()).unwrap());
         assert_eq!(again.open("ES256", &stored).unwrap().as_slice(), b"private");
         assert!(again.open("RS256", &stored).is_none());
@@ -100,6 +105,6 @@ mod tests {
     fn debug_shows_nothing() {
         let seal = Seal::new(&Secret::generate());
         let stored = Seal::default().close("ES256", b"private").unwrap();
-        assert_eq!(format!("{seal:?} {stored:?}"), "Seal(..) Stored(..)");
+        assert_eq!(format!("{seal:?} {stored:?}"), "Seal(..) Sealed(..)");
     }
 }

@@ -1,20 +1,18 @@
 //! Keys of a remote issuer.
 
-mod fetch;
-mod key_cache;
-mod lifetime;
-mod source;
+use std::{fmt, future::ready, sync::Arc, time::Duration};
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use self::{
-    fetch::{Described, Fetch, KeysLocation},
-    key_cache::KeyCache,
-    source::RemoteKeySource,
+use super::{
+    keys::{KeySource, Revocation, Unavailable},
+    token_claims::AccessTokenClaims,
+    verifier::Verifier,
 };
-use super::verifier::Verifier;
 use crate::{
+    discovery::{DescribedIssuer, Fetch, KeysLocation, RemoteIssuer, Unreachable},
+    gate::MaybeReady,
     http::outgoing::{Outgoing, parse_url},
+    jose::KeySet,
+    store::BoxFuture,
     util::{
         clock::{Clock, SystemClock},
         error::ConfigError,
@@ -93,7 +91,7 @@ impl RemoteKeys {
     pub fn new(issuer: &str) -> Result<Self, ConfigError> {
         Ok(Self {
             issuer: issuer.to_owned(),
-            place: KeysLocation::Described(Described::new(issuer)?),
+            place: KeysLocation::Described(DescribedIssuer::new(issuer)?),
             client: Outgoing::new()?,
             deadline: Duration::from_secs(5),
             outage: Duration::from_secs(24 * 60 * 60),
@@ -164,9 +162,9 @@ impl RemoteKeys {
         Verifier::new(self.source(), &issuer, audience, clock)
     }
 
-    fn source(self) -> RemoteKeySource {
+    fn source(self) -> RemoteIssuer {
         let fetch = Fetch { place: self.place, client: self.client, deadline: self.deadline };
-        RemoteKeySource::new(fetch, KeyCache::new(self.outage), self.clock)
+        RemoteIssuer::new(fetch, self.outage, self.clock)
     }
 }
 
@@ -189,5 +187,33 @@ impl fmt::Debug for RemoteKeys {
             .field("timeout", &self.deadline)
             .field("outage", &self.outage)
             .finish_non_exhaustive()
+    }
+}
+
+type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
+
+impl KeySource for RemoteIssuer {
+    fn keys(&self) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
+        match self.keys() {
+            MaybeReady::Ready(keys) => MaybeReady::Ready(keys.map_err(Unavailable::from)),
+            MaybeReady::Pending(keys) => MaybeReady::Pending(Box::pin(async { Ok(keys.await?) })),
+        }
+    }
+
+    fn newer(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {
+        match self.newer(seen) {
+            MaybeReady::Ready(keys) => Box::pin(ready(keys.map_err(Unavailable::from))),
+            MaybeReady::Pending(keys) => Box::pin(async { Ok(keys.await?) }),
+        }
+    }
+
+    fn revocation(&self, _: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
+        None
+    }
+}
+
+impl From<Unreachable> for Unavailable {
+    fn from(_: Unreachable) -> Self {
+        Self
     }
 }

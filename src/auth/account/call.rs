@@ -1,0 +1,125 @@
+//! The checks that every call about the own account passes first.
+
+use bytes::Bytes;
+use http::Method as HttpMethod;
+use serde::Deserialize;
+
+use crate::{
+    auth::{
+        account::freshness::{self, FRESH},
+        authorize::signed_in::SignedIn,
+        context::{RequestContext, foreign_origin},
+        core::Core,
+        first_party::sign_in::of_this_site,
+        http::{
+            fields,
+            problem::{Code, Problem},
+            route::{ACCOUNT_PAGE, SIGN_IN},
+        },
+    },
+    event::EventKind,
+    policy::FactorClass,
+    session::Session,
+    tenant::Tenant,
+    user::Account,
+    util::{clock::UnixTime, form},
+};
+
+/// A call of a signed-in user of this site about their own account.
+pub(crate) struct AccountCall {
+    /// The session at the tenant of this site, and its account. All proofs of the session count.
+    pub(super) who: SignedIn,
+    /// The factor classes that the user has proved within the last five minutes, and when, newest first.
+    fresh: Vec<(FactorClass, UnixTime)>,
+    /// How many of them a change of the account's sign-in methods needs.
+    pub(crate) required: usize,
+}
+
+/// The members of a body. Unknown members are ignored.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct AccountFields {
+    pub(crate) sid: Option<String>,
+}
+
+/// Reads the body of a call.
+pub(crate) async fn fields<B>(cx: &RequestContext<'_>, body: B) -> Result<AccountFields, Problem>
+where
+    B: http_body::Body<Data = Bytes>,
+{
+    fields::json(&cx.parts.headers, body).await
+}
+
+impl AccountCall {
+    /// Charges the request to the tenant of this site, and finds the session and the account of the caller.
+    ///
+    /// # Errors
+    ///
+    /// Returns `origin_not_allowed` to pages of other sites, and `login_required` without a session.
+    pub(crate) async fn enter(cx: &mut RequestContext<'_>) -> Result<Self, Problem> {
+        let (_, client) = of_this_site(cx)?;
+        let tenant = client.tenant();
+        if cx.parts.method == HttpMethod::POST {
+            if !cx.is_of_own_page() {
+                cx.core.journal.tally(EventKind::ForeignOrigin, Some(tenant), None);
+                return Err(foreign_origin());
+            }
+        } else {
+            cx.check_origin(Some(&client))?;
+        }
+        let Some(who) = SignedIn::at(cx, tenant).await? else {
+            return Err(Problem::new(Code::LoginRequired, "nobody is signed in to this site in this browser"));
+        };
+        let fresh = freshness::fresh_classes(&who.session, cx.core.logins.now());
+        let required = freshness::required(cx.core, &who);
+        Ok(Self { who, fresh, required })
+    }
+
+    pub(crate) fn tenant(&self) -> &Tenant {
+        self.who.session.tenant()
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.who.session
+    }
+
+    pub(crate) fn account(&self) -> &Account {
+        &self.who.account
+    }
+
+    /// Returns until when the user can change how they sign in, if they can.
+    pub(crate) fn fresh_until(&self) -> Option<UnixTime> {
+        let oldest = self.fresh.get(self.required.checked_sub(1)?)?;
+        Some(oldest.1 + FRESH)
+    }
+
+    /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user
+    /// signs in.
+    ///
+    /// # Errors
+    ///
+    /// Returns `fresh_login_required` with the URL of a login after which the check succeeds.
+    pub(crate) fn require_fresh(&self, core: &Core) -> Result<(), Problem> {
+        match self.fresh_until() {
+            Some(_) => Ok(()),
+            None => {
+                let problem = Problem::new(Code::FreshLoginRequired, "sign in again to change how you sign in");
+                Err(problem.login_url(login_url(core, Some(self.required))))
+            }
+        }
+    }
+
+    /// Returns how many distinct factor classes were proved within the last five minutes: the strength of a credential
+    /// that is enrolled now.
+    pub(crate) fn strength(&self) -> u8 {
+        u8::try_from(self.fresh.len()).unwrap_or(u8::MAX)
+    }
+}
+
+/// Returns the URL of a sign-in that leads back to the account page: a fresh one with at least this many steps, or any.
+pub(crate) fn login_url(core: &Core, fresh_steps: Option<usize>) -> String {
+    let base = core.issuer.path();
+    let (page, steps) = (format!("{base}{ACCOUNT_PAGE}"), fresh_steps.map(|steps| steps.to_string()));
+    let fresh = steps.as_deref().map(|steps| [("max_age", "0"), ("steps", steps)]);
+    let pairs = [("return_to", page.as_str())].into_iter().chain(fresh.into_iter().flatten());
+    format!("{base}{SIGN_IN}?{}", form::written(pairs))
+}

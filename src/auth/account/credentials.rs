@@ -1,0 +1,54 @@
+//! `GET /account/credentials`: how the user signs in, and where they are signed in.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::call::AccountCall;
+use crate::{
+    auth::{
+        context::RequestContext,
+        http::{answer, problem::Problem},
+    },
+    http::body::Body,
+    session::Session,
+    util::clock::UnixTime,
+};
+
+#[derive(Serialize)]
+struct Overview<'a> {
+    user: &'a str,
+    display_name: String,
+    /// Until when the user can change how they sign in without a new login.
+    fresh_until: Option<u64>,
+    required_proofs: usize,
+    sessions: Vec<SessionShown>,
+}
+
+#[derive(Serialize)]
+struct SessionShown {
+    sid: String,
+    current: bool,
+    device: Option<String>,
+    created_at: u64,
+    last_used_at: u64,
+}
+
+pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+    let own = call.session().sid();
+    let shown = |session: &Session| SessionShown {
+        sid: session.sid().to_string(),
+        current: session.sid() == own,
+        device: session.device().map(str::to_owned),
+        created_at: session.created().as_secs(),
+        last_used_at: session.last_use().as_secs(),
+    };
+    let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
+    let overview = Overview {
+        user: call.session().user().as_str(),
+        display_name: call.who.display_name(),
+        fresh_until: call.fresh_until().map(UnixTime::as_secs),
+        required_proofs: call.required,
+        sessions: sessions.iter().map(shown).collect(),
+    };
+    Ok(answer::json(StatusCode::OK, &overview))
+}

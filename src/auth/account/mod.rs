@@ -1,0 +1,57 @@
+//! What signed-in users do with their own account at this site: see and end sessions, and change how they sign in.
+
+pub(crate) mod call;
+mod credentials;
+mod freshness;
+mod sessions;
+
+use bytes::Bytes;
+use http::Response;
+
+use self::call::AccountCall;
+use crate::{
+    auth::{
+        context::RequestContext,
+        first_party::sign_in::of_this_site,
+        http::{answer, problem::Problem, route::AccountRoute},
+        pages::page,
+    },
+    http::body::Body,
+};
+
+/// Serves the page for a signed-in user, and sends others to the sign-in.
+pub(crate) async fn page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    shown(cx).await.or_else(|problem| page::shown(cx, problem))
+}
+
+async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    let (_, client) = of_this_site(cx)?;
+    if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
+        return Ok(page::account());
+    }
+    answer::see_other(&call::login_url(cx.core, None)).ok_or_else(Problem::unavailable)
+}
+
+/// Serves a call of the page.
+pub(crate) async fn serve<B>(
+    cx: &mut RequestContext<'_>,
+    route: AccountRoute,
+    body: B,
+) -> Result<Response<Body>, Problem>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    // a slow body must not delay the checks of the session until they are outdated
+    let fields = match route {
+        AccountRoute::EndSession => Some(call::fields(cx, body).await),
+        _ => None,
+    };
+    let call = AccountCall::enter(cx).await?;
+    let fields = fields.transpose()?.unwrap_or_default();
+    match route {
+        AccountRoute::Credentials => credentials::list(cx, &call).await,
+        AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
+        AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
+        AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,
+    }
+}

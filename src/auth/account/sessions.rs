@@ -1,0 +1,62 @@
+//! Ends the sessions of the user who calls.
+
+use http::Response;
+
+use super::call::{AccountCall, AccountFields};
+use crate::{
+    auth::{
+        authorize::proved_logins::ProvedLogins,
+        context::RequestContext,
+        http::{
+            answer,
+            problem::{Code, Problem},
+        },
+    },
+    http::body::Body,
+    session::Session,
+    util::handle::Handle,
+};
+
+/// Ends one session, with everything issued from it. A session of another user counts as unknown.
+pub(super) async fn end(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+    fields: &AccountFields,
+) -> Result<Response<Body>, Problem> {
+    let sid = fields.sid.as_deref().ok_or(Problem::invalid("sid is missing"))?;
+    let session = match Handle::parse(sid) {
+        Some(sid) => cx.core.sessions.get(&sid).await?,
+        None => None,
+    };
+    let is_own = |session: &Session| session.tenant() == call.tenant() && session.user() == call.session().user();
+    let session = session.filter(is_own);
+    let session = session.ok_or(Problem::new(Code::NotFound, "this user has no session with this sid"))?;
+    cx.core.sessions.revoke(&session).await?;
+    let mut response = answer::no_content();
+    if session.sid() == call.session().sid() {
+        cx.core.sessions.removal(call.tenant()).append_to(response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Ends all sessions of the user except the one of this browser.
+pub(super) async fn end_others(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
+    cx.core.sessions.revoke_others(call.session()).await?;
+    Ok(answer::no_content())
+}
+
+/// Ends everything that the user has begun, in every browser, and signs out of this one.
+pub(super) async fn sign_out_everywhere(
+    cx: &RequestContext<'_>,
+    call: &AccountCall,
+) -> Result<Response<Body>, Problem> {
+    let (sessions, tenant) = (&cx.core.sessions, call.tenant());
+    sessions.end_user(tenant, call.session().user()).await?;
+    let mut response = answer::no_content();
+    let carried = cx.core.cookies.carried(&cx.parts.headers);
+    for removal in ProvedLogins::find(cx, &carried, Some(tenant)).await?.end(cx).await? {
+        removal.append_to(response.headers_mut());
+    }
+    sessions.removal(tenant).append_to(response.headers_mut());
+    Ok(response)
+}

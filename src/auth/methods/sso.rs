@@ -1,0 +1,312 @@
+//! The method `sso`: the user proves a step at another identity provider.
+//!
+//! `authenticate` sends the user there. The user comes back to the callback (`steps/sso_callback.rs`).
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL};
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::{method::LoginMethod, step::LoginStep};
+use crate::{
+    auth::{
+        core::Core,
+        http::{
+            answer::{self, Counters},
+            problem::{Code, Problem},
+            route::sso_callback,
+        },
+        state::proofs::link_mark,
+    },
+    credential::{Added, Credentials, SsoLink},
+    event::EventKind,
+    http::{body::Body, outgoing::parse_url},
+    login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
+    pkce::{CodeChallenge, CodeVerifier},
+    policy::{FactorClass, Method},
+    session::UserId,
+    sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
+    user::Contact,
+    util::{
+        form::{self, Form},
+        secret::{Digest, Secret},
+    },
+};
+
+const METHOD: Method = Method::Sso;
+
+/// The longest query of a login page that is kept.
+const LONGEST_QUERY: usize = 8 * 1024;
+
+/// The strength of a link that a hook of the operator decided on.
+const DECIDED_BY_OPERATOR: u8 = u8::MAX;
+
+pub(super) struct SsoMethod;
+
+#[derive(Serialize)]
+struct SentAway {
+    #[serde(flatten)]
+    login: Counters,
+    redirect_url: String,
+}
+
+/// What a user brings back from a provider, in the parameter `state`.
+pub(crate) struct SsoState {
+    /// The id of the login.
+    pub(crate) login: String,
+    secret: Secret,
+}
+
+/// How a user came back from a provider, as the login page learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SsoOutcome {
+    Proved,
+    Denied,
+    Failed,
+    Unavailable,
+}
+
+impl LoginMethod for SsoMethod {
+    /// Returns the URL of the provider. The same for every user.
+    async fn begin(&self, step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
+        let (core, login) = (step.cx.core, &step.login);
+        let name = step.fields.provider.as_deref().ok_or(Problem::invalid("provider is missing"))?;
+        let found = core.providers.find(&login.tenant, name);
+        let (name, connection) = found.ok_or_else(|| step.problem(Problem::invalid("provider is unknown")))?;
+        let query = match step.fields.query.as_deref() {
+            Some(query) => checked_query(query, login)?.to_owned(),
+            None => query_of(login),
+        };
+        let state = SsoState { login: login.id.to_string(), secret: Secret::generate() };
+        let url = sent_to(core, name, connection, &state, step.keyed).await.map_err(|error| {
+            crate::util::trace::warning!("the provider {name} can't be used: {error}");
+            let problem = Problem::new(Code::ProviderUnavailable, "this provider cannot be reached right now");
+            step.problem(problem)
+        })?;
+        let open = OpenSso::new(name, &state.secret, query, step.now());
+        let update = step.apply(&LoginCall::Open(&Challenge::Sso(open))).await?;
+        let view = update.view(step.now())?;
+        Ok(answer::json(StatusCode::OK, &SentAway { login: Counters::from(view), redirect_url: url }))
+    }
+}
+
+/// Returns the URL that the user opens at the provider.
+async fn sent_to(
+    core: &Core,
+    name: &str,
+    connection: &SsoConnection,
+    state: &SsoState,
+    keyed: &Keyed,
+) -> Result<String, SsoError> {
+    let (redirect_uri, challenge) = (redirect_uri(core, name), CodeChallenge::of(&state.verifier(keyed)?));
+    let (text, nonce) = (state.to_string(), state.nonce(keyed));
+    let url = connection.authorization_url(&SsoRequest::new(&redirect_uri, &text, &nonce, &challenge)).await?;
+    let is_safe = parse_url("provider", &url).is_ok();
+    if is_safe { Ok(url) } else { Err(SsoError::Unavailable("the URL of the provider is not safe to open")) }
+}
+
+fn redirect_uri(core: &Core, name: &str) -> String {
+    format!("{}{}", core.issuer.as_str(), sso_callback(name))
+}
+
+/// Checks the query that the user returns to: that of a login page for this client.
+fn checked_query<'q>(query: &'q str, login: &Login) -> Result<&'q str, Problem> {
+    if query.len() > LONGEST_QUERY {
+        return Err(Problem::invalid("query is longer than 8 KiB"));
+    }
+    let is_plain = query.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    let form = Form::parse(query.as_bytes()).ok().filter(|_| is_plain);
+    let is_own = form.is_some_and(|form| form.only("client_id").ok().flatten() == Some(&login.binding.client_id));
+    if is_own { Ok(query) } else { Err(Problem::invalid("query is not that of a login page for this client")) }
+}
+
+/// Returns the query of a login page for a login, without the parameters that only `/authorize` needs.
+fn query_of(login: &Login) -> String {
+    let binding = &login.binding;
+    let scope = binding.scope.iter().collect::<Vec<_>>().join(" ");
+    let parameters = [
+        ("client_id", binding.client_id.as_str()),
+        ("redirect_uri", &binding.redirect_uri),
+        ("response_type", "code"),
+        ("scope", &scope),
+        ("code_challenge", binding.code_challenge.as_str()),
+        ("code_challenge_method", "S256"),
+    ];
+    let return_to = login.wanted.return_to.as_deref().map(|path| ("return_to", path));
+    form::written(parameters.into_iter().chain(return_to))
+}
+
+impl SsoState {
+    /// Parses `state`: the id of a login and a secret.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (login, secret) = text.split_once('.')?;
+        Some(Self { login: login.to_owned(), secret: Secret::parse(secret)? })
+    }
+
+    pub(crate) fn digest(&self) -> Digest {
+        self.secret.digest()
+    }
+
+    fn nonce(&self, keyed: &Keyed) -> String {
+        BASE64URL.encode(self.derived("sso nonce", keyed).as_bytes())
+    }
+
+    fn verifier(&self, keyed: &Keyed) -> Result<CodeVerifier, SsoError> {
+        let text = BASE64URL.encode(self.derived("sso verifier", keyed).as_bytes());
+        CodeVerifier::parse(&text).map_err(|_| SsoError::Failed("no verifier can be made"))
+    }
+
+    fn derived(&self, purpose: &'static str, keyed: &Keyed) -> Digest {
+        keyed.hash(purpose, [self.secret.expose().as_bytes()])
+    }
+}
+
+impl std::fmt::Display for SsoState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.login, self.secret.expose())
+    }
+}
+
+impl SsoOutcome {
+    /// Returns the name in the fragment of the URL.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Proved => "ok",
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// Ends a redeemed challenge: asks the provider who the user is, and proves the step if that user has the account of the
+/// login.
+pub(crate) async fn settle(
+    step: &LoginStep<'_>,
+    (name, connection): (&str, &SsoConnection),
+    state: &SsoState,
+    parameters: &[(&str, &str)],
+) -> Result<SsoOutcome, Problem> {
+    let redirect_uri = redirect_uri(step.cx.core, name);
+    let (nonce, verifier) = (state.nonce(step.keyed), state.verifier(step.keyed));
+    let user = match &verifier {
+        Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
+        Err(error) => Err(*error),
+    };
+    let user = match user {
+        Ok(user) => user,
+        Err(error) => {
+            crate::util::trace::warning!("the provider {name} signed nobody in: {error}");
+            return refused(step, error).await;
+        }
+    };
+    let proved = match account(step, (name, connection), &user).await {
+        Ok(proved) => proved,
+        Err(problem) => {
+            withdraw(step).await?;
+            step.cx.log(&problem);
+            return Ok(SsoOutcome::Unavailable);
+        }
+    };
+    let mark = Some(link_mark(user.issuer(), user.subject(), step.keyed));
+    let proved = proved.as_ref().map(|user| Proved { user, mark });
+    let update = step.apply(&LoginCall::Settle(METHOD, proved)).await?;
+    let is_proved = proved.is_some() && step.conclude(&update, METHOD).is_ok();
+    Ok(if is_proved { SsoOutcome::Proved } else { SsoOutcome::Failed })
+}
+
+/// Ends an attempt for which the provider named no user.
+async fn refused(step: &LoginStep<'_>, error: SsoError) -> Result<SsoOutcome, Problem> {
+    let outcome = match error {
+        SsoError::Denied => SsoOutcome::Denied,
+        SsoError::Unavailable(_) => SsoOutcome::Unavailable,
+        SsoError::Failed(_) => {
+            let update = step.apply(&LoginCall::Settle(METHOD, None)).await?;
+            let _counted = step.conclude(&update, METHOD);
+            return Ok(SsoOutcome::Failed);
+        }
+    };
+    withdraw(step).await?;
+    Ok(outcome)
+}
+
+/// Uncounts an attempt that proved nothing wrong.
+async fn withdraw(step: &LoginStep<'_>) -> Result<(), Problem> {
+    step.apply(&LoginCall::Withdraw).await.map(drop)
+}
+
+/// Returns the user whose account belongs to a provider's user, if it may prove this step.
+async fn account(
+    step: &LoginStep<'_>,
+    (name, connection): (&str, &SsoConnection),
+    user: &ProviderUser,
+) -> Result<Option<BoundUser>, Problem> {
+    let (core, tenant) = (step.cx.core, &step.login.tenant);
+    let linked = core.credentials.by_link(tenant, user.issuer(), user.subject()).await?;
+    let found = linked.and_then(|(id, row)| Some((id, link_of(&row, user)?.strength)));
+    let (id, strength) = match found {
+        Some(found) => found,
+        None => match first_link(step, connection, user).await? {
+            None => return Ok(None),
+            Some((id, strength)) => {
+                let link = SsoLink {
+                    issuer: user.issuer().to_owned(),
+                    subject: user.subject().to_owned(),
+                    provider: name.to_owned(),
+                    name: shown_name(user),
+                    created_at: step.now().as_secs(),
+                    strength,
+                };
+                if core.credentials.add_link(tenant, &id, &link).await? != Added::Done {
+                    return Ok(None);
+                }
+                core.journal.record(EventKind::SsoLinked, &step.login, Some(METHOD), step.keyed);
+                (id, strength)
+            }
+        },
+    };
+    let found = core.accounts.of_user(tenant, Some(&id)).await?;
+    let is_strong = usize::from(strength) >= step.login.required();
+    Ok(found.active().filter(|_| is_strong).and(found.user()))
+}
+
+fn link_of<'r>(row: &'r Credentials, user: &ProviderUser) -> Option<&'r SsoLink> {
+    row.links.iter().find(|link| link.issuer == user.issuer() && link.subject == user.subject())
+}
+
+/// Returns the account that a provider's user without a link may be linked to, and the strength of that link.
+async fn first_link(
+    step: &LoginStep<'_>,
+    connection: &SsoConnection,
+    user: &ProviderUser,
+) -> Result<Option<(UserId, u8)>, Problem> {
+    let (core, login) = (step.cx.core, &step.login);
+    match &login.subject {
+        Subject::Unbound => {
+            let created = connection.created(&login.tenant, user).await?;
+            Ok(created.map(|id| (id, DECIDED_BY_OPERATOR)))
+        }
+        Subject::User(bound) => {
+            // steps of an earlier login say nothing about who sits here now
+            let own = login.proofs.get(login.carried..).unwrap_or_default();
+            let Some(email) = connection.trusted_email(user).filter(|_| !own.is_empty()) else { return Ok(None) };
+            let found = core.accounts.of_user(&login.tenant, Some(&bound.id)).await?;
+            let is_theirs = found.generation() <= bound.generation
+                && found.active().is_some_and(|account| account.has_verified(&Contact::Email(email)));
+            // the trusted provider has just proved the address
+            let mut classes: Vec<FactorClass> =
+                own.iter().filter_map(|proof| Method::from_name(&proof.method)).map(Method::class).collect();
+            classes.push(FactorClass::Federated);
+            classes.sort_unstable();
+            classes.dedup();
+            let strength = u8::try_from(classes.len()).unwrap_or(u8::MAX);
+            Ok(is_theirs.then(|| (bound.id.clone(), strength)))
+        }
+        Subject::Unknown => Ok(None),
+    }
+}
+
+/// Returns what the account page shows, cut to a reasonable length.
+fn shown_name(user: &ProviderUser) -> String {
+    let name = user.email().or(user.name()).unwrap_or_default();
+    name.chars().filter(|char| !char.is_control()).take(100).collect()
+}

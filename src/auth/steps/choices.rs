@@ -1,0 +1,135 @@
+//! `GET /authentication/choices`: what the user of a login can use for the next step.
+//!
+//! It answers only after a proved step, because it shows what the account has. It changes nothing.
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::status::session_id;
+use crate::{
+    auth::{
+        authorize::query::Query,
+        context::RequestContext,
+        http::{
+            answer::{self, Counters},
+            problem::{Code, Problem},
+        },
+        methods::contacts::{contact_id, masked, reachable},
+    },
+    credential::Credentials,
+    http::body::Body,
+    login::{Keyed, Login, LoginError},
+    policy::{Method, MethodSet},
+    user::Account,
+};
+
+#[derive(Serialize)]
+struct Choices<'a> {
+    #[serde(flatten)]
+    login: Counters,
+    methods: Vec<&'static str>,
+    contacts: Vec<ContactChoice>,
+    providers: Vec<ProviderChoice<'a>>,
+}
+
+#[derive(Serialize)]
+struct ContactChoice {
+    contact_id: String,
+    method: &'static str,
+    masked: String,
+}
+
+/// A provider at which the user has a linked account.
+#[derive(Serialize)]
+struct ProviderChoice<'a> {
+    name: &'a str,
+}
+
+pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
+    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query)))?;
+    let (_, stored) = cx.own_login(None, session_id.as_deref()).await?;
+    let (core, login) = (cx.core, &stored.value);
+    let now = core.logins.now();
+    let view = login.view(now);
+    let refused = |problem: Problem| Err(problem.of(view));
+    if login.has_ended(now) {
+        return refused(Problem::denied(LoginError::Expired));
+    }
+    if login.has_failed(now) {
+        return refused(Problem::denied(LoginError::TooManyFailures));
+    }
+    if login.remaining() == 0 {
+        return refused(Problem::denied(LoginError::NoStepRemaining));
+    }
+    let Some(who) = login.authentication(None) else {
+        return refused(Problem::new(Code::StepRequired, "prove a step first"));
+    };
+    let keyed = core.keyed().await?;
+    // a closed account, or a password that was changed since: no further step can complete this login
+    let Some(account) = core.accounts.counting(&who, keyed).await? else {
+        return refused(Problem::denied(LoginError::Expired));
+    };
+    let credentials = core.credentials.get(&login.tenant, &who.user).await?;
+    let next = login.plan.next(login.proved()).intersection(core.enabled());
+    let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
+    let choices = Choices {
+        login: Counters::from(view),
+        methods: next.iter().filter(|method| usable.has(*method)).map(Method::as_str).collect(),
+        contacts: usable.contacts(next, keyed),
+        providers: if next.contains(Method::Sso) { usable.providers() } else { Vec::new() },
+    };
+    Ok(answer::json(StatusCode::OK, &choices))
+}
+
+/// What a user has for the steps of a login.
+struct Usable<'a> {
+    login: &'a Login,
+    account: &'a Account,
+    credentials: Option<&'a Credentials>,
+}
+
+impl<'a> Usable<'a> {
+    /// Returns whether the user can prove a step by this method.
+    fn has(&self, method: Method) -> bool {
+        match method {
+            // accounts need not tell whether they have a password
+            Method::Password => true,
+            Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, method).next().is_some(),
+            Method::Passkey => self.row(|row| row.passkeys.iter().any(|passkey| self.suffices(passkey.strength))),
+            Method::Totp => self.row(|row| row.totp.as_ref().is_some_and(|totp| self.suffices(totp.strength))),
+            Method::RecoveryCode => self.row(|row| {
+                row.recovery.as_ref().is_some_and(|codes| !codes.unused.is_empty() && self.suffices(codes.strength))
+            }),
+            Method::Sso => !self.providers().is_empty(),
+        }
+    }
+
+    /// Returns whether a credential of this strength counts in a login of so many steps.
+    fn suffices(&self, strength: u8) -> bool {
+        usize::from(strength) >= self.login.required()
+    }
+
+    fn row(&self, has: impl FnOnce(&Credentials) -> bool) -> bool {
+        self.credentials.is_some_and(has)
+    }
+
+    fn contacts(&self, next: MethodSet, keyed: &Keyed) -> Vec<ContactChoice> {
+        let of = |method: Method| {
+            reachable(self.account, method).map(move |contact| ContactChoice {
+                contact_id: contact_id(contact, self.login, keyed),
+                method: method.as_str(),
+                masked: masked(contact),
+            })
+        };
+        next.iter().flat_map(of).collect()
+    }
+
+    fn providers(&self) -> Vec<ProviderChoice<'a>> {
+        let links = self.credentials.into_iter().flat_map(|row| &row.links);
+        let mut names: Vec<&str> =
+            links.filter(|link| self.suffices(link.strength)).map(|link| link.provider.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| ProviderChoice { name }).collect()
+    }
+}

@@ -1,0 +1,20 @@
+//! What users have enrolled here: passkeys, authenticator apps, recovery codes and accounts at other identity providers.
+//!
+//! One row holds everything of a user. Index rows lead from a passkey or an account at a provider to its user.
+
+#[cfg(test)]
+mod faults;
+mod owners;
+mod qr;
+mod recovery;
+mod row;
+mod table;
+mod totp;
+
+#[expect(unused_imports, reason = "used by passkeys, SSO and the account page")]
+pub(crate) use self::{
+    recovery::{RECOVERY_CODES, RecoveryCode},
+    row::{CodeDigest, CredentialId, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey, TotpKind},
+    table::{Added, CredentialTable},
+    totp::{NewTotp, PendingTotp},
+};

@@ -1,0 +1,89 @@
+//! Recovery codes: how they are made, shown and read.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// The number of codes that are handed out together.
+pub(crate) const RECOVERY_CODES: usize = 10;
+/// Letters and digits that are not confused with each other, as in Crockford's base32.
+const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// The letters of a code: 50 bits, far too many to guess within the limits on attempts.
+const LEN: usize = 10;
+
+/// A recovery code, in the form that is hashed: ten letters.
+pub(crate) struct RecoveryCode(Zeroizing<String>);
+
+impl RecoveryCode {
+    #[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
+    pub(crate) fn generate() -> Self {
+        let mut bytes = Zeroizing::new([0; LEN]);
+        getrandom::fill(bytes.as_mut_slice()).expect("the operating system provides random bytes");
+        // 256 is a multiple of 32, so all letters are equally likely
+        let letter = |byte: &u8| LETTERS.get(usize::from(byte % 32)).copied().map_or('0', char::from);
+        Self(Zeroizing::new(bytes.iter().map(letter).collect()))
+    }
+
+    /// Reads a code as it was typed: in any case, with spaces and hyphens anywhere, and with `o`, `i` and `l` for the digits
+    /// that look like them. Returns `None` if it can't be a code.
+    pub(crate) fn parse(typed: &str) -> Option<Self> {
+        // no longer than a code with a separator after each letter
+        if typed.len() > 2 * LEN {
+            return None;
+        }
+        let meant = |character: char| match character.to_ascii_lowercase() {
+            'o' => '0',
+            'i' | 'l' => '1',
+            other => other,
+        };
+        let code: String = typed.chars().filter(|character| !" -".contains(*character)).map(meant).collect();
+        let code = Zeroizing::new(code);
+        let is_code = code.len() == LEN && code.bytes().all(|byte| LETTERS.contains(&byte));
+        is_code.then_some(Self(code))
+    }
+
+    /// Returns the code as the user sees it: two groups of five letters.
+    pub(crate) fn shown(&self) -> String {
+        let (first, second) = self.0.split_at_checked(LEN / 2).unwrap_or_default();
+        format!("{first}-{second}")
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for RecoveryCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecoveryCode(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn c124_codes_differ_and_are_read_however_they_are_typed() {
+        let codes: Vec<RecoveryCode> = (0..1000).map(|_| RecoveryCode::generate()).collect();
+        let shown: BTreeSet<String> = codes.iter().map(RecoveryCode::shown).collect();
+        assert_eq!(shown.len(), 1000);
+        let letters: BTreeSet<char> = shown.iter().flat_map(|code| code.chars()).collect();
+        assert_eq!(letters.len(), 33, "all letters and the hyphen");
+        for code in &codes {
+            let shown = code.shown();
+            assert_eq!(shown.len(), 11);
+            let look_alike = shown.replace('0', "O").replace('1', "l");
+            for typed in [&shown, &shown.to_uppercase(), &shown.replace('-', ""), &shown.replace('-', " "), &look_alike]
+            {
+                assert_eq!(RecoveryCode::parse(typed).unwrap().as_bytes(), code.as_bytes(), "{typed}");
+            }
+        }
+        for bad in ["", "abcde-fghj", "abcde-fghjkm", "abcde-fghju", "abcde_fghjk", "äbcde-fghj", &" ".repeat(100)] {
+            assert!(RecoveryCode::parse(bad).is_none(), "{bad:?}");
+        }
+        assert_eq!(format!("{:?}", codes[0]), "RecoveryCode(..)");
+    }
+}

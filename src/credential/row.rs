@@ -1,0 +1,185 @@
+//! The stored credentials of a user.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{store::seal::Sealed, util::handle::Handle};
+
+/// The maximum number of passkeys of a user.
+pub(crate) const MOST_PASSKEYS: usize = 20;
+/// The maximum number of linked accounts of a user.
+pub(crate) const MOST_LINKS: usize = 10;
+
+/// Everything that a user has enrolled.
+///
+/// All times are Unix seconds. The `strength` of a credential is the number of different factor classes that were freshly
+/// proved when it was enrolled. It does not count in a login of more steps than that.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Credentials {
+    /// The user handle of WebAuthn. It is random, so that it tells nothing about the user.
+    #[serde(with = "base64url")]
+    pub(crate) handle: [u8; 32],
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) passkeys: Vec<Passkey>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) totp: Option<TotpKey>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) recovery: Option<RecoveryCodes>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) links: Vec<SsoLink>,
+}
+
+/// A public key that signs challenges.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Passkey {
+    #[serde(with = "base64url")]
+    pub(crate) id: Vec<u8>,
+    /// As a COSE key.
+    #[serde(with = "base64url")]
+    pub(crate) public_key: Vec<u8>,
+    /// The number of the algorithm in COSE.
+    pub(crate) algorithm: i32,
+    pub(crate) sign_count: u32,
+    pub(crate) backup_eligible: bool,
+    pub(crate) backed_up: bool,
+    /// Whether the authenticator verified the user at the enrolment.
+    pub(crate) user_verified: bool,
+    pub(crate) transports: Vec<String>,
+    pub(crate) name: String,
+    pub(crate) created_at: u64,
+    pub(crate) last_used_at: Option<u64>,
+    pub(crate) strength: u8,
+}
+
+/// The key that an authenticator app shares with this service.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TotpKey {
+    /// A random id, which marks the proofs by this key.
+    #[serde(with = "crate::util::text")]
+    pub(crate) enrolment: Handle,
+    pub(crate) secret: Sealed,
+    pub(crate) kind: TotpKind,
+    /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
+    pub(crate) last_step: u64,
+    pub(crate) created_at: u64,
+    pub(crate) strength: u8,
+}
+
+/// How the codes of an app are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TotpKind {
+    pub(crate) algorithm: TotpAlgorithm,
+    pub(crate) digits: u8,
+}
+
+/// The hash function of an authenticator app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TotpAlgorithm {
+    Sha1,
+    Sha256,
+}
+
+/// Codes for users who have lost their other authenticators.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecoveryCodes {
+    /// A random id, which marks the proofs by these codes.
+    #[serde(with = "crate::util::text")]
+    pub(crate) enrolment: Handle,
+    /// Keyed digests of the codes that were not used yet.
+    pub(crate) unused: Vec<CodeDigest>,
+    pub(crate) created_at: u64,
+    pub(crate) strength: u8,
+}
+
+/// A keyed digest of a recovery code.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct CodeDigest(#[serde(with = "base64url")] pub(crate) [u8; 32]);
+
+/// An account at another identity provider.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SsoLink {
+    pub(crate) issuer: String,
+    pub(crate) subject: String,
+    /// The name of the provider in the settings of this service.
+    pub(crate) provider: String,
+    /// What the user sees: a name or an address at the provider.
+    pub(crate) name: String,
+    pub(crate) created_at: u64,
+    pub(crate) strength: u8,
+}
+
+/// Identifies a credential that only one user of a tenant can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CredentialId<'a> {
+    /// The credential id of a passkey.
+    Passkey(&'a [u8]),
+    /// An account at another identity provider.
+    Link { issuer: &'a str, subject: &'a str },
+}
+
+impl Credentials {
+    /// Creates the row of a user without credentials.
+    #[expect(clippy::expect_used, reason = "input cannot cause it, and there is no safe way to continue")]
+    pub(super) fn new() -> Self {
+        let mut handle = [0; 32];
+        getrandom::fill(&mut handle).expect("the operating system provides random bytes");
+        Self { handle, passkeys: Vec::new(), totp: None, recovery: None, links: Vec::new() }
+    }
+
+    /// Returns whether the user has this credential.
+    pub(crate) fn holds(&self, id: CredentialId<'_>) -> bool {
+        self.ids().any(|held| held == id)
+    }
+
+    /// Returns the ids of all credentials that only one user can have.
+    pub(super) fn ids(&self) -> impl Iterator<Item = CredentialId<'_>> {
+        self.passkeys.iter().map(Passkey::id).chain(self.links.iter().map(SsoLink::id))
+    }
+
+    pub(super) fn remove(&mut self, id: CredentialId<'_>) {
+        self.passkeys.retain(|passkey| passkey.id() != id);
+        self.links.retain(|link| link.id() != id);
+    }
+}
+
+impl Passkey {
+    pub(super) fn id(&self) -> CredentialId<'_> {
+        CredentialId::Passkey(&self.id)
+    }
+}
+
+impl SsoLink {
+    pub(super) fn id(&self) -> CredentialId<'_> {
+        CredentialId::Link { issuer: &self.issuer, subject: &self.subject }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("passkeys", &self.passkeys.len())
+            .field("totp", &self.totp.is_some())
+            .field("recovery", &self.recovery.as_ref().map(|codes| codes.unused.len()))
+            .field("links", &self.links.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// For serde's `with`: bytes as base64url.
+mod base64url {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: impl AsRef<[u8]>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, T: TryFrom<Vec<u8>>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| D::Error::custom("invalid base64url"))?;
+        bytes.try_into().map_err(|_| D::Error::custom("wrong number of bytes"))
+    }
+}

@@ -1,0 +1,205 @@
+//! Reads and changes the credentials of users.
+
+use std::sync::Arc;
+
+use super::{
+    owners::{FOREVER, Owners},
+    row::{CredentialId, Credentials, MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
+};
+use crate::{
+    session::UserId,
+    store::{AnyStore, StoreError, WriteOutcome, table::Change},
+    tenant::Tenant,
+    util::clock::Clock,
+};
+
+/// The credentials of all users.
+///
+/// Calls may overlap, and each may be cut off at any store operation: a credential never has two users, and repeating a
+/// call completes it.
+#[derive(Clone, Debug)]
+pub(crate) struct CredentialTable(Owners);
+
+/// The outcome of adding a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Added {
+    Done,
+    /// A user has this credential already. It can be the same user.
+    Taken,
+    /// The user has as many credentials of this kind as allowed.
+    Full,
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "used by passkeys, SSO and the account page"))]
+impl CredentialTable {
+    pub(crate) fn new(store: &AnyStore, clock: &Arc<dyn Clock>) -> Self {
+        Self(Owners::new(store, clock))
+    }
+
+    /// Returns the credentials of a user, or `None` if the user never had any.
+    pub(crate) async fn get(&self, tenant: &Tenant, user: &UserId) -> Result<Option<Credentials>, StoreError> {
+        Ok(self.0.row(tenant, user).await?.map(|row| row.value))
+    }
+
+    /// Returns the user handle for WebAuthn, which is created with the row.
+    pub(crate) async fn handle(&self, tenant: &Tenant, user: &UserId) -> Result<[u8; 32], StoreError> {
+        let handle = |row: Option<&Credentials>, _now| match row {
+            Some(row) => Change::Keep(row.handle),
+            None => {
+                let row = Credentials::new();
+                let handle = row.handle;
+                Change::Put(row, FOREVER, handle)
+            }
+        };
+        self.0.rows.update(Some(tenant), user.as_str().as_bytes(), handle).await
+    }
+
+    /// Changes the credentials of a user with one compare-and-swap. `change` may be called several times; only its last
+    /// result counts. Nothing is written if it changes nothing.
+    ///
+    /// Passkeys and links are added and removed by the other functions, which keep the index.
+    pub(crate) async fn update<R: Send>(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        mut change: impl FnMut(&mut Credentials) -> R + Send,
+    ) -> Result<R, StoreError> {
+        let change = |row: Option<&Credentials>, _now| {
+            let mut next = row.cloned().unwrap_or_else(Credentials::new);
+            let before = next.clone();
+            let result = change(&mut next);
+            if next == before { Change::Keep(result) } else { Change::Put(next, FOREVER, result) }
+        };
+        self.0.rows.update(Some(tenant), user.as_str().as_bytes(), change).await
+    }
+
+    /// Finds the user of a passkey.
+    pub(crate) async fn by_passkey(
+        &self,
+        tenant: &Tenant,
+        id: &[u8],
+    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
+        self.by_id(tenant, CredentialId::Passkey(id)).await
+    }
+
+    /// Finds the user that an account at another identity provider is linked to.
+    pub(crate) async fn by_link(
+        &self,
+        tenant: &Tenant,
+        issuer: &str,
+        subject: &str,
+    ) -> Result<Option<(UserId, Credentials)>, StoreError> {
+        self.by_id(tenant, CredentialId::Link { issuer, subject }).await
+    }
+
+    pub(crate) async fn add_passkey(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        passkey: &Passkey,
+    ) -> Result<Added, StoreError> {
+        let add = |row: &mut Credentials| {
+            let has_room = row.passkeys.len() < MOST_PASSKEYS;
+            if has_room {
+                row.passkeys.push(passkey.clone());
+            }
+            has_room
+        };
+        self.add((tenant, user), passkey.id(), add).await
+    }
+
+    /// Links an account at another identity provider.
+    pub(crate) async fn add_link(&self, tenant: &Tenant, user: &UserId, link: &SsoLink) -> Result<Added, StoreError> {
+        let add = |row: &mut Credentials| {
+            let has_room = row.links.len() < MOST_LINKS;
+            if has_room {
+                row.links.push(link.clone());
+            }
+            has_room
+        };
+        self.add((tenant, user), link.id(), add).await
+    }
+
+    /// Removes a passkey. Returns whether the user had it.
+    pub(crate) async fn remove_passkey(&self, tenant: &Tenant, user: &UserId, id: &[u8]) -> Result<bool, StoreError> {
+        self.remove((tenant, user), CredentialId::Passkey(id)).await
+    }
+
+    /// Removes a link. Returns whether the user had it.
+    pub(crate) async fn remove_link(
+        &self,
+        tenant: &Tenant,
+        user: &UserId,
+        issuer: &str,
+        subject: &str,
+    ) -> Result<bool, StoreError> {
+        self.remove((tenant, user), CredentialId::Link { issuer, subject }).await
+    }
+
+    /// Deletes everything of a user: first the index rows, then the row, so that a repeated call finds what is left.
+    pub(crate) async fn forget(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
+        let mut found = self.0.row(tenant, user).await?;
+        while let Some(row) = found {
+            for id in row.value.ids() {
+                let owner = self.0.find(tenant, id).await?;
+                self.0.release((tenant, user), id, owner.as_ref()).await?;
+            }
+            // the expired entry that stays behind until the store removes it contains nothing
+            let (key, empty, now) = (user.as_str().as_bytes(), Credentials::new(), self.0.rows.now());
+            match self.0.rows.swap(Some(tenant), key, &row, &empty, now).await? {
+                WriteOutcome::Done(_) => return Ok(()),
+                WriteOutcome::Lost(instead) => found = instead,
+            }
+        }
+        Ok(())
+    }
+
+    async fn by_id(&self, tenant: &Tenant, id: CredentialId<'_>) -> Result<Option<(UserId, Credentials)>, StoreError> {
+        let Some(owner) = self.0.find(tenant, id).await?.map(|stored| stored.value.0) else { return Ok(None) };
+        let row = self.get(tenant, &owner).await?;
+        Ok(row.filter(|row| row.holds(id)).map(|row| (owner, row)))
+    }
+
+    /// Claims the credential, adds it to the row, and claims it again. `add` returns whether there was room.
+    ///
+    /// Until the row holds the credential, another call can take the claim away. The second claim decides: it fails if
+    /// another user has the credential by then, and afterwards nobody can take it away.
+    async fn add(
+        &self,
+        (tenant, user): (&Tenant, &UserId),
+        id: CredentialId<'_>,
+        mut add: impl FnMut(&mut Credentials) -> bool + Send,
+    ) -> Result<Added, StoreError> {
+        let Some(claimed) = self.0.claim((tenant, user), id).await? else { return Ok(Added::Taken) };
+        let add = |row: &mut Credentials| match row.holds(id) {
+            true => Added::Taken,
+            false if add(row) => Added::Done,
+            false => Added::Full,
+        };
+        let added = self.update(tenant, user, add).await?;
+        if added == Added::Full {
+            self.0.release((tenant, user), id, Some(&claimed)).await?;
+            return Ok(added);
+        }
+        // also for a credential that the user has already, whose index row may be missing after an interruption
+        let is_theirs = self.0.claim((tenant, user), id).await?.is_some();
+        if added == Added::Done && !is_theirs {
+            self.update(tenant, user, |row| row.remove(id)).await?;
+            return Ok(Added::Taken);
+        }
+        Ok(added)
+    }
+
+    async fn remove(&self, (tenant, user): (&Tenant, &UserId), id: CredentialId<'_>) -> Result<bool, StoreError> {
+        let claimed = self.0.find(tenant, id).await?;
+        let removed = self.update(tenant, user, |row| {
+            let held = row.holds(id);
+            row.remove(id);
+            held
+        });
+        let removed = removed.await?;
+        self.0.release((tenant, user), id, claimed.as_ref()).await?;
+        Ok(removed)
+    }
+}

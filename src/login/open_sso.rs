@@ -1,0 +1,39 @@
+//! A login that waits for its user to come back from another identity provider.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::util::{
+    clock::UnixTime,
+    secret::{Digest, Secret},
+};
+
+/// How long the user can take at the provider.
+const LIFETIME: Duration = Duration::from_secs(600);
+
+/// The challenge of a login whose user is at another identity provider. It can be redeemed once.
+///
+/// The `nonce` and the PKCE verifier are derived from `state`, so the row alone does not reveal them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OpenSso {
+    pub(crate) provider: String,
+    /// The digest of the secret in `state`.
+    #[serde(with = "crate::util::secret::text")]
+    state: Digest,
+    expires: u64,
+    /// The query of the login page, to which the user returns.
+    pub(crate) query: String,
+}
+
+impl OpenSso {
+    pub(crate) fn new(provider: &str, state: &Secret, query: String, now: UnixTime) -> Self {
+        let expires = (now + LIFETIME).as_nanos();
+        Self { provider: provider.to_owned(), state: state.digest(), expires, query }
+    }
+
+    /// Returns whether this provider may redeem the challenge with this secret.
+    pub(crate) fn is_for(&self, provider: &str, state: &Digest, now: UnixTime) -> bool {
+        self.state.matches(state) && self.provider == provider && now < UnixTime::from_nanos(self.expires)
+    }
+}

@@ -1,0 +1,179 @@
+//! A provider as the login service uses it: its label, and how its users become accounts.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+use crate::{
+    session::UserId,
+    sso::{
+        provider::{DynSsoProvider, SsoCallback, SsoError, SsoProvider, SsoRequest},
+        user::ProviderUser,
+    },
+    store::{BoxFuture, StoreError, StoreErrorKind},
+    tenant::Tenant,
+    user::EmailAddress,
+    util::error::ConfigError,
+};
+
+/// The time for everything that a provider does at once.
+const DEADLINE: Duration = Duration::from_secs(15);
+const LONGEST_LABEL: usize = 64;
+
+/// A provider with the operator's settings for it.
+///
+/// Pass it to [`AuthServiceBuilder::sso`](crate::AuthServiceBuilder::sso). A provider alone can be passed there too: its
+/// users sign in only to accounts that are linked already.
+#[must_use]
+pub struct SsoConnection {
+    provider: Box<dyn DynSsoProvider>,
+    label: Option<String>,
+    domains: Vec<String>,
+    creator: Option<Box<dyn DynCreateAccount>>,
+    /// All tenants if empty.
+    tenants: Vec<Tenant>,
+}
+
+/// Names the account of a provider's user who has none yet.
+pub trait CreateAccount: Send + Sync + 'static {
+    /// The error of a failed call. The login stays open, and the user can try again.
+    type Error: Into<Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Returns the account of a user whom the provider has signed in, after creating it if necessary, or `None` to refuse
+    /// the user. From then on the user is linked to this account.
+    ///
+    /// Must return the same account if it is called twice for the same user, because a login can fail after this call. Do
+    /// not pick an existing account by its e-mail address alone: everyone who can write that address at the provider
+    /// would get into it.
+    fn account(
+        &self,
+        tenant: &Tenant,
+        user: &ProviderUser,
+    ) -> impl Future<Output = Result<Option<UserId>, Self::Error>> + Send;
+}
+
+impl SsoConnection {
+    /// Creates a connection without a label that trusts no e-mail domain and creates no accounts.
+    pub fn new(provider: impl SsoProvider) -> Self {
+        Self { provider: Box::new(provider), label: None, domains: Vec::new(), creator: None, tenants: Vec::new() }
+    }
+
+    /// Sets the name that users see. Defaults to the name of the provider on the wire.
+    pub fn label(mut self, label: &str) -> Self {
+        self.label = Some(label.chars().filter(|char| !char.is_control()).take(LONGEST_LABEL).collect());
+        self
+    }
+
+    /// Trusts the provider for e-mail addresses of this domain, without its subdomains. A user who has already proved a
+    /// step of the same login is then linked to their account if the provider vouches for an address that is a verified
+    /// contact of the account.
+    ///
+    /// Use it only for a domain whose mailboxes the provider manages itself, such as your company's.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `domain` is not a domain name.
+    pub fn trust_email_domain(mut self, domain: &str) -> Result<Self, ConfigError> {
+        let address = EmailAddress::parse(format!("user@{domain}"));
+        let address = address.map_err(|_| ConfigError::new("trusted e-mail domain", domain, "is not a domain name"))?;
+        self.domains.extend(address.as_str().split_once('@').map(|(_, domain)| domain.to_owned()));
+        Ok(self)
+    }
+
+    /// Asks this hook for the account of a user who has no link, if the login was started without an identifier. Defaults to
+    /// refusing such users.
+    ///
+    /// The hook decides on behalf of the operator, so its links count in logins of any number of steps.
+    pub fn create_account(mut self, creator: impl CreateAccount) -> Self {
+        self.creator = Some(Box::new(creator));
+        self
+    }
+
+    /// Offers the provider to users of this tenant only. Can be called several times. Defaults to all tenants.
+    pub fn tenant(mut self, tenant: &Tenant) -> Self {
+        self.tenants.push(tenant.clone());
+        self
+    }
+
+    pub(crate) fn shown_label<'a>(&'a self, name: &'a str) -> &'a str {
+        self.label.as_deref().unwrap_or(name)
+    }
+
+    pub(crate) fn is_for(&self, tenant: &Tenant) -> bool {
+        self.tenants.is_empty() || self.tenants.contains(tenant)
+    }
+
+    /// Returns whether both could be meant by the same name.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.tenants.is_empty() || other.tenants.is_empty() || self.tenants.iter().any(|tenant| other.is_for(tenant))
+    }
+
+    /// Returns the address that the provider vouches for, if the provider is trusted for its domain.
+    pub(crate) fn trusted_email(&self, user: &ProviderUser) -> Option<EmailAddress> {
+        let address = EmailAddress::parse(user.email().filter(|_| user.email_verified())?).ok()?;
+        let (_, domain) = address.as_str().rsplit_once('@')?;
+        let is_trusted = self.domains.iter().any(|own| own == domain);
+        is_trusted.then_some(address)
+    }
+
+    pub(crate) async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {
+        within(self.provider.authorization_url(request)).await
+    }
+
+    pub(crate) async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
+        within(self.provider.user(callback)).await
+    }
+
+    /// Asks the hook for the account of a user. Returns `None` without a hook, and if the hook refuses.
+    pub(crate) async fn created(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, StoreError> {
+        let Some(creator) = &self.creator else { return Ok(None) };
+        let slow = || StoreError::new(StoreErrorKind::Unavailable, "the creation of an account timed out");
+        timeout(DEADLINE, creator.account(tenant, user)).await.unwrap_or_else(|_| Err(slow()))
+    }
+}
+
+async fn within<T>(answer: impl Future<Output = Result<T, SsoError>>) -> Result<T, SsoError> {
+    timeout(DEADLINE, answer).await.unwrap_or(Err(SsoError::Unavailable("the provider took too long")))
+}
+
+impl<P: SsoProvider> From<P> for SsoConnection {
+    fn from(provider: P) -> Self {
+        Self::new(provider)
+    }
+}
+
+impl fmt::Debug for SsoConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SsoConnection").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+/// [`CreateAccount`] as an object.
+trait DynCreateAccount: Send + Sync {
+    fn account<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        user: &'a ProviderUser,
+    ) -> BoxFuture<'a, Result<Option<UserId>, StoreError>>;
+}
+
+impl<C: CreateAccount> DynCreateAccount for C {
+    fn account<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        user: &'a ProviderUser,
+    ) -> BoxFuture<'a, Result<Option<UserId>, StoreError>> {
+        Box::pin(async move {
+            let created = CreateAccount::account(self, tenant, user).await;
+            created.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
+        })
+    }
+}
+
+impl<C: CreateAccount> CreateAccount for Arc<C> {
+    type Error = C::Error;
+
+    async fn account(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, C::Error> {
+        C::account(self, tenant, user).await
+    }
+}

@@ -1,0 +1,221 @@
+//! The checks of an ID token (OpenID Connect Core §3.1.3.7).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::{
+    bearer::Audience,
+    jose::{JwsAlgorithm, KeySet, date, jws::Unverified},
+    sso::{provider::SsoError, user::ProviderUser},
+    util::{clock::UnixTime, error::ConfigError},
+};
+
+/// The longest subject (OpenID Connect Core §2).
+const LONGEST_SUBJECT: usize = 255;
+const PLACEHOLDER: &str = "{tenantid}";
+const LONGEST_DIRECTORY: usize = 64;
+
+/// The issuer that ID tokens must name.
+#[derive(Clone, Debug)]
+pub(super) enum ExpectedIssuer {
+    Exact(String),
+    /// Each directory is an issuer of its own, whose name has the claim `tid` between these two parts.
+    Template {
+        before: String,
+        after: String,
+    },
+}
+
+/// What an ID token must be like.
+#[derive(Clone, Debug)]
+pub(super) struct IdTokenRules {
+    pub(super) issuer: ExpectedIssuer,
+    pub(super) client_id: String,
+    /// Other audiences that may be named next to the client.
+    pub(super) audiences: Vec<String>,
+    pub(super) skew: Duration,
+    pub(super) max_age: Option<Duration>,
+    /// One of these is required, if there are any.
+    pub(super) acr: Vec<String>,
+    /// All of these are required.
+    pub(super) amr: Vec<String>,
+}
+
+/// The result of a check with one set of keys.
+pub(super) enum IdTokenCheck {
+    Good(Box<ProviderUser>),
+    /// The token names a key that is not in the set.
+    UnknownKey,
+    Bad(SsoError),
+}
+
+#[derive(Deserialize)]
+pub(super) struct IdTokenClaims {
+    iss: String,
+    sub: String,
+    aud: Audience,
+    #[serde(default)]
+    azp: Option<String>,
+    #[serde(deserialize_with = "date::floor")]
+    exp: u64,
+    #[serde(deserialize_with = "date::ceil")]
+    iat: u64,
+    #[serde(default, deserialize_with = "date::ceil_if_any")]
+    nbf: Option<u64>,
+    #[serde(default, deserialize_with = "date::floor_if_any")]
+    auth_time: Option<u64>,
+    #[serde(default)]
+    nonce: Option<String>,
+    #[serde(default)]
+    acr: Option<String>,
+    #[serde(default)]
+    amr: Vec<String>,
+    #[serde(flatten)]
+    profile: ProfileClaims,
+}
+
+/// Claims about the person, which can also come from the userinfo endpoint.
+#[derive(Default, Deserialize)]
+pub(super) struct ProfileClaims {
+    #[serde(default)]
+    email: Option<String>,
+    #[serde(default, deserialize_with = "true_or_text")]
+    email_verified: bool,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(flatten)]
+    more: Map<String, Value>,
+}
+
+impl ProfileClaims {
+    pub(super) fn of(self, user: ProviderUser, may_vouch: bool) -> ProviderUser {
+        let user = user.with_claims(self.more);
+        let user = match self.email {
+            Some(email) => user.with_email(email, self.email_verified && may_vouch),
+            None => user,
+        };
+        match self.name {
+            Some(name) => user.with_name(name),
+            None => user,
+        }
+    }
+}
+
+/// Some providers write booleans as text.
+fn true_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value == Value::Bool(true) || value.as_str() == Some("true"))
+}
+
+impl ExpectedIssuer {
+    pub(super) fn template(text: &str) -> Result<Self, ConfigError> {
+        let parts = text.split_once(PLACEHOLDER).filter(|(before, _)| before.starts_with("https://"));
+        let (before, after) = parts.ok_or_else(|| {
+            ConfigError::new("issuer template", text, "must be an https URL that contains {tenantid}")
+        })?;
+        Ok(Self::Template { before: before.to_owned(), after: after.to_owned() })
+    }
+
+    /// Returns whether this could be the name of the issuer.
+    pub(super) fn may_be(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(own) => own == name,
+            Self::Template { before, after } => {
+                let directory = name.strip_prefix(before.as_str()).and_then(|rest| rest.strip_suffix(after.as_str()));
+                directory.is_some_and(is_directory)
+            }
+        }
+    }
+
+    fn is(&self, claims: &IdTokenClaims) -> bool {
+        match self {
+            Self::Exact(own) => *own == claims.iss,
+            Self::Template { before, after } => {
+                let directory = claims.profile.more.get("tid").and_then(Value::as_str).unwrap_or_default();
+                is_directory(directory) && claims.iss == format!("{before}{directory}{after}")
+            }
+        }
+    }
+
+    /// Returns whether the issuer can vouch for e-mail addresses. Anyone can open a directory and put any address into it.
+    pub(super) fn may_vouch(&self) -> bool {
+        matches!(self, Self::Exact(_))
+    }
+}
+
+fn is_directory(text: &str) -> bool {
+    (1..=LONGEST_DIRECTORY).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+impl IdTokenRules {
+    /// Checks an ID token. `issuer` is the issuer that the callback named, if it named one.
+    pub(super) fn check(
+        &self,
+        token: &str,
+        keys: &KeySet,
+        (nonce, issuer): (&str, Option<&str>),
+        now: UnixTime,
+    ) -> IdTokenCheck {
+        // `none` and symmetric algorithms don't exist here
+        let Some(unverified) = Unverified::parse_any(token) else { return bad("the ID token is malformed") };
+        if unverified.has_type() && !unverified.is_type("JWT") {
+            return bad("the ID token has another type");
+        }
+        let signed: Option<IdTokenClaims> = unverified.claims_with(keys, &[JwsAlgorithm::Es384, JwsAlgorithm::Ps256]);
+        let Some(claims) = signed else {
+            let is_known = unverified.kid().is_some_and(|kid| keys.names(kid));
+            return if is_known { bad("the ID token has a wrong signature") } else { IdTokenCheck::UnknownKey };
+        };
+        match self.wrong(&claims, (nonce, issuer), now) {
+            Some(reason) => bad(reason),
+            None => {
+                let IdTokenClaims { iss, sub, acr, amr, profile, .. } = claims;
+                let user = ProviderUser::new(iss, sub).with_authentication(acr, amr);
+                IdTokenCheck::Good(Box::new(profile.of(user, self.issuer.may_vouch())))
+            }
+        }
+    }
+
+    /// Returns what is wrong with the claims, if anything is.
+    fn wrong(
+        &self,
+        claims: &IdTokenClaims,
+        (nonce, issuer): (&str, Option<&str>),
+        now: UnixTime,
+    ) -> Option<&'static str> {
+        let has_own = claims.aud.has(&self.client_id);
+        let is_own = |name: &str| name == self.client_id || self.audiences.iter().any(|own| own == name);
+        let is_authorized = match claims.azp.as_deref() {
+            Some(party) => party == self.client_id,
+            None => claims.aud.iter().count() == 1,
+        };
+        let at = UnixTime::from_secs;
+        let is_old = |age: Duration| claims.auth_time.is_none_or(|time| at(time) + age + self.skew < now);
+        let has_acr = claims.acr.as_ref().is_some_and(|acr| self.acr.contains(acr));
+        [
+            (
+                !self.issuer.is(claims) || issuer.is_some_and(|named| named != claims.iss),
+                "the ID token has another issuer",
+            ),
+            (!has_own || !claims.aud.iter().all(is_own), "the ID token is for another audience"),
+            (!is_authorized, "the ID token was issued to another client"),
+            (claims.nonce.as_deref() != Some(nonce), "the ID token has another nonce"),
+            (now >= at(claims.exp) + self.skew, "the ID token has expired"),
+            (at(claims.iat) > now + self.skew, "the ID token was issued in the future"),
+            (claims.nbf.is_some_and(|time| at(time) > now + self.skew), "the ID token is not valid yet"),
+            (!(1..=LONGEST_SUBJECT).contains(&claims.sub.len()), "the ID token has an unusable subject"),
+            (self.max_age.is_some_and(is_old), "the user signed in at the provider too long ago"),
+            (!self.acr.is_empty() && !has_acr, "the user signed in at the provider at another level"),
+            (!self.amr.iter().all(|method| claims.amr.contains(method)), "the user lacks a method at the provider"),
+        ]
+        .into_iter()
+        .find_map(|(is_wrong, reason)| is_wrong.then_some(reason))
+    }
+}
+
+fn bad(reason: &'static str) -> IdTokenCheck {
+    IdTokenCheck::Bad(SsoError::Failed(reason))
+}

@@ -1,0 +1,57 @@
+//! Sign-in through other identity providers (feature `sso`).
+//!
+//! An [`SsoProvider`] sends users to another service and learns who they are when they come back. [`OidcProvider`] does it
+//! by OpenID Connect and [`GitHub`] by plain OAuth 2; implement the trait for others. The login service offers each provider
+//! under a name, which is the `provider` of the method `sso`:
+//!
+//! ```no_run
+//! use tollgate::{
+//!     AuthService, ClientIp,
+//!     sso::{ClientSecret, OidcProvider, SsoConnection},
+//!     store::Memory,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let google = OidcProvider::new("https://accounts.google.com", "client-id")?.secret(ClientSecret::from_env("GOOGLE")?);
+//! let google = SsoConnection::new(google).label("Google").trust_email_domain("example.com")?;
+//! let service = AuthService::builder("https://auth.example.com", Memory::new()).sso("google", google);
+//! # Ok(()) }
+//! ```
+//!
+//! Register `https://auth.example.com/authentication/sso/google/callback` as the redirect URI at the provider.
+//!
+//! # Accounts
+//!
+//! A user of a provider is identified by the provider's issuer and its `subject`, never by an e-mail address. Each pair is
+//! linked to one account. A new link is made in one of two ways, and otherwise the sign-in fails:
+//!
+//! - The user has already proved a step of the same login, the provider vouches for the user's e-mail address, the address
+//!   is a verified contact of the account, and the operator trusts the provider for its domain
+//!   ([`SsoConnection::trust_email_domain`]).
+//! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]).
+//!
+//! # Outages
+//!
+//! Nothing is fetched before the first user comes. A provider that is slow or down fails only its own sign-ins: the login
+//! stays open, and the user can try another method. Tokens of a provider are not stored.
+
+mod client_auth;
+mod connection;
+mod connections;
+mod exchange;
+mod github;
+mod id_token;
+mod oidc;
+mod provider;
+mod secret;
+mod user;
+
+pub(crate) use self::connections::SsoConnections;
+pub use self::{
+    connection::{CreateAccount, SsoConnection},
+    github::GitHub,
+    oidc::OidcProvider,
+    provider::{SsoCallback, SsoError, SsoProvider, SsoRequest},
+    secret::ClientSecret,
+    user::ProviderUser,
+};

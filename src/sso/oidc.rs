@@ -1,0 +1,386 @@
+//! OpenID Connect providers.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use crate::{
+    discovery::{DescribedIssuer, Endpoints, Fetch, KeysLocation, RemoteIssuer, Unreachable},
+    http::outgoing::Outgoing,
+    jose::KeySet,
+    sso::{
+        client_auth::ClientAuth,
+        exchange::Exchange,
+        id_token::{ExpectedIssuer, IdTokenCheck, IdTokenRules, ProfileClaims},
+        provider::{SsoCallback, SsoError, SsoProvider, SsoRequest},
+        secret::ClientSecret,
+        user::ProviderUser,
+    },
+    util::{
+        clock::{Clock, SystemClock},
+        error::ConfigError,
+        form,
+    },
+};
+
+/// How long known keys and endpoints are used while the provider's metadata can't be read.
+const OUTAGE: Duration = Duration::from_secs(24 * 3600);
+const LONGEST_SKEW: Duration = Duration::from_secs(300);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The parameters of a request that the provider itself sets.
+const OWN_PARAMETERS: [&str; 12] = [
+    "response_type",
+    "response_mode",
+    "client_id",
+    "redirect_uri",
+    "scope",
+    "state",
+    "nonce",
+    "code_challenge",
+    "code_challenge_method",
+    "max_age",
+    "acr_values",
+    "request",
+];
+
+/// An OpenID Connect provider, such as Google, Okta, Keycloak, Entra ID or another tollgate.
+///
+/// Its endpoints and keys are read from `/.well-known/openid-configuration` when the first user comes, and again as they
+/// expire or when a token names an unknown key. Uses the code flow with PKCE (S256), state and nonce, and checks the issuer
+/// in the callback (RFC 9207) if the provider sends one. ID tokens may be signed with RS256, PS256, ES256, ES384 or EdDSA.
+/// Redirects are not followed, and responses are limited to 256 KiB.
+///
+/// Without a secret or a key, this service is a public client of the provider.
+#[must_use]
+pub struct OidcProvider {
+    issuer: String,
+    described: DescribedIssuer,
+    rules: IdTokenRules,
+    auth: ClientAuth,
+    scope: String,
+    parameters: Vec<(String, String)>,
+    has_userinfo: bool,
+    exchange: Exchange,
+    clock: Arc<dyn Clock>,
+    remote: OnceLock<RemoteIssuer>,
+}
+
+#[derive(Deserialize)]
+struct TokenResponse {
+    #[serde(default)]
+    access_token: Option<Zeroizing<String>>,
+    id_token: Zeroizing<String>,
+}
+
+#[derive(Deserialize)]
+struct UserInfo {
+    sub: String,
+    #[serde(flatten)]
+    profile: ProfileClaims,
+}
+
+impl OidcProvider {
+    /// Creates a provider from its issuer URL, exactly as in its ID tokens, and from our client id there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless `issuer` is an `https` URL, or an `http` URL on a loopback address.
+    pub fn new(issuer: &str, client_id: &str) -> Result<Self, ConfigError> {
+        if client_id.is_empty() {
+            return Err(ConfigError::new("client id", client_id, "must not be empty"));
+        }
+        Ok(Self {
+            issuer: issuer.to_owned(),
+            described: DescribedIssuer::new(issuer)?,
+            rules: IdTokenRules {
+                issuer: ExpectedIssuer::Exact(issuer.to_owned()),
+                client_id: client_id.to_owned(),
+                audiences: Vec::new(),
+                skew: Duration::from_secs(60),
+                max_age: None,
+                acr: Vec::new(),
+                amr: Vec::new(),
+            },
+            auth: ClientAuth::None,
+            scope: "openid email profile".to_owned(),
+            parameters: Vec::new(),
+            has_userinfo: false,
+            exchange: Exchange { client: Outgoing::new()?, deadline: Duration::from_secs(5) },
+            clock: Arc::new(SystemClock::new()),
+            remote: OnceLock::new(),
+        })
+    }
+
+    /// Authenticates with this secret in a header (`client_secret_basic`), which every provider supports.
+    pub fn secret(mut self, secret: ClientSecret) -> Self {
+        self.auth = ClientAuth::Basic(secret);
+        self
+    }
+
+    /// Authenticates with this secret in the request body (`client_secret_post`).
+    pub fn secret_in_body(mut self, secret: ClientSecret) -> Self {
+        self.auth = ClientAuth::Post(secret);
+        self
+    }
+
+    /// Authenticates by assertions that are signed with a private key (`private_key_jwt`), given as PEM in PKCS #8 form.
+    /// The key id defaults to the key's thumbprint (RFC 7638). The audience of the assertions is the issuer.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless the PEM contains a key for ES256, EdDSA or RS256.
+    pub fn private_key(mut self, pem: impl AsRef<[u8]>, kid: Option<&str>) -> Result<Self, ConfigError> {
+        self.auth = ClientAuth::private_key(pem.as_ref(), kid)?;
+        Ok(self)
+    }
+
+    /// Sets the audience of the assertions, for providers that want the URL of their token endpoint there. Has no effect
+    /// without a private key.
+    pub fn assertion_audience(mut self, audience: &str) -> Self {
+        if let ClientAuth::PrivateKey { audience: own, .. } = &mut self.auth {
+            *own = Some(audience.to_owned());
+        }
+        self
+    }
+
+    /// Sets the requested scopes. Defaults to `openid email profile`; `openid` is always among them.
+    pub fn scopes(mut self, scopes: &str) -> Self {
+        let mut names = vec!["openid"];
+        names.extend(scopes.split_ascii_whitespace().filter(|name| *name != "openid"));
+        self.scope = names.join(" ");
+        self
+    }
+
+    /// Adds a parameter to the requests, such as `hd` or `prompt`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if every request has this parameter already.
+    pub fn parameter(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
+        if OWN_PARAMETERS.contains(&name) {
+            return Err(ConfigError::new("parameter of a provider", name, "is set by the service"));
+        }
+        self.parameters.push((name.to_owned(), value.to_owned()));
+        Ok(self)
+    }
+
+    /// Accepts the issuers of all directories of a provider that serves many, such as
+    /// `https://login.microsoftonline.com/{tenantid}/v2.0`. The metadata must name this template.
+    ///
+    /// Anyone can open a directory. Users are told apart by directory, but no directory vouches for an e-mail address, so
+    /// [`trust_email_domain`](super::SsoConnection::trust_email_domain) has no effect. Use the URL of your own directory as
+    /// the issuer if only your own people sign in.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless the template is an `https` URL that contains `{tenantid}`.
+    pub fn issuer_template(mut self, template: &str) -> Result<Self, ConfigError> {
+        self.rules.issuer = ExpectedIssuer::template(template)?;
+        self.described = self.described.named(template);
+        Ok(self)
+    }
+
+    /// Accepts ID tokens that also name this audience. Others than our client id are refused by default.
+    pub fn trusted_audience(mut self, audience: &str) -> Self {
+        self.rules.audiences.push(audience.to_owned());
+        self
+    }
+
+    /// Reads the e-mail address, the name and further claims from the userinfo endpoint, for providers that leave them out
+    /// of the ID token.
+    pub fn userinfo(mut self) -> Self {
+        self.has_userinfo = true;
+        self
+    }
+
+    /// Requires that the user entered their credentials at the provider at most this long ago. Defaults to any time.
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.rules.max_age = Some(age);
+        self
+    }
+
+    /// Asks for these authentication levels, and refuses users whose ID token has none of them. Defaults to any.
+    pub fn require_acr<'a>(mut self, levels: impl IntoIterator<Item = &'a str>) -> Self {
+        self.rules.acr = levels.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// Refuses users whose ID token lacks one of these methods, such as `mfa`. Defaults to none.
+    pub fn require_amr<'a>(mut self, methods: impl IntoIterator<Item = &'a str>) -> Self {
+        self.rules.amr = methods.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// Sets how far the provider's clock may differ. Defaults to 60 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `skew` is longer than 5 minutes.
+    pub fn clock_skew(mut self, skew: Duration) -> Result<Self, ConfigError> {
+        if skew > LONGEST_SKEW {
+            return Err(ConfigError::new("clock skew", format_args!("{skew:?}"), "must be at most 5 minutes"));
+        }
+        self.rules.skew = skew;
+        Ok(self)
+    }
+
+    /// Sets the timeout of each request to the provider. Defaults to 5 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `timeout` is zero or longer than 10 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, ConfigError> {
+        if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
+            let given = format_args!("{timeout:?}");
+            return Err(ConfigError::new("provider timeout", given, "must be greater than zero and at most 10 s"));
+        }
+        self.exchange.deadline = timeout;
+        Ok(self)
+    }
+
+    /// Trusts the certificate authorities in this PEM instead of the public ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the PEM contains no certificate or an invalid one.
+    pub fn root_pem(mut self, pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
+        self.exchange.client = Outgoing::trusting(pem.as_ref())?;
+        Ok(self)
+    }
+
+    /// Sets the clock.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Returns the endpoints and the keys.
+    async fn discovered(&self) -> Result<(Arc<Endpoints>, Arc<KeySet>), SsoError> {
+        Ok(self.remote().endpoints().await?)
+    }
+
+    fn remote(&self) -> &RemoteIssuer {
+        self.remote.get_or_init(|| {
+            let place = KeysLocation::Described(self.described.clone());
+            let Exchange { client, deadline } = self.exchange.clone();
+            RemoteIssuer::new(Fetch { place, client, deadline }, OUTAGE, Arc::clone(&self.clock))
+        })
+    }
+
+    /// Checks the ID token, with newer keys if it names an unknown one.
+    async fn check(
+        &self,
+        token: &str,
+        keys: Arc<KeySet>,
+        callback: &SsoCallback<'_>,
+    ) -> Result<ProviderUser, SsoError> {
+        let expected = (callback.nonce(), callback.parameter("iss"));
+        let now = || self.clock.unix(self.clock.now());
+        let checked = match self.rules.check(token, &keys, expected, now()) {
+            IdTokenCheck::UnknownKey => {
+                let newer = self.remote().newer(&keys).wait().await?;
+                self.rules.check(token, &newer, expected, now())
+            }
+            other => other,
+        };
+        match checked {
+            IdTokenCheck::Good(user) => Ok(*user),
+            IdTokenCheck::UnknownKey => Err(SsoError::Failed("the ID token is not signed by a key of the provider")),
+            IdTokenCheck::Bad(error) => Err(error),
+        }
+    }
+
+    /// Adds what the userinfo endpoint tells about the user.
+    async fn with_userinfo(
+        &self,
+        user: ProviderUser,
+        endpoints: &Endpoints,
+        access_token: Option<&str>,
+    ) -> Result<ProviderUser, SsoError> {
+        let missing = SsoError::Failed("the provider gives no access to its userinfo endpoint");
+        let (url, token) = endpoints.userinfo.as_ref().zip(access_token).ok_or(missing)?;
+        let UserInfo { sub, profile } = self.exchange.get(url, token).await?;
+        // a response for another user could be put in place of this one
+        if sub != user.subject() {
+            return Err(SsoError::Failed("the userinfo endpoint describes another user"));
+        }
+        Ok(profile.of(user, self.rules.issuer.may_vouch()))
+    }
+}
+
+impl SsoProvider for OidcProvider {
+    async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {
+        let (endpoints, _) = self.discovered().await?;
+        let url = endpoints.authorization.as_deref().ok_or(UNUSABLE)?;
+        let max_age = self.rules.max_age.map(|age| age.as_secs().to_string());
+        let acr = Some(self.rules.acr.join(" ")).filter(|acr| !acr.is_empty());
+        let own = [
+            ("response_type", "code"),
+            ("client_id", &self.rules.client_id),
+            ("redirect_uri", request.redirect_uri()),
+            ("scope", &self.scope),
+            ("state", request.state()),
+            ("nonce", request.nonce()),
+            ("code_challenge", request.code_challenge().as_str()),
+            ("code_challenge_method", "S256"),
+        ];
+        let more = [("max_age", &max_age), ("acr_values", &acr)].into_iter();
+        let more = more.filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        let extra = self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let separator = if url.contains('?') { '&' } else { '?' };
+        Ok(format!("{url}{separator}{}", form::written(own.into_iter().chain(more).chain(extra))))
+    }
+
+    async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
+        let (endpoints, keys) = self.discovered().await?;
+        // an answer of another provider says nothing, not even about an error
+        match callback.parameter("iss") {
+            Some(issuer) if !self.rules.issuer.may_be(issuer) => {
+                return Err(SsoError::Failed("another issuer has answered"));
+            }
+            None if endpoints.sends_issuer => return Err(SsoError::Failed("the answer names no issuer")),
+            _ => {}
+        }
+        let code = callback.code()?;
+        let url = endpoints.token.as_ref().ok_or(UNUSABLE)?;
+        let now = self.clock.unix(self.clock.now());
+        let credentials = self.auth.credentials(&self.rules.client_id, &self.issuer, now)?;
+        let mut fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", callback.redirect_uri()),
+            ("code_verifier", callback.verifier().expose()),
+        ];
+        fields.extend(credentials.fields.iter().map(|(name, value)| (*name, value.as_str())));
+        let tokens: TokenResponse = self.exchange.post(url, &fields, credentials.header).await?;
+        let user = self.check(&tokens.id_token, keys, callback).await?;
+        if self.has_userinfo {
+            let access_token = tokens.access_token.as_ref().map(|token| token.as_str());
+            return self.with_userinfo(user, &endpoints, access_token).await;
+        }
+        Ok(user)
+    }
+}
+
+const UNUSABLE: SsoError = SsoError::Unavailable("the metadata of the provider lacks a usable endpoint");
+
+impl From<Unreachable> for SsoError {
+    fn from(_: Unreachable) -> Self {
+        Self::Unavailable("the metadata or the keys of the provider can't be read")
+    }
+}
+
+impl fmt::Debug for OidcProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OidcProvider")
+            .field("issuer", &self.issuer)
+            .field("client_id", &self.rules.client_id)
+            .field("authentication", &self.auth)
+            .finish_non_exhaustive()
+    }
+}

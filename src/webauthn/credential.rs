@@ -1,0 +1,18 @@
+//! What a relying party stores of a credential.
+
+/// A registered credential, as the relying party stores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCredential {
+    /// The id, of at most 1023 bytes. Ids are unique among all users.
+    pub id: Vec<u8>,
+    /// The handle of the user whom the credential belongs to: at most 64 random bytes, without personal information.
+    pub user_handle: Vec<u8>,
+    /// The public key as a COSE key. It determines the algorithm.
+    pub public_key: Vec<u8>,
+    /// The signature counter of the last response. Zero if the authenticator does not count.
+    pub sign_count: u32,
+    /// Whether the credential can be copied to other devices. This never changes.
+    pub backup_eligible: bool,
+    /// Whether the credential has been copied.
+    pub backed_up: bool,
+}

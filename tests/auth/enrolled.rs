@@ -1,0 +1,56 @@
+//! A world in which users have authenticator apps, on a clock that begins in 1970 so that the codes are those of the RFC.
+
+use serde_json::{Value, json};
+use tollgate::{
+    AuthServiceBuilder, Tenant, UnixTime,
+    auth::Totp,
+    store::{AnyStore, Key, Memory, Record, WriteOutcome},
+    testing::ManualClock,
+};
+
+use crate::world::World;
+
+/// The codes of the first steps for the secret `12345678901234567890` (RFC 4226, appendix D). Each step lasts 30 seconds.
+pub(crate) const CODES: [&str; 10] =
+    ["755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489"];
+
+/// Creates a world with authenticator apps at the beginning of the step 1.
+pub(crate) async fn world(more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder) -> World {
+    world_on(Memory::new().into(), more).await
+}
+
+pub(crate) async fn world_on(store: AnyStore, more: impl FnOnce(AuthServiceBuilder) -> AuthServiceBuilder) -> World {
+    let clock = ManualClock::new();
+    clock.set_wall(UnixTime::from_secs(30));
+    World::on(store, clock, |service| more(service.totp(Totp::new()))).await
+}
+
+/// An authenticator app that was enrolled with this strength.
+pub(crate) fn app(strength: u8) -> Value {
+    json!({
+        "enrolment": "AAAAAAAAAAAAAAAAAAAAAA",
+        "secret": { "key": "MTIzNDU2Nzg5MDEyMzQ1Njc4OTA" },
+        "kind": { "algorithm": "sha1", "digits": 6 },
+        "last_step": 0,
+        "created_at": 0,
+        "strength": strength,
+    })
+}
+
+/// Writes the credentials of a user of acme into the store, in place of those before.
+pub(crate) async fn enrol(world: &World, user: &str, mut credentials: Value) {
+    credentials["handle"] = json!("A".repeat(43));
+    let acme: Tenant = "acme".parse().unwrap();
+    let key = Key::new("credentials", Some(&acme), user.as_bytes()).unwrap();
+    let record = Record::new(credentials.to_string(), world.time(), UnixTime::from_nanos(u64::MAX)).unwrap();
+    world.store.take(&key).await.unwrap();
+    assert!(matches!(world.store.insert(&key, record).await.unwrap(), WriteOutcome::Done(_)));
+}
+
+/// Returns the stored credentials of a user of acme.
+pub(crate) async fn stored(world: &World, user: &str) -> Option<Value> {
+    let acme: Tenant = "acme".parse().unwrap();
+    let key = Key::new("credentials", Some(&acme), user.as_bytes()).unwrap();
+    let entry = world.store.get(&key).wait().await.unwrap()?;
+    (entry.expires_at > world.time()).then(|| serde_json::from_slice(&entry.value).unwrap())
+}

@@ -1,0 +1,210 @@
+//! Which account a user of another identity provider gets.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::json;
+use tollgate::{
+    MaybeReady, UserId,
+    sso::SsoConnection,
+    store::{Entry, Key, Memory, Record, Store, StoreError, Version, WriteOutcome},
+};
+
+use crate::{
+    sso_provider::{Accounts, SsoWorld, begun, outcome},
+    world::{ADA, ADA_PASSWORD, Browser, GRACE, GRACE_PASSWORD, NOBODY},
+};
+
+fn trusting(connection: SsoConnection) -> SsoConnection {
+    connection.trust_email_domain("Example.COM").unwrap()
+}
+
+/// Begins a login in a new browser for this identifier, if there is one.
+async fn login(world: &SsoWorld, client: &str, identifier: Option<&str>) -> (Browser, String) {
+    let mut browser = world.world.browser();
+    let id = match identifier {
+        Some(identifier) => browser.start(client, identifier).await,
+        None => begun(&mut browser, client).await,
+    };
+    (browser, id)
+}
+
+/// Proves the password of ada first, and then signs in at the provider.
+async fn second_step(world: &SsoWorld, client: &str) -> String {
+    let (mut browser, id) = login(world, client, Some(ADA)).await;
+    assert_eq!(browser.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
+    let answer = world.dance(&mut browser, client, &id).await;
+    let found = outcome(&answer).to_owned();
+    let completed = browser.status(&id).await.json()["completed_steps"].clone();
+    assert_eq!(completed, if found == "ok" { 2 } else { 1 });
+    found
+}
+
+/// Signs in at the provider as the first step.
+async fn first_step(world: &SsoWorld, identifier: Option<&str>) -> String {
+    let (mut browser, id) = login(world, "web", identifier).await;
+    let answer = world.dance(&mut browser, "web", &id).await;
+    let found = outcome(&answer).to_owned();
+    assert_eq!(browser.status(&id).await.json()["completed_steps"], if found == "ok" { 1 } else { 0 });
+    found
+}
+
+#[tokio::test]
+async fn c084_an_email_address_alone_never_finds_an_account() {
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    for identifier in [None, Some(ADA), Some(NOBODY)] {
+        assert_eq!(first_step(&world, identifier).await, "failed", "{identifier:?}");
+    }
+}
+
+#[tokio::test]
+async fn c084_the_first_link_needs_a_proved_step_and_a_verified_address_of_a_trusted_domain() {
+    let untrusted = SsoWorld::with(|oidc| oidc, |connection| connection).await;
+    assert_eq!(second_step(&untrusted, "mfa").await, "failed");
+    let elsewhere = SsoWorld::with(|oidc| oidc, |it| it.trust_email_domain("sub.example.com").unwrap()).await;
+    assert_eq!(second_step(&elsewhere, "mfa").await, "failed");
+
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    for claims in [
+        json!({ "email_verified": false }),
+        json!({ "email_verified": null }),
+        json!({ "email_verified": 1 }),
+        json!({ "email": GRACE }),
+        json!({ "email": "other@example.com" }),
+        json!({ "email": "ada@sub.example.com" }),
+        json!({ "email": "ada@example.com.evil.example" }),
+        json!({ "email": "x@evil.example,ada@example.com" }),
+        json!({ "email": null }),
+    ] {
+        world.provider.set(|provider| provider.claims = claims.clone());
+        assert_eq!(second_step(&world, "mfa").await, "failed", "{claims}");
+        assert_eq!(first_step(&world, None).await, "failed", "nothing was linked: {claims}");
+    }
+    world.provider.set(|provider| provider.claims = json!({ "email": "ADA@example.com", "email_verified": "true" }));
+    assert_eq!(second_step(&world, "mfa").await, "ok");
+    // from now on the link alone finds the account, whatever the address
+    world.provider.set(|provider| provider.claims = json!({ "email": "new@evil.example" }));
+    assert_eq!(first_step(&world, None).await, "ok");
+    assert_eq!(first_step(&world, Some(ADA)).await, "ok");
+    assert_eq!(first_step(&world, Some(GRACE)).await, "failed");
+    assert_eq!(first_step(&world, Some(NOBODY)).await, "failed");
+    // another subject with ada's address is somebody else
+    world.provider.set(|provider| provider.claims = json!({ "sub": "another", "email": ADA }));
+    assert_eq!(first_step(&world, None).await, "failed");
+}
+
+#[tokio::test]
+async fn c084_a_link_of_one_account_is_not_given_to_another() {
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    assert_eq!(second_step(&world, "mfa").await, "ok");
+    // grace's address at the provider, but the subject is linked to ada
+    world.provider.set(|provider| provider.claims = json!({ "email": GRACE }));
+    let (mut browser, id) = login(&world, "mfa", Some(GRACE)).await;
+    assert_eq!(browser.password("mfa", &id, GRACE, GRACE_PASSWORD).await.status, 200);
+    assert_eq!(outcome(&world.dance(&mut browser, "mfa", &id).await), "failed");
+    assert_eq!(first_step(&world, None).await, "ok");
+}
+
+#[tokio::test]
+async fn c084_an_unverified_or_removed_contact_does_not_link() {
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    let acme = "acme".parse().unwrap();
+    let ada = UserId::parse("u-ada").unwrap();
+    let contact = tollgate::user::EmailAddress::parse(ADA).unwrap();
+    world.world.users.remove_contact(&acme, &ada, &contact.into()).await.unwrap();
+    assert_eq!(second_step(&world, "mfa").await, "failed");
+}
+
+#[tokio::test]
+async fn c084_a_hook_of_the_operator_can_name_the_account_of_a_user_without_one() {
+    let hook = || Accounts(&[("ada-there", "u-ada"), ("lost-there", "u-nobody")]);
+    let world = SsoWorld::with(|oidc| oidc, |connection| connection.create_account(hook())).await;
+    // an identifier binds the login before any proof, and the hook is not asked
+    assert_eq!(first_step(&world, Some(ADA)).await, "failed");
+    assert_eq!(first_step(&world, Some(NOBODY)).await, "failed");
+    for subject in ["unknown-there", "lost-there"] {
+        world.provider.set(|provider| provider.claims = json!({ "sub": subject }));
+        assert_eq!(first_step(&world, None).await, "failed", "{subject}");
+    }
+    world.provider.set(|provider| provider.claims = json!({}));
+    assert_eq!(first_step(&world, None).await, "ok");
+    assert_eq!(first_step(&world, Some(ADA)).await, "ok");
+    // the operator decided, so the link also counts in a login of two steps
+    let (mut browser, id) = login(&world, "mfa", None).await;
+    assert_eq!(outcome(&world.dance(&mut browser, "mfa", &id).await), "ok");
+    assert_eq!(browser.password("mfa", &id, ADA, ADA_PASSWORD).await.status, 200);
+    assert_eq!(browser.complete("mfa", &id).await.status, 200);
+}
+
+#[tokio::test]
+async fn c084_a_disabled_account_gets_nothing() {
+    let world = SsoWorld::new().await;
+    assert_eq!(first_step(&world, None).await, "ok");
+    let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
+    world.world.users.disable(&acme, &ada).await.unwrap();
+    assert_eq!(first_step(&world, None).await, "failed");
+}
+
+#[tokio::test]
+async fn c084_ending_a_user_ends_a_login_that_was_waiting_for_the_provider() {
+    let world = SsoWorld::new().await;
+    assert_eq!(first_step(&world, None).await, "ok");
+    let (mut browser, id) = login(&world, "web", Some(ADA)).await;
+    let target = world.provider.signs_in(&crate::sso_provider::sent(&mut browser, "web", &id).await);
+    let (acme, ada) = ("acme".parse().unwrap(), UserId::parse("u-ada").unwrap());
+    world.world.service.end_user(&acme, &ada).await.unwrap();
+    assert_eq!(outcome(&browser.get(&target).await), "failed");
+    assert_eq!(browser.status(&id).await.json()["status"], "expired");
+}
+
+// ---- what is stored
+
+/// A store that keeps what was written to it.
+#[derive(Clone, Default)]
+struct Written(Arc<Memory>, Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    fn note(&self, record: &Record) {
+        self.1.lock().unwrap().extend_from_slice(record.value());
+    }
+}
+
+impl Store for Written {
+    fn get(&self, key: &Key) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+        self.0.get(key)
+    }
+
+    async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.note(&record);
+        self.0.insert(key, record).await
+    }
+
+    async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+        self.note(&record);
+        self.0.swap(key, expected, record).await
+    }
+
+    async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        self.0.take(key).await
+    }
+}
+
+#[tokio::test]
+async fn c085_tokens_and_codes_of_the_provider_are_not_stored_and_neither_is_the_verifier() {
+    let store = Written::default();
+    let hook = |connection: SsoConnection| connection.create_account(Accounts(&[("ada-there", "u-ada")]));
+    let world = SsoWorld::on(store.clone().into(), |oidc| oidc, hook).await;
+    let (mut browser, id) = login(&world, "web", None).await;
+    let url = crate::sso_provider::sent(&mut browser, "web", &id).await;
+    assert_eq!(outcome(&browser.get(&world.provider.signs_in(&url)).await), "ok");
+    let asked = crate::sso_provider::asked(&url);
+    let (_, form) = world.provider.calls("/token").pop().unwrap();
+    let written = String::from_utf8_lossy(&store.1.lock().unwrap()).into_owned();
+    assert!(written.contains("ada-there"), "the link is stored");
+    let secret = asked["state"].split_once('.').unwrap().1;
+    for kept in ["their-access-token", &form["code"], &form["code_verifier"], secret, &asked["nonce"], "eyJ"] {
+        assert!(!written.contains(kept), "{kept} is stored");
+    }
+}
