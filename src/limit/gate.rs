@@ -179,7 +179,7 @@ impl RateLimitGate {
 
     /// Charges a request to this tenant, which it has proved to belong to, or not.
     #[cfg(feature = "login")]
-    pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+    pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
         let name = TenantName::from(tenant);
         let name = if is_proved { name } else { name.claimed() };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
@@ -188,22 +188,28 @@ impl RateLimitGate {
 
     /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
     #[cfg(feature = "bearer")]
-    pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> Result<RateLimitPass, Rejection> {
+    pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
         self.charge_at_once(&TenantName::from(tenant), 1, outer)
     }
 
-    /// Charges a request without waiting for a plan.
+    /// Charges a request. With a limiter in memory, it waits for nothing, not even for a plan.
     #[cfg(any(feature = "login", feature = "bearer"))]
     fn charge_at_once(
         &self,
         name: &TenantName<'_>,
         units: u32,
         outer: Option<&RateLimit>,
-    ) -> Result<RateLimitPass, Rejection> {
+    ) -> MaybeReady<RateLimitFuture> {
+        let Some(units) = self.unpaid(name, units, outer) else {
+            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
+        };
+        #[cfg(feature = "redis")]
+        if self.shared.is_some() {
+            return MaybeReady::Pending(self.charge_later(name, units));
+        }
         #[cfg(feature = "plans")]
         self.limiter.load_plan_later(&name.to_known_tenant());
-        let Some(units) = self.unpaid(name, units, outer) else { return Ok(RateLimitPass::uncharged()) };
-        self.charge_units(name, units, false).map_err(Unadmitted::into_rejection)
+        MaybeReady::Ready(self.charge_units(name, units, false).map_err(Unadmitted::into_rejection))
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.

@@ -45,15 +45,14 @@ impl AnyStore {
         self.0.take(key).await
     }
 
-<<<<<<< HEAD
     /// Calls [`Store::complete_since`].
     pub fn complete_since(&self) -> UnixTime {
         self.0.complete_since()
-=======
+    }
+
     /// Calls [`Store::is_persistent`].
     pub fn is_persistent(&self) -> bool {
         self.0.is_persistent()
->>>>>>> main
     }
 }
 
@@ -80,11 +79,8 @@ trait DynStore: Send + Sync {
         record: Record,
     ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
-<<<<<<< HEAD
     fn complete_since(&self) -> UnixTime;
-=======
     fn is_persistent(&self) -> bool;
->>>>>>> main
     fn name(&self) -> &'static str;
 }
 
@@ -113,13 +109,12 @@ impl<S: Store> DynStore for S {
         Box::pin(Store::take(self, key))
     }
 
-<<<<<<< HEAD
     fn complete_since(&self) -> UnixTime {
         Store::complete_since(self)
-=======
+    }
+
     fn is_persistent(&self) -> bool {
         Store::is_persistent(self)
->>>>>>> main
     }
 
     fn name(&self) -> &'static str {

@@ -55,17 +55,16 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the entry of `key` and returns it to exactly one caller.
     fn take(&self, key: &Key) -> impl Future<Output = Result<Option<Entry>, StoreError>> + Send;
 
-<<<<<<< HEAD
     /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Access tokens
     /// that were issued before are refused, because their revocation may be among what was lost.
     ///
     /// Defaults to 1970, for stores that lose nothing as long as their signing keys are there.
     fn complete_since(&self) -> UnixTime {
         UnixTime::from_nanos(0)
-=======
+    }
+
     /// Returns whether entries can outlive this process, so that secrets in them must be encrypted. Defaults to `true`.
     fn is_persistent(&self) -> bool {
         true
->>>>>>> main
     }
 }
