@@ -205,7 +205,7 @@ async fn the_server_logs_a_user_in_from_its_page_to_the_account_and_out() {
         assert!(home.text.contains(&format!(r#"href="{origin}/demo/login/{client}""#)), "{}", home.text);
         // a new browser each time, as far as cookies are concerned
         let mut browser = server.browser();
-        assert_eq!(browser.open("/account").await.header("location"), "/demo/");
+        assert_eq!(browser.open("/account").await.header("location"), "/sign-in?return_to=%2Faccount");
         let sent = browser.open(&format!("/demo/login/{client}")).await;
         let authorize = sent.header("location").to_owned();
         let page = browser.open(&authorize).await;
@@ -225,7 +225,7 @@ async fn the_server_logs_a_user_in_from_its_page_to_the_account_and_out() {
             answer.json()
         };
         let started = call(&mut browser, "start", &parameters).await;
-        assert_eq!(started["available_methods"], members!(["password", "sms", "email", "whatsapp"]));
+        assert_eq!(started["available_methods"], members!(["password", "sms", "email", "whatsapp", "passkey"]));
         parameters["session_id"] = started["session_id"].clone();
         parameters["method"] = "password".into();
         parameters["username"] = "ada".into();
@@ -258,7 +258,7 @@ async fn the_server_logs_a_user_in_from_its_page_to_the_account_and_out() {
         assert_eq!(stranger.status, 403);
         let out = browser.send("POST", "/account/sign-out", &[("origin", &origin)], "").await;
         assert_eq!((out.status, out.header("location")), (303, "/demo/"));
-        assert_eq!(browser.open("/account").await.header("location"), "/demo/");
+        assert_eq!(browser.open("/account").await.header("location"), "/sign-in?return_to=%2Faccount");
     }
 
     let operator = [("x-operator-key", "demo-operator-key")];

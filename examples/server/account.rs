@@ -21,6 +21,7 @@ async fn account(session: Session) -> Response {
     page(&format!(
         r#"<h1>Signed in</h1>
 <p>as <strong>{}</strong> of {}, by {}.
+<p><a href="/account/security">Passkeys, authenticator app and sessions</a>
 <form method="post" action="/account/sign-out"><button>Sign out</button></form>
 <p><a href="/demo/">Back to the demo</a>"#,
         escape(session.user().as_str()),

@@ -5,8 +5,8 @@ use std::error::Error;
 use axum::{Json, Router, http::StatusCode, middleware::from_fn_with_state, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, BearerLayer, EventLog, EventService, Limiter, ProblemJson, RateLimit, RateLimitLayer, SessionLayer,
-    Tenant, TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator, store::AnyStore,
+    AccessToken, BearerLayer, EventLog, EventService, Limiter, ProblemJson, RateLimit, RateLimitLayer, Tenant,
+    TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator, store::AnyStore,
 };
 
 use crate::{
@@ -63,10 +63,6 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         .layer(limits::by_reader(keys, client_ip, log)?)
         .layer(by_failures);
 
-    // a login begins a session; the layer lets only requests with a session through
-    let sessions = auth.sessions().clone();
-    let signed_in = SessionLayer::new(sessions.clone()).required().login_url("/demo/")?.trusted_origin(site)?;
-
     let app = Router::new()
         .nest_service("/api", api)
         .merge(events)
@@ -75,7 +71,8 @@ pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &E
         .fallback_service(auth.clone());
     let app = match is_demo {
         true => app
-            .merge(account::router(auth.clone()).layer(signed_in))
+            // sends others to the sign-in and back
+            .merge(account::router(auth.clone()).layer(auth.session_layer().required()))
             .merge(pages::router(issuer, outbox))
             .route("/", get(async || Redirect::to("/demo/"))),
         false => app,

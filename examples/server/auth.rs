@@ -2,9 +2,13 @@
 
 use std::error::Error;
 
-use tollgate::{AuthService, EventLog, Limiter, StoredUsers, store::AnyStore};
+use tollgate::{
+    AuthService, AuthServiceBuilder, EventLog, Limiter, Secret, StoredUsers, Tenant,
+    auth::{Passkeys, Totp},
+    store::AnyStore,
+};
 
-use crate::{facts::Facts, outbox::Outbox, tokens};
+use crate::{demo, facts::Facts, outbox::Outbox, tokens};
 
 /// The parts that the login service shares with the rest of the server.
 pub(crate) struct Shared<'s> {
@@ -37,12 +41,26 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
         // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
     }
+    if facts.is_demo {
+        auth = with_account_page(auth, issuer)?;
+    }
     if is_plain(issuer) {
         auth = auth.insecure_loopback();
     }
     let auth = auth.build()?;
     tokens::prepare(&auth).await?;
     Ok(auth)
+}
+
+/// Lets the users of the demo sign in to this site, and manage passkeys, authenticator apps and sessions at
+/// `/account/security`.
+fn with_account_page(auth: AuthServiceBuilder, issuer: &str) -> Result<AuthServiceBuilder, Box<dyn Error>> {
+    // public like all keys of the demo; yours is random and kept out of the source
+    let seal = Secret::parse(demo::SEAL).ok_or("the seal of the demo is not a secret")?;
+    let auth = auth.first_party(Tenant::parse(demo::ACME)?).totp(Totp::new().name("tollgate demo").seal(&seal));
+    // passkeys belong to a host name
+    let has_name = issuer.starts_with("http://localhost:");
+    Ok(if has_name { auth.passkeys(Passkeys::new("localhost")) } else { auth })
 }
 
 /// Returns whether the issuer has no TLS, so that its cookies can't be `Secure`.

@@ -12,10 +12,13 @@ use crate::{
 pub(crate) const KEY_HEADER: &str = "x-api-key";
 pub(crate) const OPERATOR_KEY: &str = "demo-operator-key";
 
-const ACME: &str = "acme";
+pub(crate) const ACME: &str = "acme";
 pub(crate) const ACME_KEY: &str = "demo-acme-key";
 const GLOBEX: &str = "globex";
 pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
+
+/// Encrypts the keys of authenticator apps.
+pub(crate) const SEAL: &str = "ZGVtbyBzZWFsIHRoYXQgaXMga25vd24gdG8gYWxsLi4";
 
 /// An authentication level that any client can request in `acr_values`.
 pub(crate) const TWO_STEPS: &str = "two-steps";

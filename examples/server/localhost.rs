@@ -1,4 +1,4 @@
-//! The server's own name is `localhost`: its cookies, redirect URIs and, one day, passkeys belong to a host name.
+//! The server's own name is `localhost`: its cookies, redirect URIs and passkeys belong to a host name.
 
 use axum::{
     extract::{Request, State},

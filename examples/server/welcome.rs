@@ -11,7 +11,7 @@ Listening on {origin}. Ctrl-C ends it.
 
 Click:  {origin}/demo/         log in as {ada} (password: {adas}) or {grace} ({graces})
         {origin}/demo/outbox   the one-time codes, which are also printed here
-        {origin}/account       shows the signed-in user
+        {origin}/account       shows the signed-in user; /account/security has passkeys and sessions
         {origin}/events/       the live event log: of globex with the header {KEY_HEADER} and the key {GLOBEX_KEY},
         {space}                of all tenants with the header x-operator-key and the key {OPERATOR_KEY}
 

@@ -19,6 +19,7 @@ use crate::{
         core::{self, Core, HashKey, Limits},
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
+        passkeys::enrolments::PasskeyEnrolments,
         service::AuthService,
         state::{
             accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
@@ -84,6 +85,7 @@ impl AuthServiceBuilder {
         #[cfg(feature = "sso")]
         self.providers.check()?;
         self.check_policies()?;
+        let passkeys = self.passkeys.as_ref().map(|passkeys| passkeys.build(&issuer)).transpose()?;
 
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
@@ -111,8 +113,10 @@ impl AuthServiceBuilder {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
+            passkey_enrolments: PasskeyEnrolments::new(&store, credentials.clone(), &clock),
             authenticators,
             credentials,
+            passkeys,
             challenges: Challenges::new(store.clone(), Arc::clone(&clock)),
             pushed: PushedRequests::new(store.clone(), Arc::clone(&clock)),
             guard: Guard::new(store.clone(), Arc::clone(&clock), self.login_limits.clone()),
@@ -148,7 +152,8 @@ impl AuthServiceBuilder {
     /// Checks that every login that the policies and the listed clients lead to, with each known `acr_values`, can be
     /// finished with the enabled methods.
     fn check_policies(&self) -> Result<(), ConfigError> {
-        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, self.totp.is_some());
+        let (passkeys, totp) = (self.passkeys.is_some(), self.totp.is_some());
+        let enabled: MethodSet = core::enabled(&self.queue, self.without_passwords, passkeys, totp);
         // a provider for some tenants is enough here, because a policy may be theirs
         #[cfg(feature = "sso")]
         let with_any = if self.providers.is_empty() { enabled } else { enabled.with(crate::policy::Method::Sso) };

@@ -5,7 +5,10 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 #[cfg(feature = "tokens")]
 use crate::tokens::Tokens;
 use crate::{
-    auth::{http::bodies::BodyLimits, pages::custom::Pages, service::AuthService, state::authenticators::Totp},
+    auth::{
+        http::bodies::BodyLimits, pages::custom::Pages, passkeys::rules::Passkeys, service::AuthService,
+        state::authenticators::Totp,
+    },
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
@@ -36,6 +39,7 @@ pub struct AuthServiceBuilder {
     pub(super) without_passwords: bool,
     pub(super) passwords: Passwords,
     pub(super) queue: Queue,
+    pub(super) passkeys: Option<Passkeys>,
     pub(super) session_idle: Option<Duration>,
     pub(super) session_lifetime: Option<Duration>,
     pub(super) session_cookie: Option<String>,
@@ -88,6 +92,7 @@ impl AuthServiceBuilder {
             without_passwords: false,
             passwords: Passwords::new(),
             queue: Queue::builder().build(),
+            passkeys: None,
             session_idle: None,
             session_lifetime: None,
             session_cookie: None,
@@ -167,6 +172,12 @@ impl AuthServiceBuilder {
     /// Sends one-time codes through this queue. Replaces senders that were set before.
     pub fn delivery(mut self, queue: Queue) -> Self {
         self.queue = queue;
+        self
+    }
+
+    /// Lets users sign in with passkeys. See [`Passkeys`].
+    pub fn passkeys(mut self, passkeys: Passkeys) -> Self {
+        self.passkeys = Some(passkeys);
         self
     }
 

@@ -21,6 +21,7 @@ use crate::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
+        passkeys::{enrolments::PasskeyEnrolments, rules::PasskeyRules},
         state::{
             accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
             guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
@@ -73,6 +74,9 @@ pub(crate) struct Core {
     pub(crate) codes: Codes,
     pub(crate) accounts: Accounts,
     pub(crate) credentials: CredentialTable,
+    /// Set if users can sign in with passkeys.
+    pub(crate) passkeys: Option<PasskeyRules>,
+    pub(crate) passkey_enrolments: PasskeyEnrolments,
     pub(crate) authenticators: Authenticators,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.
@@ -152,7 +156,8 @@ impl Core {
 
     /// Returns the methods that users of this tenant can use here.
     pub(crate) fn enabled(&self, tenant: &Tenant) -> MethodSet {
-        let enabled = enabled(&self.queue, self.without_passwords, self.authenticators.has_totp());
+        let (passkeys, totp) = (self.passkeys.is_some(), self.authenticators.has_totp());
+        let enabled = enabled(&self.queue, self.without_passwords, passkeys, totp);
         if self.has_providers(tenant) { enabled.with(Method::Sso) } else { enabled }
     }
 
@@ -169,11 +174,12 @@ impl Core {
 }
 
 /// Returns the methods that have what they need.
-pub(crate) fn enabled(queue: &Queue, without_passwords: bool, totp: bool) -> MethodSet {
+pub(crate) fn enabled(queue: &Queue, without_passwords: bool, passkeys: bool, totp: bool) -> MethodSet {
     let by_code = [(Method::Sms, Channel::Sms), (Method::Email, Channel::Email), (Method::Whatsapp, Channel::Whatsapp)];
     let by_code = by_code.into_iter().filter(|(_, channel)| queue.has(*channel)).map(|(method, _)| method);
     let enrolled = totp.then_some([Method::Totp, Method::RecoveryCode]).into_iter().flatten();
-    by_code.chain((!without_passwords).then_some(Method::Password)).chain(enrolled).collect()
+    let others = [(!without_passwords).then_some(Method::Password), passkeys.then_some(Method::Passkey)];
+    by_code.chain(others.into_iter().flatten()).chain(enrolled).collect()
 }
 
 impl fmt::Debug for Core {

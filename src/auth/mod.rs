@@ -300,7 +300,7 @@
 //!
 //! # Not supported yet
 //!
-//! - The methods `passkey` and `sso`: 400 `unsupported_method`.
+//! - The method `sso`: 400 `unsupported_method`.
 //! - Of OpenID Connect: `display`, `ui_locales` and `registration` are ignored; `request`, foreign `request_uri`s and any
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.
@@ -308,6 +308,7 @@
 mod http;
 mod state;
 mod pages;
+mod passkeys;
 mod core;
 mod context;
 mod methods;
@@ -329,6 +330,7 @@ mod openapi;
 pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
+    passkeys::rules::Passkeys,
     service::{AuthFuture, AuthService},
     state::authenticators::Totp,
 };

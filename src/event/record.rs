@@ -66,6 +66,9 @@ pub enum EventKind {
     /// A correct attempt was rejected, or a message was not sent, because an account or address
     /// exceeded its limit. The caller cannot see this.
     LoginCeiling,
+    /// A valid signature of a passkey was refused, or reported, because its counter had not increased. The
+    /// authenticator may have been cloned.
+    PasskeyCloned,
     /// An authorization code was issued.
     CodeIssued,
     /// A one-time code was queued for delivery.
@@ -122,6 +125,7 @@ impl EventKind {
         Self::LoginFailedMost,
         Self::LoginLocked,
         Self::LoginCeiling,
+        Self::PasskeyCloned,
         Self::CodeIssued,
         Self::OtpSent,
         Self::OtpUndelivered,
@@ -165,6 +169,7 @@ impl EventKind {
             Self::LoginFailedMost => "authn_login_fail_max",
             Self::LoginLocked => "authn_login_lock",
             Self::LoginCeiling => "authn_login_ceiling",
+            Self::PasskeyCloned => "authn_passkey_cloned",
             Self::CodeIssued => "authn_code_created",
             Self::OtpSent => "authn_otp_sent",
             Self::OtpUndelivered => "authn_otp_undelivered",

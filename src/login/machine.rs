@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{
     keyed::Keyed,
     one_time_code::OpenCode,
+    passkey_challenge::PasskeyChallenge,
     state::{Challenge, Login, LoginPhase, LoginView, MAX_FAILURES, MAX_SENDS},
     subject::{BoundUser, Subject},
 };
@@ -36,6 +37,10 @@ pub(crate) enum LoginCall<'a> {
     /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
     #[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "only providers answer"))]
     Redeem { provider: &'a str, state: &'a Digest },
+    /// Opens a challenge for a passkey, which closes the one before.
+    OpenPasskey(&'a PasskeyChallenge),
+    /// Closes this challenge and counts an attempt to answer it. Only one call gets each challenge.
+    TakePasskey(&'a PasskeyChallenge),
     /// Confirms that all steps are done.
     Complete,
     /// Ends the login because its user or a proof no longer counts.
@@ -101,6 +106,14 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
             next.open = Some((*challenge).clone());
             next.phase = LoginPhase::Pending;
         }),
+        LoginCall::OpenPasskey(challenge) => change(login, now, |next| {
+            next.passkey = Some((*challenge).clone());
+            next.phase = LoginPhase::Pending;
+        }),
+        LoginCall::TakePasskey(_) => change(login, now, |next| {
+            next.passkey = None;
+            next.failures += 1;
+        }),
         LoginCall::Verify { guess, keyed, owner, .. } => verify(login, guess, keyed, *owner, now),
         LoginCall::Redeem { .. } => change(login, now, |next| {
             next.failures += 1;
@@ -127,6 +140,9 @@ fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginEr
             not_expected(login, *method)
         }
         LoginCall::Open(challenge) => not_expected(login, challenge.method()),
+        LoginCall::OpenPasskey(_) => not_expected(login, Method::Passkey),
+        LoginCall::TakePasskey(open) => not_expected(login, Method::Passkey)
+            .or_else(|| (!login.waits_for_passkey(open, now)).then_some(LoginError::NoPendingChallenge)),
         LoginCall::Verify { of, .. } if !login.waits_for(*of) => Some(LoginError::NoPendingChallenge),
         LoginCall::Redeem { provider, state } if !login.waits_for_provider(provider, state, now) => {
             Some(LoginError::NoPendingChallenge)
@@ -142,6 +158,8 @@ fn refusal(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> Option<LoginEr
         | LoginCall::Redeem { .. }
         | LoginCall::MayOpen(_)
         | LoginCall::Open(_)
+        | LoginCall::OpenPasskey(_)
+        | LoginCall::TakePasskey(_)
             if login.failures >= MAX_FAILURES =>
         {
             Some(LoginError::AttemptsUnderWay)
@@ -217,7 +235,7 @@ fn success(login: &Login, method: Method, proved: Proved<'_>, now: UnixTime) -> 
         if next.subject == Subject::Unbound {
             next.subject = Subject::User(proved.user.clone());
         }
-        next.open = None;
+        (next.open, next.passkey) = (None, None);
         next.phase = LoginPhase::Success;
     })
 }
@@ -228,7 +246,7 @@ fn wrong(login: &Login, method: Method, now: UnixTime) -> Transition {
         return denied(LoginError::WrongSecret(method));
     }
     let failed = change(login, now, |next| {
-        next.open = None;
+        (next.open, next.passkey) = (None, None);
         next.phase = LoginPhase::Failed;
     });
     Transition { answer: Err(LoginError::TooManyFailures), ..failed }
@@ -236,7 +254,7 @@ fn wrong(login: &Login, method: Method, now: UnixTime) -> Transition {
 
 fn end(login: &Login, now: UnixTime) -> Transition {
     let ended = change(login, now, |next| {
-        next.open = None;
+        (next.open, next.passkey) = (None, None);
         next.phase = LoginPhase::Ended;
     });
     Transition { answer: Err(LoginError::Expired), ..ended }
@@ -263,5 +281,10 @@ impl Login {
     /// Returns whether this code is open, and no newer one.
     fn waits_for(&self, code: Option<&OpenCode>) -> bool {
         matches!((code, &self.open), (Some(code), Some(Challenge::Code(open))) if open.is_same(code))
+    }
+
+    /// Returns whether this challenge is open, and no newer one.
+    fn waits_for_passkey(&self, challenge: &PasskeyChallenge, now: UnixTime) -> bool {
+        self.passkey.as_ref().is_some_and(|open| open.is_same(challenge) && !open.has_expired(now))
     }
 }

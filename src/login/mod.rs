@@ -9,6 +9,7 @@ mod model;
 mod one_time_code;
 mod open_sso;
 mod parameters;
+mod passkey_challenge;
 mod sent_codes;
 mod state;
 mod subject;
@@ -22,6 +23,7 @@ pub(crate) use self::{
     machine::{LoginCall, LoginError, Proved, Transition, transition},
     one_time_code::{DIGITS, OneTimeCode, OpenCode},
     parameters::{Binding, ClientParameters, Wanted},
+    passkey_challenge::PasskeyChallenge,
     sent_codes::{SendLimit, SendRefused, SentCodes},
     state::{CarriedProofs, Challenge, Login, LoginView},
     subject::{BoundUser, LoginId, Subject},

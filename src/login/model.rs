@@ -10,6 +10,7 @@ use super::{
     machine::{LoginCall, LoginError, Proved, transition},
     one_time_code::{OneTimeCode, OpenCode},
     parameters::{Binding, Wanted},
+    passkey_challenge::PasskeyChallenge,
     state::{CarriedProofs, Challenge, Login, LoginPhase, LoginStatus},
     subject::{BoundUser, Subject},
 };
@@ -27,7 +28,9 @@ use crate::{
     },
 };
 
-const METHODS: [Method; 4] = [Method::Password, Method::Sms, Method::Whatsapp, Method::Email];
+const METHODS: [Method; 5] = [Method::Password, Method::Sms, Method::Whatsapp, Method::Email, Method::Passkey];
+/// The methods that send a code.
+const BY_CODE: [Method; 3] = [Method::Sms, Method::Whatsapp, Method::Email];
 const USERS: usize = 2;
 /// The methods that a session had proved.
 const CARRIED: [Method; 2] = [Method::Email, Method::Password];
@@ -45,6 +48,11 @@ enum Action {
     Withdraw,
     Open(Method, Who),
     Verify(Guess, Who),
+    OpenPasskey,
+    /// Answers the newest challenge for a passkey, or the one before.
+    TakePasskey {
+        newest: bool,
+    },
     Complete,
     /// Raises the generation of a user, as `end_user` does.
     Raise(usize),
@@ -89,7 +97,9 @@ fn action() -> impl Strategy<Value = Action> {
         40 => method().prop_map(Action::Attempt),
         50 => who().prop_map(Action::Settle),
         10 => Just(Action::Withdraw),
-        30 => (method(), who()).prop_map(|(method, who)| Action::Open(method, who)),
+        20 => Just(Action::OpenPasskey),
+        20 => prop::bool::weighted(0.8).prop_map(|newest| Action::TakePasskey { newest }),
+        30 => (prop::sample::select(&BY_CODE), who()).prop_map(|(method, who)| Action::Open(method, who)),
         60 => (guess, who()).prop_map(|(guess, who)| Action::Verify(guess, who)),
         20 => Just(Action::Complete),
         3 => (0..USERS).prop_map(Action::Raise),
@@ -106,6 +116,8 @@ struct Model {
     user: For,
     status: LoginStatus,
     open: Option<Open>,
+    /// When the challenge for a passkey was opened.
+    passkey: Option<u64>,
     failures: u32,
     sends: u32,
     last_call: u64,
@@ -133,6 +145,7 @@ impl Model {
             user,
             status: if carried > 0 { LoginStatus::Success } else { LoginStatus::Pending },
             open: None,
+            passkey: None,
             failures: 0,
             sends: 0,
             last_call: 0,
@@ -180,12 +193,12 @@ impl Model {
         if self.failures < 15 {
             return LoginError::WrongSecret(method);
         }
-        (self.status, self.open) = (LoginStatus::Failed, None);
+        (self.status, self.open, self.passkey) = (LoginStatus::Failed, None, None);
         LoginError::TooManyFailures
     }
 
     fn end(&mut self) -> Result<(), LoginError> {
-        (self.over, self.open) = (true, None);
+        (self.over, self.open, self.passkey) = (true, None, None);
         Err(LoginError::Expired)
     }
 
@@ -200,7 +213,8 @@ impl Model {
             return self.end();
         }
         self.proved.push(method);
-        (self.user, self.status, self.open) = (For::User(user, current), LoginStatus::Success, None);
+        (self.user, self.status) = (For::User(user, current), LoginStatus::Success);
+        (self.open, self.passkey) = (None, None);
         Ok(())
     }
 
@@ -293,6 +307,24 @@ impl Model {
                     }
                 }
             }
+            Action::OpenPasskey => {
+                self.expects(Method::Passkey)?;
+                if self.failures == 15 {
+                    return Err(LoginError::AttemptsUnderWay);
+                }
+                (self.status, self.passkey) = (LoginStatus::Pending, Some(now));
+            }
+            Action::TakePasskey { newest } => {
+                self.expects(Method::Passkey)?;
+                if !newest || self.passkey.is_none_or(|opened| now >= opened + 300) {
+                    return Err(LoginError::NoPendingChallenge);
+                }
+                if self.failures == 15 {
+                    return Err(LoginError::AttemptsUnderWay);
+                }
+                self.passkey = None;
+                self.failures += 1;
+            }
             Action::Complete if self.remaining() > 0 => return Err(LoginError::StepsRemaining),
             Action::Complete => {
                 self.completed_at.get_or_insert(now);
@@ -370,6 +402,7 @@ proptest! {
         let mut login = begin(steps, carried, user);
         let mut model = Model::begin(steps, carried, user);
         let (mut seconds, mut under_way, mut codes) = (0, Vec::new(), Vec::<String>::new());
+        let mut challenges: Vec<PasskeyChallenge> = (0..2).map(|_| PasskeyChallenge::generate(UnixTime::from_secs(BEGAN)).0).collect();
         for action in &actions {
             match action {
                 Action::Wait(wait) => {
@@ -411,7 +444,12 @@ proptest! {
                 }
                 _ => None,
             };
+            let opened = PasskeyChallenge::generate(now).0;
+            let [.., former, newest] = &challenges[..] else { unreachable!() };
             let call = match (action, &open) {
+                (Action::OpenPasskey, _) => LoginCall::OpenPasskey(&opened),
+                (Action::TakePasskey { newest: true }, _) => LoginCall::TakePasskey(newest),
+                (Action::TakePasskey { newest: false }, _) => LoginCall::TakePasskey(former),
                 (Action::Attempt(method), _) => LoginCall::Attempt(*method),
                 (Action::Settle(_), _) => {
                     LoginCall::Settle(settled, who.as_ref().map(|user| Proved { user, mark: None }))
@@ -419,7 +457,7 @@ proptest! {
                 (Action::Withdraw, _) => LoginCall::Withdraw,
                 (Action::Open(..), Some(open)) => LoginCall::Open(open),
                 (Action::Verify(..), _) => {
-                    let of = login.open.as_ref().map(|Challenge::Code(code)| code);
+                    let of = login.open.as_ref().and_then(Challenge::code);
                     LoginCall::Verify { of, guess: &guess, keyed: &keyed, owner: who.as_ref() }
                 }
                 (Action::Complete, _) => LoginCall::Complete,
@@ -446,6 +484,8 @@ proptest! {
                 match action {
                     Action::Attempt(method) => under_way.push(*method),
                     Action::Open(..) => codes.push(sent.expose().to_owned()),
+                    Action::OpenPasskey => challenges.push(opened),
+                    Action::TakePasskey { .. } => under_way.push(Method::Passkey),
                     _ => {}
                 }
             }
@@ -457,6 +497,7 @@ proptest! {
             prop_assert_eq!(u32::from(login.failures), model.failures);
             prop_assert_eq!(u32::from(login.sends), model.sends);
             prop_assert_eq!(login.open.is_some(), model.open.is_some());
+            prop_assert_eq!(login.passkey.is_some(), model.passkey.is_some());
             prop_assert_eq!(&login.subject, &subject(model.user));
             if let Ok(shown) = taken.answer {
                 prop_assert_eq!(shown, view);

@@ -9,6 +9,7 @@ use super::{
     one_time_code::OpenCode,
     open_sso::OpenSso,
     parameters::{Binding, Wanted},
+    passkey_challenge::PasskeyChallenge,
     subject::{BoundUser, LoginId, Subject},
 };
 use crate::{
@@ -62,6 +63,9 @@ pub(crate) struct Login {
     pub(crate) session: Option<Handle>,
     pub(crate) phase: LoginPhase,
     pub(crate) open: Option<Challenge>,
+    /// The challenge that a passkey can sign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) passkey: Option<PasskeyChallenge>,
     pub(crate) failures: u8,
     pub(crate) sends: u8,
     pub(crate) began: u64,
@@ -93,7 +97,7 @@ pub(crate) enum LoginPhase {
     Consumed(#[serde(with = "crate::util::text")] Handle),
 }
 
-/// The one challenge that a login waits for.
+/// The one challenge that a login waits for, besides that for a passkey.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Challenge {
     Code(OpenCode),
@@ -139,6 +143,7 @@ impl Login {
             session: None,
             phase: LoginPhase::Pending,
             open: None,
+            passkey: None,
             failures: 0,
             sends: 0,
             began: now.as_nanos(),

@@ -72,3 +72,5 @@ pub use self::{
     relying_party::RelyingParty,
     response::{AssertionResponse, RegistrationResponse},
 };
+#[cfg(feature = "login")]
+pub(crate) use self::{cose::identifier as algorithm_number, response::decode};

@@ -66,7 +66,7 @@ struct User {
 struct Parameters {
     #[serde(rename = "type")]
     kind: &'static str,
-    alg: i64,
+    alg: i32,
 }
 
 #[derive(Clone, Debug, Serialize)]

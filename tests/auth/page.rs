@@ -1,7 +1,7 @@
 //! The pages for people as the server sends them: the login page, its assets, its JSON description, and errors.
 
 use http::Request;
-use tollgate::{AuthService, Client, ClientIp, ClientTable, Policy, store::Memory};
+use tollgate::{AuthService, Client, ClientIp, ClientTable, Policy, Tenant, store::Memory};
 
 use crate::world::{Answer, Browser, CALLBACK, ISSUER, World, challenge, query};
 
@@ -85,7 +85,24 @@ async fn the_page_obeys_its_own_policy_and_contains_nothing_of_the_request() {
         assert!(!script.contains(forbidden), "{forbidden}");
     }
     let parts = [&page.text, &script, &ask(&mut browser, "GET", "/authentication/page.css", "*/*").await.text];
-    assert!(parts.map(String::len).iter().sum::<usize>() < 24 * 1024);
+    assert!(parts.map(String::len).iter().sum::<usize>() < 36 * 1024);
+}
+
+#[tokio::test]
+async fn the_account_page_obeys_the_policy_too() {
+    let world = World::with(Memory::new(), |service| service.first_party("acme".parse::<Tenant>().unwrap())).await;
+    let script = ask(&mut world.browser(), "GET", "/account/security.js", "*/*").await;
+    assert_eq!(script.header("content-type"), "text/javascript; charset=utf-8");
+    assert_locked(&script);
+    let page = include_str!("../../src/auth/pages/account.html");
+    for text in [page, &script.text] {
+        for forbidden in
+            ["<style", " style=", " onclick", "javascript:", "://", "<script>", "innerHTML", "outerHTML", "eval("]
+        {
+            assert!(!text.contains(forbidden), "{forbidden}");
+        }
+    }
+    assert!(page.len() + script.text.len() < 20 * 1024);
 }
 
 #[tokio::test]

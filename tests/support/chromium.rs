@@ -124,6 +124,43 @@ impl Chromium {
         }
     }
 
+    /// Adds a virtual authenticator that verifies its user, and returns its id. It answers only while its user is
+    /// [present](Self::set_present).
+    pub(crate) async fn add_authenticator(&mut self, transport: &str) -> String {
+        self.call("WebAuthn.enable", json!({})).await;
+        let options = json!({
+            "protocol": "ctap2", "transport": transport, "hasResidentKey": true, "hasUserVerification": true,
+            "isUserVerified": true, "automaticPresenceSimulation": false,
+        });
+        let added = self.call("WebAuthn.addVirtualAuthenticator", json!({ "options": options })).await;
+        added["authenticatorId"].as_str().unwrap().to_owned()
+    }
+
+    /// Lets the user of an authenticator confirm each request from now on, or none.
+    pub(crate) async fn set_present(&mut self, authenticator: &str, is_present: bool) {
+        let options = json!({ "authenticatorId": authenticator, "enabled": is_present });
+        self.call("WebAuthn.setAutomaticPresenceSimulation", options).await;
+    }
+
+    /// Lets the checks of fingerprint, face or PIN succeed or fail from now on.
+    pub(crate) async fn set_user_verified(&mut self, authenticator: &str, is_verified: bool) {
+        let options = json!({ "authenticatorId": authenticator, "isUserVerified": is_verified });
+        self.call("WebAuthn.setUserVerified", options).await;
+    }
+
+    /// Returns the passkeys of an authenticator, with their private keys and sign counts.
+    pub(crate) async fn passkeys(&mut self, authenticator: &str) -> Vec<Value> {
+        let found = self.call("WebAuthn.getCredentials", json!({ "authenticatorId": authenticator })).await;
+        found["credentials"].as_array().unwrap().clone()
+    }
+
+    /// Replaces all passkeys of an authenticator with one.
+    pub(crate) async fn set_passkey(&mut self, authenticator: &str, passkey: &Value) {
+        self.call("WebAuthn.clearCredentials", json!({ "authenticatorId": authenticator })).await;
+        let added = json!({ "authenticatorId": authenticator, "credential": passkey });
+        self.call("WebAuthn.addCredential", added).await;
+    }
+
     /// Returns the console messages since the last call: logs, exceptions, policy violations and
     /// missing files.
     pub(crate) fn complaints(&mut self) -> Vec<String> {

@@ -49,6 +49,12 @@ pub(crate) struct Fields {
     /// The query of the login page that sends the user to a provider.
     #[serde(default, deserialize_with = "given")]
     pub(crate) query: Option<String>,
+    /// The challenge that a passkey has signed.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) challenge: Option<String>,
+    /// What the browser returned for a passkey.
+    #[serde(default)]
+    pub(crate) response: Option<Value>,
     /// A code of an authenticator app, or a recovery code.
     #[serde(default)]
     pub(crate) code: Option<Typed>,

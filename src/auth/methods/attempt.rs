@@ -11,7 +11,7 @@ use crate::{
     },
     event::EventKind,
     limit::Spend,
-    login::LoginCall,
+    login::{LoginCall, PasskeyChallenge},
     policy::Method,
     session::UserId,
     util::{handle::Handle, secret::Digest},
@@ -78,6 +78,14 @@ impl<'a> Attempt<'a> {
     pub(crate) async fn count_in_login(&mut self) -> Result<(), Problem> {
         let counted = self.step.apply(&LoginCall::Attempt(self.method)).await?;
         counted.view(self.step.now())?;
+        self.in_login = true;
+        Ok(())
+    }
+
+    /// Takes the challenge for a passkey, which counts the attempt in the login. Only one of several attempts gets it.
+    pub(crate) async fn take_challenge(&mut self, open: &PasskeyChallenge) -> Result<(), Problem> {
+        let taken = self.step.apply(&LoginCall::TakePasskey(open)).await?;
+        taken.view(self.step.now())?;
         self.in_login = true;
         Ok(())
     }

@@ -5,6 +5,7 @@ mod authenticator;
 pub(crate) mod contacts;
 mod method;
 mod otp;
+mod passkey;
 mod password;
 #[cfg(feature = "sso")]
 pub(crate) mod sso;
@@ -14,7 +15,10 @@ use http::Response;
 use serde::Serialize;
 
 pub(crate) use self::step::LoginStep;
-use self::{authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, password::PasswordMethod};
+use self::{
+    authenticator::AuthenticatorMethod, method::LoginMethod, otp::OtpMethod, passkey::PasskeyMethod,
+    password::PasswordMethod,
+};
 #[cfg(feature = "sso")]
 use crate::{auth::methods::sso::SsoMethod, sso::SsoConnection};
 use crate::{
@@ -35,8 +39,9 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     {
         return Err(problem.clone());
     }
+    let passkeys = step.cx.core.passkeys.as_ref();
     let has_providers = step.cx.core.has_providers(&step.login.tenant);
-    if method == Method::Passkey || (method == Method::Sso && !has_providers) {
+    if (method == Method::Sso && !has_providers) || (method == Method::Passkey && passkeys.is_none()) {
         return Err(step.unsupported("this method is not supported"));
     }
     expected?;
@@ -48,10 +53,11 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
     if method == Method::Sso {
         return SsoMethod.begin(step).await;
     }
-    match (method, otp(method)) {
-        (_, Some(otp)) => otp.begin(step).await,
-        (Method::Totp | Method::RecoveryCode, None) => AuthenticatorMethod(method).begin(step).await,
-        (_, None) => PasswordMethod.begin(step).await,
+    match (method, otp(method), passkeys) {
+        (_, Some(otp), _) => otp.begin(step).await,
+        (Method::Totp | Method::RecoveryCode, ..) => AuthenticatorMethod(method).begin(step).await,
+        (Method::Passkey, _, Some(passkeys)) => PasskeyMethod { passkeys }.begin(step).await,
+        _ => PasswordMethod.begin(step).await,
     }
 }
 

@@ -45,6 +45,9 @@ impl Pages {
 
     /// Replaces the login page, which also asks for consent, with this document. It is served at
     /// `GET /authentication/start`, and its script learns everything from the same URL with `Accept: application/json`.
+    ///
+    /// A page that offers passkeys gets their options from `start`, which needs no identifier for them. A page that offers
+    /// other providers opens the `redirect_url` of `authenticate`, and finds the outcome in its own fragment (`#sso=ok`).
     pub fn login_html(mut self, html: impl Into<String>) -> Self {
         self.login = LoginPage::Html(html.into());
         self

@@ -1,13 +1,20 @@
 // The login page, from the user's name to the redirect back. Its input is its own URL and the responses of the server. It keeps
 // the progress of a login in the sessionStorage of the tab, so that it survives a reload. Nothing stored there is secret.
 const here = new URL(".", import.meta.url);
+const KEY = `login ${here.pathname}`;
+const at = (id) => document.getElementById(id);
+const forms = [...document.forms];
+
+// How a sign-in at another provider ended. The browser then comes back to this page.
+const returned = /^#sso=(\w+)$/.exec(location.hash)?.[1];
+let login = load();
+history.replaceState(null, "", location.pathname + (returned && login.id ? login.query : location.search));
 let asked = new URLSearchParams(location.search);
 // Parameters of the request that only the start of a login takes.
 const optionalParameters = () => ({
   ...Object.fromEntries(["acr_values", "prompt", "max_age", "claims", "return_to", "steps"].map((name) => [name, asked.get(name)])),
   remember: at("remember").checked,
 });
-const KEY = `login ${here.pathname}`;
 
 // The parameters that every call of a login repeats.
 const bound = {};
@@ -18,18 +25,22 @@ function bind(parameters) {
   }
 }
 
-const PHONE = { factor: "phone", begin: address, field: "phone_number", type: "tel", autocomplete: "tel",
+const PHONE = { begin: address, field: "phone_number", type: "tel", autocomplete: "tel",
   ask: "Phone number", note: "In international format, such as +15555550100." };
-// Each step needs another factor. Methods without `begin` are not offered, because this page does not support them yet.
 const METHODS = {
-  password: { factor: "knowledge", label: "Password", begin: password },
+  password: { label: "Password", begin: password },
+  passkey: { label: "Passkey", begin: key },
+  sso: { label: "Another account" },
   sms: { ...PHONE, label: "Code by text message" },
   whatsapp: { ...PHONE, label: "Code by WhatsApp" },
-  email: { factor: "mailbox", label: "Code by e-mail", begin: address, field: "email", type: "email",
+  email: { label: "Code by e-mail", begin: address, field: "email", type: "email",
     autocomplete: "email", ask: "E-mail address", note: "The address of your account." },
-  passkey: { factor: "key", label: "Passkey" },
-  sso: { factor: "federated", label: "Another account" },
+  totp: { label: "Authenticator app", begin: typed, inputMode: "numeric", autocomplete: "one-time-code",
+    note: "Enter the code that your authenticator app shows." },
+  recovery_code: { label: "Recovery code", begin: typed, inputMode: "text", autocomplete: "off",
+    note: "Enter one of the recovery codes that you saved. Each code works once." },
 };
+const hasPasskeys = Boolean(globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON);
 
 // Every other error means that the link was wrong.
 const LINK = "This link does not work. Go back to the application and try again.";
@@ -37,9 +48,13 @@ const WORDS = {
   invalid_credentials: "The name or the password is wrong.",
   invalid_otp: "The code is wrong or has expired.",
   invalid_assertion: "The passkey was not accepted.",
+  no_passkey: "No passkey was used. Try again, or sign in another way.",
+  late_passkey: "That took too long. Please try again.",
   no_pending_challenge: "This code can no longer be used. Request a new one.",
   method_not_allowed: "This method cannot be used for this step. Try another method.",
   unsupported_method: "This method is not available. Try another method.",
+  sso_failed: "Signing in there did not work. Try again, or sign in another way.",
+  provider_unavailable: "That provider cannot be reached right now. Try again later, or sign in another way.",
   session_expired: "Your sign-in timed out. Please start again.",
   session_failed: "There were too many failed attempts. Please start again.",
   invalid_session: "Your sign-in could not be continued in this browser. Please start again.",
@@ -53,13 +68,15 @@ const WORDS = {
   internal: "Something went wrong on this page. Please reload it.",
   unreachable: "The server cannot be reached. Check your connection and try again.",
 };
+const RETURNED = {
+  denied: "The sign-in at the other provider was cancelled. Try again, or sign in another way.",
+  failed: WORDS.sso_failed,
+  unavailable: WORDS.provider_unavailable,
+};
 const ENDED = ["session_expired", "session_failed", "invalid_session", "login_required"];
 
-const at = (id) => document.getElementById(id);
-const forms = [...document.forms];
 let client = "the application";
 let signedIn = "";
-let login = load();
 let onward = `../authorize${location.search}`; // where a completed login goes on
 let method = null; // the current one
 let retry = null; // the action of the button in `again`
@@ -68,15 +85,16 @@ let detours = 0; // calls that followed from the last action of the user
 
 // ---- what survives a reload
 
-// `until` maps an action to the time at which it may be tried again.
+// `choices` is what the user can use after the first step. `until` maps an action to the time at which it may be tried again.
 function fresh() {
-  return { query: location.search, before: 0, id: null, identifier: "", methods: [], required: 0, proved: [], refused: [], code: null, until: {} };
+  return { query: location.search, id: null, isNamed: false, identifier: "", remember: false, methods: [], providers: [],
+    choices: null, required: 0, completed: 0, refused: [], code: null, until: {} };
 }
 
 function load() {
   try {
     const kept = JSON.parse(sessionStorage.getItem(KEY));
-    return kept?.query === location.search ? { ...fresh(), ...kept } : fresh();
+    return kept?.query === location.search || (kept && returned) ? { ...fresh(), ...kept } : fresh();
   } catch {
     return fresh();
   }
@@ -114,6 +132,7 @@ async function call(path, body) {
 }
 
 const step = (path, more) => call(path, { ...bound, session_id: login.id, ...more });
+const read = (path) => call(`${path}?session_id=${encodeURIComponent(login.id)}`);
 
 // ---- messages and forms
 
@@ -125,17 +144,17 @@ function say(words, until = "") {
 
 function show(name, focus) {
   for (const form of forms) form.hidden = form.id !== name;
-  const isStep = ["choose", "password", "address", "code"].includes(name);
+  const isStep = ["choose", "password", "key", "address", "code"].includes(name);
   at("restart").hidden = !isStep;
-  const more = open().length > 1;
-  at("other").hidden = name === "choose" || !(isStep && more || name === "code");
+  const more = ways().length > 1;
+  const isTyped = name === "code" && method === login.code?.method && !login.code.contact;
+  at("other").hidden = name === "choose" || !(isStep && more || isTyped);
   at("other").textContent = more ? "Try another method" : "Use another address";
-  const done = login.before + login.proved.length;
-  at("step").textContent = isStep && login.required > 1 ? `Step ${done + 1} of ${login.required}` : "";
+  at("step").textContent = isStep && login.required > 1 ? `Step ${login.completed + 1} of ${login.required}` : "";
   at("progress").hidden = !isStep || login.required < 2;
   at("progress").replaceChildren(...Array.from({ length: login.required }, (_, place) => {
     const part = document.createElement("li");
-    part.className = place <= done ? "done" : "";
+    part.className = place <= login.completed ? "done" : "";
     return part;
   }));
   focus?.focus();
@@ -155,9 +174,10 @@ function hold(button, name) {
     const left = Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
     button.disabled = left > 0;
     button.textContent = left > 0 ? `${text} (in ${span(left)})` : text;
-    if (left > 0) return;
+    if (left > 0 && button.isConnected) return;
     clearInterval(ticking.get(button));
-    if (at("message").dataset.until === name) say("");
+    ticking.delete(button);
+    if (left <= 0 && at("message").dataset.until === name) say("");
   };
   ticking.set(button, setInterval(tick, 500));
   tick();
@@ -168,12 +188,23 @@ function wait(name, seconds) {
   if (login.id) keep();
 }
 
+// Creates the button of a way to sign in.
+function wayButton({ name, label, act }) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.value = name;
+  button.textContent = label;
+  button.addEventListener("click", () => busy || act());
+  return button;
+}
+
 // ---- the screens
 
 function who(words = "") {
   say(words);
   at("identifier").value = login.identifier;
   show("who", at("identifier"));
+  suggest();
 }
 
 // Shows a message and one button.
@@ -205,38 +236,64 @@ function going(told) {
   show("going", button);
 }
 
-function open() {
-  const used = login.proved.map((name) => METHODS[name]?.factor);
-  return login.methods.filter((name) =>
-    METHODS[name]?.begin && !used.includes(METHODS[name].factor) && !login.refused.includes(name));
+// Returns the ways to prove the next step: what the server offers and this page and browser can do.
+function ways() {
+  const { methods, contacts = [], providers } = login.choices ?? login;
+  return methods.filter((name) => !login.refused.includes(name)).flatMap((name) => {
+    const { label, begin } = METHODS[name] ?? {};
+    const chosen = (action) => run("choose", () => {
+      method = name;
+      return action();
+    });
+    if (name === "sso") {
+      const known = login.providers.filter((one) => providers.some((provider) => provider.name === one.name));
+      return known.map((provider) => ({ name, label: `Continue with ${provider.label}`, act: () => chosen(() => leave(provider)) }));
+    }
+    if (!begin || (name === "passkey" && !hasPasskeys)) return [];
+    const known = contacts.filter((contact) => contact.method === name);
+    if (known.length) {
+      return known.map(({ contact_id: contact, masked }) =>
+        ({ name, label: `${label} to ${masked}`, act: () => chosen(() => send(masked, contact)) }));
+    }
+    if (name === "passkey") return [{ name, label, begin, act: () => { key(name); run("key", SUBMIT.key); } }];
+    return [{ name, label, begin, act: () => begin(name) }];
+  });
 }
 
 function choose(words = "") {
-  const names = open();
+  const all = ways();
   method = null;
-  if (names.length === 0) return stuck("No other sign-in method is available.", "Start again", restart);
-  if (names.length === 1) return METHODS[names[0]].begin(names[0], words);
+  if (all.length === 0) return stuck(words || "No other sign-in method is available.", "Start again", restart);
+  if (all.length === 1 && all[0].begin) return all[0].begin(all[0].name, words);
   say(words);
-  at("ways").replaceChildren(...names.map((name) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.value = name;
-    button.textContent = METHODS[name].label;
-    button.addEventListener("click", () => METHODS[name].begin(name));
-    return button;
-  }));
+  at("choice").textContent = login.completed ? "Choose how to confirm that it is you" : "Choose how to sign in";
+  at("ways").replaceChildren(...all.map(wayButton));
+  for (const button of at("ways").children) hold(button, button.value);
   show("choose", at("ways").firstChild);
 }
+
+// Goes back to where the user chooses.
+const back = (words) => (login.isNamed || login.completed ? choose(words) : who(words));
 
 function password(name, words = "") {
   method = name;
   say(words);
-  at("username").value = login.identifier;
+  // after a passkey or another provider, the name is unknown here
+  const isKnown = login.identifier !== "";
+  Object.assign(at("username"), { value: login.identifier, readOnly: isKnown, tabIndex: isKnown ? -1 : 0 });
+  at("username-label").textContent = isKnown ? "Signing in as" : "User name, e-mail address or phone number";
   at("secret").value = "";
   at("secret").type = "password";
   at("reveal").checked = false;
   hold(submitOf("password"), name);
-  show("password", at("secret"));
+  show("password", isKnown ? at("secret") : at("username"));
+}
+
+function key(name, words = "") {
+  method = name;
+  say(words);
+  hold(submitOf("key"), name);
+  show("key", submitOf("key"));
 }
 
 function address(name, words = "") {
@@ -253,14 +310,29 @@ function address(name, words = "") {
   show("address", to);
 }
 
+// Asks for the code that was sent.
 function code() {
-  const { to, digits } = login.code;
-  method = login.code.method;
-  say("");
-  at("sent").textContent = `If ${to} belongs to your account, we have sent a code of ${digits} digits to it.`;
-  at("otp").value = "";
-  hold(submitOf("code"), "otp");
+  const { to, contact, digits } = login.code;
+  const belongs = contact ? "We" : `If ${to} belongs to your account, we`;
+  enterCode(login.code.method, `${belongs} have sent a code of ${digits} digits to ${contact ? to : "it"}.`);
   hold(at("resend"), method);
+}
+
+// Asks for a code that the user has.
+function typed(name, words = "") {
+  enterCode(name, METHODS[name].note);
+  say(words);
+}
+
+function enterCode(name, note) {
+  const { inputMode = "numeric", autocomplete = "one-time-code" } = METHODS[name].begin === typed ? METHODS[name] : {};
+  method = name;
+  say("");
+  at("sent").textContent = note;
+  Object.assign(at("otp"), { value: "", inputMode, autocomplete });
+  at("otp").classList.toggle("digits", inputMode === "numeric");
+  at("resend").hidden = METHODS[name].begin === typed;
+  hold(submitOf("code"), "otp");
   show("code", at("otp"));
 }
 
@@ -269,30 +341,149 @@ function restart() {
   who();
 }
 
+// ---- passkeys
+
+let challenge = null; // unused options for a passkey, and until when they can be used
+let suggesting = null; // the browser is suggesting passkeys until this is aborted
+let canSuggest = false;
+
+// Keeps the options of a response. Each works once.
+function offered({ challenges }) {
+  const options = challenges?.passkey;
+  challenge = options ? { options, until: Date.now() + (options.timeout ?? 60_000) * 0.9 } : null;
+}
+
+// Starts a login without a name, for passkeys and providers. A tab needs one at most, because it survives reloads.
+let opening = null;
+function openUnnamed() {
+  return opening ??= (async () => {
+    // it must not continue the session of another user
+    const prompt = `${asked.get("prompt") ?? ""} login`;
+    const answer = await call("start", { ...bound, ...optionalParameters(), prompt });
+    if (login.id) throw { code: "late" }; // a name was entered meanwhile
+    began(answer, login.identifier);
+    login.isNamed = false;
+    keep();
+  })().finally(() => { opening = null; });
+}
+
+// Runs an action in a login without a name. One that ended unnoticed is replaced.
+async function unnamed(action) {
+  const isOld = Boolean(login.id);
+  const open = async () => {
+    while (!login.id || login.remember !== at("remember").checked) {
+      forget(login.identifier);
+      await openUnnamed();
+    }
+  };
+  await open();
+  try {
+    return await action();
+  } catch (thrown) {
+    if (!isOld || !ENDED.includes(thrown.code)) throw thrown;
+    forget(login.identifier);
+    await open();
+    return action();
+  }
+}
+
+async function passkeyOptions() {
+  if (!challenge || Date.now() > challenge.until) offered(await step("authenticate", { method: "passkey" }));
+  if (!challenge) throw { code: "unsupported_method", wait: 0 };
+  return challenge.options;
+}
+
+async function askForPasskey(options, more) {
+  try {
+    const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options);
+    return (await navigator.credentials.get({ publicKey, ...more })).toJSON();
+  } catch {
+    throw { code: "no_passkey", wait: 0 };
+  }
+}
+
+async function proveByPasskey(options, response) {
+  method = "passkey";
+  challenge = null;
+  try {
+    return proved(await step("authenticate", { method, challenge: options.challenge, response }));
+  } catch (thrown) {
+    throw thrown.code === "no_pending_challenge" ? { ...thrown, code: "late_passkey" } : thrown;
+  }
+}
+
+// Lets the browser suggest passkeys in the field for the name, while this page is visible and waits for a name. It begins again
+// with new options before a challenge expires.
+async function suggest() {
+  if (!canSuggest || suggesting || busy || at("who").hidden || document.hidden) return;
+  const stop = new AbortController();
+  suggesting = stop;
+  let expiry, options, response;
+  try {
+    options = await unnamed(passkeyOptions);
+    stop.signal.throwIfAborted();
+    expiry = setTimeout(() => stop.abort(), challenge.until - Date.now());
+    response = await askForPasskey(options, { mediation: "conditional", signal: stop.signal });
+  } catch {
+    // the button still works
+    if (!stop.signal.aborted) canSuggest = false;
+  } finally {
+    clearTimeout(expiry);
+    if (suggesting === stop) suggesting = null;
+  }
+  if (response) run("quick", () => proveByPasskey(options, response));
+  else suggest();
+}
+
 // ---- the steps
 
 function began(answer, identifier) {
   forget(identifier);
-  const { session_id: id, available_methods: methods, required_steps: required, next_step: next } = answer;
-  Object.assign(login, { id, methods, required, before: next === null ? required : next - 1 });
+  const { session_id: id, available_methods: methods, providers = [], required_steps: required, next_step: place } = answer;
+  const completed = place === null ? required : place - 1;
+  Object.assign(login, { id, isNamed: true, methods, providers, required, completed, remember: at("remember").checked });
+  offered(answer);
   keep();
-  if (next === null) return finish;
-  choose();
 }
 
-async function send(to) {
-  const answer = await step("authenticate", { method, [METHODS[method].field]: to });
-  login.code = { method, to, digits: answer.challenge.digits, tries: 0 };
+// Continues with the next step, or ends the login.
+async function next(words) {
+  if (login.completed >= login.required) return finish;
+  if (login.completed > 0) {
+    login.choices = await read("choices");
+    keep();
+  }
+  back(words);
+}
+
+async function send(to, contact) {
+  challenge = null;
+  const answer = await step("authenticate", { method, ...(contact ? { contact_id: contact } : { [METHODS[method].field]: to }) });
+  login.code = { method, to, contact, digits: answer.challenge.digits, tries: 0 };
   wait(method, answer.challenge.resend_in);
   code();
 }
 
-async function proved(answer) {
-  login.proved.push(method);
-  Object.assign(login, { refused: [], code: null, required: answer.completed_steps + answer.remaining_steps });
+// Leaves for the page of another provider.
+async function leave({ name, label }) {
+  challenge = null;
+  const { redirect_url: to } = await step("authenticate", { method: "sso", provider: name, query: login.query.slice(1) });
   keep();
-  if (answer.remaining_steps === 0) return finish;
-  choose();
+  show(null);
+  at("step").textContent = `Taking you to ${label} …`;
+  location.assign(to);
+}
+
+function counted({ completed_steps: completed, remaining_steps: remaining }) {
+  Object.assign(login, { completed, required: completed + remaining });
+}
+
+function proved(answer) {
+  counted(answer);
+  challenge = null;
+  Object.assign(login, { refused: [], code: null, choices: null });
+  keep();
+  return () => next();
 }
 
 async function finish() {
@@ -304,13 +495,12 @@ async function finish() {
 }
 
 // Continues a login that was started before the page was loaded.
-async function resume() {
-  const answer = await call(`status?session_id=${encodeURIComponent(login.id)}`);
+async function resume(words) {
+  const answer = await read("status");
   if (answer.status === "expired" || answer.status === "failed") throw { code: `session_${answer.status}`, wait: 0 };
-  login.required = answer.completed_steps + answer.remaining_steps;
-  if (answer.next_step === null) return finish;
-  if (login.code) code();
-  else choose();
+  counted(answer);
+  if (answer.next_step !== null && login.code) return code();
+  return next(words);
 }
 
 async function begin() {
@@ -324,15 +514,31 @@ async function begin() {
   at("client").textContent = client && `to ${client}`;
   document.title = client ? `Sign in to ${client}` : "Sign in";
   at("stay").hidden = !told.remember_available;
+  at("remember").checked = login.remember;
   // users read what they agree to before they enter their name
   const prompts = asked.get("prompt")?.split(" ") ?? [];
   const agrees = told.redirect.kind !== "site" || prompts.includes("consent") || prompts.includes("select_account");
   at("asks").textContent = agrees ? purpose(told) : "";
-  if (login.id) return resume;
+  await offerQuickWays(told);
+  if (login.id && (login.isNamed || login.completed || returned)) return () => resume(RETURNED[returned]);
+  if (returned) return who(RETURNED[returned] ?? WORDS.invalid_session);
   login.identifier ||= asked.get("login_hint") ?? "";
   if (told.signed_in) return going(told);
   if (told.available_methods.length === 0) throw { code: "access_denied", wait: 0 };
   who();
+}
+
+// Shows the ways that need no name.
+async function offerQuickWays({ available_methods: methods, providers = [] }) {
+  const withPasskey = hasPasskeys && methods.includes("passkey");
+  canSuggest = withPasskey && Boolean(await PublicKeyCredential.isConditionalMediationAvailable?.());
+  at("with-passkey").hidden = !withPasskey;
+  at("providers").replaceChildren(...providers.map((provider) => wayButton({
+    name: provider.name,
+    label: `Continue with ${provider.label}`,
+    act: () => run("quick", () => unnamed(() => leave(provider))),
+  })));
+  at("quick").hidden = !withPasskey && providers.length === 0;
 }
 
 // ---- errors
@@ -345,78 +551,92 @@ function failed({ code: name, wait: seconds }, place, again) {
   if (seconds > 1) words += ` You can try again in ${span(seconds)}.`;
   if (ENDED.includes(name)) return stuck(words, "Start again", restart);
   const elsewhere = { no_step_remaining: finish, steps_remaining: resume }[name];
-  if (elsewhere && detours++ === 0) return run(null, elsewhere);
+  if (elsewhere && login.id && detours++ === 0) return run(null, () => elsewhere());
   if (name.endsWith("method_not_allowed") || name === "unsupported_method") {
     if (method) login.refused.push(method);
-    return choose(words);
+    return back(words);
   }
+  // the button still works
+  if (name === "invalid_assertion") canSuggest = false;
   if (name === "no_pending_challenge" && login.code) {
+    const { contact } = login.code;
     login.code = null;
     keep();
-    return address(method, words);
+    return contact ? choose(words) : address(method, words);
   }
   if (!place || place === "again") {
     stuck(words, "Try again", again);
     place = "again";
   }
-  const what = { who: "start", code: "otp", again: "again" }[place] ?? method;
+  const what = { who: "start", quick: "start", code: "otp", again: "again" }[place] ?? method;
+  if (seconds) wait(what, seconds);
+  if (place === "choose") choose();
   say(words, seconds ? what : "");
-  if (seconds) {
-    wait(what, seconds);
-    hold(place === "resend" ? at("resend") : submitOf(place), what);
+  if (place !== "choose" && seconds) {
+    const buttons = { resend: [at("resend")], quick: at("quick").querySelectorAll("button") }[place] ?? [submitOf(place)];
+    for (const button of buttons) hold(button, what);
   }
   if (name === "invalid_request") {
     if (place === "who") say("This is not a valid user name, e-mail address or phone number.");
     if (place === "address") say(`This address is not valid. ${METHODS[method].note}`);
   }
-  if (name === "invalid_otp" && login.code) {
+  if (name === "invalid_otp" && login.code?.method === method) {
     login.code.tries += 1;
     keep();
     if (login.code.tries > 1) say(`${words} You have tried ${login.code.tries} times. After five tries you need a new code.`);
   }
-  ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp") })[place]?.focus();
+  ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), key: submitOf("key") })[place]?.focus();
 }
 
 // Runs one action at a time and ignores others meanwhile. An action can return the next one.
 async function run(place, action) {
   if (busy) return;
   busy = true;
+  suggesting?.abort();
   if (place) detours = 0;
   document.body.setAttribute("aria-busy", "true");
   say("");
-  let next, failure;
+  let following, failure;
   try {
-    next = await action();
+    following = await action();
   } catch (thrown) {
     failure = thrown?.code ? thrown : { code: "internal", wait: 0 };
   }
   busy = false;
   document.body.removeAttribute("aria-busy");
-  if (next) run(null, next);
   if (failure) failed(failure, place, () => run(null, action));
+  if (following) run(null, following);
+  else suggest();
 }
 
 const SUBMIT = {
   async who() {
-    login.identifier = at("identifier").value.trim();
-    const { identifier } = login;
-    return began(await call("start", { ...bound, ...optionalParameters(), identifier }), identifier);
+    const identifier = at("identifier").value.trim();
+    login.identifier = identifier;
+    began(await call("start", { ...bound, ...optionalParameters(), identifier }), identifier);
+    return () => next();
   },
   async going() {
-    const answer = await call("start", { ...bound, ...optionalParameters() });
+    began(await call("start", { ...bound, ...optionalParameters() }), signedIn);
+    if (login.completed > 0) return () => next();
     // no step of the session was carried over
-    if (answer.next_step === 1) return () => who("Your session has ended. Please sign in again.");
-    return began(answer, signedIn);
+    login.isNamed = false;
+    return () => who("Your session has ended. Please sign in again.");
   },
   async password() {
-    const typed = at("secret").value;
+    const [username, secret] = [at("username").value.trim(), at("secret").value];
     at("secret").value = "";
-    return proved(await step("authenticate", { method, username: login.identifier, password: typed }));
+    return proved(await step("authenticate", { method, username, password: secret }));
+  },
+  async key() {
+    const options = await passkeyOptions();
+    return proveByPasskey(options, await askForPasskey(options));
   },
   address: () => send(at("to").value.trim()),
   async code() {
-    const otp = at("otp").value.replace(/[\s-]/g, "");
+    const otp = method === "recovery_code" ? at("otp").value.trim() : at("otp").value.replace(/[\s-]/g, "");
     at("otp").value = "";
+    if (METHODS[method].begin === typed) return proved(await step("authenticate", { method, code: otp }));
     return proved(await step("verify-otp", { otp }));
   },
 };
@@ -428,11 +648,17 @@ for (const form of forms) {
     run(form.id, SUBMIT[form.id]);
   });
 }
-at("resend").addEventListener("click", () => run("resend", () => send(login.code.to)));
+at("with-passkey").addEventListener("click", () => run("quick", async () => {
+  const options = await unnamed(passkeyOptions);
+  return proveByPasskey(options, await askForPasskey(options));
+}));
+at("resend").addEventListener("click", () => run("resend", () => send(login.code.to, login.code.contact)));
 at("have").addEventListener("click", () => busy || code());
 at("other").addEventListener("click", () => busy || choose());
 at("another").addEventListener("click", () => busy || who());
 at("restart").addEventListener("click", () => busy || restart());
 at("reveal").addEventListener("change", (event) => { at("secret").type = event.target.checked ? "text" : "password"; });
+at("remember").addEventListener("change", () => suggesting?.abort());
+document.addEventListener("visibilitychange", () => suggest());
 
 run(null, begin);

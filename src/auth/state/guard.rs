@@ -37,6 +37,11 @@ pub(crate) mod submitted {
         keyed.hash("name or address", [text.as_bytes()])
     }
 
+    /// The id of a passkey. Strangers don't know it, so they can't lock its owner out.
+    pub(crate) fn passkey(id: &[u8], keyed: &Keyed) -> Digest {
+        keyed.hash("submitted passkey", [id])
+    }
+
     /// Takes the place of a name in logins that began with a session.
     pub(crate) fn user(user: &UserId, keyed: &Keyed) -> Digest {
         keyed.hash("submitted user", [user.as_str().as_bytes()])

@@ -70,7 +70,7 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
         return refused(Problem::denied(LoginError::Expired));
     };
     let credentials = core.credentials.get(&login.tenant, &who.user).await?;
-    let next = login.plan.next(login.proved()).intersection(core.enabled());
+    let next = login.plan.next(login.proved()).intersection(core.enabled(&login.tenant));
     let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
     let choices = Choices {
         login: Counters::from(view),

@@ -19,10 +19,11 @@ use crate::{
             problem::{Code, Problem},
         },
         methods::{self, OfferedProvider},
+        passkeys::rules::Challenges,
     },
     event::EventKind,
     http::body::Body,
-    login::{CarriedProofs, Login, Subject},
+    login::{CarriedProofs, Login, PasskeyChallenge, Subject},
     policy::{LoginPlan, Method},
     store::StoreError,
     user::Identifier,
@@ -37,6 +38,8 @@ struct Started {
     next_step: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     providers: Vec<OfferedProvider>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    challenges: Option<Challenges>,
 }
 
 pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
@@ -80,6 +83,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
         Some(carried) if login.may_carry(&carried) => login.carrying(carried),
         _ => login,
     };
+    let (login, challenges) = with_challenge(cx, login);
     let cookies = core.cookies.carried(&cx.parts.headers);
     let surplus = surplus(cx, &cookies).await?;
     core.logins.begin(&secret.digest(), &login).await?;
@@ -94,6 +98,7 @@ pub(crate) async fn start(cx: &mut RequestContext<'_>, mut fields: Fields) -> Re
             required_steps: login.required(),
             next_step: login.view(core.logins.now()).next(),
             providers: methods::providers(core, &login.tenant, available),
+            challenges,
         },
     );
     core.cookies.set(&secret).append_to(response.headers_mut());
@@ -120,6 +125,16 @@ async fn carried(
     }
     let now = cx.core.logins.now();
     Ok(signed_in.carried(plan, oidc, &to.client, now))
+}
+
+/// Opens a challenge for a passkey if the next step can use one. It does not depend on the user.
+fn with_challenge(cx: &RequestContext<'_>, mut login: Login) -> (Login, Option<Challenges>) {
+    let can_use_one = login.plan.allows(login.proved(), Method::Passkey);
+    let Some(passkeys) = cx.core.passkeys.as_ref().filter(|_| can_use_one) else { return (login, None) };
+    let (open, bytes) = PasskeyChallenge::generate(cx.core.logins.now());
+    let challenges = passkeys.challenges(&login.tenant, login.required(), &bytes);
+    login.passkey = Some(open);
+    (login, Some(challenges))
 }
 
 /// Refuses addresses with too many failures. Names are never refused: that would lock the owner out of all methods.

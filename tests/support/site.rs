@@ -1,0 +1,192 @@
+//! A site at http://localhost with its own users, and a real browser with virtual authenticators.
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    extract::RawQuery,
+    response::Html,
+    routing::get,
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tollgate::{
+    AuthService, AuthServiceBuilder, Client, ClientIp, ClientTable, Passwords, Policy, Tenant,
+    auth::{Passkeys, Totp},
+};
+
+use crate::{
+    support::chromium::Chromium,
+    world::{ADA, ADA_PASSWORD, World, challenge},
+};
+
+/// A site whose users Ada and Grace sign in to the site itself, and to the clients `web` (one step) and `mfa` (two).
+pub(crate) struct Site {
+    pub(crate) world: World,
+    pub(crate) browser: Chromium,
+    pub(crate) origin: String,
+    /// Another origin of the same host.
+    pub(crate) foreign: String,
+    /// The queries that arrived at the redirect URI.
+    back: mpsc::UnboundedReceiver<String>,
+}
+
+impl Site {
+    /// Returns `None` if there is no browser.
+    pub(crate) async fn new(name: &str) -> Option<Self> {
+        Self::with(name, |service, _| service, Router::new()).await
+    }
+
+    /// Creates a site with more settings, which learn the other origin. It serves these routes at the other origin.
+    pub(crate) async fn with(
+        name: &str,
+        more: impl FnOnce(AuthServiceBuilder, &str) -> AuthServiceBuilder,
+        elsewhere: Router,
+    ) -> Option<Self> {
+        let browser = Chromium::start(name).await?;
+        let (listener, origin) = listen().await;
+        let (other, foreign) = listen().await;
+        let (world, acme) = (World::new().await, Tenant::parse("acme").unwrap());
+        let client = |id: &str| {
+            let client = Client::new(id, acme.clone()).unwrap().scopes("openid").unwrap();
+            client.name("Expenses").unwrap().insecure_localhost(&format!("{origin}/callback")).unwrap()
+        };
+        let clients = ClientTable::new([client("web"), client("mfa").policy(Policy::any(2).unwrap())]).unwrap();
+        let service = AuthService::builder(&origin, world.store.clone())
+            .clients(clients)
+            .users(world.users.clone())
+            .client_ip(ClientIp::unknown())
+            .first_party(acme)
+            .insecure_loopback()
+            .passkeys(Passkeys::new("localhost"))
+            .totp(Totp::new())
+            .sms(world.outbox.clone())
+            .email(world.outbox.clone())
+            .passwords(Passwords::insecure_fast())
+            .clock(world.clock.clone());
+        let service = more(service, &foreign).build().unwrap();
+        let (tell, back) = mpsc::unbounded_channel();
+        let callback = async move |RawQuery(query): RawQuery| drop(tell.send(query.unwrap_or_default()));
+        let empty = Router::new().route("/", get(async || Html("<!doctype html><title>Empty</title>")));
+        let app = empty.clone().route("/callback", get(callback)).fallback_service(service);
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        tokio::spawn(async move { axum::serve(other, empty.merge(elsewhere)).await.unwrap() });
+        Some(Self { world, browser, origin, foreign, back })
+    }
+
+    /// Opens the login page of a client.
+    pub(crate) async fn log_in(&mut self, client: &str) {
+        let (origin, challenge) = (&self.origin, challenge());
+        let link = format!(
+            "{origin}/authorize?client_id={client}&redirect_uri={origin}/callback&response_type=code&scope=openid\
+             &code_challenge={challenge}&code_challenge_method=S256&prompt=login"
+        );
+        self.browser.open(&link).await;
+    }
+
+    /// Opens the account page. The user proves two steps first, by keyboard.
+    pub(crate) async fn open_account(&mut self) {
+        let page = format!("{}/sign-in?return_to=%2Faccount%2Fsecurity&max_age=0&steps=2", self.origin);
+        self.browser.open(&page).await;
+        self.prove_two_steps().await;
+        self.until("location.pathname === '/account/security' && shown('all') && idle()").await;
+    }
+
+    /// Proves the password and the mailbox of Ada.
+    pub(crate) async fn prove_two_steps(&mut self) {
+        self.prove_password().await;
+        self.press_button("email").await;
+        self.focus("otp").await;
+        let code = self.world.code(ADA).await;
+        self.enter(&code).await;
+    }
+
+    /// Enters the name and the password of Ada.
+    pub(crate) async fn prove_password(&mut self) {
+        self.focus("identifier").await;
+        self.enter(ADA).await;
+        self.press_button("password").await;
+        self.focus("secret").await;
+        self.enter(ADA_PASSWORD).await;
+    }
+
+    /// Adds a passkey on the open account page, on the only authenticator whose user is present.
+    pub(crate) async fn enrol(&mut self, authenticator: &str) {
+        self.browser.set_present(authenticator, true).await;
+        self.press_button("add-passkey").await;
+        self.until("text('done').startsWith('The passkey was added.') && idle()").await;
+        self.browser.set_present(authenticator, false).await;
+    }
+
+    /// Opens the login page of a client and uses a passkey with the button, without a name.
+    pub(crate) async fn use_passkey(&mut self, client: &str, authenticator: &str) {
+        self.log_in(client).await;
+        self.focus("identifier").await;
+        self.browser.set_present(authenticator, true).await;
+        self.press_button("with-passkey").await;
+        self.until("location.pathname === '/callback' || !shown('who') || text('message') !== ''").await;
+        self.browser.set_present(authenticator, false).await;
+    }
+
+    /// Moves the focus to the button with this id or value, and presses Enter.
+    pub(crate) async fn press_button(&mut self, name: &str) {
+        let find = format!("document.querySelector('button#{name}, #ways button[value={name}]')");
+        self.until(&format!("{find}?.offsetParent && !{find}.disabled && idle()")).await;
+        self.ask(&format!("{find}.focus()")).await;
+        self.browser.press("Enter").await;
+    }
+
+    /// Waits until the element with this id has the focus.
+    pub(crate) async fn focus(&mut self, id: &str) {
+        self.until(&format!("document.activeElement.id === '{id}' && idle()")).await;
+    }
+
+    /// Waits for a condition. `idle`, `text` and `shown` look at the page.
+    pub(crate) async fn until(&mut self, script: &str) {
+        let idle = "() => document.readyState === 'complete' && !document.body.hasAttribute('aria-busy')";
+        let text = "(id) => document.getElementById(id).textContent";
+        let shown = "(id) => Boolean(document.getElementById(id)?.getClientRects().length)";
+        self.browser.until(&format!("((idle, text, shown) => {script})({idle}, {text}, {shown})")).await;
+    }
+
+    /// Waits until the page shows this message.
+    pub(crate) async fn says(&mut self, words: &str) {
+        self.until(&format!("text('message') === {} && idle()", json!(words))).await;
+    }
+
+    pub(crate) async fn ask(&mut self, script: &str) -> Value {
+        self.browser.ask(script).await.unwrap()
+    }
+
+    /// Returns the texts of all elements with this selector.
+    pub(crate) async fn texts(&mut self, selector: &str) -> Vec<String> {
+        let texts = format!("Array.from(document.querySelectorAll('{selector}'), (one) => one.innerText)");
+        serde_json::from_value(self.ask(&texts).await).unwrap()
+    }
+
+    pub(crate) async fn enter(&mut self, text: &str) {
+        self.browser.insert(text).await;
+        self.browser.press("Enter").await;
+    }
+
+    /// Waits until the browser is back at the application, with a code.
+    pub(crate) async fn comes_back(&mut self) {
+        let came = timeout(Duration::from_secs(60), self.back.recv()).await;
+        let query = came.unwrap_or_else(|_| panic!("the browser never went back")).unwrap();
+        assert!(query.starts_with("code="), "{query}");
+        self.until("location.pathname === '/callback'").await;
+    }
+
+    /// Returns the number of logins that the browser has a cookie of.
+    pub(crate) async fn logins(&mut self) -> usize {
+        let found = self.browser.call("Network.getCookies", json!({ "urls": [self.origin] })).await;
+        let names = found["cookies"].as_array().unwrap().iter().map(|cookie| cookie["name"].as_str().unwrap());
+        names.filter(|name| name.starts_with("auth_session_")).count()
+    }
+}
+
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, format!("http://localhost:{port}"))
+}
