@@ -33,7 +33,8 @@ async fn a_change_needs_a_fresh_sign_in_which_leads_back_to_the_button() {
     site.browser.press("Enter").await;
     site.prove_two_steps().await;
     // the focus is on the button again
-    site.until("location.pathname === '/account/security' && document.activeElement.id === 'add-passkey' && idle()").await;
+    site.until("location.pathname === '/account/security' && document.activeElement.id === 'add-passkey' && idle()")
+        .await;
     assert_eq!(site.texts("#done").await, ["Thank you. You can now continue."]);
     site.browser.press("Enter").await;
     site.until("text('done').startsWith('The passkey was added.') && idle()").await;

@@ -152,7 +152,10 @@ async fn two_steps_by_keyboard_end_with_a_code() {
     // after the first step, the addresses of the account are offered
     let texts = "Array.from(document.querySelectorAll('#ways button'), (button) => button.textContent).join()";
     let texts = page.ask(texts).await.to_string();
-    assert!(texts.contains("Code by text message to ") && !texts.contains(ADA) && !texts.contains(ADA_PHONE), "{texts}");
+    assert!(
+        texts.contains("Code by text message to ") && !texts.contains(ADA) && !texts.contains(ADA_PHONE),
+        "{texts}"
+    );
     page.focus("sms").await;
     page.browser.press("Enter").await;
     page.focus("otp").await;

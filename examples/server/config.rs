@@ -26,7 +26,8 @@ Usage: cargo run --example server -- [FLAGS]
   --event-log FILE   also writes the event log to this file, as JSON lines
   --help             shows this text
 
-Servers that share a store still count requests each on their own.
+Servers that share a store share the budgets of the tenants. Each counts the
+requests of addresses, and what reads the event log, on its own.
 
 A connection without a complete request within 10 seconds is closed. At most
 1,000 connections are open at the same time, and without proxies at most 100 of

@@ -4,7 +4,7 @@
 //!
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
-//! - `config.rs` and `listen.rs` read the flags.
+//! - `config.rs` and `listen.rs` read the flags, and `state.rs` opens the store.
 //! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
@@ -16,6 +16,7 @@
 
 mod listen;
 mod config;
+mod state;
 mod tokens;
 mod facts;
 mod budgets;
@@ -35,14 +36,11 @@ mod connections;
 mod idle;
 mod serve;
 
-use std::{error::Error, fs, path::Path, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
-use config::{Command, Config, Kept};
-use tollgate::{
-    EventLog, RedisConfig,
-    event::JsonLines,
-    store::{AnyStore, Disk, Memory, Redis, StoreError},
-};
+use config::{Command, Config};
+use state::State;
+use tollgate::{EventLog, event::JsonLines};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -72,11 +70,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         log = log.sink(JsonLines::open(path)?);
     }
     let log = log.build();
-    let store = match &config.store {
-        Kept::InMemory => AnyStore::from(Memory::new()),
-        Kept::InDirectory(path) => open(path).map_err(|error| format!("--data {}: {error}", path.display()))?,
-        Kept::InRedis(url) => connect(url).await?,
-    };
+    let state = State::open(&config.store).await?;
     let listeners = listen::bind(config.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
     let origin = config.listen.origin(bound);
@@ -93,7 +87,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
             .into());
     }
     let is_behind_proxies = facts.is_behind_proxies;
-    let app = api::router(&origin, facts, &store, &log).await.map_err(|error| match &config.file {
+    let app = api::router(&origin, facts, &state, &log).await.map_err(|error| match &config.file {
         Some(path) => format!("--config {}: {error}", path.display()).into(),
         None => error,
     })?;
@@ -103,20 +97,4 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         eprintln!("some events could not be written to the log");
     }
     Ok(())
-}
-
-async fn connect(url: &str) -> Result<AnyStore, Box<dyn Error>> {
-    let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
-    let config = match std::env::var("REDIS_PASSWORD") {
-        Ok(password) => config.password(&password),
-        Err(_) => config,
-    };
-    let cause = |error: &StoreError| error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    let store = Redis::connect_with(config).await;
-    Ok(AnyStore::from(store.map_err(|error| format!("--redis: {error}{}", cause(&error)))?))
-}
-
-fn open(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {
-    fs::create_dir_all(directory)?;
-    Ok(AnyStore::from(Disk::open(directory.join("state.redb"))?))
 }

@@ -392,7 +392,7 @@ struct Settle {
 }
 
 impl Settle {
-    /// Gives the charge back, and returns the standing after it.
+    /// Refunds the charge and returns the standing after it.
     fn refund(self, before: Option<Standing>) -> Option<Standing> {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.shared {

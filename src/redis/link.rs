@@ -171,7 +171,7 @@ impl Inner {
     }
 }
 
-/// Connects until it succeeds, or until nobody uses the link any more.
+/// Tries to connect until it succeeds, or until the link is dropped.
 async fn restore(link: Weak<Inner>, number: u64) {
     let mut wait = FIRST_WAIT;
     loop {

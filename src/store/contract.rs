@@ -58,7 +58,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Access tokens
     /// that were issued before are refused, because their revocation may be among what was lost.
     ///
-    /// Defaults to 1970, for stores that lose nothing as long as their signing keys are there.
+    /// Defaults to 1970: the store loses nothing, or everything, including the keys that signed the tokens.
     fn complete_since(&self) -> UnixTime {
         UnixTime::from_nanos(0)
     }

@@ -1,6 +1,6 @@
 //! [`Revocations`]: revoked families, sessions and users.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use super::{grant::Grant, issued_claims};
 use crate::{
@@ -110,12 +110,22 @@ impl RevocationCheck {
         }
         let (families, issued) = (self.families.clone(), self.issued);
         MaybeReady::Pending(Box::pin(async move {
-            for answer in pending {
-                if answer.await? {
-                    return Ok(true);
+            // all at once, because each may take a round trip
+            let is_revoked = poll_fn(|context| {
+                let mut found = Ok(false);
+                pending.retain_mut(|answer| match answer.as_mut().poll(context) {
+                    Poll::Ready(answer) => {
+                        found = answer.and_then(|own| found.clone().map(|others| own || others));
+                        false
+                    }
+                    Poll::Pending => true,
+                });
+                match found {
+                    Ok(false) if !pending.is_empty() => Poll::Pending,
+                    found => Poll::Ready(found),
                 }
-            }
-            Ok(may_have_lost(&families, issued))
+            });
+            Ok(is_revoked.await? || may_have_lost(&families, issued))
         }))
     }
 }

@@ -82,6 +82,15 @@ async fn two_servers_serve_one_login_in_turn() {
     let tokens = browser.send("POST", "/token", &[FORM], &redeem).await;
     assert_eq!(tokens.status, 200, "{tokens:?}");
     let tokens = tokens.json();
+    // one budget for both
+    let key = ("x-api-key", "a-key-of-its-own");
+    let mut remaining = Vec::new();
+    for _ in 0..6 {
+        let answer = browser.send("GET", "/api/hello", &[key], "").await;
+        remaining.push(answer.header("x-ratelimit-remaining").parse::<i32>().unwrap());
+    }
+    let first = remaining[0];
+    assert_eq!(remaining, (0..6).map(|spent| first - spent).collect::<Vec<_>>());
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
     let mut me = async || browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await;
     for _ in 0..4 {

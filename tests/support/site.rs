@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use axum::{
-    Router,
-    extract::RawQuery,
-    response::Html,
-    routing::get,
-};
+use axum::{Router, extract::RawQuery, response::Html, routing::get};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tollgate::{

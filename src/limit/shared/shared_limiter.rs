@@ -60,7 +60,7 @@ pub(super) struct Inner {
     breaker: Breaker,
 }
 
-/// What decides while the server does not answer.
+/// The rule for requests while the server does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {

@@ -24,7 +24,7 @@ use crate::{
 /// A [`Store`] on Redis or Valkey that many processes share (feature `redis`).
 ///
 /// - Needs Redis 6.2 or later, or Valkey: one server or a cluster, with or without TLS ([`RedisConfig`]).
-/// - A write is one script call, a read one `MGET`. What one process writes, all others see with their next call.
+/// - A write is one script call, a read one `MGET`. Each process sees the writes of all others with its next call.
 /// - Entries expire on the server. None may be evicted: [`connect`](Self::connect) refuses a server whose
 ///   `maxmemory-policy` is not `noeviction`. A server without memory refuses writes with [`StoreErrorKind::Full`],
 ///   and reading and removing go on.
