@@ -89,6 +89,10 @@ async fn two_servers_serve_one_login_in_turn() {
         let answer = browser.send("GET", "/api/hello", &[key], "").await;
         remaining.push(answer.header("x-ratelimit-remaining").parse::<i32>().unwrap());
     }
+    // the login at the next server spends it, too
+    browser.authorize(&client).await;
+    let answer = browser.send("GET", "/api/hello", &[key], "").await;
+    assert_eq!(answer.header("x-ratelimit-remaining"), (remaining[5] - 2).to_string());
     let first = remaining[0];
     assert_eq!(remaining, (0..6).map(|spent| first - spent).collect::<Vec<_>>());
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
