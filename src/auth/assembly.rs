@@ -91,7 +91,11 @@ impl AuthServiceBuilder {
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
         let undelivered = journal.clone();
         let queue = self.queue.clone().with_clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
-            undelivered.tally(EventKind::OtpUndelivered, Some(message.tenant()), Some(message.channel().as_str()));
+            let kind = match message.notice() {
+                None => EventKind::OtpUndelivered,
+                Some(_) => EventKind::NoticeUndelivered,
+            };
+            undelivered.tally(kind, Some(message.tenant()), Some(message.channel().as_str()));
         });
         let sessions = self.sessions()?;
         let credentials = CredentialTable::new(&store, &clock);

@@ -1,12 +1,6 @@
 //! How an application or an operator ends sessions, and everything issued from them.
 
-use crate::{
-    auth::service::AuthService,
-    session::{Session, UserId},
-    store::StoreError,
-    tenant::Tenant,
-    util::handle::Handle,
-};
+use crate::{auth::service::AuthService, session::UserId, store::StoreError, tenant::Tenant, util::handle::Handle};
 
 impl AuthService {
     /// Ends a session by its id, with the refresh and access tokens issued from it. Returns whether it was live.
@@ -47,21 +41,6 @@ impl AuthService {
     /// at once, so that no [`SessionLayer`](crate::SessionLayer) lets them through in between. Returns how many sessions
     /// ended.
     pub async fn credential_changed(&self, tenant: &Tenant, user: &UserId) -> Result<usize, StoreError> {
-        let keyed = self.0.keyed().await?;
-        let mut ended = 0;
-        for session in self.0.sessions.list(tenant, user).await? {
-            ended += usize::from(self.drop_stale_proofs(&session, keyed).await?);
-        }
-        Ok(ended)
-    }
-
-    async fn drop_stale_proofs(&self, session: &Session, keyed: &crate::login::Keyed) -> Result<bool, StoreError> {
-        if session.authentication().proofs.is_empty() {
-            return Ok(false);
-        }
-        match self.0.accounts.current(session.authentication(), keyed).await? {
-            None => self.0.sessions.revoke_sid(&session.sid()).await,
-            Some(current) => Ok(self.0.keep_proofs(session, &current.proofs).await?.is_none()),
-        }
+        self.0.end_outdated(tenant, user).await
     }
 }

@@ -310,6 +310,7 @@ mod state;
 mod pages;
 mod passkeys;
 mod core;
+mod notices;
 mod context;
 mod methods;
 mod authorize;

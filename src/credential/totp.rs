@@ -20,7 +20,6 @@ use crate::{
 const STEP_SECONDS: u64 = 30;
 
 /// A new key, as the user's app reads it.
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the account page"))]
 pub(crate) struct NewTotp {
     /// The secret in base32, to be typed into an app.
     pub(crate) secret: Zeroizing<String>,

@@ -3,10 +3,10 @@ use std::{fmt, sync::Arc};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
-use super::channel::Channel;
+use super::{channel::Channel, notice::Notice};
 use crate::{tenant::Tenant, util::clock::UnixTime};
 
-/// A one-time code for one address.
+/// A one-time code for one address, or a notice without a code.
 ///
 /// `Debug` shows neither the code nor the address. The memory of the code is wiped when the last
 /// clone is dropped. Clones share the same message.
@@ -18,19 +18,38 @@ struct Parts {
     channel: Channel,
     tenant: Tenant,
     to: String,
-    code: Zeroizing<String>,
+    content: Content,
     expires_at: UnixTime,
 }
 
+enum Content {
+    Code(Zeroizing<String>),
+    Notice(Notice),
+}
+
 impl Message {
-    /// Creates a message with a new id.
+    /// Creates a message with a one-time code and a new id.
     ///
     /// # Panics
     ///
     /// Panics if the random generator of the operating system fails, like
     /// [`Secret::generate`](crate::Secret::generate).
-    #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
     pub fn new(channel: Channel, tenant: Tenant, to: &str, code: &str, expires_at: UnixTime) -> Self {
+        Self::of(channel, tenant, to, Content::Code(Zeroizing::new(code.to_owned())), expires_at)
+    }
+
+    /// Creates a message without a code, which tells a user about a change, with a new id. Senders get it in
+    /// [`send_notice`](super::OtpSender::send_notice).
+    ///
+    /// # Panics
+    ///
+    /// Panics like [`new`](Self::new).
+    pub fn of_notice(channel: Channel, tenant: Tenant, to: &str, notice: Notice, expires_at: UnixTime) -> Self {
+        Self::of(channel, tenant, to, Content::Notice(notice), expires_at)
+    }
+
+    #[expect(clippy::expect_used, reason = "no input can cause it, and continuing would be unsafe")]
+    fn of(channel: Channel, tenant: Tenant, to: &str, content: Content, expires_at: UnixTime) -> Self {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system provides random bytes");
         Self(Arc::new(Parts {
@@ -38,7 +57,7 @@ impl Message {
             channel,
             tenant,
             to: to.to_owned(),
-            code: Zeroizing::new(code.to_owned()),
+            content,
             expires_at,
         }))
     }
@@ -64,12 +83,23 @@ impl Message {
         &self.0.to
     }
 
-    /// Returns the code. It is a secret, so don't log it.
+    /// Returns the code. It is a secret, so don't log it. Empty for a [`notice`](Self::notice).
     pub fn code(&self) -> &str {
-        &self.0.code
+        match &self.0.content {
+            Content::Code(code) => code,
+            Content::Notice(_) => "",
+        }
     }
 
-    /// Returns when the code expires. Expired codes are not sent.
+    /// Returns the notice, if this is a message without a code.
+    pub fn notice(&self) -> Option<&Notice> {
+        match &self.0.content {
+            Content::Code(_) => None,
+            Content::Notice(notice) => Some(notice),
+        }
+    }
+
+    /// Returns when the code expires. Expired messages are not sent.
     pub fn expires_at(&self) -> UnixTime {
         self.0.expires_at
     }

@@ -1,4 +1,4 @@
-//! Delivery of one-time codes. An [`OtpSender`] sends a [`Message`], and a [`Queue`] does this in
+//! Delivery of one-time codes, and of notices about changed sign-in methods. An [`OtpSender`] sends a [`Message`], and a [`Queue`] does this in
 //! the background, so that no request waits for it.
 //!
 //! ```
@@ -44,6 +44,7 @@
 mod channel;
 mod error;
 mod message;
+mod notice;
 mod outbox;
 mod queue;
 mod sender;
@@ -61,6 +62,7 @@ pub use self::{
     channel::Channel,
     error::{SendError, SendErrorKind},
     message::Message,
+    notice::{Notice, NoticeKind},
     outbox::Outbox,
     queue::{LaneStats, Queue, QueueBuilder, Undelivered},
     sender::{AnySender, OtpSender},

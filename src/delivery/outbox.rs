@@ -61,6 +61,10 @@ impl OtpSender for Outbox {
         messages.push_back(message.clone());
         Ok(())
     }
+
+    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
+        self.send(message).await
+    }
 }
 
 impl fmt::Debug for Outbox {

@@ -1,11 +1,14 @@
 use std::{any::type_name, fmt, future::Future, sync::Arc};
 
-use super::{error::SendError, message::Message};
+use super::{
+    error::{SendError, SendErrorKind},
+    message::Message,
+};
 use crate::store::BoxFuture;
 
 /// Sends one-time codes, for example through a mail server or an SMS gateway.
 ///
-/// Implement the method as `async fn`. It makes one attempt and returns the result; the
+/// Implement [`send`](Self::send) as `async fn`. It makes one attempt and returns the result; the
 /// [`Queue`](super::Queue) retries. It should have its own timeout, and is called concurrently.
 ///
 /// ```
@@ -30,11 +33,24 @@ pub trait OtpSender: Send + Sync + 'static {
     /// It is not called again for the same message after it has returned `Ok`. An attempt that was
     /// cut off may have been delivered; receivers can detect duplicates by the [`id`](Message::id).
     fn send(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send;
+
+    /// Makes one attempt to send a message without a code: [`Message::notice`] tells what changed in how the user signs in.
+    /// A [`Wording`](super::Wording) has words for it.
+    ///
+    /// By default the message is refused, and counts as undelivered.
+    fn send_notice(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send {
+        let _ = message;
+        async { Err(SendErrorKind::Permanent.into()) }
+    }
 }
 
 impl<S: OtpSender> OtpSender for Arc<S> {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
         (**self).send(message).await
+    }
+
+    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
+        (**self).send_notice(message).await
     }
 }
 
@@ -50,9 +66,12 @@ impl<S: OtpSender> OtpSender for Arc<S> {
 pub struct AnySender(Arc<dyn DynSender>);
 
 impl AnySender {
-    /// Calls [`OtpSender::send`].
+    /// Calls [`OtpSender::send`], or [`OtpSender::send_notice`] for a message without a code.
     pub async fn send(&self, message: &Message) -> Result<(), SendError> {
-        self.0.send(message).await
+        match message.notice() {
+            None => self.0.send(message).await,
+            Some(_) => self.0.send_notice(message).await,
+        }
     }
 }
 
@@ -71,12 +90,17 @@ impl fmt::Debug for AnySender {
 /// The dyn-compatible form of [`OtpSender`].
 trait DynSender: Send + Sync {
     fn send<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>>;
+    fn send_notice<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>>;
     fn name(&self) -> &'static str;
 }
 
 impl<S: OtpSender> DynSender for S {
     fn send<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(OtpSender::send(self, message))
+    }
+
+    fn send_notice<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(OtpSender::send_notice(self, message))
     }
 
     fn name(&self) -> &'static str {

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use super::message::Message;
+use super::{
+    message::Message,
+    notice::{Notice, NoticeKind, written},
+};
 use crate::util::{
     clock::{UnixTime, ceil_seconds},
     error::ConfigError,
@@ -8,8 +11,9 @@ use crate::util::{
 
 /// The wording of messages: a text, and a subject for e-mails.
 ///
-/// `{code}` is replaced by the code, and `{minutes}` by the remaining validity in minutes, rounded
-/// up. Other braces are rejected.
+/// In messages with a code, `{code}` is replaced by the code, and `{minutes}` by the remaining validity in minutes, rounded
+/// up. In notices, `{change}` is replaced by [what changed](NoticeKind::words), and `{time}` by when. Other braces are
+/// rejected.
 ///
 /// ```
 /// use tollgate::delivery::Wording;
@@ -25,6 +29,9 @@ use crate::util::{
 pub struct Wording {
     subject: Vec<Part>,
     text: Vec<Part>,
+    notice_subject: Vec<Part>,
+    notice_text: Vec<Part>,
+    changes: Vec<(NoticeKind, Box<str>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,7 +39,14 @@ enum Part {
     Text(Box<str>),
     Code,
     Minutes,
+    Change,
+    Time,
 }
+
+/// The placeholders of messages with a code.
+const OF_CODES: [(&str, Part); 2] = [("code", Part::Code), ("minutes", Part::Minutes)];
+/// The placeholders of notices.
+const OF_NOTICES: [(&str, Part); 2] = [("change", Part::Change), ("time", Part::Time)];
 
 impl Wording {
     /// Creates the default wording: English, and short enough for a single SMS.
@@ -46,6 +60,14 @@ impl Wording {
                 Part::Minutes,
                 text(" minutes. Never share it with anyone. Enter it only on the sign-in page."),
             ],
+            notice_subject: vec![text("Your sign-in methods changed")],
+            notice_text: vec![
+                Part::Change,
+                text(" on "),
+                Part::Time,
+                text(". If that wasn't you, sign in, check your sign-in methods and change your password."),
+            ],
+            changes: Vec::new(),
         }
     }
 
@@ -55,11 +77,7 @@ impl Wording {
     ///
     /// Returns an error if the template is empty, has several lines, or has unknown placeholders.
     pub fn subject(self, template: &str) -> Result<Self, ConfigError> {
-        if template.trim().is_empty() || template.contains(char::is_control) {
-            return Err(ConfigError::new("subject", template, "must be a single line and not empty"));
-        }
-        let subject = parse(template).ok_or_else(|| unknown("subject", template))?;
-        Ok(Self { subject, ..self })
+        Ok(Self { subject: single_line(template, &OF_CODES)?, ..self })
     }
 
     /// Sets the text. It must contain `{code}`.
@@ -68,21 +86,72 @@ impl Wording {
     ///
     /// Returns an error if the template lacks `{code}` or has unknown placeholders.
     pub fn text(self, template: &str) -> Result<Self, ConfigError> {
-        let text = parse(template).ok_or_else(|| unknown("text", template))?;
+        let text = parse(template, &OF_CODES)?;
         if !text.iter().any(|part| matches!(part, Part::Code)) {
             return Err(ConfigError::new("text", template, "must contain {code}"));
         }
         Ok(Self { text, ..self })
     }
 
+    /// Sets the subject of notices: a single line, with or without `{change}` and `{time}`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the template is empty, has several lines, or has unknown placeholders.
+    pub fn notice_subject(self, template: &str) -> Result<Self, ConfigError> {
+        Ok(Self { notice_subject: single_line(template, &OF_NOTICES)?, ..self })
+    }
+
+    /// Sets the text of notices. It must contain `{change}`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the template lacks `{change}` or has unknown placeholders.
+    pub fn notice_text(self, template: &str) -> Result<Self, ConfigError> {
+        let notice_text = parse(template, &OF_NOTICES)?;
+        if !notice_text.iter().any(|part| matches!(part, Part::Change)) {
+            return Err(ConfigError::new("text", template, "must contain {change}"));
+        }
+        Ok(Self { notice_text, ..self })
+    }
+
+    /// Sets the words for a change, in place of [`NoticeKind::words`].
+    pub fn change(mut self, kind: NoticeKind, words: &str) -> Self {
+        self.changes.retain(|(other, _)| *other != kind);
+        self.changes.push((kind, words.into()));
+        self
+    }
+
     /// Returns the subject of a message that is sent now.
     pub fn subject_of(&self, message: &Message, now: UnixTime) -> String {
-        render(&self.subject, message, now)
+        self.render(if message.notice().is_some() { &self.notice_subject } else { &self.subject }, message, now)
     }
 
     /// Returns the text of a message that is sent now.
     pub fn text_of(&self, message: &Message, now: UnixTime) -> String {
-        render(&self.text, message, now)
+        self.render(if message.notice().is_some() { &self.notice_text } else { &self.text }, message, now)
+    }
+
+    fn render(&self, parts: &[Part], message: &Message, now: UnixTime) -> String {
+        let left = Duration::from_nanos(message.expires_at().as_nanos().saturating_sub(now.as_nanos()));
+        let minutes = ceil_seconds(left).div_ceil(60).max(1).to_string();
+        let time = message.notice().map(|notice| written(notice.at())).unwrap_or_default();
+        let change = message.notice().map(|notice| self.words(notice)).unwrap_or_default();
+        let text = parts.iter().map(|part| -> &str {
+            match part {
+                Part::Text(text) => text,
+                Part::Code => message.code(),
+                Part::Minutes => &minutes,
+                Part::Change => change,
+                Part::Time => &time,
+            }
+        });
+        text.collect()
+    }
+
+    fn words(&self, notice: &Notice) -> &str {
+        let own = self.changes.iter().find(|(kind, _)| *kind == notice.kind());
+        own.map_or(notice.kind().words(), |(_, words)| words)
     }
 }
 
@@ -92,42 +161,31 @@ impl Default for Wording {
     }
 }
 
-fn unknown(setting: &'static str, template: &str) -> ConfigError {
-    ConfigError::new(setting, template, "contains a placeholder other than {code} and {minutes}")
+/// Parses a template of one line.
+fn single_line(template: &str, names: &[(&str, Part)]) -> Result<Vec<Part>, ConfigError> {
+    if template.trim().is_empty() || template.contains(char::is_control) {
+        return Err(ConfigError::new("subject", template, "must be a single line and not empty"));
+    }
+    parse(template, names)
 }
 
-/// Parses a template. Returns `None` if it has unknown placeholders.
-fn parse(template: &str) -> Option<Vec<Part>> {
+/// Parses a template with these placeholders.
+fn parse(template: &str, names: &[(&str, Part)]) -> Result<Vec<Part>, ConfigError> {
+    let unknown = || ConfigError::new("wording", template, "contains an unknown placeholder");
     let (mut parts, mut rest) = (Vec::new(), template);
     while let Some((text, after)) = rest.split_once('{') {
-        let (name, after) = after.split_once('}')?;
-        parts.push(plain(text)?);
-        parts.push(match name {
-            "code" => Part::Code,
-            "minutes" => Part::Minutes,
-            _ => return None,
-        });
+        let (name, after) = after.split_once('}').ok_or_else(unknown)?;
+        parts.push(plain(text).ok_or_else(unknown)?);
+        let part = names.iter().find(|(known, _)| *known == name).map(|(_, part)| part.clone());
+        parts.push(part.ok_or_else(unknown)?);
         rest = after;
     }
-    parts.push(plain(rest)?);
-    Some(parts)
+    parts.push(plain(rest).ok_or_else(unknown)?);
+    Ok(parts)
 }
 
 fn plain(text: &str) -> Option<Part> {
     (!text.contains('}')).then(|| Part::Text(text.into()))
-}
-
-fn render(parts: &[Part], message: &Message, now: UnixTime) -> String {
-    let left = Duration::from_nanos(message.expires_at().as_nanos().saturating_sub(now.as_nanos()));
-    let minutes = ceil_seconds(left).div_ceil(60).max(1).to_string();
-    let text = parts.iter().map(|part| -> &str {
-        match part {
-            Part::Text(text) => text,
-            Part::Code => message.code(),
-            Part::Minutes => &minutes,
-        }
-    });
-    text.collect()
 }
 
 #[cfg(test)]
@@ -172,6 +230,30 @@ mod tests {
             assert!(Wording::new().subject(bad).is_err(), "{bad:?}");
         }
         assert!(Wording::new().subject("{code} is your code").is_ok());
+    }
+
+    #[test]
+    fn a_notice_tells_what_changed_and_when() {
+        let notice = Notice::new(NoticeKind::PasskeyAdded, UnixTime::from_secs(1_000_000_000));
+        let until = UnixTime::from_secs(1_000_086_400);
+        let message = Message::of_notice(Channel::Sms, "acme".parse().unwrap(), "+15550100", notice, until);
+        let (now, wording) = (UnixTime::from_secs(1_000_000_300), Wording::new());
+        assert_eq!(wording.subject_of(&message, now), "Your sign-in methods changed");
+        let text = wording.text_of(&message, now);
+        assert_eq!(
+            text,
+            "A passkey was added to your account on 2001-09-09 01:46 UTC. If that wasn't you, sign in, check your \
+             sign-in methods and change your password."
+        );
+        let own = wording.change(NoticeKind::PasskeyAdded, "Neuer Passkey").change(NoticeKind::LinkAdded, "x");
+        let own = own.notice_subject("{change}").unwrap().notice_text("{change}: {time}").unwrap();
+        assert_eq!(own.subject_of(&message, now), "Neuer Passkey");
+        assert_eq!(own.text_of(&message, now), "Neuer Passkey: 2001-09-09 01:46 UTC");
+        for bad in ["", "no change", "{change} {code}", "{change"] {
+            assert!(Wording::new().notice_text(bad).is_err(), "{bad}");
+        }
+        assert!(Wording::new().notice_subject("a\nb").is_err() && Wording::new().text("{code} {change}").is_err());
+        assert!(message.code().is_empty());
     }
 
     proptest! {

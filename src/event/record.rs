@@ -75,6 +75,16 @@ pub enum EventKind {
     OtpSent,
     /// A one-time code could not be delivered.
     OtpUndelivered,
+    /// A user was told about a change of their sign-in methods.
+    NoticeSent,
+    /// A user could not be told about a change of their sign-in methods.
+    NoticeUndelivered,
+    /// A user added a passkey, an authenticator app, recovery codes or a linked account, or replaced one.
+    CredentialAdded,
+    /// A user removed one of these.
+    CredentialRemoved,
+    /// A user renamed a passkey.
+    CredentialRenamed,
     /// A request came out of order, or with other parameters than the login started with.
     SequenceFailed,
     /// A request came from a page of a foreign origin.
@@ -129,6 +139,11 @@ impl EventKind {
         Self::CodeIssued,
         Self::OtpSent,
         Self::OtpUndelivered,
+        Self::NoticeSent,
+        Self::NoticeUndelivered,
+        Self::CredentialAdded,
+        Self::CredentialRemoved,
+        Self::CredentialRenamed,
         Self::SequenceFailed,
         Self::ForeignOrigin,
         Self::CredentialUnknown,
@@ -173,6 +188,11 @@ impl EventKind {
             Self::CodeIssued => "authn_code_created",
             Self::OtpSent => "authn_otp_sent",
             Self::OtpUndelivered => "authn_otp_undelivered",
+            Self::NoticeSent => "authn_notice_sent",
+            Self::NoticeUndelivered => "authn_notice_undelivered",
+            Self::CredentialAdded => "authn_credential_added",
+            Self::CredentialRemoved => "authn_credential_removed",
+            Self::CredentialRenamed => "authn_credential_renamed",
             Self::SequenceFailed => "sequence_fail",
             Self::ForeignOrigin => "malicious_csrf",
             Self::CredentialUnknown => "credential_unknown",

@@ -6,20 +6,21 @@ use serde::Deserialize;
 
 use crate::{
     auth::{
-        account::freshness::{self, FRESH},
+        account::freshness::{self, FreshProofs},
         authorize::signed_in::SignedIn,
         context::{RequestContext, foreign_origin},
         core::Core,
         first_party::sign_in::of_this_site,
         http::{
-            fields,
+            fields::{self, Typed},
             problem::{Code, Problem},
             route::{ACCOUNT_PAGE, SIGN_IN},
         },
     },
+    credential::Credentials,
+    delivery::NoticeKind,
     event::EventKind,
-    policy::FactorClass,
-    session::Session,
+    session::{Session, UserId},
     tenant::Tenant,
     user::Account,
     util::{clock::UnixTime, form},
@@ -28,17 +29,23 @@ use crate::{
 /// A call of a signed-in user of this site about their own account.
 pub(crate) struct AccountCall {
     /// The session at the tenant of this site, and its account. All proofs of the session count.
-    pub(super) who: SignedIn,
-    /// The factor classes that the user has proved within the last five minutes, and when, newest first.
-    fresh: Vec<(FactorClass, UnixTime)>,
-    /// How many of them a change of the account's sign-in methods needs.
+    who: SignedIn,
+    /// What the user has enrolled.
+    pub(crate) credentials: Option<Credentials>,
+    fresh: FreshProofs,
+    /// How many factor classes must be freshly proved: what a change of the account's sign-in methods needs.
     pub(crate) required: usize,
 }
 
 /// The members of a body. Unknown members are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct AccountFields {
+    /// A session.
     pub(crate) sid: Option<String>,
+    /// A credential.
+    pub(crate) id: Option<String>,
+    /// A code of an authenticator app.
+    pub(crate) code: Option<Typed>,
 }
 
 /// Reads the body of a call.
@@ -69,9 +76,10 @@ impl AccountCall {
         let Some(who) = SignedIn::at(cx, tenant).await? else {
             return Err(Problem::new(Code::LoginRequired, "nobody is signed in to this site in this browser"));
         };
-        let fresh = freshness::fresh_classes(&who.session, cx.core.logins.now());
-        let required = freshness::required(cx.core, &who);
-        Ok(Self { who, fresh, required })
+        let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
+        let fresh = FreshProofs::of(&who, cx.core.logins.now());
+        let required = freshness::required(cx.core, &who, credentials.as_ref());
+        Ok(Self { who, credentials, fresh, required })
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {
@@ -82,14 +90,23 @@ impl AccountCall {
         &self.who.session
     }
 
+    /// Returns the tenant and the user.
+    pub(crate) fn owner(&self) -> (&Tenant, &UserId) {
+        (self.tenant(), self.session().user())
+    }
+
+    /// Returns a name of the user to show.
+    pub(crate) fn display_name(&self) -> String {
+        self.who.display_name()
+    }
+
     pub(crate) fn account(&self) -> &Account {
         &self.who.account
     }
 
     /// Returns until when the user can change how they sign in, if they can.
     pub(crate) fn fresh_until(&self) -> Option<UnixTime> {
-        let oldest = self.fresh.get(self.required.checked_sub(1)?)?;
-        Some(oldest.1 + FRESH)
+        self.fresh.until(self.required)
     }
 
     /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user
@@ -108,10 +125,21 @@ impl AccountCall {
         }
     }
 
-    /// Returns how many distinct factor classes were proved within the last five minutes: the strength of a credential
-    /// that is enrolled now.
+    /// Returns the strength of a credential that is enrolled now: how many distinct factor classes were proved within the
+    /// last five minutes.
     pub(crate) fn strength(&self) -> u8 {
-        u8::try_from(self.fresh.len()).unwrap_or(u8::MAX)
+        self.fresh.strength()
+    }
+
+    /// Announces a change of how the user signs in, and ends what the credentials before it alone carried. The change is
+    /// made, so failures are only logged: sessions are checked again when their account is read next.
+    pub(crate) async fn changed(&self, cx: &RequestContext<'_>, change: NoticeKind) {
+        let (tenant, user) = self.owner();
+        let announced = cx.core.announce(self.session().authentication(), (tenant, self.account()), change).await;
+        let ended = cx.core.end_outdated(tenant, user).await;
+        for error in [announced.err(), ended.err()].into_iter().flatten() {
+            cx.log(&Problem::from(error));
+        }
     }
 }
 

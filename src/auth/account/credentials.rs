@@ -1,15 +1,19 @@
 //! `GET /account/credentials`: how the user signs in, and where they are signed in.
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::call::AccountCall;
+use super::{authenticators::link_id, call::AccountCall};
 use crate::{
     auth::{
         context::RequestContext,
         http::{answer, problem::Problem},
+        methods::provider_label,
     },
+    credential::Passkey,
     http::body::Body,
+    policy::Method,
     session::Session,
     util::clock::UnixTime,
 };
@@ -21,7 +25,48 @@ struct Overview<'a> {
     /// Until when the user can change how they sign in without a new login.
     fresh_until: Option<u64>,
     required_proofs: usize,
+    passkeys: Vec<PasskeyShown<'a>>,
+    totp: Option<TotpShown>,
+    recovery_codes: Option<CodesShown>,
+    links: Vec<LinkShown<'a>>,
+    available: Available,
     sessions: Vec<SessionShown>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct PasskeyShown<'a> {
+    id: String,
+    name: &'a str,
+    created_at: u64,
+    last_used_at: Option<u64>,
+    backed_up: bool,
+}
+
+#[derive(Serialize)]
+struct TotpShown {
+    created_at: u64,
+}
+
+#[derive(Serialize)]
+struct CodesShown {
+    remaining: usize,
+    created_at: u64,
+}
+
+#[derive(Serialize)]
+struct LinkShown<'a> {
+    id: String,
+    provider: &'a str,
+    label: &'a str,
+    name: &'a str,
+    created_at: u64,
+}
+
+/// What can be enrolled here.
+#[derive(Serialize)]
+struct Available {
+    passkey: bool,
+    totp: bool,
 }
 
 #[derive(Serialize)]
@@ -31,6 +76,18 @@ struct SessionShown {
     device: Option<String>,
     created_at: u64,
     last_used_at: u64,
+}
+
+impl<'a> From<&'a Passkey> for PasskeyShown<'a> {
+    fn from(passkey: &'a Passkey) -> Self {
+        Self {
+            id: URL_SAFE_NO_PAD.encode(&passkey.id),
+            name: &passkey.name,
+            created_at: passkey.created_at,
+            last_used_at: passkey.last_used_at,
+            backed_up: passkey.backed_up,
+        }
+    }
 }
 
 pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
@@ -43,11 +100,33 @@ pub(super) async fn list(cx: &RequestContext<'_>, call: &AccountCall) -> Result<
         last_used_at: session.last_use().as_secs(),
     };
     let sessions = cx.core.sessions.list(call.tenant(), call.session().user()).await?;
+    let keyed = cx.core.keyed().await?;
+    let row = call.credentials.as_ref();
     let overview = Overview {
         user: call.session().user().as_str(),
-        display_name: call.who.display_name(),
+        display_name: call.display_name(),
         fresh_until: call.fresh_until().map(UnixTime::as_secs),
         required_proofs: call.required,
+        passkeys: row.into_iter().flat_map(|row| &row.passkeys).map(PasskeyShown::from).collect(),
+        totp: row.and_then(|row| row.totp.as_ref()).map(|key| TotpShown { created_at: key.created_at }),
+        recovery_codes: row
+            .and_then(|row| row.recovery.as_ref())
+            .map(|codes| CodesShown { remaining: codes.unused.len(), created_at: codes.created_at }),
+        links: row
+            .into_iter()
+            .flat_map(|row| &row.links)
+            .map(|link| LinkShown {
+                id: link_id(link, keyed),
+                provider: &link.provider,
+                label: provider_label(cx.core, call.tenant(), &link.provider).unwrap_or(&link.provider),
+                name: &link.name,
+                created_at: link.created_at,
+            })
+            .collect(),
+        available: Available {
+            passkey: cx.core.enabled(call.tenant()).contains(Method::Passkey),
+            totp: cx.core.authenticators.has_totp(),
+        },
         sessions: sessions.iter().map(shown).collect(),
     };
     Ok(answer::json(StatusCode::OK, &overview))

@@ -3,52 +3,98 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
-    auth::{authorize::signed_in::SignedIn, core::Core},
+    auth::{
+        authorize::signed_in::SignedIn,
+        core::Core,
+        methods::{contacts::reachable, provider_label},
+    },
+    credential::{Credentials, SsoLink},
     policy::{FactorClass, Method, MethodSet},
-    session::Session,
-    user::{Account, Contact},
+    session::Proof,
     util::clock::UnixTime,
 };
 
 /// How long a proof is fresh.
-pub(super) const FRESH: Duration = Duration::from_secs(300);
+const FRESH: Duration = Duration::from_secs(300);
 
-/// Returns the factor classes of young proofs, each with its newest proof, newest first.
-pub(super) fn fresh_classes(session: &Session, now: UnixTime) -> Vec<(FactorClass, UnixTime)> {
-    let proofs = session.authentication().proofs.iter();
-    let mut young: Vec<_> = proofs
-        .filter_map(|proof| Some((Method::from_name(&proof.method)?.class(), UnixTime::from_nanos(proof.at))))
-        .filter(|(_, at)| now < *at + FRESH)
-        .collect();
-    young.sort_by_key(|(_, at)| Reverse(*at));
-    let mut fresh: Vec<(FactorClass, UnixTime)> = Vec::new();
-    for (class, at) in young {
-        if fresh.iter().all(|(known, _)| *known != class) {
-            fresh.push((class, at));
+/// What a user has proved within the last five minutes: each factor class with its newest proof, newest first.
+#[derive(Debug)]
+pub(super) struct FreshProofs(Vec<FreshProof>);
+
+#[derive(Clone, Copy, Debug)]
+struct FreshProof {
+    class: FactorClass,
+    at: UnixTime,
+    /// The number of steps that a login can have at most in which the proof counts.
+    strength: u8,
+}
+
+impl FreshProofs {
+    pub(super) fn of(who: &SignedIn, now: UnixTime) -> Self {
+        let proof = |(proof, strength): (&Proof, u8)| {
+            let class = Method::from_name(&proof.method)?.class();
+            Some(FreshProof { class, at: UnixTime::from_nanos(proof.at), strength })
+        };
+        let mut young: Vec<_> = who.strengths().filter_map(proof).filter(|proof| now < proof.at + FRESH).collect();
+        young.sort_by_key(|proof| Reverse(proof.at));
+        let mut fresh: Vec<FreshProof> = Vec::new();
+        for proof in young {
+            if fresh.iter().all(|known| known.class != proof.class) {
+                fresh.push(proof);
+            }
         }
+        Self(fresh)
     }
-    fresh
+
+    /// Returns until when this many classes are proved, if they are.
+    pub(super) fn until(&self, classes: usize) -> Option<UnixTime> {
+        let oldest = self.strong(classes).nth(classes.checked_sub(1)?)?;
+        Some(oldest.at + FRESH)
+    }
+
+    /// Returns the largest number of classes whose proofs count in a login of as many steps.
+    pub(super) fn strength(&self) -> u8 {
+        let reached = (1..=self.0.len()).rev().find(|classes| self.strong(*classes).count() >= *classes);
+        u8::try_from(reached.unwrap_or_default()).unwrap_or(u8::MAX)
+    }
+
+    fn strong(&self, steps: usize) -> impl Iterator<Item = &FreshProof> {
+        self.0.iter().filter(move |proof| usize::from(proof.strength) >= steps)
+    }
 }
 
 /// Returns how many factor classes must be proved: as many as the longest login of this tenant that the account can
-/// complete has steps, and at least two if the account has two.
-pub(super) fn required(core: &Core, who: &SignedIn) -> usize {
-    let session = &who.session;
-    let usable = usable(session, &who.account).intersection(core.enabled(session.tenant()));
+/// complete has steps, and at least two if the account can complete a login of two.
+pub(super) fn required(core: &Core, who: &SignedIn, credentials: Option<&Credentials>) -> usize {
+    let tenant = who.session.tenant();
+    let usable = |steps| usable(core, who, credentials, steps);
     let listed = core.clients.listed();
-    let clients = listed.iter().filter(|client| client.tenant() == session.tenant()).map(|client| client.demands());
-    let most = core.policies.most_steps(session.tenant(), clients, |_| usable);
-    most.max(usable.classes().min(2)).max(1)
+    let clients = listed.iter().filter(|client| client.tenant() == tenant).map(|client| client.demands());
+    let most = core.policies.most_steps(tenant, clients, usable);
+    let has_two = core.policies.longer_plan(tenant, None, None, (usable(2), 2)).is_ok();
+    most.max(if has_two { 2 } else { 1 })
 }
 
-/// Returns the methods that the account can use. A password that only the application knows shows in the session.
-fn usable(session: &Session, account: &Account) -> MethodSet {
-    let proved = session.authentication().methods().filter_map(Method::from_name);
-    let password = account.current_password_mark().map(|_| Method::Password);
-    let verified = account.contacts().filter(|(_, is_verified)| *is_verified);
-    let by_code = verified.flat_map(|(contact, _)| match contact {
-        Contact::Email(_) => [Method::Email].iter(),
-        Contact::Phone(_) => [Method::Sms, Method::Whatsapp].iter(),
-    });
-    proved.chain(password).chain(by_code.copied()).collect()
+/// Returns the methods that the account can use in a login of this many steps.
+fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps: usize) -> MethodSet {
+    let is_strong = |strength: u8| usize::from(strength) >= steps;
+    let row = |has: &dyn Fn(&Credentials) -> bool| credentials.is_some_and(has);
+    let can_use = |method: &Method| match method {
+        // a password that the application alone knows shows in the session
+        Method::Password => {
+            let mut proved = who.session.authentication().methods();
+            who.account.current_password_mark().is_some() || proved.any(|name| name == method.as_str())
+        }
+        Method::Sms | Method::Email | Method::Whatsapp => reachable(&who.account, *method).next().is_some(),
+        Method::Passkey => row(&|row| row.passkeys.iter().any(|passkey| is_strong(passkey.strength))),
+        Method::Totp => row(&|row| row.totp.as_ref().is_some_and(|key| is_strong(key.strength))),
+        Method::RecoveryCode => {
+            row(&|row| row.recovery.as_ref().is_some_and(|codes| is_strong(codes.strength) && !codes.unused.is_empty()))
+        }
+        Method::Sso => row(&|row| {
+            let is_offered = |link: &SsoLink| provider_label(core, who.session.tenant(), &link.provider).is_some();
+            row.links.iter().any(|link| is_strong(link.strength) && is_offered(link))
+        }),
+    };
+    core.enabled(who.session.tenant()).iter().filter(can_use).collect()
 }

@@ -1,8 +1,10 @@
 //! What signed-in users do with their own account at this site: see and end sessions, and change how they sign in.
 
-pub(crate) mod call;
-mod credentials;
 mod freshness;
+pub(crate) mod call;
+pub(crate) mod pending;
+mod authenticators;
+mod credentials;
 mod sessions;
 
 use bytes::Bytes;
@@ -43,13 +45,20 @@ where
 {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route {
-        AccountRoute::EndSession => Some(call::fields(cx, body).await),
+        AccountRoute::ConfirmTotp | AccountRoute::DeleteLink | AccountRoute::EndSession => {
+            Some(call::fields(cx, body).await)
+        }
         _ => None,
     };
     let call = AccountCall::enter(cx).await?;
     let fields = fields.transpose()?.unwrap_or_default();
     match route {
         AccountRoute::Credentials => credentials::list(cx, &call).await,
+        AccountRoute::BeginTotp => authenticators::begin_totp(cx, &call).await,
+        AccountRoute::ConfirmTotp => authenticators::confirm_totp(cx, &call, &fields).await,
+        AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
+        AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
+        AccountRoute::DeleteLink => authenticators::delete_link(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,

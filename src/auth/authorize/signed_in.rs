@@ -56,6 +56,12 @@ impl SignedIn {
         &self.session.authentication().proofs
     }
 
+    /// Returns the proofs, and up to how many steps each counts.
+    pub(crate) fn strengths(&self) -> impl Iterator<Item = (&Proof, u8)> {
+        let weak = |proof: &Proof| self.weak.iter().find(|(weak, _)| weak == proof).map(|(_, strength)| *strength);
+        self.proofs().iter().map(move |proof| (proof, weak(proof).unwrap_or(u8::MAX)))
+    }
+
     /// Returns the proofs that are not older than this, and that count in a login of this plan.
     fn proofs_within(&self, age: Option<Duration>, plan: &LoginPlan, now: UnixTime) -> Vec<Proof> {
         let is_young = |proof: &&Proof| age.is_none_or(|age| UnixTime::from_nanos(proof.at) + age >= now);

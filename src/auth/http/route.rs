@@ -35,6 +35,11 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AccountRoute {
     Credentials,
+    BeginTotp,
+    ConfirmTotp,
+    DeleteTotp,
+    RenewRecoveryCodes,
+    DeleteLink,
     EndSession,
     EndOtherSessions,
     SignOutEverywhere,
@@ -80,6 +85,11 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get(ACCOUNT_PAGE, Route::AccountPage),
     Path::get("/account/security.js", Route::AccountScript),
     Path::get("/account/credentials", Route::Account(AccountRoute::Credentials)),
+    Path::post("/account/totp/begin", Route::Account(AccountRoute::BeginTotp)),
+    Path::post("/account/totp", Route::Account(AccountRoute::ConfirmTotp)),
+    Path::post("/account/totp/delete", Route::Account(AccountRoute::DeleteTotp)),
+    Path::post("/account/recovery-codes", Route::Account(AccountRoute::RenewRecoveryCodes)),
+    Path::post("/account/links/delete", Route::Account(AccountRoute::DeleteLink)),
     Path::post("/account/sessions/end", Route::Account(AccountRoute::EndSession)),
     Path::post("/account/sessions/end-others", Route::Account(AccountRoute::EndOtherSessions)),
     Path::post("/account/sign-out-everywhere", Route::Account(AccountRoute::SignOutEverywhere)),

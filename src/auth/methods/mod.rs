@@ -82,6 +82,17 @@ pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec
     Vec::new()
 }
 
+/// Returns what users see of a provider, or `None` if this tenant has no such provider.
+pub(crate) fn provider_label<'c>(core: &'c Core, tenant: &Tenant, name: &str) -> Option<&'c str> {
+    #[cfg(feature = "sso")]
+    return core.providers.find(tenant, name).map(|(name, connection)| connection.shown_label(name));
+    #[cfg(not(feature = "sso"))]
+    {
+        let _ = (core, tenant, name);
+        None
+    }
+}
+
 /// Handles the code that was typed for the open challenge.
 pub(crate) async fn verify_otp(step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
     let method = step.login.open.as_ref().map(Challenge::method).and_then(otp);

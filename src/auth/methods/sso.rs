@@ -18,7 +18,7 @@ use crate::{
         state::proofs::link_mark,
     },
     credential::{Added, Credentials, SsoLink},
-    event::EventKind,
+    delivery::NoticeKind,
     http::{body::Body, outgoing::parse_url},
     login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
     pkce::{CodeChallenge, CodeVerifier},
@@ -243,6 +243,7 @@ async fn account(
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     let linked = core.credentials.by_link(tenant, user.issuer(), user.subject()).await?;
     let found = linked.and_then(|(id, row)| Some((id, link_of(&row, user)?.strength)));
+    let mut is_new = false;
     let (id, strength) = match found {
         Some(found) => found,
         None => match first_link(step, connection, user).await? {
@@ -259,12 +260,15 @@ async fn account(
                 if core.credentials.add_link(tenant, &id, &link).await? != Added::Done {
                     return Ok(None);
                 }
-                core.journal.record(EventKind::SsoLinked, &step.login, Some(METHOD), step.keyed);
+                is_new = true;
                 (id, strength)
             }
         },
     };
     let found = core.accounts.of_user(tenant, Some(&id)).await?;
+    if let Some(account) = found.active().filter(|_| is_new) {
+        core.announce(&step.login, (tenant, account), NoticeKind::LinkAdded).await?;
+    }
     let is_strong = usize::from(strength) >= step.login.required();
     Ok(found.active().filter(|_| is_strong).and(found.user()))
 }

@@ -6,7 +6,7 @@ use crate::{
     auth::state::proofs::enrolment_mark,
     credential::{
         CodeDigest, CredentialTable, Credentials, NewTotp, PendingTotp, RECOVERY_CODES, RecoveryCode, RecoveryCodes,
-        TotpAlgorithm, TotpKind,
+        TotpAlgorithm, TotpKey, TotpKind,
     },
     login::Keyed,
     session::UserId,
@@ -127,37 +127,33 @@ impl Authenticators {
 
     /// Creates a key for an app. Nothing is stored: the caller keeps the pending key until the user confirms it.
     /// `account` is the name that the app shows. Returns `None` without settings.
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by the account page"))]
     pub(crate) fn new_totp(&self, owner: Owner<'_>, account: &str) -> Option<(NewTotp, PendingTotp)> {
         let TotpSettings { name, kind, seal } = self.totp.as_ref()?;
         kind.new_key(owner, (name, account), seal)
     }
 
-    /// Stores a pending key if the user has typed its current code. It replaces an earlier key. Returns whether the code
-    /// was right.
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by the account page"))]
-    pub(crate) async fn enrol_totp(
+    /// Returns the key to store if the user has typed the current code of a pending key.
+    pub(crate) fn confirm_totp(
         &self,
-        (tenant, user): Owner<'_>,
+        owner: Owner<'_>,
         pending: &PendingTotp,
         typed: &str,
         strength: u8,
-    ) -> Result<bool, StoreError> {
-        let Some(settings) = &self.totp else { return Ok(false) };
-        let confirmed = pending.confirmed((tenant, user), typed, (strength, self.now()), &settings.seal);
-        let Some(key) = confirmed else { return Ok(false) };
-        self.credentials.update(tenant, user, |row| row.totp = Some(key.clone())).await?;
-        Ok(true)
+    ) -> Option<TotpKey> {
+        pending.confirmed(owner, typed, (strength, self.now()), &self.totp.as_ref()?.seal)
+    }
+
+    /// Stores a confirmed key. It replaces an earlier one.
+    pub(crate) async fn enrol_totp(&self, (tenant, user): Owner<'_>, key: &TotpKey) -> Result<(), StoreError> {
+        self.credentials.update(tenant, user, |row| row.totp = Some(key.clone())).await
     }
 
     /// Removes the key of the user's app. Returns whether there was one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by the account page"))]
     pub(crate) async fn remove_totp(&self, (tenant, user): Owner<'_>) -> Result<bool, StoreError> {
         self.credentials.update(tenant, user, |row| row.totp.take().is_some()).await
     }
 
     /// Replaces the recovery codes of the user. They are shown once and stored as keyed digests.
-    #[cfg_attr(not(test), expect(dead_code, reason = "used by the account page"))]
     pub(crate) async fn renew_recovery_codes(
         &self,
         (tenant, user): Owner<'_>,
@@ -280,7 +276,10 @@ mod tests {
         let (new, pending) = world.authenticators.new_totp(world.owner(), "ada").unwrap();
         assert!(new.uri.starts_with("otpauth://totp/example.com:ada?secret="));
         let app = || shown_code(&pending, &world);
-        let enrol = |code: &str| block_on(world.authenticators.enrol_totp(world.owner(), &pending, code, 1)).unwrap();
+        let enrol = |code: &str| {
+            let confirmed = world.authenticators.confirm_totp(world.owner(), &pending, code, 1);
+            confirmed.map(|key| block_on(world.authenticators.enrol_totp(world.owner(), &key)).unwrap()).is_some()
+        };
         assert!(!enrol("000000") || app() == "000000");
         assert!(enrol(&app()));
         assert_eq!(world.use_totp(&app(), 1), None, "the code of the enrolment is used up");
@@ -319,7 +318,8 @@ mod tests {
         let world = World::new();
         let (_, pending) = world.authenticators.new_totp(world.owner(), "ada").unwrap();
         let code = shown_code(&pending, &world);
-        assert!(block_on(world.authenticators.enrol_totp(world.owner(), &pending, &code, 1)).unwrap());
+        let key = world.authenticators.confirm_totp(world.owner(), &pending, &code, 1).unwrap();
+        block_on(world.authenticators.enrol_totp(world.owner(), &key)).unwrap();
         let recovery = block_on(world.authenticators.renew_recovery_codes(world.owner(), 1, &world.keyed)).unwrap();
         for code_of_recovery in &recovery {
             world.clock.advance(Duration::from_secs(30));

@@ -61,8 +61,12 @@ impl LoginJournal {
         method: Option<Method>,
         keyed: &Keyed,
     ) {
+        self.record_event(self.event(kind, source, method, keyed));
+    }
+
+    pub(crate) fn record_event(&self, event: Event) {
         if let Some(log) = &self.log {
-            log.record(self.event(kind, source, method, keyed));
+            log.record(event);
         }
     }
 

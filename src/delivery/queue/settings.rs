@@ -46,7 +46,8 @@ impl Settings {
 
     /// Reports an undelivered message. A panicking report function does no harm.
     pub(super) fn report(&self, message: &Message, why: Undelivered) {
-        warning!("failed to deliver a one-time code by {}: {}", message.channel().as_str(), why.as_str());
+        let what = if message.notice().is_some() { "notice" } else { "one-time code" };
+        warning!("failed to deliver a {what} by {}: {}", message.channel().as_str(), why.as_str());
         if let Some(report) = &self.report {
             let _panicked = catch_unwind(AssertUnwindSafe(|| report(message, why)));
         }

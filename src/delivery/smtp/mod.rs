@@ -173,6 +173,10 @@ impl OtpSender for Smtp {
         let _farewell = timeout(transport::FAREWELL, connection.quit()).await;
         Ok(())
     }
+
+    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
+        self.send(message).await
+    }
 }
 
 impl fmt::Debug for Smtp {

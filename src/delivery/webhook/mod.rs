@@ -46,6 +46,8 @@ use crate::{
 /// }
 /// ```
 ///
+/// A message that tells a user about a change has `notice`, such as `passkey_added`, in place of `code`.
+///
 /// `text` is the rendered [`Wording`], and `expires_at` is in Unix seconds. `id` is the same for
 /// all attempts: a gateway that has already sent the message should return a 200 and do nothing.
 ///
@@ -143,6 +145,10 @@ impl OtpSender for Webhook {
             Ok(response) => answer::meaning(response.status(), response.headers()),
             Err(failure) => Err(SendError::transient(failure)),
         }
+    }
+
+    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
+        self.send(message).await
     }
 }
 

@@ -16,7 +16,10 @@ struct Payload<'a> {
     channel: &'a str,
     tenant: &'a str,
     to: &'a str,
-    code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<&'a str>,
     text: &'a str,
     expires_at: u64,
 }
@@ -33,7 +36,8 @@ pub(super) fn write(
         channel: message.channel().as_str(),
         tenant: message.tenant().as_str(),
         to: message.to(),
-        code: message.code(),
+        code: message.notice().is_none().then(|| message.code()),
+        notice: message.notice().map(|notice| notice.kind().as_str()),
         text,
         expires_at: message.expires_at().as_secs(),
     };

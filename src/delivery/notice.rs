@@ -1,0 +1,116 @@
+use std::fmt;
+
+use crate::util::clock::UnixTime;
+
+/// What changed in how a user signs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoticeKind {
+    /// A passkey was added.
+    PasskeyAdded,
+    /// A passkey was removed.
+    PasskeyRemoved,
+    /// An authenticator app was set up, perhaps in place of another.
+    TotpAdded,
+    /// The authenticator app was removed.
+    TotpRemoved,
+    /// New recovery codes replaced the old ones.
+    RecoveryCodesRenewed,
+    /// An account at another identity provider was linked.
+    LinkAdded,
+    /// An account at another identity provider was unlinked.
+    LinkRemoved,
+}
+
+impl NoticeKind {
+    /// Returns a stable name, such as `passkey_added`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PasskeyAdded => "passkey_added",
+            Self::PasskeyRemoved => "passkey_removed",
+            Self::TotpAdded => "totp_added",
+            Self::TotpRemoved => "totp_removed",
+            Self::RecoveryCodesRenewed => "recovery_codes_renewed",
+            Self::LinkAdded => "link_added",
+            Self::LinkRemoved => "link_removed",
+        }
+    }
+
+    /// Returns the change in English, as the default wording begins.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::PasskeyAdded => "A passkey was added to your account",
+            Self::PasskeyRemoved => "A passkey was removed from your account",
+            Self::TotpAdded => "An authenticator app was set up for your account",
+            Self::TotpRemoved => "The authenticator app was removed from your account",
+            Self::RecoveryCodesRenewed => "New recovery codes were created for your account",
+            Self::LinkAdded => "Your account was linked to an account elsewhere",
+            Self::LinkRemoved => "Your account was unlinked from an account elsewhere",
+        }
+    }
+}
+
+impl fmt::Display for NoticeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A notice to a user: what changed in how they sign in, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    kind: NoticeKind,
+    at: UnixTime,
+}
+
+impl Notice {
+    /// Creates a notice of a change at this time.
+    pub fn new(kind: NoticeKind, at: UnixTime) -> Self {
+        Self { kind, at }
+    }
+
+    /// Returns what changed.
+    pub fn kind(&self) -> NoticeKind {
+        self.kind
+    }
+
+    /// Returns when it changed.
+    pub fn at(&self) -> UnixTime {
+        self.at
+    }
+}
+
+/// Returns a time as `2026-11-22 18:30 UTC`.
+pub(super) fn written(time: UnixTime) -> String {
+    let (minutes, days) = (time.as_secs() / 60 % (24 * 60), time.as_secs() / 86_400);
+    // years begin in March, so that the leap day is the last (the algorithm of Howard Hinnant)
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_000_000_000, "2001-09-09 01:46 UTC"),
+            (1_735_689_599, "2024-12-31 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(written(UnixTime::from_secs(seconds)), text);
+        }
+    }
+}
