@@ -61,6 +61,12 @@
 //! [`Quotas`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
 //! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it.
 //!
+//! # Many processes
+//!
+//! With the feature `redis`, a `SharedLimiter` keeps the budgets on Redis or Valkey, and all
+//! processes that use it share them. Layers and the login service take it like a [`Limiter`].
+//! `docs/scale.md` describes how to run it.
+//!
 //! # The tenant of a request
 //!
 //! The layer puts a [`RateLimit`] into the request, with the tenant that it has charged. That

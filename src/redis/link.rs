@@ -60,7 +60,7 @@ impl Link {
     /// Connects within a tokio runtime, which must live as long as the link.
     pub(crate) async fn connect(config: &RedisConfig, deadline: Duration) -> Result<Self, RedisFailure> {
         let misconfigured = |text: String| RedisFailure::new(FailureKind::Misconfigured, text);
-        let target = Target::new(config, deadline).map_err(|error| misconfigured(error.to_string()))?;
+        let target = Target::new(config).map_err(|error| misconfigured(error.to_string()))?;
         let runtime = Handle::try_current().map_err(|error| misconfigured(error.to_string()))?;
         let state = watch::Sender::new(State::Connecting(1));
         let link = Self(Arc::new(Inner { target, deadline, runtime, state, unanswered: AtomicU32::new(0) }));

@@ -25,7 +25,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(super) enum Target {
-    Server(Client),
+    Server(Arc<Client>),
     Cluster(Arc<ClusterClient>),
 }
 
@@ -36,12 +36,11 @@ pub(super) enum Connection {
 }
 
 impl Target {
-    pub(super) fn new(config: &RedisConfig, deadline: Duration) -> Result<Self, ConfigError> {
-        Self::build(config, deadline)
-            .map_err(|error| ConfigError::new("redis", format!("{config:?}"), error.to_string()))
+    pub(super) fn new(config: &RedisConfig) -> Result<Self, ConfigError> {
+        Self::build(config).map_err(|error| ConfigError::new("redis", format!("{config:?}"), error.to_string()))
     }
 
-    fn build(config: &RedisConfig, deadline: Duration) -> RedisResult<Self> {
+    fn build(config: &RedisConfig) -> RedisResult<Self> {
         if config.is_tls() && rustls::crypto::CryptoProvider::get_default().is_none() {
             // the client takes the provider of the process; another one may have been installed meanwhile
             let _other = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -58,10 +57,11 @@ impl Target {
         if !config.is_cluster() {
             let missing = || RedisError::from((ErrorKind::InvalidClientConfig, "no host"));
             let node = nodes.into_iter().next().ok_or_else(missing)?;
-            return Ok(Self::Server(match certificates {
+            let client = match certificates {
                 Some(certificates) => Client::build_with_tls(node, certificates)?,
                 None => Client::open(node)?,
-            }));
+            };
+            return Ok(Self::Server(Arc::new(client)));
         }
         // retries follow slots that have moved, and end with the deadline
         let builder = ClusterClientBuilder::new(nodes.collect::<Vec<_>>())
@@ -69,7 +69,8 @@ impl Target {
             .min_retry_wait(2)
             .max_retry_wait(50)
             .connection_timeout(CONNECT)
-            .response_timeout(deadline)
+            // each call has its deadline; these are the client's own questions about the cluster
+            .response_timeout(CONNECT)
             .tcp_settings(tcp);
         let builder = match certificates {
             Some(certificates) => builder.certs(certificates),

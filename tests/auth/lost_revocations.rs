@@ -33,6 +33,10 @@ impl Store for Replaced {
         self.0.take(key).await
     }
 
+    fn is_persistent(&self) -> bool {
+        self.0.is_persistent()
+    }
+
     fn complete_since(&self) -> UnixTime {
         UnixTime::from_secs(self.1.load(SeqCst))
     }

@@ -29,6 +29,9 @@ use crate::{
 /// A tenant takes about 200 bytes on the server while it has spent units, and at most 17 more for each
 /// [slice](crate::Quota::slices) of a window in which it spends.
 ///
+/// A layer with [`charge_if`](crate::RateLimitLayer::charge_if) gives units back in the background, so a request that
+/// follows at once may not have them yet.
+///
 /// # When the server does not answer
 ///
 /// No check waits longer than the [deadline](RedisConfig::deadline), 20 ms by default. Then the [`Fallback`] decides.
@@ -209,10 +212,7 @@ impl SharedLimiter {
             return None;
         }
         let plan = self.quotas().plan(&past.tenant);
-        let Some((ask, more)) = Self::refund_of(&charge).filter(|_| matches!(plan.terms(), Terms::Limited { .. }))
-        else {
-            return None;
-        };
+        let (ask, more) = Self::refund_of(&charge).filter(|_| matches!(plan.terms(), Terms::Limited { .. }))?;
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
         let answer = self.call("refund", &past.tenant, &plan, ask, &more).await?;
         answer.decision.standing.filter(|_| answer.decision.is_admitted())
