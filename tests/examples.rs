@@ -6,6 +6,8 @@ mod support;
 
 #[path = "examples/budgets.rs"]
 mod budgets;
+#[path = "examples/sso_demo.rs"]
+mod sso_demo;
 #[path = "examples/two_servers.rs"]
 mod two_servers;
 

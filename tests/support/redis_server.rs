@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::TcpListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread,
@@ -132,7 +132,7 @@ fn free_port() -> u16 {
     }
 }
 
-fn spawn(port: u16, settings: &[String], directory: &PathBuf) -> Option<Child> {
+fn spawn(port: u16, settings: &[String], directory: &Path) -> Option<Child> {
     let mut child = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(["--dir", directory.to_str().unwrap()])
