@@ -6,6 +6,8 @@ mod support;
 
 #[path = "examples/budgets.rs"]
 mod budgets;
+#[path = "examples/sso_demo.rs"]
+mod sso_demo;
 
 use std::{fs, path::PathBuf};
 use support::programs;

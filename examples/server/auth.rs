@@ -27,7 +27,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     }
     let auth = AuthService::builder(issuer, store.clone())
         .clients(facts.clients)
-        .users(users)
+        .users(users.clone())
         .policies(facts.policies)
         // shares its budget with the API
         .limiter(limiter.clone())
@@ -40,6 +40,11 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     if facts.prints_codes {
         // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
+    }
+    #[cfg(feature = "sso")]
+    if let Some(provider) = &facts.provider {
+        let (name, connection) = crate::sso_demo::connection(provider, &users)?;
+        auth = auth.sso(name, connection);
     }
     if facts.is_demo {
         auth = with_account_page(auth, issuer)?;

@@ -19,6 +19,9 @@ Usage: cargo run --example server -- [FLAGS]
   --data DIR         keeps logins, sessions, users and signing keys in this
                      directory, so that they survive a restart; keeps them in
                      memory by default
+  --sso-demo         starts an identity provider on the next port, so that single
+                     sign-on can be tried; needs the feature `sso`:
+                     cargo run --features sso --example server -- --sso-demo
   --event-log FILE   also writes the event log to this file, as JSON lines
   --help             shows this text
 
@@ -27,6 +30,10 @@ Several servers can't share a store yet: there is no --redis.
 A connection without a complete request within 10 seconds is closed. At most
 1,000 connections are open at the same time, and without proxies at most 100 of
 one address.
+";
+
+const WITHOUT_SSO: &str = "--sso-demo: this server was built without single sign-on. Run it by
+cargo run --features sso --example server -- --sso-demo
 ";
 
 #[derive(Debug)]
@@ -41,11 +48,13 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) event_log: Option<PathBuf>,
+    pub(crate) sso_demo: bool,
 }
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let (mut listen, mut file, mut data, mut event_log) = (None, None, None, None);
+    let mut sso_demo = false;
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let argument = text(argument)?;
@@ -55,6 +64,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         };
         let slot = match flag {
             "--help" | "-h" => return Ok(Command::Help),
+            "--sso-demo" if !cfg!(feature = "sso") => return Err(WITHOUT_SSO.to_owned()),
+            "--sso-demo" if value.is_none() => {
+                sso_demo = true;
+                continue;
+            }
             "--listen" => &mut listen,
             "--config" => &mut file,
             "--data" => &mut data,
@@ -66,7 +80,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             return Err(format!("{flag} appears more than once."));
         }
     }
+    if sso_demo && file.is_some() {
+        return Err("--sso-demo is for the demo, without --config.".to_owned());
+    }
     Ok(Command::Serve(Config {
+        sso_demo,
         listen: match (listen, &file) {
             (None, _) => Listen::Localhost(8080),
             (Some(value), None) => Listen::loopback(&text(value)?)?,

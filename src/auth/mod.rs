@@ -72,10 +72,11 @@
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
-//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, or with the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id` |
+//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, or with the `code` of an authenticator app (`totp`) or a `recovery_code`; sends a code to `phone_number`, `email` or a `contact_id`; or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
 //! | `GET /authentication/status` | returns the state of the login |
 //! | `GET /authentication/choices` | after a proved step: returns what the user can use next, with masked contacts and their `contact_id`s |
+//! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` or `unavailable` |
 //! | `POST /authentication/complete` | confirms that all steps are done; the browser goes on to `/authorize` |
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
 //! | `GET /openapi.json` | describes all endpoints ([`AuthService::openapi`]) |
@@ -309,7 +310,6 @@
 //!
 //! # Not supported yet
 //!
-//! - The method `sso`: 400 `unsupported_method`.
 //! - Of OpenID Connect: `display`, `ui_locales` and `registration` are ignored; `request`, foreign `request_uri`s and any
 //!   `response_mode` but `query` are refused.
 //! - Sign-up and password reset are up to your application.

@@ -31,7 +31,6 @@ pub(crate) enum Added {
     Full,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "used by passkeys, SSO and the account page"))]
 impl CredentialTable {
     pub(crate) fn new(store: &AnyStore, clock: &Arc<dyn Clock>) -> Self {
         Self(Owners::new(store, clock))

@@ -47,6 +47,8 @@ mod openapi;
 mod otp;
 mod page;
 mod parallel_logins;
+mod passkey;
+mod passkey_enrolment;
 mod password;
 mod password_overload;
 #[cfg(feature = "sso")]
@@ -65,6 +67,7 @@ mod revoke;
 mod sequences;
 mod session_sharing;
 mod several_tabs;
+mod soft_passkey;
 mod special_worlds;
 mod sso;
 #[cfg(feature = "sso")]

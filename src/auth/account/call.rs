@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::Method as HttpMethod;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     auth::{
@@ -42,10 +43,14 @@ pub(crate) struct AccountCall {
 pub(crate) struct AccountFields {
     /// A session.
     pub(crate) sid: Option<String>,
-    /// A credential.
+    /// The id of a credential.
     pub(crate) id: Option<String>,
     /// A code of an authenticator app.
     pub(crate) code: Option<Typed>,
+    /// A name for a passkey.
+    pub(crate) name: Option<String>,
+    /// What the browser returned for a new passkey.
+    pub(crate) response: Option<Value>,
 }
 
 /// Reads the body of a call.

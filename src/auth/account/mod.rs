@@ -5,6 +5,7 @@ pub(crate) mod call;
 pub(crate) mod pending;
 mod authenticators;
 mod credentials;
+mod passkeys;
 mod sessions;
 
 use bytes::Bytes;
@@ -45,9 +46,12 @@ where
 {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route {
-        AccountRoute::ConfirmTotp | AccountRoute::DeleteLink | AccountRoute::EndSession => {
-            Some(call::fields(cx, body).await)
-        }
+        AccountRoute::ConfirmTotp
+        | AccountRoute::DeleteLink
+        | AccountRoute::AddPasskey
+        | AccountRoute::RenamePasskey
+        | AccountRoute::DeletePasskey
+        | AccountRoute::EndSession => Some(call::fields(cx, body).await),
         _ => None,
     };
     let call = AccountCall::enter(cx).await?;
@@ -59,6 +63,10 @@ where
         AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
         AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
         AccountRoute::DeleteLink => authenticators::delete_link(cx, &call, &fields).await,
+        AccountRoute::PasskeyOptions => passkeys::options(cx, &call).await,
+        AccountRoute::AddPasskey => passkeys::add(cx, &call, &fields).await,
+        AccountRoute::RenamePasskey => passkeys::rename(cx, &call, &fields).await,
+        AccountRoute::DeletePasskey => passkeys::delete(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,

@@ -42,7 +42,7 @@ struct PendingPasskey {
 pub(crate) struct Enroller<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) user: &'a UserId,
-    pub(crate) sid: &'a Handle,
+    pub(crate) sid: Handle,
 }
 
 /// Why a passkey was not added.
@@ -109,7 +109,7 @@ impl PasskeyEnrolments {
             backed_up: verdict.backed_up,
             user_verified: verdict.user_verified,
             transports: verdict.transports,
-            name: passkey_name(name).unwrap_or("Passkey").to_owned(),
+            name: name.unwrap_or("Passkey").to_owned(),
             created_at: self.pending.now().as_secs(),
             last_used_at: None,
             strength,
@@ -140,7 +140,8 @@ impl PasskeyEnrolments {
 }
 
 /// Returns the name without surrounding spaces, if it is usable.
-pub(crate) fn passkey_name(name: Option<&str>) -> Option<&str> {
-    let name = name.map(str::trim).filter(|name| !name.is_empty())?;
-    (name.chars().count() <= LONGEST_NAME && !name.chars().any(char::is_control)).then_some(name)
+pub(crate) fn passkey_name(name: &str) -> Option<&str> {
+    let name = name.trim();
+    let is_usable = (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    is_usable.then_some(name)
 }

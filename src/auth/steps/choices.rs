@@ -15,9 +15,8 @@ use crate::{
             problem::{Code, Problem},
         },
         methods::{
-            OfferedProvider,
+            self, OfferedProvider,
             contacts::{contact_id, masked, reachable},
-            providers,
         },
     },
     credential::Credentials,
@@ -70,8 +69,10 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     let credentials = core.credentials.get(&login.tenant, &who.user).await?;
     let next = login.plan.next(login.proved()).intersection(core.enabled(&login.tenant));
     let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
-    let mut providers = providers(core, &login.tenant, next);
-    providers.retain(|provider| usable.can_sign_in_at(provider));
+    let providers = match next.contains(Method::Sso) {
+        true => methods::usable_providers(core, login, &account, credentials.as_ref()),
+        false => Vec::new(),
+    };
     let has = |method: &Method| if *method == Method::Sso { !providers.is_empty() } else { usable.has(*method) };
     let choices = Choices {
         login: Counters::from(view),
@@ -82,7 +83,7 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     Ok(answer::json(StatusCode::OK, &choices))
 }
 
-/// The means of a user to prove the steps of a login.
+/// What a user has for the steps of a login.
 struct Usable<'a> {
     login: &'a Login,
     account: &'a Account,
@@ -101,12 +102,12 @@ impl Usable<'_> {
             Method::RecoveryCode => self.row(|row| {
                 row.recovery.as_ref().is_some_and(|codes| !codes.unused.is_empty() && self.suffices(codes.strength))
             }),
-            // decided by provider
+            // providers tell for themselves
             Method::Sso => false,
         }
     }
 
-    /// Returns whether a credential of this strength counts in this login.
+    /// Returns whether a credential of this strength counts in a login of so many steps.
     fn suffices(&self, strength: u8) -> bool {
         usize::from(strength) >= self.login.required()
     }
@@ -124,15 +125,5 @@ impl Usable<'_> {
             })
         };
         next.iter().flat_map(of).collect()
-    }
-
-    /// Returns whether the user has a linked account at the provider, or can link one in this login.
-    fn can_sign_in_at(&self, provider: &OfferedProvider) -> bool {
-        let links = self.credentials.into_iter().flat_map(|row| &row.links);
-        let mut own = links.filter(|link| link.provider == provider.name).peekable();
-        match own.peek() {
-            Some(_) => own.any(|link| self.suffices(link.strength)),
-            None => provider.links_by_email && !self.login.is_all_carried(),
-        }
     }
 }
