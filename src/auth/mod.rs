@@ -72,7 +72,7 @@
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
-//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, or with the `code` of an authenticator app (`totp`) or a `recovery_code`; sends a code to `phone_number`, `email` or a `contact_id`; or returns the `redirect_url` of a `provider` |
+//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
 //! | `GET /authentication/status` | returns the state of the login |
 //! | `GET /authentication/choices` | after a proved step: returns what the user can use next, with masked contacts and their `contact_id`s |
