@@ -85,7 +85,7 @@ impl Vector {
         changed.register(&party())
     }
 
-    /// What the relying party stores. The vectors of the specification have no user handle.
+    /// Returns the credential as it is stored. The vectors of the specification have no user handle.
     fn stored(&self, party: &RelyingParty) -> StoredCredential {
         self.register(party).unwrap().stored(bytes(&self.user_handle))
     }
