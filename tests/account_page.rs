@@ -59,10 +59,10 @@ const TOTP: &str = "(async (seconds) => {
     const key = document.getElementById('totp-secret').textContent.replaceAll(' ', '');
     const bits = Array.from(key, (one) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(one).toString(2).padStart(5, '0'));
     const bytes = Uint8Array.from(bits.join('').match(/.{8}/g), (byte) => parseInt(byte, 2));
-    window.totpKey ??= await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign']);
+    const imported = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign']);
     const step = new DataView(new ArrayBuffer(8));
     step.setBigUint64(0, BigInt(Math.floor(seconds / 30)));
-    const mac = new DataView(await crypto.subtle.sign('HMAC', totpKey, step.buffer));
+    const mac = new DataView(await crypto.subtle.sign('HMAC', imported, step.buffer));
     return String((mac.getUint32(mac.getUint8(19) & 15) & 0x7fffffff) % 1e6).padStart(6, '0');
 })";
 
@@ -79,11 +79,11 @@ async fn an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_seco
     site.says("The code is wrong. Enter the code that the app shows now.").await;
     let now = site.world.time().as_secs();
     let code = site.ask(&format!("{TOTP}({now})")).await;
+    let next = site.ask(&format!("{TOTP}({})", now + 30)).await;
     site.ask("document.getElementById('totp-code').focus()").await;
     site.enter(code.as_str().unwrap()).await;
     site.until("text('done') === 'The authenticator app was set up.' && idle()").await;
     assert_eq!(site.texts("#totp-begin, #totp-delete").await, ["Replace", "Remove"]);
-    let next = site.ask(&format!("{TOTP}({})", now + 30)).await;
 
     site.press_button("recovery-create").await;
     site.focus("codes-copy").await;
@@ -116,7 +116,8 @@ async fn other_sessions_are_listed_and_ended() {
     let Some(mut site) = Site::new("account-sessions").await else { return };
     site.open_account().await;
     assert_eq!(site.ask("document.querySelectorAll('#sessions li').length").await, 1);
-    // another browser of the same user
+    // another browser of the same user, after the wait for another code
+    site.world.advance(60);
     site.browser.call("Network.clearBrowserCookies", json!({})).await;
     site.open_account().await;
     site.until("document.querySelectorAll('#sessions li').length === 2 && idle()").await;

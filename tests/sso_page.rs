@@ -110,8 +110,15 @@ async fn a_user_signs_in_at_a_provider_without_a_name() {
 #[tokio::test]
 async fn a_provider_is_the_second_step() {
     let Some(mut site) = site("sso-second").await else { return };
+    // links the account
+    site.log_in("web").await;
+    visit(&mut site, ON_FIRST_SCREEN, "allow").await;
+    site.comes_back().await;
+
     site.log_in("mfa").await;
     site.prove_password().await;
+    site.until("text('step') === 'Step 2 of 2' && shown('choose') && idle()").await;
+    assert!(site.texts("#ways button").await.contains(&"Continue with Example Corp".to_owned()));
     visit(&mut site, AMONG_CHOICES, "deny").await;
     site.says(DENIED).await;
     site.until("text('step') === 'Step 2 of 2' && shown('choose')").await;

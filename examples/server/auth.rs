@@ -3,8 +3,9 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, AuthServiceBuilder, EventLog, Limiter, Secret, StoredUsers, Tenant,
+    AuthService, AuthServiceBuilder, EventLog, Secret, StoredUsers, Tenant,
     auth::{Passkeys, Totp},
+    limit::AnyLimiter,
     store::AnyStore,
 };
 
@@ -14,7 +15,7 @@ use crate::{demo, facts::Facts, outbox::Outbox, tokens};
 pub(crate) struct Shared<'s> {
     pub(crate) issuer: &'s str,
     pub(crate) store: &'s AnyStore,
-    pub(crate) limiter: &'s Limiter,
+    pub(crate) limiter: &'s AnyLimiter,
     pub(crate) log: &'s EventLog,
 }
 
@@ -27,7 +28,7 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     }
     let auth = AuthService::builder(issuer, store.clone())
         .clients(facts.clients)
-        .users(users)
+        .users(users.clone())
         .policies(facts.policies)
         // shares its budget with the API
         .limiter(limiter.clone())
@@ -40,6 +41,11 @@ pub(crate) async fn service(shared: &Shared<'_>, facts: Facts, outbox: &Outbox) 
     if facts.prints_codes {
         // in production, use `delivery::Smtp`, `delivery::Webhook` or your own sender
         auth = auth.sms(outbox.clone()).email(outbox.clone()).whatsapp(outbox.clone());
+    }
+    #[cfg(feature = "sso")]
+    if let Some(provider) = &facts.provider {
+        let (name, connection) = crate::sso_demo::connection(provider, &users)?;
+        auth = auth.sso(name, connection);
     }
     if facts.is_demo {
         auth = with_account_page(auth, issuer)?;

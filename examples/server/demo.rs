@@ -75,6 +75,8 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
         tokens: std::sync::Arc::new(TokenSettings::default()),
         prints_codes: true,
+        #[cfg(feature = "sso")]
+        provider: None,
         is_demo: true,
     })
 }

@@ -30,6 +30,9 @@ pub(crate) struct Facts {
     pub(crate) tokens: std::sync::Arc<TokenSettings>,
     /// Enables one-time codes, which are printed to stdout.
     pub(crate) prints_codes: bool,
+    /// The issuer of the identity provider of `--sso-demo`.
+    #[cfg(feature = "sso")]
+    pub(crate) provider: Option<String>,
     /// Serves the demo's pages and shows its one-time codes to everyone.
     pub(crate) is_demo: bool,
 }

@@ -71,6 +71,8 @@ pub(crate) fn read(path: &Path) -> Result<Facts, Box<dyn Error>> {
         clients,
         people,
         tokens: std::sync::Arc::new(file.tokens.read()?),
+        #[cfg(feature = "sso")]
+        provider: None,
         prints_codes: file.insecure_print_codes,
         is_demo: false,
     })

@@ -4,11 +4,11 @@
 //!
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
-//! - `config.rs` and `listen.rs` read the flags.
+//! - `config.rs` and `listen.rs` read the flags, and `state.rs` opens the store.
 //! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
-//! - `account.rs` has the pages of signed-in users.
+//! - `account.rs` has the pages of signed-in users, `sso_demo.rs` another identity provider for `--sso-demo`.
 //! - `serve.rs` starts and stops the server, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has the
 //!   budgets of addresses, and `localhost.rs` sends pages to its own name.
 
@@ -16,6 +16,7 @@
 
 mod listen;
 mod config;
+mod state;
 mod tokens;
 mod facts;
 mod budgets;
@@ -24,6 +25,8 @@ mod welcome;
 mod file;
 mod html;
 mod outbox;
+#[cfg(feature = "sso")]
+mod sso_demo;
 mod auth;
 mod account;
 mod pages;
@@ -35,14 +38,11 @@ mod connections;
 mod idle;
 mod serve;
 
-use std::{error::Error, fs, path::Path, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
 use config::{Command, Config};
-use tollgate::{
-    EventLog,
-    event::JsonLines,
-    store::{AnyStore, Disk, Memory},
-};
+use state::State;
+use tollgate::{EventLog, event::JsonLines};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -72,19 +72,21 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         log = log.sink(JsonLines::open(path)?);
     }
     let log = log.build();
-    let store = match &config.data {
-        Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
-        None => AnyStore::from(Memory::new()),
-    };
+    let state = State::open(&config.store).await?;
     let listeners = listen::bind(config.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
     let origin = config.listen.origin(bound);
-    let facts = match &config.file {
+    #[cfg_attr(not(feature = "sso"), expect(unused_mut, reason = "only --sso-demo changes it"))]
+    let mut facts = match &config.file {
         Some(path) => file::read(path).map_err(|error| format!("--config {}: {error}", path.display()))?,
         None => demo::facts(&origin)?,
     };
     let welcome =
         if facts.is_demo { welcome::welcome(&origin) } else { format!("Listening on {origin}. Ctrl-C ends it.\n") };
+    #[cfg(feature = "sso")]
+    if config.sso_demo {
+        facts.provider = Some(sso_demo::start(&origin, bound.port().wrapping_add(1)).await?);
+    }
     let is_behind_tls = facts.issuer.as_ref().is_some_and(|issuer| issuer.starts_with("https://"));
     if !is_behind_tls && !config.listen.is_loopback() {
         return Err("--config: others than this machine reach it only by TLS: `issuer` must be the https URL of the \
@@ -92,19 +94,16 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
             .into());
     }
     let is_behind_proxies = facts.is_behind_proxies;
-    let app = api::router(&origin, facts, &store, &log).await.map_err(|error| match &config.file {
+    let app = api::router(&origin, facts, &state, &log).await.map_err(|error| match &config.file {
         Some(path) => format!("--config {}: {error}", path.display()).into(),
         None => error,
     })?;
     print!("{welcome}");
+    #[cfg(feature = "sso")]
+    print!("{}", if config.sso_demo { sso_demo::WELCOME } else { "" });
     serve::until_stopped(listeners, app, is_behind_proxies, &log).await;
     if config.event_log.is_some() && !log.flush() {
         eprintln!("some events could not be written to the log");
     }
     Ok(())
-}
-
-fn open(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {
-    fs::create_dir_all(directory)?;
-    Ok(AnyStore::from(Disk::open(directory.join("state.redb"))?))
 }

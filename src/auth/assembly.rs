@@ -221,7 +221,7 @@ impl AuthServiceBuilder {
         let strangers = |quota| builder(quota).max_tenants(MOST_STRANGERS).build();
         let tenants = match &self.limiter {
             Some(limiter) => limiter.clone(),
-            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?,
+            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?.into(),
         };
         let per_address = match &self.per_address {
             Some(quota) => Some(RateLimitGate::new(no_tenant, logged(*quota)?)),

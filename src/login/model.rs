@@ -9,6 +9,7 @@ use super::{
     limits::LoginLimits,
     machine::{LoginCall, LoginError, Proved, transition},
     one_time_code::{OneTimeCode, OpenCode},
+    open_sso::OpenSso,
     parameters::{Binding, Wanted},
     passkey_challenge::PasskeyChallenge,
     state::{CarriedProofs, Challenge, Login, LoginPhase, LoginStatus},
@@ -28,7 +29,15 @@ use crate::{
     },
 };
 
-const METHODS: [Method; 5] = [Method::Password, Method::Sms, Method::Whatsapp, Method::Email, Method::Passkey];
+const METHODS: [Method; 7] = [
+    Method::Password,
+    Method::Sms,
+    Method::Whatsapp,
+    Method::Email,
+    Method::Passkey,
+    Method::Totp,
+    Method::RecoveryCode,
+];
 /// The methods that send a code.
 const BY_CODE: [Method; 3] = [Method::Sms, Method::Whatsapp, Method::Email];
 const USERS: usize = 2;
@@ -48,6 +57,10 @@ enum Action {
     Withdraw,
     Open(Method, Who),
     Verify(Guess, Who),
+    /// Leaves for a provider.
+    Leave,
+    /// Comes back from it. A text stands for another provider.
+    Return(Guess),
     OpenPasskey,
     /// Answers the newest challenge for a passkey, or the one before.
     TakePasskey {
@@ -92,6 +105,7 @@ fn action() -> impl Strategy<Value = Action> {
     ];
     let text = prop::sample::select(vec!["wrong", "", "00000", "0000000", "abcdef", "٠٠٠٠٠٠"]).prop_map(Guess::Text);
     let guess = prop_oneof![5 => Just(Guess::Right), 1 => Just(Guess::Former), 5 => text];
+    let back = prop_oneof![5 => Just(Guess::Right), 1 => Just(Guess::Former), 1 => Just(Guess::Text(""))];
     prop_oneof![
         30 => wait.prop_map(Action::Wait),
         40 => method().prop_map(Action::Attempt),
@@ -101,6 +115,8 @@ fn action() -> impl Strategy<Value = Action> {
         20 => prop::bool::weighted(0.8).prop_map(|newest| Action::TakePasskey { newest }),
         30 => (prop::sample::select(&BY_CODE), who()).prop_map(|(method, who)| Action::Open(method, who)),
         60 => (guess, who()).prop_map(|(guess, who)| Action::Verify(guess, who)),
+        20 => Just(Action::Leave),
+        25 => back.prop_map(Action::Return),
         20 => Just(Action::Complete),
         3 => (0..USERS).prop_map(Action::Raise),
         1 => Just(Action::End),
@@ -116,6 +132,8 @@ struct Model {
     user: For,
     status: LoginStatus,
     open: Option<Open>,
+    /// The state with which the user left for a provider, and when.
+    away: Option<(String, u64)>,
     /// When the challenge for a passkey was opened.
     passkey: Option<u64>,
     failures: u32,
@@ -145,6 +163,7 @@ impl Model {
             user,
             status: if carried > 0 { LoginStatus::Success } else { LoginStatus::Pending },
             open: None,
+            away: None,
             passkey: None,
             failures: 0,
             sends: 0,
@@ -185,20 +204,22 @@ impl Model {
         if self.remaining() == 0 {
             return Err(LoginError::NoStepRemaining);
         }
+        // codes of an authenticator come after another step
+        let too_early = self.proved.is_empty() && matches!(method, Method::Totp | Method::RecoveryCode);
         let used = self.proved.iter().any(|proved| proved.class() == method.class());
-        if used { Err(LoginError::MethodNotAllowed) } else { Ok(()) }
+        if used || too_early { Err(LoginError::MethodNotAllowed) } else { Ok(()) }
     }
 
     fn fail(&mut self, method: Method) -> LoginError {
         if self.failures < 15 {
             return LoginError::WrongSecret(method);
         }
-        (self.status, self.open, self.passkey) = (LoginStatus::Failed, None, None);
+        (self.status, self.open, self.away, self.passkey) = (LoginStatus::Failed, None, None, None);
         LoginError::TooManyFailures
     }
 
     fn end(&mut self) -> Result<(), LoginError> {
-        (self.over, self.open, self.passkey) = (true, None, None);
+        (self.over, self.open, self.away, self.passkey) = (true, None, None, None);
         Err(LoginError::Expired)
     }
 
@@ -214,7 +235,7 @@ impl Model {
         }
         self.proved.push(method);
         (self.user, self.status) = (For::User(user, current), LoginStatus::Success);
-        (self.open, self.passkey) = (None, None);
+        (self.open, self.away, self.passkey) = (None, None, None);
         Ok(())
     }
 
@@ -288,6 +309,25 @@ impl Model {
                 self.status = LoginStatus::Pending;
                 let (code, owner) = (sent.to_owned(), owner.map(|owner| (owner, self.generations[owner])));
                 self.open = Some(Open { method, owner, code, attempts: 0, sent_at: now });
+                self.away = None;
+            }
+            Action::Leave => {
+                self.expects(Method::Sso)?;
+                if self.failures == 15 {
+                    return Err(LoginError::AttemptsUnderWay);
+                }
+                (self.status, self.open) = (LoginStatus::Pending, None);
+                self.away = Some((sent.to_owned(), now));
+            }
+            Action::Return(_) => {
+                if !self.away.as_ref().is_some_and(|(state, left)| state == guess && now < left + 600) {
+                    return Err(LoginError::NoPendingChallenge);
+                }
+                if self.failures == 15 {
+                    return Err(LoginError::AttemptsUnderWay);
+                }
+                self.failures += 1;
+                self.away = None;
             }
             Action::Verify(_, who) => {
                 let Some(open) = &mut self.open else { return Err(LoginError::NoPendingChallenge) };
@@ -339,7 +379,7 @@ impl Model {
 }
 
 fn plan(steps: usize) -> LoginPlan {
-    let enabled: MethodSet = METHODS.into_iter().collect();
+    let enabled: MethodSet = METHODS.into_iter().chain([Method::Sso]).collect();
     Policies::new(Policy::any(steps).unwrap()).plan(&tenant(), None, None, enabled).unwrap()
 }
 
@@ -390,7 +430,7 @@ proptest! {
     #![proptest_config(Config::with_cases(3_000))]
     #[test]
     fn c043_c044_c046_c047_c057_c087_c105_c106_c116_c119_the_table_agrees_with_its_model(
-        steps in 1_usize..=3,
+        steps in 1_usize..=4,
         carried in prop_oneof![2 => Just(0_usize), 1 => 1_usize..=2],
         user in prop_oneof![2 => Just(For::Anyone), 1 => Just(For::NoOne), 3 => Just(For::User(0, 0))],
         actions in vec(action(), 1..80),
@@ -402,6 +442,7 @@ proptest! {
         let mut login = begin(steps, carried, user);
         let mut model = Model::begin(steps, carried, user);
         let (mut seconds, mut under_way, mut codes) = (0, Vec::new(), Vec::<String>::new());
+        let mut states: Vec<Secret> = Vec::new();
         let mut challenges: Vec<PasskeyChallenge> = (0..2).map(|_| PasskeyChallenge::generate(UnixTime::from_secs(BEGAN)).0).collect();
         for action in &actions {
             match action {
@@ -423,11 +464,15 @@ proptest! {
                 Action::Settle(_) | Action::Withdraw => under_way.remove(0),
                 _ => Method::Password,
             };
-            let sent = OneTimeCode::generate();
+            let (sent, leaving) = (OneTimeCode::generate(), Secret::generate());
             let guess = match action {
                 Action::Verify(Guess::Right, _) => codes.last().cloned().unwrap_or_default(),
                 Action::Verify(Guess::Former, _) => codes.iter().rev().nth(1).cloned().unwrap_or_default(),
                 Action::Verify(Guess::Text(text), _) => (*text).to_owned(),
+                Action::Return(Guess::Right) => states.last().map(Secret::expose).unwrap_or_default().to_owned(),
+                Action::Return(Guess::Former) => {
+                    states.iter().rev().nth(1).map(Secret::expose).unwrap_or_default().to_owned()
+                }
                 _ => String::new(),
             };
             let who = match action {
@@ -442,10 +487,16 @@ proptest! {
                     let code = OpenCode::new(to, who.clone(), &login.id, &sent, &keyed, (&limits, now));
                     Some(Challenge::Code(code))
                 }
+                Action::Leave => Some(Challenge::Sso(OpenSso::new("idp", &leaving, String::new(), now))),
                 _ => None,
             };
             let opened = PasskeyChallenge::generate(now).0;
             let [.., former, newest] = &challenges[..] else { unreachable!() };
+            let (provider, state) = match action {
+                Action::Return(Guess::Text(_)) => ("other", states.last().map(Secret::digest)),
+                _ => ("idp", Secret::parse(&guess).map(|state| state.digest())),
+            };
+            let state = state.unwrap_or(Digest::of("no state"));
             let call = match (action, &open) {
                 (Action::OpenPasskey, _) => LoginCall::OpenPasskey(&opened),
                 (Action::TakePasskey { newest: true }, _) => LoginCall::TakePasskey(newest),
@@ -455,7 +506,8 @@ proptest! {
                     LoginCall::Settle(settled, who.as_ref().map(|user| Proved { user, mark: None }))
                 }
                 (Action::Withdraw, _) => LoginCall::Withdraw,
-                (Action::Open(..), Some(open)) => LoginCall::Open(open),
+                (Action::Open(..) | Action::Leave, Some(open)) => LoginCall::Open(open),
+                (Action::Return(_), _) => LoginCall::Redeem { provider, state: &state },
                 (Action::Verify(..), _) => {
                     let of = login.open.as_ref().and_then(Challenge::code);
                     LoginCall::Verify { of, guess: &guess, keyed: &keyed, owner: who.as_ref() }
@@ -467,7 +519,8 @@ proptest! {
             let before = login.clone();
             let was = model.clone();
             let taken = transition(&login, &call, now);
-            let meant = model.call(*action, settled, &guess, sent.expose(), seconds);
+            let text = if matches!(action, Action::Leave) { leaving.expose() } else { sent.expose() };
+            let meant = model.call(*action, settled, &guess, text, seconds);
             match (&taken.answer, &meant) {
                 // the wait is the rest of the login, which the model below checks
                 (Err(LoginError::NoSendsLeft(wait)), Err(LoginError::NoSendsLeft(_))) => {
@@ -484,6 +537,8 @@ proptest! {
                 match action {
                     Action::Attempt(method) => under_way.push(*method),
                     Action::Open(..) => codes.push(sent.expose().to_owned()),
+                    Action::Leave => states.push(leaving),
+                    Action::Return(_) => under_way.push(Method::Sso),
                     Action::OpenPasskey => challenges.push(opened),
                     Action::TakePasskey { .. } => under_way.push(Method::Passkey),
                     _ => {}
@@ -496,7 +551,9 @@ proptest! {
             prop_assert_eq!((view.completed, view.remaining), (model.proved.len(), model.remaining()));
             prop_assert_eq!(u32::from(login.failures), model.failures);
             prop_assert_eq!(u32::from(login.sends), model.sends);
-            prop_assert_eq!(login.open.is_some(), model.open.is_some());
+            let is_away = matches!(login.open, Some(Challenge::Sso(_)));
+            prop_assert_eq!(is_away, model.away.is_some());
+            prop_assert_eq!(login.open.is_some() && !is_away, model.open.is_some());
             prop_assert_eq!(login.passkey.is_some(), model.passkey.is_some());
             prop_assert_eq!(&login.subject, &subject(model.user));
             if let Ok(shown) = taken.answer {

@@ -27,6 +27,7 @@ pub(crate) struct OpenSso {
 }
 
 impl OpenSso {
+    #[cfg_attr(not(any(test, feature = "sso")), allow(dead_code, reason = "only providers open it"))]
     pub(crate) fn new(provider: &str, state: &Secret, query: String, now: UnixTime) -> Self {
         let expires = (now + LIFETIME).as_nanos();
         Self { provider: provider.to_owned(), state: state.digest(), expires, query }

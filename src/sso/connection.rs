@@ -12,7 +12,7 @@ use crate::{
     },
     store::{BoxFuture, StoreError, StoreErrorKind},
     tenant::Tenant,
-    user::EmailAddress,
+    user::{Account, Contact, EmailAddress},
     util::error::ConfigError,
 };
 
@@ -111,9 +111,20 @@ impl SsoConnection {
     /// Returns the address that the provider vouches for, if the provider is trusted for its domain.
     pub(crate) fn trusted_email(&self, user: &ProviderUser) -> Option<EmailAddress> {
         let address = EmailAddress::parse(user.email().filter(|_| user.email_verified())?).ok()?;
-        let (_, domain) = address.as_str().rsplit_once('@')?;
-        let is_trusted = self.domains.iter().any(|own| own == domain);
-        is_trusted.then_some(address)
+        self.trusts(&address).then_some(address)
+    }
+
+    /// Returns whether the provider can vouch for a verified address of this account.
+    pub(crate) fn trusts_contact_of(&self, account: &Account) -> bool {
+        account.contacts().any(|(contact, is_verified)| match contact {
+            Contact::Email(address) => is_verified && self.trusts(address),
+            Contact::Phone(_) => false,
+        })
+    }
+
+    fn trusts(&self, address: &EmailAddress) -> bool {
+        let domain = address.as_str().rsplit_once('@').map(|(_, domain)| domain);
+        self.domains.iter().any(|own| Some(own.as_str()) == domain)
     }
 
     pub(crate) async fn authorization_url(&self, request: &SsoRequest<'_>) -> Result<String, SsoError> {

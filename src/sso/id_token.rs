@@ -28,7 +28,7 @@ pub(super) enum ExpectedIssuer {
     },
 }
 
-/// What an ID token must be like.
+/// The requirements for an ID token.
 #[derive(Clone, Debug)]
 pub(super) struct IdTokenRules {
     pub(super) issuer: ExpectedIssuer,
@@ -218,4 +218,100 @@ impl IdTokenRules {
 
 fn bad(reason: &'static str) -> IdTokenCheck {
     IdTokenCheck::Bad(SsoError::Failed(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::jose::{Algorithm, Signer, jws};
+
+    const NOW: u64 = 1_000_000_000;
+
+    /// A signer, and the key set that knows it.
+    fn keys() -> (Signer, KeySet) {
+        let pkcs8 = Signer::generate(Algorithm::EdDsa).unwrap();
+        let signer = Signer::read(Algorithm::EdDsa, &pkcs8).unwrap();
+        let mut jwk = signer.public().jwk();
+        jwk.kid = Some(signer.kid().to_owned());
+        let set = KeySet::parse(json!({ "keys": [jwk] }).to_string().as_bytes()).unwrap();
+        (signer, set)
+    }
+
+    fn rules() -> IdTokenRules {
+        IdTokenRules {
+            issuer: ExpectedIssuer::Exact("https://idp.example".to_owned()),
+            client_id: "client".to_owned(),
+            audiences: vec!["also".to_owned()],
+            skew: Duration::from_secs(60),
+            max_age: None,
+            acr: Vec::new(),
+            amr: Vec::new(),
+        }
+    }
+
+    fn claims(more: &Value) -> Value {
+        let mut claims = json!({
+            "iss": "https://idp.example", "sub": "ada", "aud": "client", "nonce": "n", "iat": NOW, "exp": NOW + 300,
+        });
+        for (name, value) in more.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        claims
+    }
+
+    fn is_good(check: &IdTokenCheck) -> bool {
+        matches!(check, IdTokenCheck::Good(_))
+    }
+
+    #[test]
+    fn c083_another_audience_counts_only_if_it_is_trusted_and_the_party_is_named() {
+        let (signer, keys) = keys();
+        for (more, expected) in [
+            (json!({}), true),
+            (json!({ "aud": ["client", "also"], "azp": "client" }), true),
+            (json!({ "aud": ["client", "also"] }), false),
+            (json!({ "aud": ["client", "also"], "azp": "also" }), false),
+            (json!({ "aud": ["client", "other"], "azp": "client" }), false),
+            (json!({ "aud": "also", "azp": "client" }), false),
+            (json!({ "aud": "also" }), false),
+        ] {
+            let token = jws::sign(&signer, "JWT", &claims(&more)).unwrap();
+            let checked = rules().check(&token, &keys, ("n", None), UnixTime::from_secs(NOW));
+            assert_eq!(is_good(&checked), expected, "{more}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_changed_token_is_good(at in 0_usize..600, with in "[A-Za-z0-9_.-]", text in ".{0,200}") {
+            let (signer, keys) = keys();
+            let token = jws::sign(&signer, "JWT", &claims(&json!({}))).unwrap();
+            let check = |token: &str| is_good(&rules().check(token, &keys, ("n", None), UnixTime::from_secs(NOW)));
+            prop_assert!(check(&token));
+            let at = at % token.len();
+            let changed = format!("{}{with}{}", &token[..at], &token[at + 1..]);
+            prop_assert!(changed == token || !check(&changed), "{}", changed);
+            let longer = token.clone() + &with;
+            prop_assert!(!check(&token[..at]) && !check(&longer) && !check(&text));
+        }
+
+        #[test]
+        fn issuers_of_a_template_name_their_own_directory(directory in "[a-zA-Z0-9/.{}-]{0,70}", tid in "[a-z0-9-]{0,5}") {
+            let template = ExpectedIssuer::template("https://login.example/{tenantid}/v2.0").unwrap();
+            let (signer, keys) = keys();
+            let rules = IdTokenRules { issuer: template.clone(), ..rules() };
+            let issuer = format!("https://login.example/{directory}/v2.0");
+            for tid in [&directory, &tid] {
+                let more = json!({ "iss": issuer, "tid": tid });
+                let token = jws::sign(&signer, "JWT", &claims(&more)).unwrap();
+                let checked = rules.check(&token, &keys, ("n", None), UnixTime::from_secs(NOW));
+                let expected = *tid == directory && is_directory(&directory);
+                prop_assert_eq!(is_good(&checked), expected);
+                prop_assert_eq!(template.may_be(&issuer), is_directory(&directory));
+            }
+        }
+    }
 }

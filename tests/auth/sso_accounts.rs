@@ -84,7 +84,7 @@ async fn c084_the_first_link_needs_a_proved_step_and_a_verified_address_of_a_tru
     }
     world.provider.set(|provider| provider.claims = json!({ "email": "ADA@example.com", "email_verified": "true" }));
     assert_eq!(second_step(&world, "mfa").await, "ok");
-    // from now on the link alone finds the account, whatever the address
+    // from now on the link alone finds the account, even with another address
     world.provider.set(|provider| provider.claims = json!({ "email": "new@evil.example" }));
     assert_eq!(first_step(&world, None).await, "ok");
     assert_eq!(first_step(&world, Some(ADA)).await, "ok");
@@ -207,4 +207,77 @@ async fn c085_tokens_and_codes_of_the_provider_are_not_stored_and_neither_is_the
     for kept in ["their-access-token", &form["code"], &form["code_verifier"], secret, &asked["nonce"], "eyJ"] {
         assert!(!written.contains(kept), "{kept} is stored");
     }
+}
+
+// ---- the choices after a step
+
+/// Returns the providers that ada can use after her password, and whether `sso` is among the methods.
+async fn choices(world: &SsoWorld, client: &str) -> (serde_json::Value, bool) {
+    let (mut browser, id) = login(world, client, Some(ADA)).await;
+    assert_eq!(browser.password(client, &id, ADA, ADA_PASSWORD).await.status, 200);
+    let answer = browser.get(&format!("/authentication/choices?session_id={id}")).await.json();
+    (answer["providers"].clone(), answer["methods"].as_array().unwrap().contains(&json!("sso")))
+}
+
+#[tokio::test]
+async fn the_choices_list_the_providers_that_can_prove_the_next_step() {
+    let shown = json!([{ "name": "idp", "label": "Example ID" }]);
+    let untrusted = SsoWorld::with(|oidc| oidc, |connection| connection).await;
+    assert_eq!(choices(&untrusted, "mfa").await, (json!([]), false));
+    let elsewhere = SsoWorld::with(|oidc| oidc, |it| it.trust_email_domain("other.example").unwrap()).await;
+    assert_eq!(choices(&elsewhere, "mfa").await, (json!([]), false));
+    // a verified address of a trusted domain can be linked now
+    let trusted = SsoWorld::with(|oidc| oidc, trusting).await;
+    assert_eq!(choices(&trusted, "mfa").await, (shown.clone(), true));
+    // a link that a hook has made
+    let linked = SsoWorld::new().await;
+    assert_eq!(choices(&linked, "mfa").await, (json!([]), false));
+    assert_eq!(first_step(&linked, None).await, "ok");
+    assert_eq!(choices(&linked, "mfa").await, (shown, true));
+}
+
+#[tokio::test]
+async fn c124_a_link_never_counts_in_a_login_of_more_steps_than_were_proved_for_it() {
+    let three = tollgate::Policy::any(3).unwrap();
+    let policies = || tollgate::Policies::default().acr("three", three.clone()).unwrap();
+    let clock = tollgate::testing::ManualClock::new();
+    let provider = crate::sso_provider::Provider::start(&clock).await;
+    let connection = trusting(SsoConnection::new(crate::sso_provider::oidc(&provider)));
+    let world = crate::world::World::on(Memory::new().into(), clock, |service| {
+        service.sso("idp", connection).policies(policies())
+    })
+    .await;
+    let world = SsoWorld { world, provider };
+    let three_steps = |browser: &Browser| {
+        let mut browser = browser.clone();
+        async move {
+            let body =
+                crate::world::with(crate::world::parameters("web"), &[("identifier", ADA), ("acr_values", "three")]);
+            let answer = browser.post("/authentication/start", &body).await.json();
+            assert_eq!(answer["required_steps"], 3);
+            let id = answer["session_id"].as_str().unwrap().to_owned();
+            assert_eq!(browser.password("web", &id, ADA, ADA_PASSWORD).await.status, 200);
+            (browser, id)
+        }
+    };
+    // one proved step and the provider make two
+    let (mut browser, id) = three_steps(&world.world.browser()).await;
+    assert_eq!(outcome(&world.dance(&mut browser, "web", &id).await), "failed");
+    assert_eq!(second_step(&world, "mfa").await, "ok");
+    let (mut browser, id) = three_steps(&world.world.browser()).await;
+    assert_eq!(outcome(&world.dance(&mut browser, "web", &id).await), "failed");
+    assert_eq!(browser.status(&id).await.json()["completed_steps"], 1);
+    // the link is good for two steps all the same
+    assert_eq!(second_step(&world, "mfa").await, "ok");
+}
+
+#[tokio::test]
+async fn c124_a_stolen_password_and_an_account_at_the_provider_do_not_make_two_factors() {
+    // a thief who knows the password has an account at the provider, but not the address of the owner
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    world.provider.set(|provider| provider.claims = json!({ "sub": "thief-there", "email": "thief@example.com" }));
+    assert_eq!(second_step(&world, "mfa").await, "failed");
+    world.provider.set(|provider| provider.claims = json!({ "sub": "thief-there", "email_verified": false }));
+    assert_eq!(second_step(&world, "mfa").await, "failed");
+    assert_eq!(first_step(&world, None).await, "failed");
 }

@@ -17,7 +17,7 @@ use crate::{
     world::{ADA, ADA_PASSWORD, World, encode},
 };
 
-/// What the server answers.
+/// The answers of the server.
 #[derive(Clone)]
 struct Answers {
     challenge: String,
@@ -39,7 +39,7 @@ async fn token(State(answers): State<Shared>, form: String) -> String {
     answers.token.to_string()
 }
 
-async fn api(State(answers): State<Shared>, headers: HeaderMap, uri: axum::http::Uri) -> String {
+async fn api(State(answers): State<Shared>, headers: HeaderMap, uri: http::Uri) -> String {
     assert_eq!(
         (&headers["authorization"], &headers["user-agent"]),
         (&"Bearer gho_x".parse().unwrap(), &"tollgate".parse().unwrap())

@@ -68,7 +68,7 @@ impl AccountCall {
     ///
     /// Returns `origin_not_allowed` to pages of other sites, and `login_required` without a session.
     pub(crate) async fn enter(cx: &mut RequestContext<'_>) -> Result<Self, Problem> {
-        let (_, client) = of_this_site(cx)?;
+        let (_, client) = of_this_site(cx).await?;
         let tenant = client.tenant();
         if cx.parts.method == HttpMethod::POST {
             if !cx.is_of_own_page() {

@@ -28,7 +28,7 @@ pub(crate) async fn page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, 
 }
 
 async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (_, client) = of_this_site(cx)?;
+    let (_, client) = of_this_site(cx).await?;
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
         return Ok(page::account());
     }

@@ -23,11 +23,13 @@ use self::{
 use crate::{auth::methods::sso::SsoMethod, sso::SsoConnection};
 use crate::{
     auth::{core::Core, http::problem::Problem},
+    credential::Credentials,
     delivery::Channel,
     http::body::Body,
-    login::{Challenge, LoginCall, LoginError},
+    login::{Challenge, Login, LoginCall, LoginError},
     policy::{Method, MethodSet},
     tenant::Tenant,
+    user::Account,
 };
 
 /// Handles a step by this method.
@@ -63,23 +65,48 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
 
 /// Another identity provider, as users see it.
 #[derive(Serialize)]
+#[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
 pub(crate) struct OfferedProvider {
     name: String,
     label: String,
+}
+
+#[cfg(feature = "sso")]
+impl From<(&str, &SsoConnection)> for OfferedProvider {
+    fn from((name, connection): (&str, &SsoConnection)) -> Self {
+        Self { name: name.to_owned(), label: connection.shown_label(name).to_owned() }
+    }
 }
 
 /// Returns the providers of a tenant if `sso` is among these methods.
 pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec<OfferedProvider> {
     #[cfg(feature = "sso")]
     if methods.contains(Method::Sso) {
-        let offered = |(name, connection): (&str, &SsoConnection)| OfferedProvider {
-            name: name.to_owned(),
-            label: connection.shown_label(name).to_owned(),
-        };
-        return core.providers.of(tenant).map(offered).collect();
+        return core.providers.of(tenant).map(OfferedProvider::from).collect();
     }
     let _ = (core, tenant, methods);
     Vec::new()
+}
+
+/// Returns the providers at which a user can prove the next step of their login.
+pub(crate) fn usable_providers(
+    core: &Core,
+    login: &Login,
+    account: &Account,
+    row: Option<&Credentials>,
+) -> Vec<OfferedProvider> {
+    #[cfg(feature = "sso")]
+    {
+        let is_usable = |(name, connection): &(&str, &SsoConnection)| {
+            row.is_some_and(|row| sso::has_link(login, row, name)) || sso::may_link(login, connection, account)
+        };
+        core.providers.of(&login.tenant).filter(is_usable).map(OfferedProvider::from).collect()
+    }
+    #[cfg(not(feature = "sso"))]
+    {
+        let _ = (core, login, account, row);
+        Vec::new()
+    }
 }
 
 /// Returns what users see of a provider, or `None` if this tenant has no such provider.

@@ -23,9 +23,9 @@ use crate::{
     login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
     pkce::{CodeChallenge, CodeVerifier},
     policy::{FactorClass, Method},
-    session::UserId,
+    session::{Proof, UserId},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
-    user::Contact,
+    user::{Account, Contact},
     util::{
         form::{self, Form},
         secret::{Digest, Secret},
@@ -49,7 +49,7 @@ struct SentAway {
     redirect_url: String,
 }
 
-/// What a user brings back from a provider, in the parameter `state`.
+/// The parameter `state`, which a user brings back from a provider.
 pub(crate) struct SsoState {
     /// The id of the login.
     pub(crate) login: String,
@@ -195,7 +195,7 @@ pub(crate) async fn settle(
     let user = match user {
         Ok(user) => user,
         Err(error) => {
-            crate::util::trace::warning!("the provider {name} signed nobody in: {error}");
+            crate::util::trace::warning!("the provider {name} has not signed in a user: {error}");
             return refused(step, error).await;
         }
     };
@@ -290,23 +290,42 @@ async fn first_link(
             Ok(created.map(|id| (id, DECIDED_BY_OPERATOR)))
         }
         Subject::User(bound) => {
-            // steps of an earlier login say nothing about who sits here now
-            let own = login.proofs.get(login.carried..).unwrap_or_default();
-            let Some(email) = connection.trusted_email(user).filter(|_| !own.is_empty()) else { return Ok(None) };
+            let email = connection.trusted_email(user).filter(|_| !own_proofs(login).is_empty());
+            let Some(email) = email else { return Ok(None) };
             let found = core.accounts.of_user(&login.tenant, Some(&bound.id)).await?;
             let is_theirs = found.generation() <= bound.generation
                 && found.active().is_some_and(|account| account.has_verified(&Contact::Email(email)));
-            // the trusted provider has just proved the address
-            let mut classes: Vec<FactorClass> =
-                own.iter().filter_map(|proof| Method::from_name(&proof.method)).map(Method::class).collect();
-            classes.push(FactorClass::Federated);
-            classes.sort_unstable();
-            classes.dedup();
-            let strength = u8::try_from(classes.len()).unwrap_or(u8::MAX);
-            Ok(is_theirs.then(|| (bound.id.clone(), strength)))
+            Ok(is_theirs.then(|| (bound.id.clone(), strength_of_link(login))))
         }
         Subject::Unknown => Ok(None),
     }
+}
+
+/// Returns the steps that were proved in this very login. Those of an earlier one say nothing about who sits here now.
+fn own_proofs(login: &Login) -> &[Proof] {
+    login.proofs.get(login.carried..).unwrap_or_default()
+}
+
+/// Returns the strength of a link that is made in this login. The trusted provider has just proved the address, which
+/// counts like another factor.
+fn strength_of_link(login: &Login) -> u8 {
+    let proved = own_proofs(login).iter().filter_map(|proof| Method::from_name(&proof.method)).map(Method::class);
+    let mut classes: Vec<FactorClass> = proved.chain([FactorClass::Federated]).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    u8::try_from(classes.len()).unwrap_or(u8::MAX)
+}
+
+/// Returns whether a user has a link to this provider that counts in a login.
+pub(crate) fn has_link(login: &Login, row: &Credentials, name: &str) -> bool {
+    row.links.iter().any(|link| link.provider == name && usize::from(link.strength) >= login.required())
+}
+
+/// Returns whether a user who comes back from this provider can be linked, and prove the next step at once.
+pub(crate) fn may_link(login: &Login, connection: &SsoConnection, account: &Account) -> bool {
+    !own_proofs(login).is_empty()
+        && usize::from(strength_of_link(login)) >= login.required()
+        && connection.trusts_contact_of(account)
 }
 
 /// Returns what the account page shows, cut to a reasonable length.

@@ -14,7 +14,10 @@ use crate::{
             answer::{self, Counters},
             problem::{Code, Problem},
         },
-        methods::contacts::{contact_id, masked, reachable},
+        methods::{
+            self, OfferedProvider,
+            contacts::{contact_id, masked, reachable},
+        },
     },
     credential::Credentials,
     http::body::Body,
@@ -24,12 +27,12 @@ use crate::{
 };
 
 #[derive(Serialize)]
-struct Choices<'a> {
+struct Choices {
     #[serde(flatten)]
     login: Counters,
     methods: Vec<&'static str>,
     contacts: Vec<ContactChoice>,
-    providers: Vec<ProviderChoice<'a>>,
+    providers: Vec<OfferedProvider>,
 }
 
 #[derive(Serialize)]
@@ -39,14 +42,8 @@ struct ContactChoice {
     masked: String,
 }
 
-/// A provider at which the user has a linked account.
-#[derive(Serialize)]
-struct ProviderChoice<'a> {
-    name: &'a str,
-}
-
 pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query)))?;
+    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query))).await?;
     let (_, stored) = cx.own_login(None, session_id.as_deref()).await?;
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();
@@ -72,23 +69,28 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     let credentials = core.credentials.get(&login.tenant, &who.user).await?;
     let next = login.plan.next(login.proved()).intersection(core.enabled(&login.tenant));
     let usable = Usable { login, account: &account, credentials: credentials.as_ref() };
+    let providers = match next.contains(Method::Sso) {
+        true => methods::usable_providers(core, login, &account, credentials.as_ref()),
+        false => Vec::new(),
+    };
+    let has = |method: &Method| if *method == Method::Sso { !providers.is_empty() } else { usable.has(*method) };
     let choices = Choices {
         login: Counters::from(view),
-        methods: next.iter().filter(|method| usable.has(*method)).map(Method::as_str).collect(),
+        methods: next.iter().filter(has).map(Method::as_str).collect(),
         contacts: usable.contacts(next, keyed),
-        providers: if next.contains(Method::Sso) { usable.providers() } else { Vec::new() },
+        providers,
     };
     Ok(answer::json(StatusCode::OK, &choices))
 }
 
-/// What a user has for the steps of a login.
+/// The means of a user to prove the steps of a login.
 struct Usable<'a> {
     login: &'a Login,
     account: &'a Account,
     credentials: Option<&'a Credentials>,
 }
 
-impl<'a> Usable<'a> {
+impl Usable<'_> {
     /// Returns whether the user can prove a step by this method.
     fn has(&self, method: Method) -> bool {
         match method {
@@ -100,11 +102,12 @@ impl<'a> Usable<'a> {
             Method::RecoveryCode => self.row(|row| {
                 row.recovery.as_ref().is_some_and(|codes| !codes.unused.is_empty() && self.suffices(codes.strength))
             }),
-            Method::Sso => !self.providers().is_empty(),
+            // providers tell for themselves
+            Method::Sso => false,
         }
     }
 
-    /// Returns whether a credential of this strength counts in a login of so many steps.
+    /// Returns whether a credential of this strength counts in this login.
     fn suffices(&self, strength: u8) -> bool {
         usize::from(strength) >= self.login.required()
     }
@@ -122,14 +125,5 @@ impl<'a> Usable<'a> {
             })
         };
         next.iter().flat_map(of).collect()
-    }
-
-    fn providers(&self) -> Vec<ProviderChoice<'a>> {
-        let links = self.credentials.into_iter().flat_map(|row| &row.links);
-        let mut names: Vec<&str> =
-            links.filter(|link| self.suffices(link.strength)).map(|link| link.provider.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names.into_iter().map(|name| ProviderChoice { name }).collect()
     }
 }

@@ -1,0 +1,107 @@
+//! The identity provider of `--sso-demo`: a second tollgate on another port, with users of its own.
+
+use std::{error::Error, net::SocketAddr};
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tollgate::{
+    AuthService, Client, ClientIp, ClientTable, Identifier, NewUser, StoredUsers, Tenant, Tokens, UserId, Users,
+    sso::{CreateAccount, OidcProvider, ProviderUser, SsoConnection},
+    store::{AnyStore, Memory},
+    user::EmailAddress,
+};
+
+use crate::{
+    facts::{Person, Proof},
+    tokens,
+};
+
+/// The name of the provider in URLs, and our client id there.
+const NAME: &str = "example-id";
+const CLIENT: &str = "demo";
+
+/// Name, full name, e-mail address and password of its users.
+const PEOPLE: [(&str, &str, &str, &str); 2] = [
+    ("alan", "Alan Turing", "alan@example.com", "can machines think"),
+    ("ada", "Ada Lovelace", "ada@example.com", "notes on the engine"),
+];
+
+/// What the server prints about it.
+pub(crate) const WELCOME: &str = "
+Single sign-on: choose \"Example ID\" at the login. Its users are alan (password: can machines think), who gets a new
+account here, and ada (notes on the engine). For ada, click \"two steps\", and sign in with her password here first:
+that links her account, and from then on Example ID alone is enough.
+";
+
+/// Serves the provider for a server at this origin, and returns its issuer.
+pub(crate) async fn start(origin: &str, port: u16) -> Result<String, Box<dyn Error>> {
+    // its own host name keeps its cookies apart
+    let listener = match TcpListener::bind(("127.0.0.1", port)).await {
+        Ok(listener) => listener,
+        Err(_) => TcpListener::bind(("127.0.0.1", 0)).await?,
+    };
+    let issuer = format!("http://{}", listener.local_addr()?);
+    let (store, tenant) = (AnyStore::from(Memory::new()), Tenant::parse(NAME)?);
+    let users = StoredUsers::new(store.clone());
+    for (name, full_name, email, password) in PEOPLE {
+        let person = Person {
+            tenant: tenant.clone(),
+            id: format!("id-{name}"),
+            name: Some(full_name.to_owned()),
+            identifiers: vec![name.to_owned(), email.to_owned()],
+            password: Some(Proof::Password(password)),
+            email: Some(email.to_owned()),
+            phone: None,
+        };
+        person.add_to(&users).await?;
+    }
+    let client = Client::new(CLIENT, tenant)?
+        .insecure_localhost(&format!("{origin}/authentication/sso/{NAME}/callback"))?
+        .scopes("openid profile email")?
+        .name("the demo")?;
+    let auth = AuthService::builder(&issuer, store)
+        .clients(ClientTable::new([client])?)
+        .users(users)
+        .client_ip(ClientIp::peer())
+        .tokens(Tokens::new())
+        .insecure_loopback()
+        .build()?;
+    tokens::prepare(&auth).await?;
+    let service = Router::new().fallback_service(auth).into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    Ok(issuer)
+}
+
+/// Returns the connection to the provider, and its name.
+pub(crate) fn connection(issuer: &str, users: &StoredUsers) -> Result<(&'static str, SsoConnection), Box<dyn Error>> {
+    let provider = OidcProvider::new(issuer, CLIENT)?.userinfo();
+    let connection = SsoConnection::new(provider)
+        .label("Example ID")
+        // the provider manages the mailboxes of this domain
+        .trust_email_domain("example.com")?
+        .create_account(NewAccounts(users.clone()));
+    Ok((NAME, connection))
+}
+
+/// Creates accounts for users of the provider whose address no account has yet.
+struct NewAccounts(StoredUsers);
+
+impl CreateAccount for NewAccounts {
+    type Error = Box<dyn Error + Send + Sync>;
+
+    async fn account(&self, tenant: &Tenant, user: &ProviderUser) -> Result<Option<UserId>, Self::Error> {
+        let id = UserId::parse(format!("{NAME}-{}", user.subject()))?;
+        if self.0.by_id(tenant, &id).await?.is_some() {
+            return Ok(Some(id));
+        }
+        let Some(email) = user.email().filter(|_| user.email_verified()) else { return Ok(None) };
+        let identifier = Identifier::parse(email)?;
+        // an address is no proof: the owner of that account links it by signing in there first
+        if self.0.find(tenant, &identifier).await?.is_some() {
+            return Ok(None);
+        }
+        let new = NewUser::new(id.clone(), identifier).contact(EmailAddress::parse(email)?);
+        self.0.create(tenant, new.name(user.name().unwrap_or(email))).await?;
+        Ok(Some(id))
+    }
+}
