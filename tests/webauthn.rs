@@ -1,7 +1,7 @@
 //! The verifier of passkeys against independent vectors: those of the specification, and those of an authenticator in
 //! software (`tests/data/webauthn/`).
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use base64::{
     Engine,

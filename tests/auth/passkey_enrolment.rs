@@ -45,7 +45,7 @@ async fn a_passkey_is_added_renamed_and_deleted() {
     let deleted = account(&mut browser, DELETE, &json!({ "id": text(&passkey.id) })).await;
     assert_eq!(deleted.status, 204);
     assert_eq!(browser.get("/account/credentials").await.json()["passkeys"], json!([]));
-    // the user is told about both changes, and not about the name
+    // both changes are announced to the user, the new name is not
     world.settle().await;
     let messages = world.outbox.messages();
     let mut notices: Vec<&str> =
