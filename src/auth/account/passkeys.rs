@@ -20,7 +20,9 @@ use crate::{
         },
     },
     delivery::NoticeKind,
+    event::EventKind,
     http::body::Body,
+    policy::Method,
     webauthn::{self, CreationOptions, WebauthnError},
 };
 
@@ -66,6 +68,10 @@ pub(super) async fn rename(
 ) -> Result<Response<Body>, Problem> {
     let name = given_name(fields.name.as_deref().ok_or(Problem::invalid("name is missing"))?)?;
     let is_renamed = cx.core.passkey_enrolments.rename(enroller(call), &given_id(fields)?, name).await?;
+    if is_renamed {
+        let (who, keyed) = (call.session().authentication(), cx.core.keyed().await?);
+        cx.core.journal.record(EventKind::CredentialRenamed, who, Some(Method::Passkey), keyed);
+    }
     found(is_renamed)
 }
 
