@@ -294,6 +294,8 @@
 //! | a DPoP proof | 70 seconds |
 //! | a pushed request | 90 seconds, or 30 minutes |
 //! | a session | see [`session`](crate::session) |
+//! | an enrolment in progress | five minutes |
+//! | the credentials of a user | until [`forget_user`](AuthService::forget_user) |
 //!
 //! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), failures 350 bytes, messages up to 1.8 KB. A tenant
 //! whose 600 requests a minute are all spent by strangers has up to 42,000 logins, or up to 864,000 rows after a day. A full
@@ -321,7 +323,7 @@
 //! # Events
 //!
 //! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were sent or could not be,
-//! sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names and never a secret.
+//! changed credentials, sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names and never a secret.
 //!
 //! # Not supported yet
 //!
