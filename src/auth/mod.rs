@@ -56,7 +56,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in; `max_age` and `steps` ask for young proofs and for at least so many steps |
+//! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in. `max_age` limits the age of the proofs, and `steps` sets the minimum number of steps |
 //! | `GET /sign-in/finish` | uses up the completed login, sets the session cookie, redirects to `return_to` |
 //! | `POST /sign-out` | for pages of this site: ends the session and its tokens, redirects to the form field `return_to` |
 //!
@@ -80,7 +80,7 @@
 //! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
 //! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
 //!
-//! - **A stolen session or password is not enough.** Adding, replacing or deleting a credential needs proofs of the last five
+//! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
 //!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
 //!   account can complete a login of two steps. Other calls get 403 `fresh_login_required`. Its `login_url` leads to a sign-in
 //!   that is enough, and back to the page.
@@ -96,9 +96,10 @@
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
-//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, sends a code to `phone_number` or `email`, or returns the `redirect_url` of a `provider` |
+//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
 //! | `GET /authentication/status` | returns the state of the login |
+//! | `GET /authentication/choices` | after a proved step: returns what the user can use next, with masked contacts and their `contact_id`s |
 //! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` or `unavailable` |
 //! | `POST /authentication/complete` | confirms that all steps are done; the browser goes on to `/authorize` |
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
@@ -131,13 +132,14 @@
 //! - A client with [`single_sign_on`](crate::Client::single_sign_on) gets a code without a login if the session meets
 //!   the client's requirements. On a loopback address or with a private scheme, the user confirms first.
 //! - If a step is missing, a login started without an `identifier` continues from the session and adds that step.
-//! - A proof stops counting when its password or contact changes. A session without a counting proof ends.
+//! - A proof stops counting when its password, contact or credential changes. A session without a counting proof ends.
 //! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser.
 //! - [`Session::claim`](crate::Session::claim) reads the claims that your [`Users`](crate::Users) return, cached for a
 //!   minute.
 //!
 //! [`AuthService::end_session`] ends one session with everything issued from it. [`AuthService::end_user`] ends everything
-//! that a user has begun, including logins in progress. Call [`AuthService::credential_changed`] after changing an account in
+//! that a user has begun, including logins in progress, and [`AuthService::forget_user`] deletes the user's credentials as
+//! well. Call [`AuthService::credential_changed`] after changing an account in
 //! your own database.
 //!
 //! # Tokens
@@ -217,7 +219,14 @@
 //! [`policies`](AuthServiceBuilder::policies) define the steps of a login. Defaults to one step by any method. Steps must be
 //! of different kinds (`sms` and `whatsapp` both prove the phone) and come in any order. `password` is enabled unless
 //! [`without_passwords`](AuthServiceBuilder::without_passwords) is set; `sms`, `email` and `whatsapp` need a sender. Codes go
-//! only to a verified contact that equals the given address. [`build`](AuthServiceBuilder::build) refuses policies that no
+//! only to a verified contact that equals the given address.
+//!
+//! With [`totp`](AuthServiceBuilder::totp), users can enrol an authenticator app (`totp`, RFC 6238) and ten recovery codes
+//! (`recovery_code`). Both are of one kind and are never the first step, so they appear only among the choices after a
+//! step. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
+//! was enrolled: a stolen password that is used to enrol an app is still one step.
+//!
+//! [`build`](AuthServiceBuilder::build) refuses policies that no
 //! login could meet, and [`explain`](AuthService::explain) lists the steps of a login. See [`policy`](crate::policy) and
 //! [`delivery`](crate::delivery).
 //!
@@ -323,7 +332,8 @@
 //! # Events
 //!
 //! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were sent or could not be,
-//! changed credentials, sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names and never a secret.
+//! changed credentials, sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names
+//! and never a secret.
 //!
 //! # Not supported yet
 //!
@@ -357,7 +367,7 @@ mod openapi;
 pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
-    passkeys::rules::Passkeys,
+    passkeys::Passkeys,
     service::{AuthFuture, AuthService},
     state::authenticators::Totp,
 };
