@@ -50,9 +50,9 @@ pub(crate) enum Command {
 /// Where logins, sessions, users and signing keys are kept.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    InMemory,
-    InDirectory(PathBuf),
-    InRedis(String),
+    Memory,
+    Directory(PathBuf),
+    Redis(String),
 }
 
 #[derive(Debug)]
@@ -106,9 +106,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         },
         file: file.map(PathBuf::from),
         store: match (data, redis) {
-            (None, None) => Kept::InMemory,
-            (Some(directory), None) => Kept::InDirectory(PathBuf::from(directory)),
-            (None, Some(url)) => Kept::InRedis(text(url)?),
+            (None, None) => Kept::Memory,
+            (Some(directory), None) => Kept::Directory(PathBuf::from(directory)),
+            (None, Some(url)) => Kept::Redis(text(url)?),
             (Some(_), Some(_)) => return Err("--data and --redis exclude each other.".into()),
         },
         event_log: event_log.map(PathBuf::from),

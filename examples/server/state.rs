@@ -19,12 +19,12 @@ pub(crate) struct State {
 impl State {
     pub(crate) async fn open(kept: &Kept) -> Result<Self, Box<dyn Error>> {
         Ok(match kept {
-            Kept::InMemory => Self { store: Memory::new().into(), redis: None },
-            Kept::InDirectory(path) => {
+            Kept::Memory => Self { store: Memory::new().into(), redis: None },
+            Kept::Directory(path) => {
                 let store = open(path).map_err(|error| format!("--data {}: {error}", path.display()))?;
                 Self { store, redis: None }
             }
-            Kept::InRedis(url) => {
+            Kept::Redis(url) => {
                 let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
                 let config = match std::env::var("REDIS_PASSWORD") {
                     Ok(password) => config.password(&password),
