@@ -6,7 +6,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use crate::tokens::Tokens;
 use crate::{
     auth::{
-        http::bodies::BodyLimits, pages::custom::Pages, passkeys::rules::Passkeys, service::AuthService,
+        http::bodies::BodyLimits, pages::custom::Pages, passkeys::Passkeys, service::AuthService,
         state::authenticators::Totp,
     },
     client::{AnyClients, ClientTable},
