@@ -49,17 +49,17 @@ pub(crate) enum Command {
 
 /// Where logins, sessions, users and signing keys are kept.
 #[derive(Debug)]
-pub(crate) enum Kept {
-    InMemory,
-    InDirectory(PathBuf),
-    InRedis(String),
+pub(crate) enum Storage {
+    Memory,
+    Directory(PathBuf),
+    Redis(String),
 }
 
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) listen: Listen,
     pub(crate) file: Option<PathBuf>,
-    pub(crate) store: Kept,
+    pub(crate) store: Storage,
     pub(crate) event_log: Option<PathBuf>,
     pub(crate) sso_demo: bool,
 }
@@ -106,9 +106,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         },
         file: file.map(PathBuf::from),
         store: match (data, redis) {
-            (None, None) => Kept::InMemory,
-            (Some(directory), None) => Kept::InDirectory(PathBuf::from(directory)),
-            (None, Some(url)) => Kept::InRedis(text(url)?),
+            (None, None) => Storage::Memory,
+            (Some(directory), None) => Storage::Directory(PathBuf::from(directory)),
+            (None, Some(url)) => Storage::Redis(text(url)?),
             (Some(_), Some(_)) => return Err("--data and --redis exclude each other.".into()),
         },
         event_log: event_log.map(PathBuf::from),

@@ -8,7 +8,7 @@ use tollgate::{
     store::{AnyStore, Disk, Memory, Redis},
 };
 
-use crate::config::Kept;
+use crate::config::Storage;
 
 pub(crate) struct State {
     pub(crate) store: AnyStore,
@@ -17,14 +17,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) async fn open(kept: &Kept) -> Result<Self, Box<dyn Error>> {
+    pub(crate) async fn open(kept: &Storage) -> Result<Self, Box<dyn Error>> {
         Ok(match kept {
-            Kept::InMemory => Self { store: Memory::new().into(), redis: None },
-            Kept::InDirectory(path) => {
+            Storage::Memory => Self { store: Memory::new().into(), redis: None },
+            Storage::Directory(path) => {
                 let store = open(path).map_err(|error| format!("--data {}: {error}", path.display()))?;
                 Self { store, redis: None }
             }
-            Kept::InRedis(url) => {
+            Storage::Redis(url) => {
                 let config = RedisConfig::new(url).map_err(|error| format!("--redis: {error}"))?;
                 let config = match std::env::var("REDIS_PASSWORD") {
                     Ok(password) => config.password(&password),

@@ -7,27 +7,27 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 
 #[cfg(feature = "redis")]
 use super::shared::{self, SharedLimiter};
 use super::{
     any_limiter::AnyLimiter,
-    decision::{Decision, RefusalReason, Spend},
+    decision::{Decision, RefusalReason},
     engine::Undecided,
     headers::HeaderStyle,
     limiter::Limiter,
+    pass::{ChargeRule, Extra, KeyCharge, RateLimitPass, Settle},
 };
 use crate::{
     event::EventKind,
-    gate::{Gate, MaybeReady, Pass},
+    gate::{Gate, MaybeReady},
     http::head::Head,
     reject::{Rejection, RejectionKind},
     tenant::{ClientIp, RateLimit, Standing, Tenant, TenantError, TenantErrorKind, TenantName, TenantSource},
 };
 
 type Cost = dyn Fn(Head<'_>) -> u32 + Send + Sync;
-pub(super) type ChargeRule = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 
 /// The treatment of requests without a tenant. Each of them is limited or rejected.
 #[derive(Clone, Debug, Default)]
@@ -359,118 +359,11 @@ impl fmt::Debug for RateLimitFuture {
     }
 }
 
-/// The pass of a [`RateLimitGate`].
-pub struct RateLimitPass {
-    standing: Option<Standing>,
-    style: HeaderStyle,
-    charge: Option<KeyCharge>,
-    /// Boxed, because few requests have it, and a pass is moved several times.
-    extra: Option<Box<Extra>>,
-}
-
-/// The charge that goes into the extensions of the request.
-struct KeyCharge {
-    tenant: Tenant,
-    is_claimed: bool,
-    mark: u64,
-    units: u32,
-}
-
-struct Extra {
-    would_refuse: Option<&'static str>,
-    policy: Option<HeaderValue>,
-    settle: Option<Settle>,
-}
-
-/// A charge that depends on the response.
-struct Settle {
-    rule: Arc<ChargeRule>,
-    limiter: Limiter,
-    #[cfg(feature = "redis")]
-    shared: Option<SharedLimiter>,
-    spend: Spend,
-}
-
-impl Settle {
-    /// Refunds the charge and returns the standing after it.
-    fn refund(self, before: Option<Standing>) -> Option<Standing> {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.shared {
-            let after = before.map(|standing| standing.with_more(self.spend.units()));
-            shared.refund_later(self.spend);
-            return after;
-        }
-        let _ = before;
-        self.limiter.refund(self.spend)
-    }
-}
-
-impl RateLimitPass {
-    /// The pass of a request that this layer does not charge.
-    fn uncharged() -> Self {
-        Self { standing: None, style: HeaderStyle::none(), charge: None, extra: None }
-    }
-}
-
-impl Pass for RateLimitPass {
-    #[inline]
-    fn admit(&mut self, extensions: &mut Extensions) {
-        let Some(KeyCharge { tenant, is_claimed, mark, units }) = self.charge.take() else { return };
-        let standing = self.standing.unwrap_or(Standing::UNLIMITED);
-        let would_refuse = self.extra.as_ref().and_then(|extra| extra.would_refuse);
-        if let Some(outer) = extensions.get_mut::<RateLimit>() {
-            outer.narrow(tenant, is_claimed, standing);
-            outer.add_charge(mark, units, would_refuse);
-            return;
-        }
-        let mut limit = RateLimit::new(tenant, is_claimed, standing);
-        limit.add_charge(mark, units, would_refuse);
-        extensions.insert(limit);
-    }
-
-    #[inline]
-    fn finish(mut self, status: StatusCode, headers: &mut HeaderMap) {
-        let policy = self.extra.take().and_then(|extra| extra.finish(self.style, &mut self.standing, status, headers));
-        if let Some(standing) = &self.standing {
-            self.style.write(standing, policy.as_ref(), status, headers);
-        }
-    }
-}
-
-impl Extra {
-    /// Settles the charge, which may change the standing, and returns the policies for the headers.
-    #[cold]
-    fn finish(
-        self,
-        style: HeaderStyle,
-        standing: &mut Option<Standing>,
-        status: StatusCode,
-        headers: &mut HeaderMap,
-    ) -> Option<HeaderValue> {
-        if let Some(settle) = self.settle
-            && !(settle.rule)(status, headers)
-            && let Some(after) = settle.refund(*standing)
-        {
-            *standing = Some(after);
-        }
-        if let Some(policy) = self.would_refuse {
-            style.mark_would_refuse(policy, headers);
-        }
-        self.policy
-    }
-}
-
-impl fmt::Debug for RateLimitPass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitPass").field("standing", &self.standing).finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, feature = "tracing"))]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    use http::Request;
+    use http::{Request, StatusCode};
     use tracing::{Metadata, Subscriber, span};
 
     use super::*;

@@ -80,6 +80,7 @@ mod gate;
 mod headers;
 mod layer;
 mod limiter;
+mod pass;
 mod plan;
 #[cfg(feature = "plans")]
 mod plan_cache;
@@ -98,10 +99,11 @@ pub use self::shared::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimi
 pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},
-    gate::{MissingTenant, RateLimitFuture, RateLimitGate, RateLimitPass},
+    gate::{MissingTenant, RateLimitFuture, RateLimitGate},
     headers::HeaderStyle,
     layer::{RateLimitLayer, RateLimited},
     limiter::{Limiter, LimiterBuilder},
+    pass::RateLimitPass,
     plan::Plan,
     quota::Quota,
     quotas::Quotas,
