@@ -115,6 +115,7 @@ impl Site {
 
     /// Opens the login page of a client and uses a passkey with the button, without a name.
     pub(crate) async fn use_passkey(&mut self, client: &str, authenticator: &str) {
+        self.run_first(IGNORES_SUGGESTIONS).await;
         self.log_in(client).await;
         self.focus("identifier").await;
         self.browser.set_present(authenticator, true).await;
@@ -160,7 +161,8 @@ impl Site {
 
     /// Returns the texts of all visible elements with this selector.
     pub(crate) async fn texts(&mut self, selector: &str) -> Vec<String> {
-        let visible = format!("[...document.querySelectorAll('{selector}')].filter((one) => one.getClientRects().length)");
+        let visible =
+            format!("[...document.querySelectorAll('{selector}')].filter((one) => one.getClientRects().length)");
         let texts = format!("{visible}.map((one) => one.innerText)");
         serde_json::from_value(self.ask(&texts).await).unwrap()
     }
@@ -185,6 +187,16 @@ impl Site {
         names.filter(|name| name.starts_with("auth_session_")).count()
     }
 }
+
+/// A user who looks at no suggestion. Without it, a virtual authenticator takes the first one.
+pub(crate) const IGNORES_SUGGESTIONS: &str = "
+const get = navigator.credentials.get.bind(navigator.credentials);
+navigator.credentials.get = (options) => options.mediation !== 'conditional' ? get(options) : new Promise((_, end) => {
+  options.signal.addEventListener('abort', () => {
+    sessionStorage.aborted = 'yes';
+    end(options.signal.reason);
+  });
+});";
 
 async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
