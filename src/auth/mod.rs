@@ -72,9 +72,10 @@
 //! | `POST /authorize` | the same request as a form; redirects (303) to the URL |
 //! | `GET /authentication/start` | the login page; with `Accept: application/json` its data, for [a page of your own](AuthServiceBuilder::pages) |
 //! | `POST /authentication/start` | starts a login, with or without an `identifier`; returns `session_id`, `available_methods`, `required_steps` |
-//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, sends a code to `phone_number` or `email`, or returns the `redirect_url` of a `provider` |
+//! | `POST /authentication/authenticate` | proves a step by `method`: with `username` and `password`, the `response` of a passkey, or the `code` of an authenticator app (`totp`) or a `recovery_code`; or sends a code to `phone_number`, `email` or a `contact_id`, or returns the `redirect_url` of a `provider` |
 //! | `POST /authentication/verify-otp` | proves a step with the code that was sent (`otp`) |
 //! | `GET /authentication/status` | returns the state of the login |
+//! | `GET /authentication/choices` | after a proved step: returns what the user can use next, with masked contacts and their `contact_id`s |
 //! | `GET /authentication/sso/<provider>/callback` | the redirect URI at [another identity provider](crate::sso); redirects (303) to the login page with the fragment `#sso=ok`, `denied`, `failed` or `unavailable` |
 //! | `POST /authentication/complete` | confirms that all steps are done; the browser goes on to `/authorize` |
 //! | `POST /par` | stores an authorization request in advance (RFC 9126) |
@@ -107,13 +108,14 @@
 //! - A client with [`single_sign_on`](crate::Client::single_sign_on) gets a code without a login if the session meets
 //!   the client's requirements. On a loopback address or with a private scheme, the user confirms first.
 //! - If a step is missing, a login started without an `identifier` continues from the session and adds that step.
-//! - A proof stops counting when its password or contact changes. A session without a counting proof ends.
+//! - A proof stops counting when its password, contact or credential changes. A session without a counting proof ends.
 //! - [`remember_me`](AuthServiceBuilder::remember_me) lets users stay signed in after they close the browser.
 //! - [`Session::claim`](crate::Session::claim) reads the claims that your [`Users`](crate::Users) return, cached for a
 //!   minute.
 //!
 //! [`AuthService::end_session`] ends one session with everything issued from it. [`AuthService::end_user`] ends everything
-//! that a user has begun, including logins in progress. Call [`AuthService::credential_changed`] after changing an account in
+//! that a user has begun, including logins in progress, and [`AuthService::forget_user`] deletes the user's credentials as
+//! well. Call [`AuthService::credential_changed`] after changing an account in
 //! your own database.
 //!
 //! # Tokens
@@ -193,7 +195,14 @@
 //! [`policies`](AuthServiceBuilder::policies) define the steps of a login. Defaults to one step by any method. Steps must be
 //! of different kinds (`sms` and `whatsapp` both prove the phone) and come in any order. `password` is enabled unless
 //! [`without_passwords`](AuthServiceBuilder::without_passwords) is set; `sms`, `email` and `whatsapp` need a sender. Codes go
-//! only to a verified contact that equals the given address. [`build`](AuthServiceBuilder::build) refuses policies that no
+//! only to a verified contact that equals the given address.
+//!
+//! With [`totp`](AuthServiceBuilder::totp), users can enrol an authenticator app (`totp`, RFC 6238) and ten recovery codes
+//! (`recovery_code`). Both are of one kind and are never the first step, so they appear only among the choices after a
+//! step. Each code is accepted once. A credential does not count in a login of more steps than were freshly proved when it
+//! was enrolled: a stolen password that is used to enrol an app is still one step.
+//!
+//! [`build`](AuthServiceBuilder::build) refuses policies that no
 //! login could meet, and [`explain`](AuthService::explain) lists the steps of a login. See [`policy`](crate::policy) and
 //! [`delivery`](crate::delivery).
 //!
@@ -331,7 +340,7 @@ mod openapi;
 pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
-    passkeys::rules::Passkeys,
+    passkeys::Passkeys,
     service::{AuthFuture, AuthService},
     state::authenticators::Totp,
 };

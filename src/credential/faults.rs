@@ -161,7 +161,7 @@ fn link(number: usize) -> SsoLink {
     }
 }
 
-/// What a call did, in the words of the model.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Added(Added),
@@ -349,7 +349,7 @@ fn a_user_has_a_limited_number_of_credentials_and_one_handle() {
         let links = block_on(table.add_link(&acme, &ada, &link(number))).unwrap();
         assert_eq!(links, if number < MOST_LINKS { Added::Done } else { Added::Full });
     }
-    // what was refused belongs to nobody
+    // a refused link has no user
     assert_eq!(block_on(table.add_link(&acme, &user(1), &link(MOST_LINKS))).unwrap(), Added::Done);
     assert_eq!(block_on(table.add_link(&acme, &ada, &link(0))).unwrap(), Added::Taken);
     assert_eq!(block_on(table.handle(&acme, &ada)).unwrap(), handle);

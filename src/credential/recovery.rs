@@ -8,10 +8,12 @@ use zeroize::Zeroizing;
 pub(crate) const RECOVERY_CODES: usize = 10;
 /// Letters and digits that are not confused with each other, as in Crockford's base32.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// The letters of a code: 50 bits, far too many to guess within the limits on attempts.
-const LEN: usize = 10;
+/// The letters of a code: 60 bits. Guessing is hopeless even with a copy of the store that contains the key of the digests.
+const LEN: usize = 12;
+/// The letters that are shown together.
+const GROUP: usize = 4;
 
-/// A recovery code, in the form that is hashed: ten letters.
+/// A recovery code, in the form that is hashed: twelve letters.
 pub(crate) struct RecoveryCode(Zeroizing<String>);
 
 impl RecoveryCode {
@@ -24,7 +26,7 @@ impl RecoveryCode {
         Self(Zeroizing::new(bytes.iter().map(letter).collect()))
     }
 
-    /// Reads a code as it was typed: in any case, with spaces and hyphens anywhere, and with `o`, `i` and `l` for the digits
+    /// Reads a typed code: in any case, with spaces and hyphens anywhere, and with `o`, `i` and `l` for the digits
     /// that look like them. Returns `None` if it can't be a code.
     pub(crate) fn parse(typed: &str) -> Option<Self> {
         // no longer than a code with a separator after each letter
@@ -42,10 +44,16 @@ impl RecoveryCode {
         is_code.then_some(Self(code))
     }
 
-    /// Returns the code as the user sees it: two groups of five letters.
+    /// Returns the code as the user sees it: three groups of four letters.
     pub(crate) fn shown(&self) -> String {
-        let (first, second) = self.0.split_at_checked(LEN / 2).unwrap_or_default();
-        format!("{first}-{second}")
+        let mut shown = String::with_capacity(LEN + LEN / GROUP);
+        for (place, letter) in self.0.chars().enumerate() {
+            if place > 0 && place.is_multiple_of(GROUP) {
+                shown.push('-');
+            }
+            shown.push(letter);
+        }
+        shown
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -74,14 +82,22 @@ mod tests {
         assert_eq!(letters.len(), 33, "all letters and the hyphen");
         for code in &codes {
             let shown = code.shown();
-            assert_eq!(shown.len(), 11);
+            assert_eq!(shown.len(), 14);
             let look_alike = shown.replace('0', "O").replace('1', "l");
             for typed in [&shown, &shown.to_uppercase(), &shown.replace('-', ""), &shown.replace('-', " "), &look_alike]
             {
                 assert_eq!(RecoveryCode::parse(typed).unwrap().as_bytes(), code.as_bytes(), "{typed}");
             }
         }
-        for bad in ["", "abcde-fghj", "abcde-fghjkm", "abcde-fghju", "abcde_fghjk", "äbcde-fghj", &" ".repeat(100)] {
+        for bad in [
+            "",
+            "abcd-efgh-jkm",
+            "abcd-efgh-jkmnp",
+            "abcd-efgh-jkmu",
+            "abcd_efgh_jkmn",
+            "äbcd-efgh-jkm",
+            &" ".repeat(100),
+        ] {
             assert!(RecoveryCode::parse(bad).is_none(), "{bad:?}");
         }
         assert_eq!(format!("{:?}", codes[0]), "RecoveryCode(..)");

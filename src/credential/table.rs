@@ -163,7 +163,7 @@ impl CredentialTable {
     /// Claims the credential, adds it to the row, and claims it again. `add` returns whether there was room.
     ///
     /// Until the row holds the credential, another call can take the claim away. The second claim decides: it fails if
-    /// another user has the credential by then, and afterwards nobody can take it away.
+    /// another user has the credential by then, and afterwards no call can take it away.
     async fn add(
         &self,
         (tenant, user): (&Tenant, &UserId),

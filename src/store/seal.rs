@@ -55,7 +55,7 @@ impl Seal {
         Some(Sealed { nonce: Some(text(nonce.as_ref())), key: Zeroizing::new(text(&bytes)) })
     }
 
-    /// Decrypts it. Returns `None` if it was sealed with another secret, or if there is no secret here. What is stored plain
+    /// Decrypts it. Returns `None` if it was sealed with another secret, or if there is no secret here. Plain values
     /// can always be read.
     pub(crate) fn open(&self, name: &str, stored: &Sealed) -> Option<Zeroizing<Vec<u8>>> {
         let mut bytes = Zeroizing::new(BASE64URL.decode(stored.key.as_bytes()).ok()?);

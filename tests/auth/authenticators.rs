@@ -90,7 +90,7 @@ async fn c124_a_code_is_never_the_first_step_and_in_no_list_of_available_methods
             let started = browser.post("/authentication/start", &body).await.json();
             assert_eq!(started["available_methods"], json!(["password", "sms", "email", "whatsapp"]));
             let id = started["session_id"].as_str().unwrap();
-            for (method, code) in [("totp", CODES[1]), ("recovery_code", "abcde-fghjk")] {
+            for (method, code) in [("totp", CODES[1]), ("recovery_code", "abcd-efgh-jkmn")] {
                 let answer = browser.call("authenticate", client, id, &[("method", method), ("code", code)]).await;
                 assert_eq!((answer.status.as_u16(), &*answer.error()), (409, "method_not_allowed"), "{who}");
                 answers.push(answer.own());

@@ -183,3 +183,32 @@ async fn c115_answers_before_a_proved_step_do_not_depend_on_what_is_enrolled() {
     }
     assert_eq!(all[0], all[1]);
 }
+
+#[cfg(feature = "sso")]
+#[tokio::test]
+async fn c115_choices_list_the_providers_that_the_user_can_use() {
+    use tollgate::sso::{OidcProvider, SsoConnection};
+
+    let connection = || SsoConnection::new(OidcProvider::new("https://idp.example", "tollgate").unwrap());
+    let world = world(|service| {
+        service
+            .sso("linked", connection().label("Linked"))
+            .sso("weak", connection())
+            .sso("none", connection())
+            .sso("mail", connection().trust_email_domain("example.com").unwrap())
+    })
+    .await;
+    let link = |provider: &str, strength: u8| {
+        json!({ "issuer": "https://idp.example", "subject": provider, "provider": provider, "name": "", "created_at": 0,
+            "strength": strength })
+    };
+    let links = [link("linked", 2), link("weak", 1), link("former", 2)];
+    enrol(&world, "u-ada", json!({ "links": links })).await;
+    let (mut browser, id) = half(&world).await;
+    let shown = choices(&mut browser, &id).await.json();
+    assert_eq!(shown["methods"], json!(["sms", "email", "whatsapp", "sso"]));
+    assert_eq!(
+        shown["providers"],
+        json!([{ "name": "linked", "label": "Linked" }, { "name": "mail", "label": "mail" }])
+    );
+}

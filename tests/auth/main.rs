@@ -4,6 +4,8 @@
 
 mod access_token;
 mod account_changes;
+mod account_enrolment;
+mod account_sessions;
 mod account_unlock;
 mod audit_bodies;
 mod audit_events;
@@ -38,6 +40,7 @@ mod lifetimes;
 mod login_cookies;
 mod login_user;
 mod logout;
+mod lost_revocations;
 mod machine_clients;
 mod matrix;
 mod message_limits;
@@ -45,6 +48,7 @@ mod metadata;
 mod oidc_parameters;
 mod openapi;
 mod otp;
+mod own_account;
 mod page;
 mod parallel_logins;
 mod passkey;

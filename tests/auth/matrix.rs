@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, fmt::Write};
 use http::{Method, Request, StatusCode};
 use serde_json::json;
 
-use crate::world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PHONE, World, challenge, query};
+use crate::{
+    enrolled,
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PHONE, World, challenge, query},
+};
 
 const CLIENT: &str = "mfa";
 
@@ -59,6 +62,13 @@ const CALLS: &[&str] = &[
     "preflight of /authorize",
     "PUT /authentication/status",
     "GET /authentication/nothing",
+    "GET /authentication/choices",
+    "HEAD /authentication/choices",
+    "POST /authentication/authenticate totp, right",
+    "POST /authentication/authenticate totp, wrong",
+    "POST /authentication/authenticate recovery_code, wrong",
+    "POST /authentication/authenticate email, with the contact_id of another login",
+    "PUT /authentication/choices",
 ];
 
 /// A login in one state, with the browser that started it.
@@ -72,7 +82,8 @@ struct LoginInState {
 }
 
 async fn login_in(state: &str) -> LoginInState {
-    let world = World::new().await;
+    let world = enrolled::world(|service| service).await;
+    enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(2) })).await;
     let mut browser = world.browser();
     let id = browser.start(CLIENT, ADA).await;
     let mut login = LoginInState { browser, id, code: None, world, cookies: BTreeMap::new() };
@@ -157,12 +168,27 @@ impl Case for LoginInState {
         let authorize = format!("/authorize?{}&state=xyz", query(CLIENT));
         let page = format!("/authentication/start?{}", query(CLIENT));
         let status = format!("/authentication/status?session_id={id}");
+        let choices = format!("/authentication/choices?session_id={id}");
         if let Some(rest) = call.strip_prefix("POST /authentication/authenticate ") {
             let (method, whose) = rest.split_once(", ").unwrap_or((rest, ""));
             return match (method, whose) {
                 ("password", "right") => browser.password(CLIENT, id, "ada", ADA_PASSWORD).await,
                 ("password", "wrong") => browser.password(CLIENT, id, "ada", "wrong").await,
                 ("password", _) => browser.password(CLIENT, id, "grace", crate::world::GRACE_PASSWORD).await,
+                ("totp", whose) => {
+                    let step = self.world.time().as_secs() / 30;
+                    let shown = enrolled::CODES.get(usize::try_from(step).unwrap()).unwrap_or(&"123456");
+                    let code = if whose == "right" { shown } else { "000000" };
+                    browser.call("authenticate", CLIENT, id, &[("method", method), ("code", code)]).await
+                }
+                ("recovery_code", _) => {
+                    let more = [("method", method), ("code", "abcd-efgh-jkmn")];
+                    browser.call("authenticate", CLIENT, id, &more).await
+                }
+                ("email", "with the contact_id of another login") => {
+                    let more = [("method", method), ("contact_id", "AAAAAAAAAAAAAAAAAAAAAA")];
+                    browser.call("authenticate", CLIENT, id, &more).await
+                }
                 ("email", "right") => browser.ask(CLIENT, id, method, ADA).await,
                 ("email", _) => browser.ask(CLIENT, id, method, GRACE).await,
                 ("sms" | "whatsapp", "right") => browser.ask(CLIENT, id, method, ADA_PHONE).await,
@@ -187,6 +213,11 @@ impl Case for LoginInState {
             }
             "GET /authentication/status" => browser.send(get(status, "*/*"), "").await,
             "HEAD /authentication/status" => browser.send(Request::head(status), "").await,
+            "GET /authentication/choices" => browser.send(get(choices, "*/*"), "").await,
+            "HEAD /authentication/choices" => browser.send(Request::head(choices), "").await,
+            "PUT /authentication/choices" => {
+                browser.send(Request::builder().method(Method::PUT).uri(choices), "").await
+            }
             "POST /authentication/verify-otp right" => browser.verify(CLIENT, id, &code).await,
             "POST /authentication/verify-otp wrong" => {
                 let wrong = if code.starts_with('0') { "1" } else { "0" }.to_owned() + &code[1..];

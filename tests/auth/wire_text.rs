@@ -65,6 +65,7 @@ fn named(text: &str) -> String {
     let sessions = after(&cookies, "__Host-session_giszrYfB=", |_| "<secret>".to_owned());
     let sessions = after(&sessions, "__Host-auth_device=", |_| "<device>".to_owned());
     let ids = after(&sessions, "\"session_id\":\"", |_| "<id>".to_owned());
+    let ids = after(&ids, "\"contact_id\":\"", |_| "<contact>".to_owned());
     let codes = after(&ids, "?code=", |code| {
         assert_eq!(code.len(), 43, "256 bits");
         "<code>".to_owned()

@@ -164,7 +164,9 @@ impl World {
     pub(crate) async fn code(&self, to: &str) -> String {
         for _ in 0..100_000 {
             self.settle().await;
-            if let Some(message) = self.outbox.messages().iter().rev().find(|message| message.to() == to) {
+            if let Some(message) =
+                self.outbox.messages().iter().rev().find(|message| message.to() == to && message.notice().is_none())
+            {
                 return message.code().to_owned();
             }
             // another thread may be sending it

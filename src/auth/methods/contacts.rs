@@ -32,7 +32,7 @@ pub(super) async fn chosen(step: &LoginStep<'_>, id: &str, method: Method) -> Re
     let found = step.account(None).await?;
     let mut contacts = found.active().into_iter().flat_map(|account| reachable(account, method));
     let chosen = contacts.find(|contact| contact_id(contact, &step.login, step.keyed) == id);
-    chosen.cloned().ok_or_else(|| step.problem(Problem::invalid("contact_id is not one of the choices")))
+    chosen.cloned().ok_or_else(|| step.problem(Problem::invalid("contact_id is unknown in this login")))
 }
 
 /// Returns a contact in a form that only its owner recognizes: `a•••@example.com`, `+•••••••00`.

@@ -43,7 +43,7 @@ struct ContactChoice {
 }
 
 pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query)))?;
+    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query))).await?;
     let (_, stored) = cx.own_login(None, session_id.as_deref()).await?;
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();
@@ -83,7 +83,7 @@ pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body
     Ok(answer::json(StatusCode::OK, &choices))
 }
 
-/// What a user has for the steps of a login.
+/// The means of a user to prove the steps of a login.
 struct Usable<'a> {
     login: &'a Login,
     account: &'a Account,
@@ -107,7 +107,7 @@ impl Usable<'_> {
         }
     }
 
-    /// Returns whether a credential of this strength counts in a login of so many steps.
+    /// Returns whether a credential of this strength counts in this login.
     fn suffices(&self, strength: u8) -> bool {
         usize::from(strength) >= self.login.required()
     }
