@@ -247,7 +247,7 @@ async fn an_expired_challenge_is_replaced() {
     site.log_in("web").await;
     site.until("document.body.dataset.answered === 'start' && idle()").await;
     // the page does not notice, as after a night in standby
-    site.world.advance(10 * 60);
+    site.world.advance(6 * 60);
     site.browser.set_present(&device, true).await;
     site.press_button("with-passkey").await;
     site.says("That took too long. Please try again.").await;
