@@ -8,6 +8,8 @@
 // Each module uses only modules listed above it; tests/architecture.rs checks this.
 mod util;
 mod http;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "bearer")]
 mod jose;
 #[cfg(feature = "bearer")]
@@ -69,6 +71,8 @@ pub use crate::jose::{Algorithm, AlgorithmError};
 pub use crate::limit::{CachedPlans, PlanFailure, PlanSource};
 #[cfg(feature = "pkce")]
 pub use crate::pkce::{CodeChallenge, CodeVerifier, PkceBodyLayer, PkceError, PkceLayer};
+#[cfg(feature = "redis")]
+pub use crate::redis::RedisConfig;
 #[cfg(feature = "session")]
 pub use crate::session::{NewSession, Session, SessionLayer, Sessions, UserId};
 #[cfg(feature = "tokens")]

@@ -14,7 +14,7 @@ fn root() -> &'static Path {
 /// Returns all Markdown files at the root and in `docs`.
 fn documents() -> Vec<PathBuf> {
     let of = |directory: PathBuf| fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let all = of(root().to_path_buf()).chain(of(root().join("docs/decisions")));
+    let all = of(root().to_path_buf()).chain(of(root().join("docs"))).chain(of(root().join("docs/decisions")));
     let found: Vec<_> = all.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
     assert!(found.len() > 30, "{found:?}");
     found

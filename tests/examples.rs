@@ -8,6 +8,8 @@ mod support;
 mod budgets;
 #[path = "examples/sso_demo.rs"]
 mod sso_demo;
+#[path = "examples/two_servers.rs"]
+mod two_servers;
 
 use std::{fs, path::PathBuf};
 use support::programs;
@@ -877,7 +879,9 @@ async fn the_server_reports_errors_in_its_arguments() {
         (&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"], 2, "--listen appears more than once"),
         (&["--frobnicate"], 2, "--frobnicate: unknown flag"),
         (&["--config", "/nowhere/at/all.toml"], 1, "--config /nowhere/at/all.toml: "),
-        (&["--redis", "redis://127.0.0.1"], 2, "--redis: unknown flag"),
+        (&["--redis", "redis://127.0.0.1:1"], 1, "--redis: the store is not available: "),
+        (&["--redis", "http://u:secret@h"], 1, "--redis: redis URL: http://h is not usable: must begin with redis://"),
+        (&["--redis", "redis://h", "--data", "x"], 2, "--data and --redis exclude each other"),
         (&["--event-log", "/nowhere/at/all/log.jsonl"], 1, "its directory does not exist"),
     ] {
         let output = run("server", arguments).await;

@@ -396,7 +396,7 @@ fn a_reopened_file_has_all_rows_and_new_versions() {
                 let key = Key::new("rows", None, [round, lane].map(u64::to_be_bytes).concat()).unwrap();
                 let outcome = block_on(disk.insert(&key, Record::new("row", NOW, FAR).unwrap()));
                 let Ok(WriteOutcome::Done(version)) = outcome else { panic!("{outcome:?}") };
-                versions.fetch_max(version.as_u64(), Relaxed);
+                versions.fetch_max(u64::try_from(version.as_u128()).unwrap(), Relaxed);
             })
         });
         for thread in threads.collect::<Vec<_>>() {
@@ -411,7 +411,7 @@ fn a_reopened_file_has_all_rows_and_new_versions() {
         }
     }
     let next = insert(&store, &Key::new("rows", None, "next").unwrap(), b"");
-    assert!(next.as_u64() > versions.load(Relaxed), "a version was repeated after reopening the file");
+    assert!(next.as_u128() > u128::from(versions.load(Relaxed)), "a version was repeated after reopening the file");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::error::Error;
 use axum::{Json, Router, http::StatusCode, middleware::from_fn_with_state, response::Redirect, routing::get};
 use serde_json::{Value, json};
 use tollgate::{
-    AccessToken, BearerLayer, EventLog, EventService, Limiter, ProblemJson, RateLimit, RateLimitLayer, Tenant,
-    TenantSource, bearer::AccessTokenTenant, event::TenantsAndOperator, store::AnyStore,
+    AccessToken, BearerLayer, EventLog, EventService, ProblemJson, RateLimit, RateLimitLayer, Tenant, TenantSource,
+    bearer::AccessTokenTenant, event::TenantsAndOperator,
 };
 
 use crate::{
@@ -16,16 +16,18 @@ use crate::{
     limits, localhost,
     outbox::Outbox,
     pages,
+    state::State,
 };
 
 type Built = Result<Router, Box<dyn Error>>;
 
-pub(crate) async fn router(origin: &str, facts: Facts, store: &AnyStore, log: &EventLog) -> Built {
+pub(crate) async fn router(origin: &str, facts: Facts, state: &State, log: &EventLog) -> Built {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
     // each tenant has one budget, which the API and its logins share
-    let limiter = Limiter::builder(facts.quotas.clone()).events(log.clone()).build()?;
+    let limiter = state.limiter(facts.quotas.clone(), log).await?;
+    let store = &state.store;
     let (settings, client_ip, operator_key) =
         (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());
 

@@ -3,8 +3,9 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, AuthServiceBuilder, EventLog, Limiter, Secret, StoredUsers, Tenant,
+    AuthService, AuthServiceBuilder, EventLog, Secret, StoredUsers, Tenant,
     auth::{Passkeys, Totp},
+    limit::AnyLimiter,
     store::AnyStore,
 };
 
@@ -14,7 +15,7 @@ use crate::{demo, facts::Facts, outbox::Outbox, tokens};
 pub(crate) struct Shared<'s> {
     pub(crate) issuer: &'s str,
     pub(crate) store: &'s AnyStore,
-    pub(crate) limiter: &'s Limiter,
+    pub(crate) limiter: &'s AnyLimiter,
     pub(crate) log: &'s EventLog,
 }
 

@@ -19,13 +19,18 @@ Usage: cargo run --example server -- [FLAGS]
   --data DIR         keeps logins, sessions, users and signing keys in this
                      directory, so that they survive a restart; keeps them in
                      memory by default
+  --redis URL        keeps them in Redis or Valkey instead, so that several
+                     servers can share them: redis://host:6379, or rediss://
+                     for TLS; docs/scale.md has the details. The environment
+                     variable REDIS_PASSWORD sets the password
   --sso-demo         starts an identity provider on the next port, so that single
                      sign-on can be tried; needs the feature `sso`:
                      cargo run --features sso --example server -- --sso-demo
   --event-log FILE   also writes the event log to this file, as JSON lines
   --help             shows this text
 
-Several servers can't share a store yet: there is no --redis.
+Servers that share a store share the budgets of the tenants. Each counts the
+requests of addresses, and what reads the event log, on its own.
 
 A connection without a complete request within 10 seconds is closed. At most
 1,000 connections are open at the same time, and without proxies at most 100 of
@@ -42,18 +47,26 @@ pub(crate) enum Command {
     Help,
 }
 
+/// Where logins, sessions, users and signing keys are kept.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    InMemory,
+    InDirectory(PathBuf),
+    InRedis(String),
+}
+
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) listen: Listen,
     pub(crate) file: Option<PathBuf>,
-    pub(crate) data: Option<PathBuf>,
+    pub(crate) store: Kept,
     pub(crate) event_log: Option<PathBuf>,
     pub(crate) sso_demo: bool,
 }
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let (mut listen, mut file, mut data, mut event_log) = (None, None, None, None);
+    let (mut listen, mut file, mut data, mut redis, mut event_log) = (None, None, None, None, None);
     let mut sso_demo = false;
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -72,6 +85,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             "--listen" => &mut listen,
             "--config" => &mut file,
             "--data" => &mut data,
+            "--redis" => &mut redis,
             "--event-log" => &mut event_log,
             _ => return Err(format!("{argument}: unknown flag.")),
         };
@@ -91,7 +105,12 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             (Some(value), Some(_)) => Listen::parse(&text(value)?)?,
         },
         file: file.map(PathBuf::from),
-        data: data.map(PathBuf::from),
+        store: match (data, redis) {
+            (None, None) => Kept::InMemory,
+            (Some(directory), None) => Kept::InDirectory(PathBuf::from(directory)),
+            (None, Some(url)) => Kept::InRedis(text(url)?),
+            (Some(_), Some(_)) => return Err("--data and --redis exclude each other.".into()),
+        },
         event_log: event_log.map(PathBuf::from),
     }))
 }

@@ -4,7 +4,7 @@
 //!
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
-//! - `config.rs` and `listen.rs` read the flags.
+//! - `config.rs` and `listen.rs` read the flags, and `state.rs` opens the store.
 //! - `demo.rs` has the tenants, keys and users, `file.rs` and `budgets.rs` read your own from a file.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
@@ -16,6 +16,7 @@
 
 mod listen;
 mod config;
+mod state;
 mod tokens;
 mod facts;
 mod budgets;
@@ -37,14 +38,11 @@ mod connections;
 mod idle;
 mod serve;
 
-use std::{error::Error, fs, path::Path, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
 use config::{Command, Config};
-use tollgate::{
-    EventLog,
-    event::JsonLines,
-    store::{AnyStore, Disk, Memory},
-};
+use state::State;
+use tollgate::{EventLog, event::JsonLines};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -74,10 +72,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         log = log.sink(JsonLines::open(path)?);
     }
     let log = log.build();
-    let store = match &config.data {
-        Some(directory) => open(directory).map_err(|error| format!("--data {}: {error}", directory.display()))?,
-        None => AnyStore::from(Memory::new()),
-    };
+    let state = State::open(&config.store).await?;
     let listeners = listen::bind(config.listen).await?;
     let bound = listeners.first().ok_or("there is nothing to listen on")?.local_addr()?;
     let origin = config.listen.origin(bound);
@@ -99,7 +94,7 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
             .into());
     }
     let is_behind_proxies = facts.is_behind_proxies;
-    let app = api::router(&origin, facts, &store, &log).await.map_err(|error| match &config.file {
+    let app = api::router(&origin, facts, &state, &log).await.map_err(|error| match &config.file {
         Some(path) => format!("--config {}: {error}", path.display()).into(),
         None => error,
     })?;
@@ -111,9 +106,4 @@ async fn run(config: Config) -> Result<(), Box<dyn Error>> {
         eprintln!("some events could not be written to the log");
     }
     Ok(())
-}
-
-fn open(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {
-    fs::create_dir_all(directory)?;
-    Ok(AnyStore::from(Disk::open(directory.join("state.redb"))?))
 }

@@ -19,7 +19,6 @@ use crate::{
         core::{self, Core, HashKey, Limits},
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies, route::SIGN_IN},
-        passkeys::enrolments::PasskeyEnrolments,
         service::AuthService,
         state::{
             accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
@@ -117,7 +116,6 @@ impl AuthServiceBuilder {
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
             codes: Codes::new(store.clone(), Arc::clone(&clock)),
             accounts: Accounts::new(users.clone(), sessions.generations().clone(), credentials.clone()),
-            passkey_enrolments: PasskeyEnrolments::new(&store, credentials.clone(), &clock),
             authenticators,
             credentials,
             passkeys,
@@ -223,7 +221,7 @@ impl AuthServiceBuilder {
         let strangers = |quota| builder(quota).max_tenants(MOST_STRANGERS).build();
         let tenants = match &self.limiter {
             Some(limiter) => limiter.clone(),
-            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?,
+            None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?)?.into(),
         };
         let per_address = match &self.per_address {
             Some(quota) => Some(RateLimitGate::new(no_tenant, logged(*quota)?)),

@@ -6,13 +6,13 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use crate::tokens::Tokens;
 use crate::{
     auth::{
-        http::bodies::BodyLimits, pages::custom::Pages, passkeys::rules::Passkeys, service::AuthService,
+        http::bodies::BodyLimits, pages::custom::Pages, passkeys::Passkeys, service::AuthService,
         state::authenticators::Totp,
     },
     client::{AnyClients, ClientTable},
     delivery::{AnySender, Channel, Queue},
     event::EventLog,
-    limit::{Limiter, Quota},
+    limit::{AnyLimiter, Quota},
     login::{Keyed, LoginLimits},
     password::Passwords,
     policy::Policies,
@@ -45,7 +45,7 @@ pub struct AuthServiceBuilder {
     pub(super) session_cookie: Option<String>,
     pub(super) remember: Option<Duration>,
     pub(super) login_limits: LoginLimits,
-    pub(super) limiter: Option<Limiter>,
+    pub(super) limiter: Option<AnyLimiter>,
     pub(super) per_address: Option<Quota>,
     pub(super) messages_per_address: Option<Quota>,
     pub(super) unverified_per_address: Option<Quota>,
@@ -232,8 +232,8 @@ impl AuthServiceBuilder {
 
     /// Charges requests to their tenant's budget in this limiter, which other APIs can share. Defaults to 600 requests a
     /// minute for this service alone.
-    pub fn limiter(mut self, limiter: Limiter) -> Self {
-        self.limiter = Some(limiter);
+    pub fn limiter(mut self, limiter: impl Into<AnyLimiter>) -> Self {
+        self.limiter = Some(limiter.into());
         self
     }
 

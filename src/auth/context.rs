@@ -122,7 +122,7 @@ impl<'a> RequestContext<'a> {
 
     /// Takes a place for the body of the request, before any of it is read. A request that gets none is charged like one
     /// that names no tenant.
-    pub(crate) fn counted<B: http_body::Body>(&mut self, body: B) -> Result<CountedBody<B>, Problem> {
+    pub(crate) async fn counted<B: http_body::Body>(&mut self, body: B) -> Result<CountedBody<B>, Problem> {
         // only forms and JSON are read
         if self.parts.method != Method::POST || body.is_end_stream() {
             return Ok(CountedBody::new(body, None));
@@ -130,7 +130,7 @@ impl<'a> RequestContext<'a> {
         match self.core.bodies.enter(self.known_address()) {
             Ok(place) => Ok(CountedBody::new(body, Some(place))),
             Err(too_many) => {
-                self.charge(None)?;
+                self.charge(None).await?;
                 Err(match too_many {
                     TooManyBodies::InTotal => Problem::unavailable(),
                     TooManyBodies::OfAddress => {
@@ -143,33 +143,33 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Charges the request to its tenant, or to the client's address if no tenant is known.
-    pub(crate) fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
-        self.charge_as(tenant, false)
+    pub(crate) async fn charge(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
+        self.charge_as(tenant, false).await
     }
 
     /// Charges a request with a valid token or secret to this tenant. It can also spend what is reserved.
     #[cfg(feature = "tokens")]
-    pub(crate) fn charge_proved(&mut self, tenant: &Tenant) -> Result<(), Problem> {
-        self.charge_as(Some(tenant), true)
+    pub(crate) async fn charge_proved(&mut self, tenant: &Tenant) -> Result<(), Problem> {
+        self.charge_as(Some(tenant), true).await
     }
 
-    fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<(), Problem> {
+    async fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<(), Problem> {
         let address = self.known_address();
-        self.charge_share(tenant, address.as_ref())?;
-        self.charge_payer(tenant, address.as_ref(), is_proved)
+        self.charge_share(tenant, address.as_ref()).await?;
+        self.charge_payer(tenant, address.as_ref(), is_proved).await
     }
 
     /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a session or a refresh token of this
     /// tenant can spend it. It is looked up only then.
     async fn charge_browser(&mut self, tenant: Option<&Tenant>) -> Result<(), Problem> {
         let address = self.known_address();
-        self.charge_share(tenant, address.as_ref())?;
-        let charged = self.charge_payer(tenant, address.as_ref(), false);
+        self.charge_share(tenant, address.as_ref()).await?;
+        let charged = self.charge_payer(tenant, address.as_ref(), false).await;
         if let (Err(_), Some(tenant)) = (&charged, tenant)
             && self.core.limits.tenants.has_reserve(tenant)
             && self.is_of_a_user(tenant).await
         {
-            return self.charge_payer(Some(tenant), None, true);
+            return self.charge_payer(Some(tenant), None, true).await;
         }
         charged
     }
@@ -189,14 +189,14 @@ impl<'a> RequestContext<'a> {
         session.is_ok_and(|session| session.is_some())
     }
 
-    fn charge_share(&self, tenant: Option<&Tenant>, address: Option<&Tenant>) -> Result<(), Problem> {
+    async fn charge_share(&self, tenant: Option<&Tenant>, address: Option<&Tenant>) -> Result<(), Problem> {
         if let (Some(share), Some(_), Some(address)) = (&self.core.limits.per_address, tenant, address) {
-            share.charge(address.clone(), false, self.head())?;
+            share.charge(address.clone(), false, self.head()).wait().await?;
         }
         Ok(())
     }
 
-    fn charge_payer(
+    async fn charge_payer(
         &mut self,
         tenant: Option<&Tenant>,
         address: Option<&Tenant>,
@@ -204,7 +204,7 @@ impl<'a> RequestContext<'a> {
     ) -> Result<(), Problem> {
         let payer = tenant.or(address).cloned().unwrap_or_else(Tenant::anonymous);
         // refused requests stay counted, because each of them costs a lookup
-        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head())?);
+        self.pass = Some(self.core.limits.tenants.charge(payer, is_proved, self.head()).wait().await?);
         if tenant.is_some()
             && let Unverified::Counted(work) = std::mem::replace(&mut self.unverified, Unverified::Settled)
         {
@@ -224,17 +224,17 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns the value, or charges the client's address for a request that cannot be read.
-    pub(crate) fn or_charge<T>(&mut self, read: Result<T, Problem>) -> Result<T, Problem> {
+    pub(crate) async fn or_charge<T>(&mut self, read: Result<T, Problem>) -> Result<T, Problem> {
         if read.is_err() {
-            self.charge(None)?;
+            self.charge(None).await?;
         }
         read
     }
 
     /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged.
-    pub(crate) fn charge_asset(&mut self) -> Result<(), Problem> {
+    pub(crate) async fn charge_asset(&mut self) -> Result<(), Problem> {
         if let Some(address) = self.known_address() {
-            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head())?);
+            self.pass = Some(self.core.limits.tenants.charge(address, false, self.head()).wait().await?);
         }
         Ok(())
     }

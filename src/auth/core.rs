@@ -21,7 +21,7 @@ use crate::{
         first_party::site::FirstParty,
         http::{bodies::BodyLimits, cookies::LoginCookies},
         pages::custom::Pages,
-        passkeys::{enrolments::PasskeyEnrolments, rules::PasskeyRules},
+        passkeys::PasskeyRules,
         state::{
             accounts::Accounts, authenticators::Authenticators, challenges::Challenges, codes::Codes, devices::Devices,
             guard::Guard, journal::LoginJournal, key, logins::Logins, pushed::PushedRequests,
@@ -76,7 +76,6 @@ pub(crate) struct Core {
     pub(crate) credentials: CredentialTable,
     /// Set if users can sign in with passkeys.
     pub(crate) passkeys: Option<PasskeyRules>,
-    pub(crate) passkey_enrolments: PasskeyEnrolments,
     pub(crate) authenticators: Authenticators,
     pub(crate) login_limits: LoginLimits,
     /// How long a user who chooses to stay signed in does.

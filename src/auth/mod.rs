@@ -340,7 +340,7 @@ mod openapi;
 pub use self::{
     builder::AuthServiceBuilder,
     pages::custom::Pages,
-    passkeys::rules::Passkeys,
+    passkeys::Passkeys,
     service::{AuthFuture, AuthService},
     state::authenticators::Totp,
 };

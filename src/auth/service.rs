@@ -102,7 +102,7 @@ where
         AuthFuture(Box::pin(async move {
             let (parts, body) = request.into_parts();
             let mut cx = RequestContext::new(&core, &parts);
-            let outcome = match cx.counted(body) {
+            let outcome = match cx.counted(body).await {
                 Ok(body) => serve(&mut cx, body).await,
                 Err(problem) => Err(problem),
             };
@@ -122,10 +122,10 @@ where
     let Some(route) = route else {
         if let Some(path) = path.filter(|_| *method == Method::OPTIONS) {
             // without addresses, a budget of all callers would let a stranger stop the preflights of everybody
-            cx.charge_asset()?;
+            cx.charge_asset().await?;
             return cx.options(path).await;
         }
-        cx.charge(None)?;
+        cx.charge(None).await?;
         return Err(match path {
             None => Problem::new(Code::NotFound, "there is no such endpoint"),
             Some(path) => Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
@@ -140,7 +140,7 @@ where
         Route::AuthorizeForm => endpoint::by_form(cx, body).await,
         Route::StartPage => login_page::login_page(cx).await,
         Route::Script | Route::Style | Route::OpenApi | Route::AccountScript => {
-            cx.charge_asset()?;
+            cx.charge_asset().await?;
             Ok(page::asset(route))
         }
         #[cfg(feature = "tokens")]
@@ -159,7 +159,7 @@ where
         Route::Account(route) => account::serve(cx, route, body).await,
         Route::Start | Route::Authenticate | Route::VerifyOtp | Route::Complete => {
             let fields = Fields::of(&cx.parts.headers, body).await;
-            let fields = cx.or_charge(fields)?;
+            let fields = cx.or_charge(fields).await?;
             match route {
                 Route::Start => start::start(cx, fields).await,
                 Route::Authenticate => authenticate::authenticate(cx, fields).await,

@@ -14,7 +14,7 @@ use crate::{
     dpop,
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
-    limit::{Limiter, RateLimitGate, RateLimitPass},
+    limit::{AnyLimiter, RateLimitGate, RateLimitPass},
     reject::Rejection,
     store::BoxFuture,
     tenant::{RateLimit, Tenant},
@@ -38,6 +38,7 @@ struct Request {
 }
 
 type BearerDecision = Result<BearerPass, Rejection>;
+type Decided = MaybeReady<BoxFuture<'static, BearerDecision>>;
 
 impl Gate for BearerGate {
     type Pass = BearerPass;
@@ -49,10 +50,11 @@ impl Gate for BearerGate {
         if let Some(TokenSlot::Taken { token, scheme, verifier }) = head.extensions().get()
             && *verifier == self.verifier.number()
         {
-            return MaybeReady::Ready(self.charge(token, head.extensions().get()).and_then(|limit| {
-                self.permit(token, *scheme)?;
-                Ok(BearerPass { limit, ..BearerPass::default() })
-            }));
+            let (known, scheme) = (token.clone(), *scheme);
+            return self.charge(token, head.extensions().get(), move |gate, limit| {
+                let permitted = gate.permit(&known, scheme);
+                MaybeReady::Ready(permitted.map(|()| BearerPass { limit, ..BearerPass::default() }))
+            });
         }
         let (scheme, token) = match Authorization::read(head.headers()) {
             Authorization::Nothing => return MaybeReady::Ready(self.no_token()),
@@ -80,15 +82,27 @@ impl Gate for BearerGate {
 }
 
 impl BearerGate {
-    pub(super) fn set_limiter(&mut self, limiter: Limiter) {
+    pub(super) fn set_limiter(&mut self, limiter: impl Into<AnyLimiter>) {
         self.limit = Some(RateLimitGate::new(AccessTokenTenant, limiter));
     }
 
-    /// Charges a request with a verified token to the tenant of that token.
-    fn charge(&self, token: &AccessToken, charged: Option<&RateLimit>) -> Result<Option<RateLimitPass>, Rejection> {
-        let Some(limit) = &self.limit else { return Ok(None) };
+    /// Charges a request with a verified token to the tenant of that token, and goes on then.
+    fn charge(
+        &self,
+        token: &AccessToken,
+        charged: Option<&RateLimit>,
+        then: impl FnOnce(&Self, Option<RateLimitPass>) -> Decided + Send + 'static,
+    ) -> Decided {
+        let Some(limit) = &self.limit else { return then(self, None) };
         let tenant = token.tenant().cloned().unwrap_or_else(Tenant::anonymous);
-        limit.charge_once(tenant, charged).map(Some)
+        match limit.charge_once(tenant, charged) {
+            MaybeReady::Ready(Ok(pass)) => then(self, Some(pass)),
+            MaybeReady::Ready(Err(rejection)) => MaybeReady::Ready(Err(rejection)),
+            MaybeReady::Pending(pass) => {
+                let gate = self.clone();
+                MaybeReady::Pending(Box::pin(async move { then(&gate, Some(pass.await?)).wait().await }))
+            }
+        }
     }
 
     /// Decides about a request without a token.
@@ -100,11 +114,7 @@ impl BearerGate {
         Err(self.rejections.no_token())
     }
 
-    fn settle(
-        &self,
-        verified: Result<AccessToken, TokenError>,
-        request: Request,
-    ) -> MaybeReady<BoxFuture<'static, BearerDecision>> {
+    fn settle(&self, verified: Result<AccessToken, TokenError>, request: Request) -> Decided {
         let scheme = if request.proof.is_some() { Scheme::DPoP } else { Scheme::Bearer };
         let token = match verified {
             Ok(token) => token,
@@ -119,27 +129,28 @@ impl BearerGate {
             if token.bound_to().is_some() {
                 return MaybeReady::Ready(Err(self.rejections.invalid(scheme)));
             }
-            let charged = self.charge(&token, request.charged.as_ref());
-            return MaybeReady::Ready(charged.and_then(|limit| self.pass(token, scheme, limit)));
+            let known = token.clone();
+            return self.charge(&token, request.charged.as_ref(), move |gate, limit| {
+                MaybeReady::Ready(gate.pass(known, scheme, limit))
+            });
         };
         let proof = match self.verifier.possession().prove(&shown, &token) {
             Ok(proof) => proof,
             Err(error) => return MaybeReady::Ready(Err(self.unproved(error))),
         };
+        let known = token.clone();
         // charged before the proof takes up memory
-        let limit = match self.charge(&token, request.charged.as_ref()) {
-            Ok(limit) => limit,
-            Err(rejection) => return MaybeReady::Ready(Err(rejection)),
-        };
-        let gate = self.clone();
-        let decide = move |spent: Result<(), ProofError>| match spent {
-            Ok(()) => gate.pass(token, Scheme::DPoP, limit),
-            Err(error) => Err(gate.unproved(error)),
-        };
-        match self.verifier.possession().spend(proof) {
-            MaybeReady::Ready(spent) => MaybeReady::Ready(decide(spent)),
-            MaybeReady::Pending(spent) => MaybeReady::Pending(Box::pin(async move { decide(spent.await) })),
-        }
+        self.charge(&token, request.charged.as_ref(), move |gate, limit| {
+            let own = gate.clone();
+            let decide = move |spent: Result<(), ProofError>| match spent {
+                Ok(()) => own.pass(known, Scheme::DPoP, limit),
+                Err(error) => Err(own.unproved(error)),
+            };
+            match gate.verifier.possession().spend(proof) {
+                MaybeReady::Ready(spent) => MaybeReady::Ready(decide(spent)),
+                MaybeReady::Pending(spent) => MaybeReady::Pending(Box::pin(async move { decide(spent.await) })),
+            }
+        })
     }
 
     fn unproved(&self, error: ProofError) -> Rejection {

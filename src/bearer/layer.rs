@@ -3,7 +3,7 @@ use std::{any::type_name, fmt, sync::Arc};
 use tower_layer::Layer;
 
 use super::{gate::BearerGate, rejections::BearerRejections, verifier::Verifier};
-use crate::{gate::Gated, limit::Limiter, reject::StatusOnly, util::error::ConfigError};
+use crate::{gate::Gated, limit::AnyLimiter, reject::StatusOnly, util::error::ConfigError};
 
 /// Requires a valid access token, and provides it as [`AccessToken`](super::AccessToken).
 ///
@@ -56,7 +56,7 @@ impl<R> BearerLayer<R> {
     /// let layer = BearerLayer::new(issuer.verifier()).limit(limiter);
     /// # Ok::<_, tollgate::ConfigError>(())
     /// ```
-    pub fn limit(mut self, limiter: Limiter) -> Self {
+    pub fn limit(mut self, limiter: impl Into<AnyLimiter>) -> Self {
         self.gate.set_limiter(limiter);
         self
     }

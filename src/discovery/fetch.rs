@@ -1,6 +1,6 @@
 //! Fetches the metadata and the keys of an issuer.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::{
     lifetime::Lifetime,
     metadata::{DescribedIssuer, Endpoints},
+    missing::Missing,
 };
 use crate::{
     http::{
@@ -33,19 +34,6 @@ pub(crate) enum KeysLocation {
     /// At the URL that the issuer's metadata names.
     Described(DescribedIssuer),
     Known(Uri),
-}
-
-/// Why the keys can't be fetched.
-#[derive(Debug)]
-pub(super) enum Missing {
-    Outgoing(Failure),
-    Status(StatusCode),
-    /// The document is malformed.
-    Malformed,
-    /// The document belongs to another issuer.
-    OtherIssuer,
-    /// The document names a URL that is not safe to use.
-    Unsafe,
 }
 
 impl Fetch {
@@ -91,17 +79,5 @@ impl Fetch {
         let answer = self.client.whole(request, MOST_BYTES, self.deadline).await.map_err(Missing::Outgoing)?;
         let (head, text) = answer.into_parts();
         if head.status == StatusCode::OK { Ok((head.headers, text)) } else { Err(Missing::Status(head.status)) }
-    }
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outgoing(failure) => write!(f, "{failure}"),
-            Self::Status(status) => write!(f, "the issuer responded with {}", status.as_u16()),
-            Self::Malformed => f.write_str("the issuer returned an unexpected document"),
-            Self::OtherIssuer => f.write_str("the metadata belongs to another issuer"),
-            Self::Unsafe => f.write_str("the key URL in the metadata is not https"),
-        }
     }
 }

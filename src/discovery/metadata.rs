@@ -4,7 +4,7 @@ use http::Uri;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::fetch::Missing;
+use super::missing::Missing;
 use crate::{
     http::{issuer::Issuer, outgoing::parse_url},
     util::{error::ConfigError, json},

@@ -6,6 +6,7 @@ mod fetch;
 mod key_cache;
 mod lifetime;
 mod metadata;
+mod missing;
 mod source;
 
 pub(crate) use self::{

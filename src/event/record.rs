@@ -25,6 +25,10 @@ pub enum EventKind {
     OverflowEnded,
     /// The plan of a tenant could not be looked up.
     PlanLookupFailed,
+    /// The server of a shared limiter does not answer. Its fallback decides from now on.
+    LimiterFallbackBegan,
+    /// The server of a shared limiter answers again.
+    LimiterFallbackEnded,
     /// A store could not be read or written, or the accounts could not. Requests that need it
     /// get a 503 meanwhile.
     StoreFailed,
@@ -113,6 +117,8 @@ impl EventKind {
         Self::OverflowBegan,
         Self::OverflowEnded,
         Self::PlanLookupFailed,
+        Self::LimiterFallbackBegan,
+        Self::LimiterFallbackEnded,
         Self::StoreFailed,
         Self::ClientAddressUnknown,
         Self::ClientAddressKnown,
@@ -160,6 +166,8 @@ impl EventKind {
             Self::OverflowBegan => "overflow_began",
             Self::OverflowEnded => "overflow_ended",
             Self::PlanLookupFailed => "plan_lookup_fail",
+            Self::LimiterFallbackBegan => "limiter_fallback_began",
+            Self::LimiterFallbackEnded => "limiter_fallback_ended",
             Self::StoreFailed => "store_fail",
             Self::ClientAddressUnknown => "client_address_unknown",
             Self::ClientAddressKnown => "client_address_known",

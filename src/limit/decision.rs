@@ -85,6 +85,8 @@ pub enum RefusalReason {
     Impossible,
     /// The plan of the tenant is [`Plan::denied`].
     Denied,
+    /// The shared server does not answer, and the limiter refuses all requests meanwhile.
+    Unavailable,
 }
 
 /// Units that were charged and can be refunded once.
@@ -100,6 +102,14 @@ pub enum RefusalReason {
 /// ```
 #[derive(Debug, Default)]
 pub struct Spend(pub(super) Option<Box<Charge>>);
+
+#[cfg(feature = "redis")]
+impl Spend {
+    /// Returns how many units were charged.
+    pub(super) fn units(&self) -> u32 {
+        self.0.as_ref().map_or(0, |charge| charge.units)
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Charge {
@@ -124,6 +134,19 @@ pub(super) struct BucketId {
 pub(super) enum Payer {
     Tenant(Tenant),
     Bucket(BucketId),
+    /// The state on a shared server.
+    #[cfg(feature = "redis")]
+    Shared(SharedPast),
+}
+
+/// The state on a shared server that a spend belongs to.
+#[cfg(feature = "redis")]
+#[derive(Clone, Debug)]
+pub(super) struct SharedPast {
+    pub(super) tenant: Tenant,
+    /// The quotas as the script reads them.
+    pub(super) quotas: String,
+    pub(super) generation: u64,
 }
 
 /// The moments that identify a spend, one for each quota of the plan.

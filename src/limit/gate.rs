@@ -9,7 +9,10 @@ use std::{
 
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 
+#[cfg(feature = "redis")]
+use super::shared::{self, SharedLimiter};
 use super::{
+    any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},
     engine::Undecided,
     headers::HeaderStyle,
@@ -45,6 +48,9 @@ pub enum MissingTenant {
 pub struct RateLimitGate {
     pub(super) source: Arc<dyn TenantSource>,
     pub(super) limiter: Limiter,
+    /// Decides instead of `limiter`, which then is its fallback.
+    #[cfg(feature = "redis")]
+    pub(super) shared: Option<SharedLimiter>,
     pub(super) missing_tenant: MissingTenant,
     pub(super) style: HeaderStyle,
     pub(super) cost: Option<Arc<Cost>>,
@@ -66,10 +72,13 @@ impl Gate for RateLimitGate {
 }
 
 impl RateLimitGate {
-    pub(crate) fn new(source: impl TenantSource, limiter: Limiter) -> Self {
+    pub(crate) fn new(source: impl TenantSource, limiter: impl Into<AnyLimiter>) -> Self {
+        let limiter = limiter.into();
         Self {
             source: Arc::new(source),
-            limiter,
+            limiter: limiter.local,
+            #[cfg(feature = "redis")]
+            shared: limiter.shared,
             missing_tenant: MissingTenant::default(),
             style: HeaderStyle::new(),
             cost: None,
@@ -99,6 +108,13 @@ impl RateLimitGate {
         let Some(units) = self.unpaid(&name, cost, head.extensions().get()) else {
             return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
         };
+        #[cfg(feature = "redis")]
+        if self.shared.is_some() {
+            return match name.to_tenant() {
+                Ok(_) => MaybeReady::Pending(self.charge_later(&name, units)),
+                Err(error) => MaybeReady::Ready(Err(self.unusable(error))),
+            };
+        }
         match self.charge_units(&name, units, true) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
@@ -128,17 +144,27 @@ impl RateLimitGate {
         }
     }
 
-    /// Looks up the plan of the tenant, and charges the request then.
-    #[cfg(feature = "plans")]
+    /// Looks up the plan of the tenant or asks the shared limiter, and charges the request then.
+    #[cfg(any(feature = "plans", feature = "redis"))]
     #[cold]
     fn charge_later(&self, name: &TenantName<'_>, units: u32) -> RateLimitFuture {
         let (gate, tenant, is_claimed) = (self.clone(), name.to_known_tenant(), name.is_claimed());
         let owned = TenantName::from(tenant.clone());
         let name = if is_claimed { owned.claimed() } else { owned };
-        let decided = async move {
-            let loaded = gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::NeedsPlan);
-            loaded.and_then(|()| gate.charge_units(&name, units, false)).map_err(Unadmitted::into_rejection)
+        let charged = async move {
+            #[cfg(feature = "plans")]
+            gate.limiter.load_plan(&tenant).await.map_err(|_| Unadmitted::NeedsPlan)?;
+            #[cfg(feature = "redis")]
+            if let Some(shared) = &gate.shared {
+                let refundable = gate.charge_rule.is_some();
+                let ask = shared::Ask { units, is_anonymous: name.is_claimed(), refundable };
+                let decision = shared.decide(&tenant, ask).await;
+                let mark = gate.limiter.mark(gate.limiter.lookup(&name));
+                return gate.pass(&name, units, mark, decision);
+            }
+            gate.charge_units(&name, units, false)
         };
+        let decided = async move { charged.await.map_err(Unadmitted::into_rejection) };
         RateLimitFuture(Mutex::new(Box::pin(decided)))
     }
 
@@ -153,7 +179,7 @@ impl RateLimitGate {
 
     /// Charges a request to this tenant, which it has proved to belong to, or not.
     #[cfg(feature = "login")]
-    pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> Result<RateLimitPass, Rejection> {
+    pub(crate) fn charge(&self, tenant: Tenant, is_proved: bool, head: Head<'_>) -> MaybeReady<RateLimitFuture> {
         let name = TenantName::from(tenant);
         let name = if is_proved { name } else { name.claimed() };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(head));
@@ -162,22 +188,28 @@ impl RateLimitGate {
 
     /// Charges one unit to the proved tenant, unless an outer layer of the same limiter has left its charge in `outer`.
     #[cfg(feature = "bearer")]
-    pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> Result<RateLimitPass, Rejection> {
+    pub(crate) fn charge_once(&self, tenant: Tenant, outer: Option<&RateLimit>) -> MaybeReady<RateLimitFuture> {
         self.charge_at_once(&TenantName::from(tenant), 1, outer)
     }
 
-    /// Charges a request without waiting for a plan.
+    /// Charges a request. With a limiter in memory, it waits for nothing, not even for a plan.
     #[cfg(any(feature = "login", feature = "bearer"))]
     fn charge_at_once(
         &self,
         name: &TenantName<'_>,
         units: u32,
         outer: Option<&RateLimit>,
-    ) -> Result<RateLimitPass, Rejection> {
+    ) -> MaybeReady<RateLimitFuture> {
+        let Some(units) = self.unpaid(name, units, outer) else {
+            return MaybeReady::Ready(Ok(RateLimitPass::uncharged()));
+        };
+        #[cfg(feature = "redis")]
+        if self.shared.is_some() {
+            return MaybeReady::Pending(self.charge_later(name, units));
+        }
         #[cfg(feature = "plans")]
         self.limiter.load_plan_later(&name.to_known_tenant());
-        let Some(units) = self.unpaid(name, units, outer) else { return Ok(RateLimitPass::uncharged()) };
-        self.charge_units(name, units, false).map_err(Unadmitted::into_rejection)
+        MaybeReady::Ready(self.charge_units(name, units, false).map_err(Unadmitted::into_rejection))
     }
 
     /// Returns whether proved requests of this tenant may spend more than others.
@@ -207,6 +239,19 @@ impl RateLimitGate {
             #[cfg(feature = "plans")]
             Err(Undecided::NeedsPlan) => return Err(Unadmitted::NeedsPlan),
         };
+        self.pass(name, units, self.limiter.mark(key), decision)
+    }
+
+    /// Creates the pass or the rejection of a request.
+    #[inline]
+    fn pass(
+        &self,
+        name: &TenantName<'_>,
+        units: u32,
+        mark: u64,
+        decision: Decision,
+    ) -> Result<RateLimitPass, Unadmitted> {
+        let refundable = self.charge_rule.is_some();
         if let Some(reason) = decision.refused() {
             let rejection = self.rejection(&name.to_known_tenant(), reason, decision.standing());
             return Err(Unadmitted::Rejected(rejection));
@@ -214,7 +259,7 @@ impl RateLimitGate {
         let charge = self.extensions.then(|| KeyCharge {
             tenant: name.to_known_tenant(),
             is_claimed: name.is_claimed(),
-            mark: self.limiter.mark(key),
+            mark,
             units,
         });
         let standing = decision.standing;
@@ -233,6 +278,7 @@ impl RateLimitGate {
                 (RejectionKind::QuotaImpossible, "the request costs more than the quota allows")
             }
             RefusalReason::Denied => (RejectionKind::Forbidden, "this tenant has no access"),
+            RefusalReason::Unavailable => (RejectionKind::Unavailable, "rate limits cannot be checked for now"),
         };
         let rejection = Rejection::new(kind, detail).with_tenant(tenant.clone());
         match standing {
@@ -257,6 +303,8 @@ impl RateLimitGate {
         let settle = self.charge_rule.as_ref().map(|rule| Settle {
             rule: Arc::clone(rule),
             limiter: self.limiter.clone(),
+            #[cfg(feature = "redis")]
+            shared: self.shared.clone(),
             spend: decision.into_spend(),
         });
         Box::new(Extra { would_refuse, policy: self.policy(&name.to_known_tenant()), settle })
@@ -277,7 +325,7 @@ enum Unadmitted {
     NeedsPlan,
 }
 
-#[cfg(any(feature = "plans", feature = "login", feature = "bearer"))]
+#[cfg(any(feature = "plans", feature = "redis", feature = "login", feature = "bearer"))]
 impl Unadmitted {
     fn into_rejection(self) -> Rejection {
         match self {
@@ -290,7 +338,7 @@ impl Unadmitted {
     }
 }
 
-/// The decision on a request that waits until the plan of its tenant is looked up.
+/// The decision on a request that waits until the plan of its tenant is looked up, or for a shared limiter.
 ///
 /// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
 pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);
@@ -338,7 +386,23 @@ struct Extra {
 struct Settle {
     rule: Arc<ChargeRule>,
     limiter: Limiter,
+    #[cfg(feature = "redis")]
+    shared: Option<SharedLimiter>,
     spend: Spend,
+}
+
+impl Settle {
+    /// Refunds the charge and returns the standing after it.
+    fn refund(self, before: Option<Standing>) -> Option<Standing> {
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            let after = before.map(|standing| standing.with_more(self.spend.units()));
+            shared.refund_later(self.spend);
+            return after;
+        }
+        let _ = before;
+        self.limiter.refund(self.spend)
+    }
 }
 
 impl RateLimitPass {
@@ -385,7 +449,7 @@ impl Extra {
     ) -> Option<HeaderValue> {
         if let Some(settle) = self.settle
             && !(settle.rule)(status, headers)
-            && let Some(after) = settle.limiter.refund(settle.spend)
+            && let Some(after) = settle.refund(*standing)
         {
             *standing = Some(after);
         }

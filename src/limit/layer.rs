@@ -6,9 +6,9 @@ use http::{HeaderMap, StatusCode};
 use tower_layer::Layer;
 
 use super::{
+    any_limiter::AnyLimiter,
     gate::{MissingTenant, RateLimitGate},
     headers::HeaderStyle,
-    limiter::Limiter,
 };
 use crate::{gate::Gated, http::head::Head, reject::StatusOnly, tenant::TenantSource};
 
@@ -27,7 +27,7 @@ pub type RateLimited<S, R = StatusOnly> = Gated<S, RateLimitGate, R>;
 
 impl RateLimitLayer {
     /// Charges each request one unit of the budget of the tenant that `source` finds.
-    pub fn new(source: impl TenantSource, limiter: Limiter) -> Self {
+    pub fn new(source: impl TenantSource, limiter: impl Into<AnyLimiter>) -> Self {
         Self { gate: RateLimitGate::new(source, limiter), respond: StatusOnly }
     }
 }

@@ -192,7 +192,7 @@ impl Limiter {
         self.check_as(tenant, units, true)
     }
 
-    fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
+    pub(super) fn check_as(&self, tenant: &Tenant, units: u32, is_anonymous: bool) -> Decision {
         let request = Request { units, is_anonymous, refundable: true, can_wait: false, limiter: self.0.id };
         let key = self.0.engine.lookup(tenant);
         // the tenant is valid, so this fails only if its plan can't be looked up
@@ -268,15 +268,7 @@ impl Limiter {
         if swept {
             report.overflow_ended(context.now);
         }
-        match (decision.refused, &decision.shadow) {
-            (Some(reason), _) => report.refused(tenant, reason, decision.standing.as_ref(), context.now),
-            (None, shadow) => {
-                report.admitted(request.units);
-                if let Some(standing) = shadow {
-                    report.would_refuse(tenant, standing, context.now);
-                }
-            }
-        }
+        report.decision(&decision, request.units, tenant, context.now);
         Ok(decision)
     }
 
@@ -320,6 +312,18 @@ impl Limiter {
     /// Returns how many bytes they take, by the limiter's own count.
     pub fn bytes(&self) -> usize {
         self.0.engine.bytes.used()
+    }
+
+    /// Returns a number that no other limiter of the process has.
+    #[cfg(feature = "redis")]
+    pub(super) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Returns the clock and the reports of this limiter.
+    #[cfg(feature = "redis")]
+    pub(super) fn reports(&self) -> &Report {
+        &self.0.report
     }
 
     /// Returns a number that identifies this tenant in this limiter.

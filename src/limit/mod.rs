@@ -61,12 +61,19 @@
 //! [`Quotas`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in
 //! a database instead, and `CachedPlans` keeps them. `examples/plans_from_database.rs` shows it.
 //!
+//! # Many processes
+//!
+//! With the feature `redis`, a `SharedLimiter` keeps the budgets on Redis or Valkey, and all
+//! processes that use it share them. Layers and the login service take it like a [`Limiter`].
+//! `docs/scale.md` describes how to run it.
+//!
 //! # The tenant of a request
 //!
 //! The layer puts a [`RateLimit`] into the request, with the tenant that it has charged. That
 //! tenant may be a mere claim of the caller, for example in a header, so it never replaces a
 //! tenant that an outer layer has proved.
 
+mod any_limiter;
 mod decision;
 mod engine;
 mod gate;
@@ -81,10 +88,15 @@ mod plans;
 mod quota;
 mod quotas;
 mod report;
+#[cfg(feature = "redis")]
+mod shared;
 
 #[cfg(feature = "plans")]
 pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
+#[cfg(feature = "redis")]
+pub use self::shared::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 pub use self::{
+    any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},
     gate::{MissingTenant, RateLimitFuture, RateLimitGate, RateLimitPass},
     headers::HeaderStyle,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::decision::RefusalReason;
+use super::decision::{Decision, RefusalReason};
 use crate::{
     event::{Event, EventKind, EventLog, Mode},
     tenant::{Standing, Tenant},
@@ -16,11 +16,21 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn admitted(&self, units: u32) {
-        count!("tollgate_units_admitted_total", units);
+    /// Reports a decision.
+    #[inline]
+    pub(super) fn decision(&self, decision: &Decision, units: u32, tenant: impl Fn() -> Option<Tenant>, now: Moment) {
+        match (decision.refused, &decision.shadow) {
+            (Some(reason), _) => self.refused(tenant, reason, decision.standing.as_ref(), now),
+            (None, shadow) => {
+                count!("tollgate_units_admitted_total", units);
+                if let Some(standing) = shadow {
+                    self.would_refuse(tenant, standing, now);
+                }
+            }
+        }
     }
 
-    pub(super) fn refused(
+    fn refused(
         &self,
         tenant: impl FnOnce() -> Option<Tenant>,
         reason: RefusalReason,
@@ -33,13 +43,15 @@ impl Report {
             RefusalReason::Spent => EventKind::RateLimited,
             RefusalReason::Impossible => EventKind::QuotaImpossible,
             RefusalReason::Denied => EventKind::TenantDenied,
+            // one event says that the fallback decides
+            RefusalReason::Unavailable => return,
         };
         let mut event = Event::new(kind, self.clock.unix(now));
         event.tenant = tenant();
         log.tally(&with_standing(event, standing));
     }
 
-    pub(super) fn would_refuse(&self, tenant: impl FnOnce() -> Option<Tenant>, standing: &Standing, now: Moment) {
+    fn would_refuse(&self, tenant: impl FnOnce() -> Option<Tenant>, standing: &Standing, now: Moment) {
         count!("tollgate_requests_shadow_refused_total", 1_u32);
         let Some(log) = &self.log else { return };
         let mut event = Event::new(EventKind::RateLimited, self.clock.unix(now));
@@ -74,6 +86,27 @@ impl Report {
 
     pub(super) fn overflow_ended(&self, now: Moment) {
         self.record(EventKind::OverflowEnded, now, None);
+    }
+
+    /// Counts a request that the fallback decides.
+    #[cfg(feature = "redis")]
+    pub(super) fn fell_back(&self) {
+        count!("tollgate_limiter_fallback_total", 1_u32);
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn fallback_began(&self, reason: &str, now: Moment) {
+        crate::util::trace::warning!("the shared limiter does not answer, its fallback decides: {reason}");
+        let _ = reason;
+        count!("tollgate_limiter_fallback_changes_total", 1_u32);
+        self.record(EventKind::LimiterFallbackBegan, now, None);
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn fallback_ended(&self, now: Moment) {
+        crate::util::trace::warning!("the shared limiter answers again");
+        count!("tollgate_limiter_fallback_changes_total", 1_u32);
+        self.record(EventKind::LimiterFallbackEnded, now, None);
     }
 
     fn record(&self, kind: EventKind, now: Moment, tenant: Option<&Tenant>) {

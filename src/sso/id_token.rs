@@ -28,7 +28,7 @@ pub(super) enum ExpectedIssuer {
     },
 }
 
-/// What an ID token must be like.
+/// The requirements for an ID token.
 #[derive(Clone, Debug)]
 pub(super) struct IdTokenRules {
     pub(super) issuer: ExpectedIssuer,

@@ -172,7 +172,7 @@ impl OidcProvider {
     /// Accepts the issuers of all directories of a provider that serves many, such as
     /// `https://login.microsoftonline.com/{tenantid}/v2.0`. The metadata must name this template.
     ///
-    /// Anyone can open a directory. Users are told apart by directory, but no directory vouches for an e-mail address, so
+    /// Anyone can open a directory. Links of users belong to their directory, but no directory vouches for an e-mail address, so
     /// [`trust_email_domain`](super::SsoConnection::trust_email_domain) has no effect. Use the URL of your own directory as
     /// the issuer if only your own people sign in.
     ///

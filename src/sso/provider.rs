@@ -31,7 +31,7 @@ pub trait SsoProvider: Send + Sync + 'static {
     fn user(&self, callback: &SsoCallback<'_>) -> impl Future<Output = Result<ProviderUser, SsoError>> + Send;
 }
 
-/// What a provider is asked.
+/// The request that a user takes to a provider.
 #[derive(Clone, Copy, Debug)]
 pub struct SsoRequest<'a> {
     redirect_uri: &'a str,
@@ -67,7 +67,7 @@ impl<'a> SsoRequest<'a> {
     }
 }
 
-/// What a provider has answered, through the user's browser. Its `state` is already checked.
+/// The answer of a provider, which the user's browser has brought. Its `state` is already checked.
 #[derive(Clone, Copy)]
 pub struct SsoCallback<'a> {
     redirect_uri: &'a str,
@@ -135,7 +135,7 @@ impl fmt::Debug for SsoCallback<'_> {
     }
 }
 
-/// Why a provider signed nobody in. The reason is logged and never shown to the user.
+/// The reason why no user is signed in. It is logged and never shown to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SsoError {

@@ -7,7 +7,7 @@ use super::{
     key::Key,
     record::{Entry, Record, Version, WriteOutcome},
 };
-use crate::gate::MaybeReady;
+use crate::{gate::MaybeReady, util::clock::UnixTime};
 
 /// A type-erased [`Store`]. Clones share the same store.
 ///
@@ -45,6 +45,11 @@ impl AnyStore {
         self.0.take(key).await
     }
 
+    /// Calls [`Store::complete_since`].
+    pub fn complete_since(&self) -> UnixTime {
+        self.0.complete_since()
+    }
+
     /// Calls [`Store::is_persistent`].
     pub fn is_persistent(&self) -> bool {
         self.0.is_persistent()
@@ -74,6 +79,7 @@ trait DynStore: Send + Sync {
         record: Record,
     ) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>>;
+    fn complete_since(&self) -> UnixTime;
     fn is_persistent(&self) -> bool;
     fn name(&self) -> &'static str;
 }
@@ -101,6 +107,10 @@ impl<S: Store> DynStore for S {
 
     fn take<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Entry>, StoreError>> {
         Box::pin(Store::take(self, key))
+    }
+
+    fn complete_since(&self) -> UnixTime {
+        Store::complete_since(self)
     }
 
     fn is_persistent(&self) -> bool {

@@ -7,7 +7,7 @@ use super::{
     key::Key,
     record::{Entry, Record, Version, WriteOutcome},
 };
-use crate::gate::MaybeReady;
+use crate::{gate::MaybeReady, util::clock::UnixTime};
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -54,6 +54,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the entry of `key` and returns it to exactly one caller.
     fn take(&self, key: &Key) -> impl Future<Output = Result<Option<Entry>, StoreError>> + Send;
+
+    /// Returns since when no acknowledged write was lost, as far as the calls that have returned show. Access tokens
+    /// that were issued before are refused, because their revocation may be among what was lost.
+    ///
+    /// Defaults to 1970: the store loses nothing, or everything, including the keys that signed the tokens.
+    fn complete_since(&self) -> UnixTime {
+        UnixTime::from_nanos(0)
+    }
 
     /// Returns whether entries can outlive this process, so that secrets in them must be encrypted. Defaults to `true`.
     fn is_persistent(&self) -> bool {

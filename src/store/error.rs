@@ -16,6 +16,8 @@ pub enum StoreErrorKind {
     Corrupt,
     /// Another process uses the file.
     Locked,
+    /// The server of the store is not set up as it has to be.
+    Misconfigured,
     /// The file was written by a newer version. It is not modified.
     NewerFormat,
 }
@@ -46,7 +48,10 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self.kind {
             StoreErrorKind::Full | StoreErrorKind::Busy | StoreErrorKind::Unavailable | StoreErrorKind::Locked => true,
-            StoreErrorKind::TooLarge | StoreErrorKind::Corrupt | StoreErrorKind::NewerFormat => false,
+            StoreErrorKind::TooLarge
+            | StoreErrorKind::Corrupt
+            | StoreErrorKind::Misconfigured
+            | StoreErrorKind::NewerFormat => false,
         }
     }
 }
@@ -72,6 +77,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Unavailable => "the store is not available",
             StoreErrorKind::Corrupt => "the stored data is invalid",
             StoreErrorKind::Locked => "the store is in use by another process",
+            StoreErrorKind::Misconfigured => "the server of the store is not set up correctly",
             StoreErrorKind::NewerFormat => "the store was written by a newer version",
         })
     }

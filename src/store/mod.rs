@@ -3,7 +3,8 @@
 //! State lives behind the small [`Store`] trait. A store keeps bytes under a [`Key`] (table,
 //! tenant, id) and offers four operations: read, insert if absent, compare-and-swap, and take. Each
 //! write has a unique [`Version`], and each record an expiry. [`Memory`] is the default, and
-//! [`Disk`] (feature `store-disk`) survives crashes. Your own store can be tested with
+//! [`Disk`] (feature `store-disk`) survives crashes, and `Redis` (feature `redis`) is shared by many
+//! processes. Your own store can be tested with
 //! `testing::store_conformance` (feature `test-util`).
 //!
 //! | | |
@@ -72,12 +73,16 @@ mod memory;
 #[cfg(test)]
 mod model;
 mod record;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "login")]
 pub(crate) mod seal;
 pub(crate) mod table;
 
 #[cfg(feature = "store-disk")]
 pub use self::disk::{Disk, DiskConfig};
+#[cfg(feature = "redis")]
+pub use self::redis::Redis;
 pub use self::{
     any::AnyStore,
     contract::{BoxFuture, Store},

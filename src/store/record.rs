@@ -81,18 +81,23 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Identifies a write of a key, even across deletions.
+/// Identifies a write of a key, even across deletions. A store counts its writes, or draws 128 random bits for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Version(u64);
+pub struct Version(u128);
 
 impl Version {
     /// Creates the version with this number.
     pub const fn from_u64(number: u64) -> Self {
+        Self(number as u128)
+    }
+
+    /// Creates the version with this number.
+    pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
 
     /// Returns the number of the version.
-    pub const fn as_u64(self) -> u64 {
+    pub const fn as_u128(self) -> u128 {
         self.0
     }
 }

@@ -106,6 +106,12 @@ impl<T: Value> Table<T> {
         }
     }
 
+    /// Returns since when the store has lost nothing, as far as the calls that have returned show.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn complete_since(&self) -> UnixTime {
+        self.store.complete_since()
+    }
+
     /// Writes a new value, unless there is a live one.
     pub(crate) async fn insert(
         &self,

@@ -51,6 +51,12 @@ impl Standing {
         Self { reset, ..self }
     }
 
+    /// Returns the standing after these units have come back.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_more(self, units: u32) -> Self {
+        Self { remaining: self.remaining.saturating_add(units).min(self.limit), ..self }
+    }
+
     /// Returns the name of the quota, or `unlimited` if no enforced quota applies.
     pub fn policy(&self) -> &'static str {
         self.policy

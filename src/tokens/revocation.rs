@@ -1,6 +1,6 @@
 //! [`Revocations`]: revoked families, sessions and users.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use super::{grant::Grant, issued_claims};
 use crate::{
@@ -64,8 +64,18 @@ impl Revocations {
         let user = tenant.zip(UserId::parse(&claims.sub).ok()).filter(|_| !claims.is_machine());
         let user = user.map(|(tenant, user)| self.generations.check(&tenant, &user)).transpose()?;
         let generation = issued_claims::generation(claims);
-        Ok(RevocationCheck { families: self.families.clone(), family, session, user, generation })
+        Ok(RevocationCheck { families: self.families.clone(), family, session, user, generation, issued: claims.iat })
     }
+
+    /// Returns whether the store may have lost the revocation of a token that was issued then. Ask it last, because each
+    /// other call can show that something is lost.
+    pub(super) fn may_have_lost(&self, issued: u64) -> bool {
+        may_have_lost(&self.families, issued)
+    }
+}
+
+fn may_have_lost(marks: &Table<()>, issued: u64) -> bool {
+    issued < marks.complete_since().as_secs()
 }
 
 /// A repeatable check of one access token. It allocates nothing if the store answers at once.
@@ -76,6 +86,8 @@ pub(super) struct RevocationCheck {
     user: Option<GenerationCheck>,
     /// The generation of the user when the token was issued.
     generation: u64,
+    /// When the token was issued.
+    issued: u64,
 }
 
 impl RevocationCheck {
@@ -94,15 +106,26 @@ impl RevocationCheck {
             }
         }
         if pending.is_empty() {
-            return MaybeReady::Ready(Ok(false));
+            return MaybeReady::Ready(Ok(may_have_lost(&self.families, self.issued)));
         }
+        let (families, issued) = (self.families.clone(), self.issued);
         MaybeReady::Pending(Box::pin(async move {
-            for answer in pending {
-                if answer.await? {
-                    return Ok(true);
+            // all at once, because each may take a round trip
+            let is_revoked = poll_fn(|context| {
+                let mut found = Ok(false);
+                pending.retain_mut(|answer| match answer.as_mut().poll(context) {
+                    Poll::Ready(answer) => {
+                        found = answer.and_then(|own| found.clone().map(|others| own || others));
+                        false
+                    }
+                    Poll::Pending => true,
+                });
+                match found {
+                    Ok(false) if !pending.is_empty() => Poll::Pending,
+                    found => Poll::Ready(found),
                 }
-            }
-            Ok(false)
+            });
+            Ok(is_revoked.await? || may_have_lost(&families, issued))
         }))
     }
 }

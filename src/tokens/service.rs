@@ -407,10 +407,11 @@ impl TokenService {
         let Some(family) = issued_claims::family_of(&claims.jti) else { return Ok(None) };
         if claims.is_machine() {
             let is_revoked = self.0.revocations.has_revoked_family(&family).await?;
+            let is_revoked = is_revoked || self.0.revocations.may_have_lost(claims.iat);
             return Ok((!is_revoked).then_some(ValidAccess { claims, grant: None, family }));
         }
         let Some(Family { grant, .. }) = self.family(&family).await? else { return Ok(None) };
-        let has_ended = self.has_ended(&grant).await?;
+        let has_ended = self.has_ended(&grant).await? || self.0.revocations.may_have_lost(claims.iat);
         Ok((!has_ended).then_some(ValidAccess { claims, grant: Some(grant), family }))
     }
 

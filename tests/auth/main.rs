@@ -40,6 +40,7 @@ mod lifetimes;
 mod login_cookies;
 mod login_user;
 mod logout;
+mod lost_revocations;
 mod machine_clients;
 mod matrix;
 mod message_limits;

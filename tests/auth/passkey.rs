@@ -65,6 +65,7 @@ async fn c067_a_challenge_is_random_bound_to_its_login_and_lives_five_minutes() 
         assert!(challenges.insert(begun.options["challenge"].to_string()));
     }
     // the challenge of another login
+    let mut browser = world.browser();
     let (first, second) = (begin(&mut browser, "web", None).await, begin(&mut browser, "web", None).await);
     let response = passkey.get(&first.options);
     let members = json!({ "challenge": first.options["challenge"], "response": response });

@@ -84,7 +84,7 @@ async fn c084_the_first_link_needs_a_proved_step_and_a_verified_address_of_a_tru
     }
     world.provider.set(|provider| provider.claims = json!({ "email": "ADA@example.com", "email_verified": "true" }));
     assert_eq!(second_step(&world, "mfa").await, "ok");
-    // from now on the link alone finds the account, whatever the address
+    // from now on the link alone finds the account, even with another address
     world.provider.set(|provider| provider.claims = json!({ "email": "new@evil.example" }));
     assert_eq!(first_step(&world, None).await, "ok");
     assert_eq!(first_step(&world, Some(ADA)).await, "ok");

@@ -1,4 +1,4 @@
-//! Users who come back from another identity provider: in this browser, for this login, once.
+//! The return from another identity provider: in this browser, for this login, once.
 
 use http::{Method, Request};
 use serde_json::json;

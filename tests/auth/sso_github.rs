@@ -17,7 +17,7 @@ use crate::{
     world::{ADA, ADA_PASSWORD, World, encode},
 };
 
-/// What the server answers.
+/// The answers of the server.
 #[derive(Clone)]
 struct Answers {
     challenge: String,

@@ -80,7 +80,7 @@ impl Key {
         Self::ec(kid, (Algorithm::ES384, "P-384"), &ECDSA_P384_SHA384_FIXED_SIGNING)
     }
 
-    /// The same key under another id.
+    /// Returns this key under another id.
     pub(crate) fn named(&self, kid: &str) -> Self {
         Self { kid: kid.to_owned(), ..self.clone() }
     }
@@ -99,7 +99,7 @@ impl Key {
 
 // ---- the provider
 
-/// What an endpoint does instead of working.
+/// The trouble that an endpoint makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     Status(u16),
@@ -311,7 +311,7 @@ pub(crate) fn pairs(text: &str) -> BTreeMap<String, String> {
 
 // ---- the login service
 
-/// Gives the users of the provider the accounts in this list.
+/// A hook that knows the accounts of these users of the provider.
 pub(crate) struct Accounts(pub(crate) &'static [(&'static str, &'static str)]);
 
 impl CreateAccount for Accounts {

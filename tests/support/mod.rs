@@ -17,4 +17,5 @@ pub(crate) mod example;
 pub(crate) mod login_server;
 pub(crate) mod programs;
 pub(crate) mod python;
+pub(crate) mod redis_server;
 pub(crate) mod wire;

@@ -149,13 +149,20 @@ impl Site {
         self.until(&format!("text('message') === {} && idle()", json!(words))).await;
     }
 
+    /// Runs a script before those of each page that is opened from now on.
+    pub(crate) async fn run_first(&mut self, script: &str) {
+        self.browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script })).await;
+    }
+
     pub(crate) async fn ask(&mut self, script: &str) -> Value {
         self.browser.ask(script).await.unwrap()
     }
 
-    /// Returns the texts of all elements with this selector.
+    /// Returns the texts of all visible elements with this selector.
     pub(crate) async fn texts(&mut self, selector: &str) -> Vec<String> {
-        let texts = format!("Array.from(document.querySelectorAll('{selector}'), (one) => one.innerText)");
+        let visible =
+            format!("[...document.querySelectorAll('{selector}')].filter((one) => one.getClientRects().length)");
+        let texts = format!("{visible}.map((one) => one.innerText)");
         serde_json::from_value(self.ask(&texts).await).unwrap()
     }
 

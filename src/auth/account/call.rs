@@ -43,14 +43,14 @@ pub(crate) struct AccountCall {
 pub(crate) struct AccountFields {
     /// A session.
     pub(crate) sid: Option<String>,
-    /// The id of a credential.
+    /// A credential.
     pub(crate) id: Option<String>,
-    /// A code of an authenticator app.
-    pub(crate) code: Option<Typed>,
-    /// A name for a passkey.
+    /// The name of a passkey.
     pub(crate) name: Option<String>,
     /// What the browser returned for a new passkey.
     pub(crate) response: Option<Value>,
+    /// A code of an authenticator app.
+    pub(crate) code: Option<Typed>,
 }
 
 /// Reads the body of a call.
@@ -68,7 +68,7 @@ impl AccountCall {
     ///
     /// Returns `origin_not_allowed` to pages of other sites, and `login_required` without a session.
     pub(crate) async fn enter(cx: &mut RequestContext<'_>) -> Result<Self, Problem> {
-        let (_, client) = of_this_site(cx)?;
+        let (_, client) = of_this_site(cx).await?;
         let tenant = client.tenant();
         if cx.parts.method == HttpMethod::POST {
             if !cx.is_of_own_page() {

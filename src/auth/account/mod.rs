@@ -28,7 +28,7 @@ pub(crate) async fn page(cx: &mut RequestContext<'_>) -> Result<Response<Body>, 
 }
 
 async fn shown(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (_, client) = of_this_site(cx)?;
+    let (_, client) = of_this_site(cx).await?;
     if cx.core.sessions.presented(&cx.parts.headers, client.tenant()).await?.is_some() {
         return Ok(page::account());
     }
@@ -46,11 +46,11 @@ where
 {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route {
-        AccountRoute::ConfirmTotp
-        | AccountRoute::DeleteLink
-        | AccountRoute::AddPasskey
+        AccountRoute::AddPasskey
         | AccountRoute::RenamePasskey
         | AccountRoute::DeletePasskey
+        | AccountRoute::ConfirmTotp
+        | AccountRoute::DeleteLink
         | AccountRoute::EndSession => Some(call::fields(cx, body).await),
         _ => None,
     };
@@ -58,15 +58,15 @@ where
     let fields = fields.transpose()?.unwrap_or_default();
     match route {
         AccountRoute::Credentials => credentials::list(cx, &call).await,
+        AccountRoute::PasskeyOptions => passkeys::options(cx, &call).await,
+        AccountRoute::AddPasskey => passkeys::add(cx, &call, &fields).await,
+        AccountRoute::RenamePasskey => passkeys::rename(cx, &call, &fields).await,
+        AccountRoute::DeletePasskey => passkeys::delete(cx, &call, &fields).await,
         AccountRoute::BeginTotp => authenticators::begin_totp(cx, &call).await,
         AccountRoute::ConfirmTotp => authenticators::confirm_totp(cx, &call, &fields).await,
         AccountRoute::DeleteTotp => authenticators::delete_totp(cx, &call).await,
         AccountRoute::RenewRecoveryCodes => authenticators::renew_codes(cx, &call).await,
         AccountRoute::DeleteLink => authenticators::delete_link(cx, &call, &fields).await,
-        AccountRoute::PasskeyOptions => passkeys::options(cx, &call).await,
-        AccountRoute::AddPasskey => passkeys::add(cx, &call, &fields).await,
-        AccountRoute::RenamePasskey => passkeys::rename(cx, &call, &fields).await,
-        AccountRoute::DeletePasskey => passkeys::delete(cx, &call, &fields).await,
         AccountRoute::EndSession => sessions::end(cx, &call, &fields).await,
         AccountRoute::EndOtherSessions => sessions::end_others(cx, &call).await,
         AccountRoute::SignOutEverywhere => sessions::sign_out_everywhere(cx, &call).await,

@@ -1,11 +1,12 @@
 //! The passkeys of the user who calls.
 
 use http::{Response, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     call::{AccountCall, AccountFields},
     credentials::PasskeyShown,
+    pending::PendingEnrolments,
 };
 use crate::{
     auth::{
@@ -14,15 +15,23 @@ use crate::{
             answer,
             problem::{Code, Problem},
         },
-        passkeys::{
-            enrolments::{Enroller, EnrolmentError, passkey_name},
-            rules::PasskeyRules,
-        },
+        passkeys::PasskeyRules,
     },
+    credential::{Added, Credentials, Passkey},
     delivery::NoticeKind,
     http::body::Body,
-    webauthn::{self, CreationOptions, WebauthnError},
+    login::PasskeyChallenge,
+    webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, RegistrationVerdict, WebauthnError},
 };
+
+/// The table of challenges that no new passkey has signed yet.
+const PENDING: &str = "pending_passkeys";
+/// The maximum length of the name of a passkey, in characters.
+const LONGEST_NAME: usize = 64;
+
+/// The challenge for a new passkey.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PendingPasskey([u8; 32]);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,17 +39,24 @@ struct Begun {
     public_key: CreationOptions,
 }
 
-/// Returns the options for a new passkey.
+/// Returns the options for a new passkey. They replace earlier ones of this session.
 pub(super) async fn options(cx: &RequestContext<'_>, call: &AccountCall) -> Result<Response<Body>, Problem> {
     let rules = rules(cx)?;
     call.require_fresh(cx.core)?;
+    let (core, (tenant, user)) = (cx.core, call.owner());
+    let handle = core.credentials.handle(tenant, user).await?;
+    let (_, challenge) = PasskeyChallenge::generate(core.logins.now());
+    PendingEnrolments::of(core, PENDING).begin(call.session(), &PendingPasskey(challenge)).await?;
+    let passkeys = call.credentials.iter().flat_map(|row| &row.passkeys);
+    let existing: Vec<Vec<u8>> = passkeys.map(|passkey| passkey.id.clone()).collect();
     let name = call.display_name();
     let display_name = call.account().display_name().unwrap_or(&name);
-    let public_key = cx.core.passkey_enrolments.begin(enroller(call), rules, (&name, display_name)).await?;
+    let owner = CredentialOwner { handle: &handle, name: &name, display_name };
+    let public_key = rules.of(tenant).creation_options(&challenge, &owner, &existing, PasskeyChallenge::LIFETIME);
     Ok(answer::json(StatusCode::OK, &Begun { public_key }))
 }
 
-/// Adds the passkey that was made for the options.
+/// Adds the passkey that was made for the options. They can be used once, even if the passkey is refused.
 pub(super) async fn add(
     cx: &RequestContext<'_>,
     call: &AccountCall,
@@ -49,11 +65,24 @@ pub(super) async fn add(
     let rules = rules(cx)?;
     call.require_fresh(cx.core)?;
     let response = fields.response.clone().ok_or(Problem::invalid("response is missing"))?;
-    let response = serde_json::from_value(response).map_err(|_| Problem::invalid("response is malformed"))?;
+    let response: RegistrationResponse =
+        serde_json::from_value(response).map_err(|_| Problem::invalid("response is malformed"))?;
     let name = fields.name.as_deref().map(given_name).transpose()?;
-    let made_with = (name, call.strength());
-    let passkey = cx.core.passkey_enrolments.add(enroller(call), rules, &response, made_with).await?;
-    let passkey = passkey.map_err(refused)?;
+
+    let rows = PendingEnrolments::<PendingPasskey>::of(cx.core, PENDING);
+    let nothing = || Problem::new(Code::NoPendingChallenge, "no passkey is being added in this session");
+    let pending = rows.find(call.session()).await?.ok_or_else(nothing)?;
+    if !rows.take(call.session(), &pending).await? {
+        return Err(nothing());
+    }
+    let (tenant, user) = call.owner();
+    let verdict = rules.of(tenant).verify_registration(&pending.value.0, &response).map_err(refused)?;
+    let passkey = passkey(verdict, name.unwrap_or("Passkey"), cx.core.logins.now().as_secs(), call.strength());
+    match cx.core.credentials.add_passkey(tenant, user, &passkey).await? {
+        Added::Done => {}
+        Added::Taken => return Err(Problem::invalid("this passkey is already in use")),
+        Added::Full => return Err(Problem::invalid("this user has the maximum number of passkeys")),
+    }
     call.changed(cx, NoticeKind::PasskeyAdded).await;
     Ok(answer::json(StatusCode::CREATED, &PasskeyShown::from(&passkey)))
 }
@@ -65,34 +94,59 @@ pub(super) async fn rename(
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     let name = given_name(fields.name.as_deref().ok_or(Problem::invalid("name is missing"))?)?;
-    let is_renamed = cx.core.passkey_enrolments.rename(enroller(call), &given_id(fields)?, name).await?;
-    found(is_renamed)
+    let (id, (tenant, user)) = (given_id(fields)?, call.owner());
+    let rename = |row: &mut Credentials| match row.passkeys.iter_mut().find(|own| own.id == id) {
+        Some(passkey) => {
+            name.clone_into(&mut passkey.name);
+            true
+        }
+        None => false,
+    };
+    found(cx.core.credentials.update(tenant, user, rename).await?)?;
+    Ok(answer::no_content())
 }
 
-/// Deletes a passkey.
+/// Deletes a passkey. Proofs by it stop counting.
 pub(super) async fn delete(
     cx: &RequestContext<'_>,
     call: &AccountCall,
     fields: &AccountFields,
 ) -> Result<Response<Body>, Problem> {
     call.require_fresh(cx.core)?;
-    let is_deleted = cx.core.passkey_enrolments.delete(enroller(call), &given_id(fields)?).await?;
-    if is_deleted {
-        call.changed(cx, NoticeKind::PasskeyRemoved).await;
+    let (id, (tenant, user)) = (given_id(fields)?, call.owner());
+    found(cx.core.credentials.remove_passkey(tenant, user, &id).await?)?;
+    call.changed(cx, NoticeKind::PasskeyRemoved).await;
+    Ok(answer::no_content())
+}
+
+fn passkey(verdict: RegistrationVerdict, name: &str, now: u64, strength: u8) -> Passkey {
+    Passkey {
+        algorithm: webauthn::algorithm_number(verdict.algorithm),
+        id: verdict.id,
+        public_key: verdict.public_key,
+        sign_count: verdict.sign_count,
+        backup_eligible: verdict.backup_eligible,
+        backed_up: verdict.backed_up,
+        user_verified: verdict.user_verified,
+        transports: verdict.transports,
+        name: name.to_owned(),
+        created_at: now,
+        last_used_at: None,
+        strength,
     }
-    found(is_deleted)
 }
 
 fn rules<'a>(cx: &RequestContext<'a>) -> Result<&'a PasskeyRules, Problem> {
-    cx.core.passkeys.as_ref().ok_or(Problem::new(Code::NotFound, "passkeys are not enabled"))
+    cx.core.passkeys.as_ref().ok_or(Problem::new(Code::NotFound, "passkeys are not enabled here"))
 }
 
-fn enroller(call: &AccountCall) -> Enroller<'_> {
-    Enroller { tenant: call.tenant(), user: call.session().user(), sid: call.session().sid() }
-}
-
+/// Returns the name without surrounding spaces.
 fn given_name(name: &str) -> Result<&str, Problem> {
-    passkey_name(name).ok_or(Problem::invalid("name must have 1 to 64 characters, without control characters"))
+    let name = name.trim();
+    if !(1..=LONGEST_NAME).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+        return Err(Problem::invalid("name must have 1 to 64 characters, without control characters"));
+    }
+    Ok(name)
 }
 
 fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {
@@ -100,22 +154,13 @@ fn given_id(fields: &AccountFields) -> Result<Vec<u8>, Problem> {
     webauthn::decode(id).ok_or(Problem::invalid("id is malformed"))
 }
 
-fn found(is_found: bool) -> Result<Response<Body>, Problem> {
-    if is_found {
-        Ok(answer::no_content())
-    } else {
-        Err(Problem::new(Code::NotFound, "this user has no passkey with this id"))
-    }
+fn found(is_found: bool) -> Result<(), Problem> {
+    if is_found { Ok(()) } else { Err(Problem::new(Code::NotFound, "this user has no passkey with this id")) }
 }
 
-fn refused(error: EnrolmentError) -> Problem {
+fn refused(error: WebauthnError) -> Problem {
     match error {
-        EnrolmentError::NoChallenge => {
-            Problem::new(Code::NoPendingChallenge, "no passkey was asked for, or too long ago; try again")
-        }
-        EnrolmentError::Refused(WebauthnError::Malformed(_)) => Problem::invalid("response is malformed"),
-        EnrolmentError::Refused(_) => Problem::new(Code::InvalidAssertion, "the passkey was refused"),
-        EnrolmentError::Taken => Problem::invalid("this passkey is already in use"),
-        EnrolmentError::Full => Problem::invalid("this user has the maximum number of passkeys"),
+        WebauthnError::Malformed(_) => Problem::invalid("response is malformed"),
+        _ => Problem::new(Code::InvalidAssertion, "the passkey was refused"),
     }
 }

@@ -38,7 +38,7 @@ where
         ..=LONGEST => Ok(body),
         _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),
     });
-    let body = cx.or_charge(body)?;
+    let body = cx.or_charge(body).await?;
     let asked = query::pushing(cx, Query::parse(&body)).await?;
     let checked = asked.checked(cx)?;
     if cx.core.challenges.is_redeemed(&checked.binding).await? {

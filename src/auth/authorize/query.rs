@@ -121,7 +121,7 @@ impl<'a> Query<'a> {
 
 /// Reads the query and charges the request. Errors are shown to the user, because no redirect URI is known to be valid.
 pub(crate) async fn asked<'a>(cx: &mut RequestContext<'a>, reach: ClientReach) -> Result<Asked<'a>, Problem> {
-    let query = cx.or_charge(Query::of(cx))?;
+    let query = cx.or_charge(Query::of(cx)).await?;
     let client = cx.charged_client(query.client_id(), reach).await?;
     let Some(secret) = query.value("request_uri").and_then(pushed::secret_of) else {
         return addressed(query, Source::Url, client);
@@ -146,7 +146,7 @@ pub(crate) async fn pushing<'b>(
     cx: &mut RequestContext<'_>,
     query: Result<Query<'b>, Problem>,
 ) -> Result<Asked<'b>, Problem> {
-    let query = cx.or_charge(query)?;
+    let query = cx.or_charge(query).await?;
     let client = cx.calling_client(query.client_id(), ClientReach::Registered).await?;
     credentials::refuse(&cx.parts.headers, |name| query.value(name))?;
     addressed(query, Source::Body, client)

@@ -83,7 +83,7 @@ pub(crate) async fn introspect(
             let known = known(cx, endpoints, token).await?;
             // an API spends the budget of the tenant that the token belongs to
             if let Some(tenant) = known.as_ref().and_then(|it| Tenant::parse(&it.tenant).ok()) {
-                cx.charge_proved(&tenant)?;
+                cx.charge_proved(&tenant).await?;
             }
             known
         }
@@ -136,7 +136,7 @@ async fn asker(cx: &mut RequestContext<'_>, endpoints: &TokenEndpoints, posted: 
         posted.check()?;
         return Ok(Asker::Introspector);
     }
-    cx.charge(None)?;
+    cx.charge(None).await?;
     let challenge = HeaderValue::from_static(r#"Bearer realm="introspect", error="invalid_token""#);
     Err(Problem::new(Code::InvalidToken, "introspection needs a client_id or a valid secret")
         .header(header::WWW_AUTHENTICATE, challenge))

@@ -62,7 +62,7 @@ where
     let asked = match asked(cx, body).await {
         Ok(asked) => asked,
         Err(problem) => {
-            cx.charge(None)?;
+            cx.charge(None).await?;
             return page::shown(cx, problem);
         }
     };

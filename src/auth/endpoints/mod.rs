@@ -43,11 +43,11 @@ where
     };
     match route {
         TokenRoute::Keys => {
-            cx.charge_asset()?;
+            cx.charge_asset().await?;
             Ok(kept(answer::whole(StatusCode::OK, answer::JSON, endpoints.service.key_set().await?)))
         }
         TokenRoute::Metadata => {
-            cx.charge_asset()?;
+            cx.charge_asset().await?;
             let document = metadata::document(cx.core, endpoints.service.algorithm());
             Ok(kept(answer::json(StatusCode::OK, &document)))
         }
@@ -76,7 +76,7 @@ where
     B: http_body::Body<Data = Bytes> + Send,
 {
     let body = fields::form(cx.parts, body).await;
-    let body = cx.or_charge(body)?;
+    let body = cx.or_charge(body).await?;
     let posted = Posted::of(&body);
     match route {
         TokenRoute::Exchange => token::token(cx, endpoints, posted).await,

@@ -35,8 +35,8 @@ pub(crate) async fn userinfo(
         cx.let_read(client.as_deref());
     }
     match grant {
-        Some(grant) => cx.charge_proved(&grant.who.tenant)?,
-        None => cx.charge(None)?,
+        Some(grant) => cx.charge_proved(&grant.who.tenant).await?,
+        None => cx.charge(None).await?,
     }
     let UserAccess { token, grant, family, proof } = found?;
     if let Some(proof) = proof {

@@ -39,7 +39,7 @@ pub(crate) async fn finish(cx: &mut RequestContext<'_>) -> Result<Response<Body>
 
 async fn begin(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
     let query = Query::of(cx);
-    let (site, client) = of_this_site(cx)?;
+    let (site, client) = of_this_site(cx).await?;
     let query = query?;
     if query.is_twice("return_to") {
         return Err(Problem::invalid("return_to appears more than once"));
@@ -91,7 +91,7 @@ async fn is_signed_in(
 }
 
 async fn end(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let (site, client) = of_this_site(cx)?;
+    let (site, client) = of_this_site(cx).await?;
     if cx.parts.method == Method::GET {
         let carried = cx.core.cookies.carried(&cx.parts.headers);
         let signed_in = SignedIn::find(cx, &client, &OidcParameters::default()).await?;
@@ -133,10 +133,10 @@ async fn spend(
 }
 
 /// Finds the built-in client of the request's tenant, and charges the request to that tenant.
-pub(crate) fn of_this_site<'c>(cx: &mut RequestContext<'c>) -> Result<(&'c FirstParty, Client), Problem> {
+pub(crate) async fn of_this_site<'c>(cx: &mut RequestContext<'c>) -> Result<(&'c FirstParty, Client), Problem> {
     let core = cx.core;
     let found = core.first_party.as_ref().and_then(|site| Some((site, site.client(cx.head())?)));
-    cx.charge(found.as_ref().map(|(_, client)| client.tenant()))?;
+    cx.charge(found.as_ref().map(|(_, client)| client.tenant())).await?;
     found.ok_or(Problem::invalid("no tenant could be determined for this request"))
 }
 

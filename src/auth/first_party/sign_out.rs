@@ -27,7 +27,7 @@ where
 }
 
 async fn end(cx: &mut RequestContext<'_>, body: Result<Bytes, Problem>) -> Result<Response<Body>, Problem> {
-    let (site, client) = of_this_site(cx)?;
+    let (site, client) = of_this_site(cx).await?;
     if !cx.is_of_own_page() {
         cx.core.journal.tally(EventKind::ForeignOrigin, Some(client.tenant()), None);
         return Err(foreign_origin());

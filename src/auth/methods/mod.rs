@@ -65,6 +65,7 @@ pub(crate) async fn begin(method: Method, step: LoginStep<'_>) -> Result<Respons
 
 /// Another identity provider, as users see it.
 #[derive(Serialize)]
+#[cfg_attr(not(feature = "sso"), allow(dead_code, reason = "there are no providers"))]
 pub(crate) struct OfferedProvider {
     name: String,
     label: String,
@@ -87,17 +88,6 @@ pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec
     Vec::new()
 }
 
-/// Returns what users see of a provider, or `None` if this tenant has no such provider.
-pub(crate) fn provider_label<'c>(core: &'c Core, tenant: &Tenant, name: &str) -> Option<&'c str> {
-    #[cfg(feature = "sso")]
-    return core.providers.find(tenant, name).map(|(name, connection)| connection.shown_label(name));
-    #[cfg(not(feature = "sso"))]
-    {
-        let _ = (core, tenant, name);
-        None
-    }
-}
-
 /// Returns the providers at which a user can prove the next step of their login.
 pub(crate) fn usable_providers(
     core: &Core,
@@ -116,6 +106,17 @@ pub(crate) fn usable_providers(
     {
         let _ = (core, login, account, row);
         Vec::new()
+    }
+}
+
+/// Returns what users see of a provider, or `None` if this tenant has no such provider.
+pub(crate) fn provider_label<'c>(core: &'c Core, tenant: &Tenant, name: &str) -> Option<&'c str> {
+    #[cfg(feature = "sso")]
+    return core.providers.find(tenant, name).map(|(name, connection)| connection.shown_label(name));
+    #[cfg(not(feature = "sso"))]
+    {
+        let _ = (core, tenant, name);
+        None
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
             answer::{self, Counters},
             problem::{Code, Problem},
         },
-        passkeys::rules::{Challenges, PasskeyRules},
+        passkeys::{Challenges, PasskeyRules},
         state::{guard::submitted, proofs::passkey_mark},
     },
     credential::{Credentials, Passkey},

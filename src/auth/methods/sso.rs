@@ -49,7 +49,7 @@ struct SentAway {
     redirect_url: String,
 }
 
-/// What a user brings back from a provider, in the parameter `state`.
+/// The parameter `state`, which a user brings back from a provider.
 pub(crate) struct SsoState {
     /// The id of the login.
     pub(crate) login: String,
@@ -195,7 +195,7 @@ pub(crate) async fn settle(
     let user = match user {
         Ok(user) => user,
         Err(error) => {
-            crate::util::trace::warning!("the provider {name} signed nobody in: {error}");
+            crate::util::trace::warning!("the provider {name} has not signed in a user: {error}");
             return refused(step, error).await;
         }
     };

@@ -43,7 +43,7 @@ struct ContactChoice {
 }
 
 pub(crate) async fn choices(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query)))?;
+    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query))).await?;
     let (_, stored) = cx.own_login(None, session_id.as_deref()).await?;
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();

@@ -49,7 +49,7 @@ async fn returned(cx: &mut RequestContext<'_>) -> Result<String, Problem> {
         true => Ok(query),
         false => Err(Problem::invalid("the query is longer than 16 KiB")),
     });
-    let query = cx.or_charge(query)?;
+    let query = cx.or_charge(query).await?;
     let state = query.value("state").and_then(SsoState::parse);
     let found = cx.returning_login(state.as_ref().map(|state| state.login.as_str())).await?;
     if query.has_duplicates() {

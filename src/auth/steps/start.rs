@@ -19,7 +19,7 @@ use crate::{
             problem::{Code, Problem},
         },
         methods::{self, OfferedProvider},
-        passkeys::rules::Challenges,
+        passkeys::Challenges,
     },
     event::EventKind,
     http::body::Body,

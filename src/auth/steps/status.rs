@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub(crate) async fn status(cx: &mut RequestContext<'_>) -> Result<Response<Body>, Problem> {
-    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query)))?;
+    let session_id = cx.or_charge(Query::of(cx).and_then(|query| session_id(&query))).await?;
     let (_, login) = cx.own_login(None, session_id.as_deref()).await?;
     let now = cx.core.logins.now();
     Ok(answer::json(StatusCode::OK, &Counters::from(login.value.view(now))))

@@ -181,6 +181,8 @@ impl Engine {
                 })
             }
             Payer::Bucket(bucket) => self.overflow.on_bucket(*bucket, use_row),
+            #[cfg(feature = "redis")]
+            Payer::Shared(_) => None,
         }
     }
 

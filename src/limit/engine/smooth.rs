@@ -28,8 +28,8 @@ pub(super) struct Smooth {
 /// The figures of one smooth quota.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
-    pub(super) interval: u64,
-    pub(super) burst: u32,
+    pub(in crate::limit) interval: u64,
+    pub(in crate::limit) burst: u32,
 }
 
 impl Smooth {

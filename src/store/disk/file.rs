@@ -252,8 +252,9 @@ pub(super) fn find(database: &Database, key: &Key) -> Result<Option<Entry>, Fail
 /// The length of version and expiry in front of a value.
 pub(super) const HEADER: usize = 16;
 
+/// The versions of this store are counted, so their upper half is zero.
 pub(super) fn encode(version: Version, expires_at: UnixTime, value: &[u8]) -> Vec<u8> {
-    [&version.as_u64().to_le_bytes(), &expires_at.as_nanos().to_le_bytes(), value].concat()
+    [&(version.as_u128() as u64).to_le_bytes(), &expires_at.as_nanos().to_le_bytes(), value].concat()
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Entry, Failed> {

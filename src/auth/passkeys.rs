@@ -105,7 +105,7 @@ impl Passkeys {
     }
 
     /// Checks the settings.
-    pub(in crate::auth) fn build(&self, issuer: &Issuer) -> Result<PasskeyRules, ConfigError> {
+    pub(super) fn build(&self, issuer: &Issuer) -> Result<PasskeyRules, ConfigError> {
         let tenants = self.tenants.iter().map(|(tenant, domain)| Ok((tenant.clone(), self.party(domain, issuer)?)));
         Ok(PasskeyRules {
             main: self.party(&self.main, issuer)?,

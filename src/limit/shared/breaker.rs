@@ -1,0 +1,78 @@
+//! [`Breaker`]: stops asking a server that does not answer.
+
+use std::{
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+    time::Duration,
+};
+
+use crate::util::clock::Moment;
+
+/// After this many failures in a row, the server is not asked any more.
+const FAILURES: u32 = 3;
+/// Then one call in this time finds out whether it answers again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Closed as long as calls succeed.
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    failures: AtomicU32,
+    /// When the next call may try, in nanoseconds. Zero if the breaker is closed.
+    tries_at: AtomicU64,
+}
+
+impl Breaker {
+    /// Returns whether a call may ask the server.
+    pub(super) fn allows(&self, now: Moment) -> bool {
+        let tries_at = self.tries_at.load(Relaxed);
+        tries_at == 0 || (tries_at <= now.as_nanos() && self.pause(tries_at, now))
+    }
+
+    /// Notes an answer. Returns whether it closes the breaker.
+    pub(super) fn succeeded(&self) -> bool {
+        if self.failures.load(Relaxed) != 0 {
+            self.failures.store(0, Relaxed);
+        }
+        self.tries_at.load(Relaxed) != 0 && self.tries_at.swap(0, SeqCst) != 0
+    }
+
+    /// Notes a failure. Returns whether it opens the breaker.
+    pub(super) fn failed(&self, now: Moment) -> bool {
+        let failures = self.failures.fetch_add(1, SeqCst).saturating_add(1);
+        failures >= FAILURES && self.pause(0, now)
+    }
+
+    /// Postpones the next try. Returns `false` if another call has done so.
+    fn pause(&self, tries_at: u64, now: Moment) -> bool {
+        let next = (now + PAUSE).as_nanos();
+        self.tries_at.compare_exchange(tries_at, next, SeqCst, Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_opens_after_three_failures_and_one_call_a_second_tries() {
+        let (breaker, began) = (Breaker::default(), Moment::from_nanos(5));
+        for _ in 0..2 {
+            assert!(breaker.allows(began) && !breaker.failed(began));
+        }
+        // an answer between failures
+        assert!(!breaker.succeeded());
+        for _ in 0..2 {
+            assert!(!breaker.failed(began));
+        }
+        assert!(breaker.failed(began), "the third in a row");
+        assert!(!breaker.allows(began));
+        let later = began + PAUSE;
+        assert_eq!([later; 3].map(|now| breaker.allows(now)), [true, false, false]);
+        assert!(!breaker.failed(later), "it is open already");
+        assert!(breaker.allows(later + PAUSE));
+        assert!(breaker.succeeded());
+        assert!(breaker.allows(later) && !breaker.succeeded());
+    }
+}

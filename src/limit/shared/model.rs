@@ -1,0 +1,186 @@
+//! Compares the script with the limiter in memory, on a real server: the same calls at the same times get the same answers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, dead_code, reason = "helpers of tests")]
+
+#[path = "../../../tests/support/programs.rs"]
+mod programs;
+#[path = "../../../tests/support/redis_server.rs"]
+mod redis_server;
+
+use std::time::Duration;
+
+use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
+use tokio::runtime::Runtime;
+
+use super::{Ask, SharedLimiter};
+use crate::{
+    limit::{
+        decision::{Decision, Spend},
+        limiter::Limiter,
+        plan::{Plan, Terms},
+        quota::Quota,
+        quotas::Quotas,
+    },
+    redis::RedisConfig,
+    tenant::{Standing, Tenant},
+    testing::ManualClock,
+    util::clock::{Clock, UnixTime},
+};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Spend { units: u32, is_anonymous: bool },
+    Refund { which: usize },
+    Reset,
+    Advance { micros: u64 },
+    Plan { which: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let micros =
+        [1, 999, 40_000, 99_999, 100_000, 249_999, 250_000, 500_001, 666_667, 1_000_000, 2_000_000, 11_000_000];
+    let step = prop_oneof![
+        8 => (0..5_u32, any::<bool>()).prop_map(|(units, is_anonymous)| Step::Spend { units, is_anonymous }),
+        1 => Just(Step::Spend { units: 30, is_anonymous: false }),
+        3 => (0..100_usize).prop_map(|which| Step::Refund { which }),
+        1 => Just(Step::Reset),
+        6 => select(micros.to_vec()).prop_map(|micros| Step::Advance { micros }),
+        1 => (0..100_usize).prop_map(|which| Step::Plan { which }),
+    ];
+    vec(step, 1..80)
+}
+
+/// Plans of every rule, alone and together, whose times are whole microseconds.
+fn plans() -> Vec<Plan> {
+    let second = Duration::from_secs(1);
+    let window = |limit, seconds: u32, slices| Quota::new(limit, second * seconds).unwrap().slices(slices).unwrap();
+    let named = |quota: Quota, name| quota.with_name(name).unwrap();
+    let fixed = |limit, seconds: u32| Quota::fixed(limit, second * seconds).unwrap();
+    let mut plans = vec![
+        Plan::from(window(5, 1, 4)),
+        Plan::from(window(2, 1, 4)),
+        Plan::from(window(9, 3, 1)),
+        Plan::new([named(window(7, 1, 3), "burst"), window(12, 10, 10)]).unwrap(),
+        Plan::from(fixed(6, 2)),
+        Plan::from(window(10, 4, 8).reserve(0.4).unwrap()),
+        Plan::new([window(8, 2, 3), named(fixed(3, 1).shadow(), "trial")]).unwrap(),
+        Plan::new([named(fixed(4, 1).reserve(0.5).unwrap(), "calendar"), window(20, 5, 240)]).unwrap(),
+        Plan::new([window(4, 1, 2).shadow().reserve(0.5).unwrap()]).unwrap(),
+        Plan::unlimited(),
+        Plan::denied(),
+    ];
+    #[cfg(feature = "smooth")]
+    {
+        let smooth = |units, burst| Quota::smooth(units, second, burst).unwrap();
+        plans.extend([
+            Plan::from(smooth(5, 3)),
+            Plan::from(smooth(5, 8)),
+            Plan::from(smooth(4, 6).reserve(0.5).unwrap()),
+            Plan::new([smooth(10, 10), named(window(15, 5, 5), "long"), named(smooth(2, 5).shadow(), "trial")])
+                .unwrap(),
+        ]);
+    }
+    plans
+}
+
+/// All that a decision shows.
+type Shown = (bool, Option<(&'static str, u32, u32, Option<Duration>)>, Option<&'static str>);
+
+fn standing_of(standing: &Standing) -> (&'static str, u32, u32, Option<Duration>) {
+    let wait = (standing.reset() != Standing::NEVER).then(|| standing.wait());
+    (standing.policy(), standing.limit(), standing.remaining(), wait)
+}
+
+fn shown(decision: &Decision) -> Shown {
+    (decision.is_admitted(), decision.standing().map(standing_of), decision.would_refuse())
+}
+
+struct Both {
+    memory: Limiter,
+    shared: SharedLimiter,
+    clock: ManualClock,
+    tenant: Tenant,
+}
+
+impl Both {
+    async fn call(&self, operation: &str, ask: Ask, more: &[&str]) -> Option<super::script::Answer> {
+        let micros = (self.clock.read().1.as_nanos() / 1000).to_string();
+        let plan = self.shared.quotas().plan(&self.tenant);
+        self.shared.call_at(&micros, operation, &self.tenant, &plan, ask, more).await.unwrap()
+    }
+
+    async fn spend(&self, units: u32, is_anonymous: bool) -> Decision {
+        let ask = Ask { units, is_anonymous, refundable: true };
+        let plan = self.shared.quotas().plan(&self.tenant);
+        match plan.terms() {
+            Terms::Limited { .. } => {
+                self.shared.with_spend(self.call("spend", ask, &[]).await.unwrap(), &self.tenant, &plan, ask)
+            }
+            Terms::Unlimited { .. } => Decision::UNLIMITED,
+            Terms::Denied { .. } => Decision::DENIED,
+        }
+    }
+
+    async fn agree(&self, steps: Vec<Step>, plans: &[Plan]) {
+        let mut spends: Vec<(Spend, Spend)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Spend { units, is_anonymous } => {
+                    let expected = self.memory.check_as(&self.tenant, units, is_anonymous);
+                    let decision = self.spend(units, is_anonymous).await;
+                    assert_eq!(shown(&decision), shown(&expected), "{units} units, anonymous: {is_anonymous}");
+                    spends.push((expected.into_spend(), decision.into_spend()));
+                }
+                Step::Refund { which } if !spends.is_empty() => {
+                    let (expected, spend) = spends.swap_remove(which % spends.len());
+                    self.memory.refund(expected);
+                    let is_limited = matches!(self.shared.quotas().plan(&self.tenant).terms(), Terms::Limited { .. });
+                    if let Some((ask, more)) =
+                        spend.0.filter(|_| is_limited).and_then(|own| SharedLimiter::refund_of(&own))
+                    {
+                        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+                        _ = self.call("refund", ask, &more).await;
+                    }
+                }
+                Step::Refund { .. } => {}
+                Step::Reset => {
+                    self.memory.reset(&self.tenant);
+                    self.shared.0.link.remove(&self.shared.key(&self.tenant)).await.unwrap();
+                    // no state begins in the same microsecond as another one
+                    self.clock.advance(Duration::from_micros(1));
+                }
+                Step::Advance { micros } => self.clock.advance(Duration::from_micros(micros)),
+                Step::Plan { which } => {
+                    self.shared.quotas().set(self.tenant.clone(), plans[which % plans.len()].clone());
+                }
+            }
+            let peeked = self.spend(0, false).await;
+            let peeked = peeked.standing().filter(|_| peeked.is_admitted()).map(standing_of);
+            assert_eq!(peeked, self.memory.peek(&self.tenant).as_ref().map(standing_of));
+        }
+    }
+}
+
+#[test]
+fn the_script_decides_like_the_limiter_in_memory() {
+    let Some(server) = redis_server::RedisServer::start(&[]) else { return };
+    let runtime = Runtime::new().unwrap();
+    let plans = plans();
+    let tenants = std::cell::Cell::new(0);
+    let cases = Config { cases: 400, failure_persistence: None, ..Config::default() };
+    proptest!(cases, |(first in 0..plans.len(), steps in steps())| {
+        let clock = ManualClock::new();
+        clock.set_wall(UnixTime::from_secs(1_800_000_000));
+        let quotas = Quotas::new(plans[first].clone());
+        tenants.set(tenants.get() + 1);
+        let tenant = Tenant::parse(format!("t{}", tenants.get())).unwrap();
+        quotas.set(tenant.clone(), plans[first].clone());
+        runtime.block_on(async {
+            let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+            let builder = || Limiter::builder(quotas.clone()).clock(clock.clone());
+            let shared = builder().redis(config).connect().await.unwrap();
+            let memory = builder().build().unwrap();
+            Both { memory, shared, clock: clock.clone(), tenant }.agree(steps.clone(), &plans).await;
+        });
+    });
+}

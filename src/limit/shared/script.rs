@@ -1,0 +1,90 @@
+//! The call of the script: its arguments, and its reply.
+
+use std::{fmt::Write, time::Duration};
+
+#[cfg(feature = "smooth")]
+use crate::limit::engine::meter::Gauge;
+use crate::{
+    limit::{
+        decision::{Decision, Marks, NO_MARKS},
+        plan::{Limited, Plan},
+        quota::Rule,
+    },
+    redis::{RedisFailure, Reply, Script, unexpected},
+    tenant::Standing,
+    util::clock::{Moment, UnixTime, saturating_nanos},
+};
+
+pub(super) static SCRIPT: Script = Script::new(include_str!("limit.lua"));
+
+/// Returns the quotas of a plan as the script reads them. Times are rounded up to microseconds, so that nothing comes back
+/// earlier than asked for.
+pub(super) fn quotas(plan: &Plan) -> String {
+    let mut text = String::new();
+    for limited in plan.limits() {
+        let Limited { quota, most, is_for_anonymous, bit, .. } = limited;
+        let window = saturating_nanos(quota.window());
+        let (rule, length, fine) = match quota.rule() {
+            Rule::Window { slices } => ('w', window, (window / u64::from(slices)).max(1).div_ceil(1000)),
+            #[cfg(feature = "smooth")]
+            Rule::Smooth { interval } => match limited.gauge {
+                Gauge::Smooth(pace) => ('s', pace.interval, u64::from(pace.burst)),
+                _ => ('s', interval, u64::from(*most)),
+            },
+            Rule::Fixed => ('f', window, 0),
+        };
+        let (anonymous, shadow) = (u8::from(*is_for_anonymous), u8::from(quota.is_shadow()));
+        let (name, length, window) = (quota.name(), length.div_ceil(1000), window.div_ceil(1000));
+        // writing to a string can't fail
+        _ = writeln!(text, "{name} {rule} {anonymous} {shadow} {length} {fine} {most} {window} {bit}");
+    }
+    text
+}
+
+/// A decision of the script, and what identifies the spend.
+pub(super) struct Answer {
+    pub(super) decision: Decision,
+    /// When the state of the tenant began, in microseconds of the server.
+    pub(super) generation: u64,
+    /// In microseconds of the server.
+    pub(super) marks: Marks,
+}
+
+impl Answer {
+    /// Reads a reply that has arrived now.
+    pub(super) fn read(reply: Reply, plan: &Plan, now: (Moment, UnixTime)) -> Result<Self, RedisFailure> {
+        let Reply::List(parts) = reply else { return Err(unexpected()) };
+        let number = |at: usize| parts.get(at).and_then(Reply::number);
+        let standing = |at: usize| match number(at) {
+            Some(0) => Ok(None),
+            Some(place) => {
+                let place = usize::try_from(place - 1).map_err(|_| unexpected())?;
+                let limited = plan.limits().get(place).ok_or_else(unexpected)?;
+                let remaining = number(at + 1).and_then(|units| u32::try_from(units).ok()).ok_or_else(unexpected)?;
+                // there is no time at which a request fits that is too large
+                let wait = number(at + 2).map(Duration::from_micros);
+                let reset = wait.map_or(Standing::NEVER, |wait| now.0 + wait);
+                let quota = &limited.quota;
+                Ok(Some(Standing::new(quota.name(), quota.limit(), remaining, reset, now)))
+            }
+            None => Err(unexpected()),
+        };
+        match parts.first() {
+            Some(Reply::Bytes(word)) if word == "refused" => {
+                let decision = Decision::refused_by(standing(1)?.ok_or_else(unexpected)?);
+                Ok(Self { decision, generation: 0, marks: NO_MARKS })
+            }
+            Some(Reply::Bytes(word)) if word == "admitted" => {
+                let decision = Decision::admitted(standing(1)?, standing(4)?.map(Box::new));
+                let mut marks = NO_MARKS;
+                for (mark, at) in marks.iter_mut().zip(8..) {
+                    if let Some(micros) = number(at) {
+                        *mark = Moment::from_nanos(micros);
+                    }
+                }
+                Ok(Self { decision, generation: number(7).ok_or_else(unexpected)?, marks })
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}

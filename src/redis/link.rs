@@ -1,0 +1,199 @@
+//! [`Link`]: one shared connection that is restored in the background.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use redis::Cmd;
+use tokio::{runtime::Handle, sync::watch};
+
+use super::{
+    config::RedisConfig,
+    failure::{FailureKind, RedisFailure},
+    target::{Connection, Target},
+};
+use crate::util::trace::warning;
+
+/// The waits between attempts to connect.
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// After this many unanswered calls in a row, a new connection is made: the old one may lead nowhere.
+const UNANSWERED: u32 = 8;
+
+/// A connection that all callers share. Clones are the same connection.
+///
+/// If it is lost, it is restored in the background, with growing waits between the attempts. Meanwhile calls wait until
+/// their deadline for the first attempt, and fail at once after that has failed.
+#[derive(Clone)]
+pub(crate) struct Link(Arc<Inner>);
+
+struct Inner {
+    target: Target,
+    deadline: Duration,
+    runtime: Handle,
+    state: watch::Sender<State>,
+    unanswered: AtomicU32,
+}
+
+#[derive(Clone)]
+enum State {
+    Up(Connection, u64),
+    Connecting(u64),
+    Down(RedisFailure, u64),
+}
+
+impl State {
+    /// Returns the number of the connection, or of the last one.
+    fn number(&self) -> u64 {
+        match self {
+            Self::Up(_, number) | Self::Connecting(number) | Self::Down(_, number) => *number,
+        }
+    }
+}
+
+impl Link {
+    /// Connects within a tokio runtime, which must live as long as the link.
+    pub(crate) async fn connect(config: &RedisConfig, deadline: Duration) -> Result<Self, RedisFailure> {
+        let misconfigured = |text: String| RedisFailure::new(FailureKind::Misconfigured, text);
+        let target = Target::new(config).map_err(|error| misconfigured(error.to_string()))?;
+        let runtime = Handle::try_current().map_err(|error| misconfigured(error.to_string()))?;
+        let state = watch::Sender::new(State::Connecting(1));
+        let link = Self(Arc::new(Inner { target, deadline, runtime, state, unanswered: AtomicU32::new(0) }));
+        let connection = link.0.connect(1).await?;
+        link.0.state.send_replace(State::Up(connection, 1));
+        Ok(link)
+    }
+
+    /// Sends a command and returns the reply within the deadline. After a failure of the kind
+    /// [`Unavailable`](FailureKind::Unavailable), the command may have been executed.
+    pub(super) async fn call(&self, command: &Cmd) -> Result<redis::Value, CallError> {
+        let inner = &self.0;
+        let call = async {
+            let (mut connection, number) = inner.connection().await.map_err(CallError::Failed)?;
+            connection.send(command).await.map_err(|error| {
+                if connection.is_lost_after(&error) {
+                    inner.lost(number);
+                }
+                CallError::Replied(error)
+            })
+        };
+        let call = {
+            // the caller may run elsewhere
+            let _runtime = inner.runtime.enter();
+            tokio::time::timeout(inner.deadline, call)
+        };
+        match call.await {
+            Ok(reply) => {
+                inner.unanswered.store(0, Relaxed);
+                reply
+            }
+            Err(_) => {
+                if inner.unanswered.fetch_add(1, Relaxed) + 1 >= UNANSWERED {
+                    inner.unanswered.store(0, Relaxed);
+                    inner.lost(self.number());
+                }
+                Err(CallError::Failed(RedisFailure::new(FailureKind::Unavailable, "no answer within the deadline")))
+            }
+        }
+    }
+
+    /// Runs work in the background.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        drop(self.0.runtime.spawn(work));
+    }
+
+    /// Returns the number of the connection, which changes when a lost one is replaced.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.state.borrow().number()
+    }
+}
+
+/// Why a call has no reply.
+pub(super) enum CallError {
+    Failed(RedisFailure),
+    Replied(redis::RedisError),
+}
+
+impl From<CallError> for RedisFailure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Failed(failure) => failure,
+            CallError::Replied(error) => Self::from(&error),
+        }
+    }
+}
+
+impl Inner {
+    /// Returns the connection, after waiting for an attempt that is under way.
+    async fn connection(&self) -> Result<(Connection, u64), RedisFailure> {
+        if let State::Up(connection, number) = &*self.state.borrow() {
+            return Ok((connection.clone(), *number));
+        }
+        let mut states = self.state.subscribe();
+        let settled = states.wait_for(|state| !matches!(state, State::Connecting(_))).await;
+        match settled.as_deref() {
+            Ok(State::Up(connection, number)) => Ok((connection.clone(), *number)),
+            Ok(State::Down(failure, _)) => Err(failure.clone()),
+            Ok(State::Connecting(_)) | Err(_) => {
+                Err(RedisFailure::new(FailureKind::Unavailable, "there is no connection"))
+            }
+        }
+    }
+
+    /// Replaces the connection with this number, unless that was done already.
+    fn lost(self: &Arc<Self>, number: u64) {
+        let is_new = self.state.send_if_modified(|state| {
+            let is_it = matches!(state, State::Up(_, own) if *own == number);
+            if is_it {
+                *state = State::Connecting(number + 1);
+            }
+            is_it
+        });
+        if is_new {
+            warning!("the connection to Redis is lost");
+            self.runtime.spawn(restore(Arc::downgrade(self), number + 1));
+        }
+    }
+
+    async fn connect(self: &Arc<Self>, number: u64) -> Result<Connection, RedisFailure> {
+        let inner = Arc::downgrade(self);
+        let on_lost = move || {
+            if let Some(inner) = inner.upgrade() {
+                inner.lost(number);
+            }
+        };
+        self.target.connect(on_lost).await
+    }
+}
+
+/// Tries to connect until it succeeds, or until the link is dropped.
+async fn restore(link: Weak<Inner>, number: u64) {
+    let mut wait = FIRST_WAIT;
+    loop {
+        let Some(inner) = link.upgrade() else { return };
+        match inner.connect(number).await {
+            Ok(connection) => {
+                inner.state.send_replace(State::Up(connection, number));
+                warning!("the connection to Redis is restored");
+                return;
+            }
+            Err(failure) => inner.state.send_replace(State::Down(failure, number)),
+        };
+        drop(inner);
+        // processes that lost the server together do not return together
+        let jitter = getrandom::u32().unwrap_or_default() % 1000;
+        tokio::time::sleep(wait / 2 + wait * jitter / 1000).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}

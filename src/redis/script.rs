@@ -1,0 +1,113 @@
+//! Lua scripts and the few commands that run without one.
+
+use std::{sync::OnceLock, time::Duration};
+
+use bytes::Bytes;
+use redis::{Cmd, ErrorKind, ServerErrorKind, Value, cmd};
+
+use super::{
+    failure::{FailureKind, RedisFailure},
+    link::{CallError, Link},
+};
+use crate::util::clock::UnixTime;
+
+/// A Lua script. All its keys must have the same hash tag.
+pub(crate) struct Script {
+    text: &'static str,
+    hashed: OnceLock<redis::Script>,
+}
+
+impl Script {
+    pub(crate) const fn new(text: &'static str) -> Self {
+        Self { text, hashed: OnceLock::new() }
+    }
+
+    fn hash(&self) -> &str {
+        self.hashed.get_or_init(|| redis::Script::new(self.text)).get_hash()
+    }
+}
+
+/// A reply of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Nothing,
+    Number(i64),
+    Bytes(Bytes),
+    List(Vec<Reply>),
+}
+
+impl Link {
+    /// Runs a script. If the server does not know it, because it was restarted or its scripts were flushed, the text is
+    /// sent as well.
+    pub(crate) async fn run(
+        &self,
+        script: &Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+    ) -> Result<Reply, RedisFailure> {
+        match self.call(&command("EVALSHA", script.hash(), keys, arguments)).await {
+            Err(CallError::Replied(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                Reply::read(self.call(&command("EVAL", script.text, keys, arguments)).await?)
+            }
+            reply => Reply::read(reply?),
+        }
+    }
+
+    /// Reads several keys with the same hash tag.
+    pub(crate) async fn read(&self, keys: &[&[u8]]) -> Result<Reply, RedisFailure> {
+        let mut command = cmd("MGET");
+        for key in keys {
+            command.arg(key);
+        }
+        Reply::read(self.call(&command).await?)
+    }
+
+    /// Removes a key.
+    pub(crate) async fn remove(&self, key: &[u8]) -> Result<(), RedisFailure> {
+        let mut command = cmd("DEL");
+        self.call(command.arg(key)).await?;
+        Ok(())
+    }
+
+    /// Returns the time of the server, or of some node of a cluster.
+    pub(crate) async fn time(&self) -> Result<UnixTime, RedisFailure> {
+        let Reply::List(parts) = Reply::read(self.call(&cmd("TIME")).await?)? else { return Err(unexpected()) };
+        let mut numbers = parts.iter().map_while(Reply::number);
+        let (Some(seconds), Some(micros)) = (numbers.next(), numbers.next()) else { return Err(unexpected()) };
+        Ok(UnixTime::from_secs(seconds) + Duration::from_micros(micros))
+    }
+}
+
+fn command(name: &str, script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Cmd {
+    let mut command = cmd(name);
+    command.arg(script).arg(keys.len());
+    for part in keys.iter().chain(arguments) {
+        command.arg(part);
+    }
+    command
+}
+
+impl Reply {
+    fn read(value: Value) -> Result<Self, RedisFailure> {
+        Ok(match value {
+            Value::Nil => Self::Nothing,
+            Value::Int(number) => Self::Number(number),
+            Value::BulkString(bytes) => Self::Bytes(bytes.into()),
+            Value::Array(values) => Self::List(values.into_iter().map(Self::read).collect::<Result<_, _>>()?),
+            _ => return Err(unexpected()),
+        })
+    }
+
+    /// Returns a number, which may be written in digits.
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => u64::try_from(*number).ok(),
+            Self::Bytes(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+            Self::Nothing | Self::List(_) => None,
+        }
+    }
+}
+
+pub(crate) fn unexpected() -> RedisFailure {
+    RedisFailure::new(FailureKind::Corrupt, "an unexpected reply")
+}

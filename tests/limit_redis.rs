@@ -1,0 +1,374 @@
+//! Limiters that several processes share, on real servers and clusters.
+#![cfg(all(feature = "redis", feature = "test-util"))]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
+#[path = "support/programs.rs"]
+mod programs;
+#[path = "support/redis_server.rs"]
+#[allow(dead_code, reason = "each test program uses some of it")]
+mod redis_server;
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response, StatusCode};
+use redis_server::{RedisCluster, RedisServer};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+use tollgate::{
+    EventLog, Limiter, Plan, Quota, Quotas, RateLimitLayer, RedisConfig, Tenant,
+    event::{Event, EventKind, Query},
+    limit::{Fallback, RefusalReason, SharedLimiter},
+    tenant::HeaderTenant,
+};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DEADLINE: Duration = Duration::from_millis(100);
+
+fn config(url: &str) -> RedisConfig {
+    RedisConfig::new(url).unwrap().deadline(DEADLINE).unwrap()
+}
+
+/// Connects a node with a quota of a hundred units an hour.
+async fn node(url: &str) -> SharedLimiter {
+    Limiter::redis(config(url), Quotas::new(Quota::new(100, HOUR).unwrap())).connect().await.unwrap()
+}
+
+async fn with_fallback(url: &str, fallback: Fallback, log: &EventLog) -> SharedLimiter {
+    let quotas = Quotas::new(Quota::new(5, HOUR).unwrap());
+    Limiter::builder(quotas).events(log.clone()).redis(config(url)).fallback(fallback).connect().await.unwrap()
+}
+
+fn acme() -> Tenant {
+    Tenant::parse("acme").unwrap()
+}
+
+/// Runs a check, which must not take longer than the deadline and the patience of a busy machine.
+async fn in_time<T>(call: impl Future<Output = T>) -> T {
+    timeout(DEADLINE * 10, call).await.expect("a check waits much longer than its deadline")
+}
+
+/// Returns when the fallback began and ended, oldest first.
+fn changes(log: &EventLog) -> Vec<EventKind> {
+    let of = |kind| log.read(&Query::new().kind(kind)).events.into_iter();
+    let (began, ended) = (of(EventKind::LimiterFallbackBegan), of(EventKind::LimiterFallbackEnded));
+    let mut events: Vec<Event> = began.chain(ended).collect();
+    events.sort_by_key(|event| event.id);
+    events.into_iter().map(|event| event.kind).collect()
+}
+
+/// Checks until the server decides again.
+async fn recovered(limiter: &SharedLimiter, log: &EventLog) {
+    let began = Instant::now();
+    while changes(log).iter().filter(|kind| **kind == EventKind::LimiterFallbackEnded).count() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not recover");
+        _ = in_time(limiter.check(&acme(), 0)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_share_one_budget() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let nodes = [node(&server.url()).await, node(&server.url()).await];
+    let (mut tasks, admitted) = (JoinSet::new(), Arc::new(AtomicU32::new(0)));
+    for number in 0..20 {
+        let (limiter, admitted) = (nodes[number % 2].clone(), Arc::clone(&admitted));
+        tasks.spawn(async move {
+            for weight in [1, 2, 3, 1, 2, 3] {
+                let decision = limiter.check(&acme(), weight).await;
+                assert_ne!(decision.refused(), Some(RefusalReason::Unavailable));
+                admitted.fetch_add(if decision.is_admitted() { weight } else { 0 }, SeqCst);
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(admitted.load(SeqCst), 100);
+    for limiter in &nodes {
+        let standing = limiter.peek(&acme()).await.unwrap();
+        assert_eq!((standing.remaining(), standing.limit()), (0, 100));
+        assert!(standing.wait() > HOUR - Duration::from_secs(60) && standing.wait() <= HOUR);
+    }
+    let other = Tenant::parse("globex").unwrap();
+    assert_eq!(nodes[0].peek(&other).await.unwrap().remaining(), 100);
+    // cleared by one, free for all
+    nodes[0].reset(&acme()).await.unwrap();
+    assert_eq!(nodes[1].check(&acme(), 1).await.standing().unwrap().remaining(), 99);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_window_of_any_length_admits_more_than_the_limit() {
+    const LIMIT: usize = 20;
+    let window = Duration::from_millis(300);
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let quotas = || Quotas::new(Quota::new(LIMIT as u32, window).unwrap());
+    let connect =
+        || async { Limiter::redis(config(&server.url()), quotas()).fallback(Fallback::Closed).connect().await };
+    let (nodes, admissions) = ([connect().await.unwrap(), connect().await.unwrap()], Arc::new(Mutex::new(Vec::new())));
+    let (mut tasks, began) = (JoinSet::new(), Instant::now());
+    for number in 0..8 {
+        let (limiter, admissions) = (nodes[number % 2].clone(), Arc::clone(&admissions));
+        tasks.spawn(async move {
+            while began.elapsed() < window * 6 {
+                let asked = Instant::now();
+                if limiter.check(&acme(), 1).await.is_admitted() {
+                    admissions.lock().unwrap().push((asked, Instant::now()));
+                }
+            }
+        });
+    }
+    tasks.join_all().await;
+    // it was decided at some time between asking and the answer
+    let mut admissions = std::mem::take(&mut *admissions.lock().unwrap());
+    admissions.sort();
+    assert!(admissions.len() > LIMIT * 3, "{}", admissions.len());
+    for (index, (first, _)) in admissions.iter().enumerate() {
+        let inside = admissions[index..].iter().filter(|(_, answered)| answered.duration_since(*first) < window);
+        assert!(inside.count() <= LIMIT);
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_shares_the_work_among_its_nodes() {
+    let Some(cluster) = RedisCluster::start() else { return };
+    let quotas = || {
+        let burst = Quota::per_second(50).unwrap().with_name("burst").unwrap();
+        Quotas::new(
+            Plan::new([burst, Quota::new(3, HOUR).unwrap(), Quota::fixed(9, HOUR).unwrap().with_name("f").unwrap()])
+                .unwrap(),
+        )
+    };
+    let connect =
+        || async { Limiter::redis(config(&cluster.url()), quotas()).fallback(Fallback::Closed).connect().await };
+    let nodes = [connect().await.unwrap(), connect().await.unwrap()];
+    for number in 0..60 {
+        let tenant = Tenant::parse(format!("tenant-{number}")).unwrap();
+        let mut admitted = Vec::new();
+        for turn in 0..5 {
+            admitted.push(nodes[turn % 2].check(&tenant, 1).await.is_admitted());
+        }
+        assert_eq!(admitted, [true, true, true, false, false]);
+    }
+    for node in &cluster.0 {
+        assert!(node.cli(&["dbsize"]).trim().parse::<u32>().unwrap() > 5);
+    }
+}
+
+#[tokio::test]
+async fn refunds_and_live_quotas_work_across_nodes() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let (one, other) = (node(&server.url()).await, node(&server.url()).await);
+    let spend = one.check(&acme(), 40).await.into_spend();
+    assert_eq!(one.refund(spend).await.unwrap().remaining(), 100);
+    let spend = one.check(&acme(), 30).await.into_spend();
+    // lowered live: nothing is forgiven
+    for limiter in [&one, &other] {
+        limiter.quotas().set(acme(), Quota::new(20, HOUR).unwrap());
+    }
+    let refused = other.check(&acme(), 1).await;
+    assert_eq!((refused.refused(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 0));
+    // a spend of another plan stays spent
+    assert_eq!(one.refund(spend).await.unwrap().remaining(), 0);
+    assert_eq!(other.check(&acme(), 21).await.refused(), Some(RefusalReason::Impossible));
+    for limiter in [&one, &other] {
+        limiter.quotas().set(acme(), Plan::denied());
+        assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Denied));
+        limiter.quotas().set(acme(), Quota::new(50, HOUR).unwrap());
+    }
+    assert_eq!(one.check(&acme(), 5).await.standing().unwrap().remaining(), 15);
+}
+
+#[tokio::test]
+async fn a_layer_asks_the_server() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let quotas = || Quotas::new(Quota::new(2, HOUR).unwrap());
+    let service = |limiter: SharedLimiter| {
+        ServiceBuilder::new()
+            .layer(
+                RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter)
+                    .charge_if(|status, _| status != StatusCode::NOT_FOUND),
+            )
+            .service(service_fn(async |request: Request<String>| {
+                let mut response = Response::new(String::new());
+                if request.uri().path() == "/free" {
+                    *response.status_mut() = StatusCode::NOT_FOUND;
+                }
+                Ok::<_, Infallible>(response)
+            }))
+    };
+    let connect = || async { Limiter::redis(config(&server.url()), quotas()).connect().await.unwrap() };
+    let limiter = connect().await;
+    let mut services = [service(limiter.clone()), service(connect().await)];
+    let mut send = async |turn: usize, path: &str| {
+        let request = Request::get(path).header("x-tenant", "acme").body(String::new()).unwrap();
+        let response = services[turn % 2].ready().await.unwrap().call(request).await.unwrap();
+        let header = |name: &str| response.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+        (response.status().as_u16(), header("x-ratelimit-limit"), header("x-ratelimit-remaining"))
+    };
+    let answer = |status, remaining: &str| (status, "2".to_owned(), remaining.to_owned());
+    assert_eq!(send(0, "/").await, answer(200, "1"));
+    assert_eq!(send(1, "/free").await, answer(404, "1"));
+    // the refund runs in the background
+    while limiter.peek(&acme()).await.unwrap().remaining() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(send(1, "/").await, answer(200, "0"));
+    assert_eq!(send(0, "/").await, answer(429, "0"));
+    let request = Request::get("/").header("x-tenant", "not a name\u{e9}").body(String::new()).unwrap();
+    assert_eq!(services[0].ready().await.unwrap().call(request).await.unwrap().status(), 400);
+}
+
+#[tokio::test]
+async fn each_fallback_decides_while_the_server_is_down() {
+    let Some(mut server) = RedisServer::start(&[]) else { return };
+    for fallback in [Fallback::Local, Fallback::Open, Fallback::Closed] {
+        let log = EventLog::new();
+        let limiter = with_fallback(&server.url(), fallback, &log).await;
+        limiter.reset(&acme()).await.unwrap();
+        assert_eq!(limiter.check(&acme(), 3).await.standing().unwrap().remaining(), 2);
+        assert_eq!(changes(&log), []);
+        server.kill();
+        let mut seen = Vec::new();
+        for _ in 0..7 {
+            let decision = in_time(limiter.check(&acme(), 1)).await;
+            seen.push((decision.refused(), decision.standing().map(|standing| standing.remaining())));
+        }
+        let expected = match fallback {
+            // each process has the whole quota
+            Fallback::Local => {
+                let mut all: Vec<_> = (0..5).rev().map(|left| (None, Some(left))).collect();
+                all.extend([(Some(RefusalReason::Spent), Some(0)); 2]);
+                all
+            }
+            Fallback::Open => vec![(None, None); 7],
+            _ => vec![(Some(RefusalReason::Unavailable), None); 7],
+        };
+        assert_eq!(seen, expected, "{fallback:?}");
+        assert_eq!(changes(&log), [EventKind::LimiterFallbackBegan]);
+        assert!(fallback == Fallback::Local || limiter.peek(&acme()).await.is_none());
+        assert!(limiter.reset(&acme()).await.is_err());
+
+        let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone());
+        let service = ServiceBuilder::new()
+            .layer(layer)
+            .service(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
+        let request = Request::get("/").header("x-tenant", "acme").body(String::new()).unwrap();
+        let status = in_time(service.oneshot(request)).await.unwrap().status().as_u16();
+        assert_eq!(
+            status,
+            if fallback == Fallback::Local {
+                429
+            } else if fallback == Fallback::Open {
+                200
+            } else {
+                503
+            }
+        );
+
+        server.restart();
+        recovered(&limiter, &log).await;
+        // the server has forgotten, and what the fallback admitted is not charged
+        assert_eq!(limiter.check(&acme(), 1).await.standing().unwrap().remaining(), 4);
+    }
+}
+
+#[tokio::test]
+async fn whatever_happens_to_the_server_checks_are_quick_and_recover() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    type Change = fn(&RedisServer);
+    let faults: [(&str, Change, Change); 4] = [
+        ("frozen", |server| server.signal("STOP"), |server| server.signal("CONT")),
+        (
+            "out of memory",
+            |server| drop(server.cli(&["config", "set", "maxmemory", "1"])),
+            |server| drop(server.cli(&["config", "set", "maxmemory", "0"])),
+        ),
+        (
+            "a read-only replica",
+            |server| drop(server.cli(&["replicaof", "127.0.0.1", "1"])),
+            |server| drop(server.cli(&["replicaof", "no", "one"])),
+        ),
+        ("slow", |server| drop(server.cli(&["client", "pause", "3000", "all"])), |_| {}),
+    ];
+    for (name, fault, repair) in faults {
+        let log = EventLog::new();
+        let limiter = with_fallback(&server.url(), Fallback::Closed, &log).await;
+        limiter.reset(&acme()).await.unwrap();
+        assert!(limiter.check(&acme(), 1).await.is_admitted(), "{name}");
+        fault(&server);
+        for _ in 0..3 {
+            assert_eq!(in_time(limiter.check(&acme(), 1)).await.refused(), Some(RefusalReason::Unavailable), "{name}");
+        }
+        assert_eq!(changes(&log), [EventKind::LimiterFallbackBegan], "{name}");
+        // the server is not asked again
+        let began = Instant::now();
+        for _ in 0..1_000 {
+            _ = limiter.check(&acme(), 1).await;
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{name}: {:?}", began.elapsed());
+        repair(&server);
+        recovered(&limiter, &log).await;
+        assert!(limiter.check(&acme(), 1).await.is_admitted(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_flush_of_scripts_costs_nothing_and_one_of_all_keys_the_counts() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let log = EventLog::new();
+    let limiter = with_fallback(&server.url(), Fallback::Closed, &log).await;
+    assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 3);
+    server.cli(&["script", "flush"]);
+    assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 1);
+    server.cli(&["flushall"]);
+    assert_eq!(limiter.check(&acme(), 2).await.standing().unwrap().remaining(), 3);
+    assert_eq!(changes(&log), []);
+}
+
+#[tokio::test]
+async fn state_is_small_and_expires() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let limiter = node(&server.url()).await;
+    let key = "tollgate:limit:{acme}";
+    let number = |arguments: &[&str]| server.cli(arguments).trim().parse::<i64>().unwrap();
+    _ = limiter.check(&acme(), 1).await;
+    let bytes = number(&["memory", "usage", key]);
+    assert!((1..=240).contains(&bytes), "{bytes} bytes for a quiet tenant");
+    let lives = number(&["pttl", key]);
+    assert!((3_590_000..=3_601_000).contains(&lives), "{lives}");
+    // 240 slices of a quarter of a second
+    let quota = Quota::new(1_000_000, Duration::from_millis(480)).unwrap();
+    limiter.quotas().set(acme(), quota);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(600) {
+        _ = limiter.check(&acme(), 1).await;
+    }
+    let bytes = number(&["memory", "usage", key]);
+    assert!((500..=6_000).contains(&bytes), "{bytes} bytes for a busy tenant");
+    assert!(number(&["pttl", key]) <= 1_480);
+    // refused requests write nothing
+    limiter.quotas().set(acme(), Quota::new(1, HOUR).unwrap());
+    _ = limiter.check(&acme(), 1).await;
+    let before = server.cli(&["get", key]);
+    assert_eq!(limiter.check(&acme(), 1).await.refused(), Some(RefusalReason::Spent));
+    assert_eq!(server.cli(&["get", key]), before);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_used_is_an_error_at_the_start() {
+    let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
+    let quotas = || Quotas::new(Quota::new(5, HOUR).unwrap());
+    let error = Limiter::redis(config(&server.url()), quotas()).connect().await.unwrap_err().to_string();
+    assert!(error.starts_with("the shared limiter is not available: maxmemory-policy is allkeys-lru"), "{error}");
+    let error = Limiter::builder(quotas()).max_tenants(0).redis(config(&server.url())).connect().await.unwrap_err();
+    assert!(error.to_string().contains("max_tenants"), "{error}");
+}
