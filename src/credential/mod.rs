@@ -11,10 +11,9 @@ mod row;
 mod table;
 mod totp;
 
-#[expect(unused_imports, reason = "used by passkeys, SSO and the account page")]
 pub(crate) use self::{
     recovery::{RECOVERY_CODES, RecoveryCode},
-    row::{CodeDigest, CredentialId, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey, TotpKind},
+    row::{CodeDigest, Credentials, Passkey, RecoveryCodes, SsoLink, TotpAlgorithm, TotpKey, TotpKind},
     table::{Added, CredentialTable},
     totp::{NewTotp, PendingTotp},
 };

@@ -26,8 +26,8 @@ impl RecoveryCode {
         Self(Zeroizing::new(bytes.iter().map(letter).collect()))
     }
 
-    /// Reads a typed code: in any case, with spaces and hyphens anywhere, and with `o`, `i` and `l` for the digits
-    /// that look like them. Returns `None` if it can't be a code.
+    /// Reads a typed code. Accepts any case, spaces and hyphens anywhere, and `o`, `i` and `l` in place of similar
+    /// digits. Returns `None` if it can't be a code.
     pub(crate) fn parse(typed: &str) -> Option<Self> {
         // no longer than a code with a separator after each letter
         if typed.len() > 2 * LEN {

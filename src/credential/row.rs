@@ -105,7 +105,7 @@ pub(crate) struct SsoLink {
     pub(crate) subject: String,
     /// The name of the provider in the settings of this service.
     pub(crate) provider: String,
-    /// A name or an address at the provider, for the user to see.
+    /// The shown name: a name or an address at the provider.
     pub(crate) name: String,
     pub(crate) created_at: u64,
     pub(crate) strength: u8,
