@@ -160,7 +160,8 @@ impl Site {
 
     /// Returns the texts of all visible elements with this selector.
     pub(crate) async fn texts(&mut self, selector: &str) -> Vec<String> {
-        let visible = format!("[...document.querySelectorAll('{selector}')].filter((one) => one.getClientRects().length)");
+        let visible =
+            format!("[...document.querySelectorAll('{selector}')].filter((one) => one.getClientRects().length)");
         let texts = format!("{visible}.map((one) => one.innerText)");
         serde_json::from_value(self.ask(&texts).await).unwrap()
     }
