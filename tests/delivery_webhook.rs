@@ -33,7 +33,9 @@ use tokio::{
 };
 use tollgate::{
     Clock, SystemClock, UnixTime,
-    delivery::{Channel, Message, OtpSender, Outbox, Queue, SendErrorKind, Undelivered, Webhook, Wording},
+    delivery::{
+        Channel, Message, Notice, NoticeKind, OtpSender, Outbox, Queue, SendErrorKind, Undelivered, Webhook, Wording,
+    },
     testing::ManualClock,
 };
 
@@ -143,6 +145,24 @@ async fn a_gateway_receives_the_code_and_can_verify_the_sender() {
     assert_eq!(header(&request, "webhook-timestamp"), "1000000000");
     let signed = [message.id().as_bytes(), b".1000000000.", request.body()].concat();
     assert_eq!(header(&request, "webhook-signature"), format!("v1,{}", STANDARD.encode(hmac(KEY, &signed))));
+}
+
+#[tokio::test]
+async fn a_gateway_receives_a_notice_without_a_code() {
+    let mut gateway = Gateway::start([]).await;
+    let webhook = gateway.webhook().clock(ManualClock::new());
+    let (at, until) = (UnixTime::from_secs(1_000_000_000), UnixTime::from_secs(1_000_086_400));
+    let notice = Notice::new(NoticeKind::PasskeyAdded, at);
+    let message = Message::of_notice(Channel::Sms, "acme".parse().unwrap(), "+15550100", notice, until);
+    webhook.send_notice(&message).await.unwrap();
+    let body: Value = serde_json::from_slice(gateway.next().await.body()).unwrap();
+    let text = "A passkey was added to your account on 2001-09-09 01:46 UTC. If that wasn't you, sign in, check your \
+        sign-in methods and change your password.";
+    let expected = json!({
+        "id": message.id(), "channel": "sms", "tenant": "acme", "to": "+15550100", "notice": "passkey_added",
+        "text": text, "expires_at": 1_000_086_400,
+    });
+    assert_eq!(body, expected);
 }
 
 #[tokio::test]

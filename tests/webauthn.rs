@@ -1,7 +1,7 @@
 //! The verifier of passkeys against independent vectors: those of the specification, and those of an authenticator in
 //! software (`tests/data/webauthn/`).
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use base64::{
     Engine,
@@ -85,7 +85,7 @@ impl Vector {
         changed.register(&party())
     }
 
-    /// What the relying party stores. The vectors of the specification have no user handle.
+    /// Returns the credential as it is stored. The vectors of the specification have no user handle.
     fn stored(&self, party: &RelyingParty) -> StoredCredential {
         self.register(party).unwrap().stored(bytes(&self.user_handle))
     }

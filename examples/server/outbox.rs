@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 use tollgate::{
     Clock, SystemClock,
-    delivery::{Message, OtpSender, SendError},
+    delivery::{Message, OtpSender, SendError, Wording},
 };
 
 const MOST: usize = 100;
@@ -44,6 +44,12 @@ impl OtpSender for Outbox {
             messages.pop_front();
         }
         messages.push_back(json!({ "channel": channel, "to": to, "code": code, "at": at }));
+        Ok(())
+    }
+
+    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
+        let text = Wording::new().text_of(message, self.clock.unix(self.clock.now()));
+        let _ = writeln!(io::stdout(), "{} to {}: {text}", message.channel(), message.to());
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
     let response = RegistrationResponse::new(id(&data), CREATED, &object(&data));
     let Ok(verdict) = PARTY.verify_registration(&CHALLENGE, &response) else { return };
     assert_eq!((verdict.id.as_slice(), verdict.sign_count), (id(&data), 1));
-    // nobody has signed this, but the stored key is read again
+    // the signature is empty, so only reading the stored key can succeed
     let stored = verdict.stored([1]);
     let plain = [Digest::of("example.com").as_bytes(), &[flags & 0x1f][..], &[0, 0, 0, 2]].concat();
     let asserted = AssertionResponse::new(&stored.id, GOT, &plain, &[0; 256], Some(&[1]));

@@ -1,5 +1,5 @@
 //! The verifier of passkeys against the crate `passkey`: an authenticator and a browser by others, with other
-//! cryptography. What they make from our options is accepted, and refused after any change.
+//! cryptography. Their responses to our options are accepted, and refused after any change.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 

@@ -56,13 +56,37 @@
 //!
 //! | | |
 //! |---|---|
-//! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in |
+//! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in. `max_age` limits the age of the proofs, and `steps` sets the minimum number of steps |
 //! | `GET /sign-in/finish` | uses up the completed login, sets the session cookie, redirects to `return_to` |
 //! | `POST /sign-out` | for pages of this site: ends the session and its tokens, redirects to the form field `return_to` |
 //!
 //! `return_to` is a path of this site other than the sign-in and the sign-out. It defaults to `/`.
 //! [`AuthService::session_layer`] protects routes. There is no code and no token: the built-in client behind such a
 //! login is refused at `/authorize`, `/par` and `/token`.
+//!
+//! # The account page
+//!
+//! A site also serves a page on which signed-in users manage how they sign in, and its calls. Only pages of the site may make
+//! them.
+//!
+//! | | |
+//! |---|---|
+//! | `GET /account/security` | the page; signed-out users go to the sign-in |
+//! | `GET /account/credentials` | lists passkeys, authenticator app, recovery codes, linked providers and sessions |
+//! | `POST /account/passkeys/options`, `POST /account/passkeys` | adds a passkey; `/rename` and `/delete` change one |
+//! | `POST /account/totp/begin`, `POST /account/totp` | sets up an authenticator app; `/account/totp/delete` removes it |
+//! | `POST /account/recovery-codes` | returns ten new recovery codes, which replace the old ones |
+//! | `POST /account/links/delete` | unlinks an account at another identity provider |
+//! | `POST /account/sessions/end`, `POST /account/sessions/end-others` | ends one session of the user, or all others |
+//! | `POST /account/sign-out-everywhere` | does what [`AuthService::end_user`] does |
+//!
+//! - **A stolen password is not enough, and neither is an old session.** Adding, replacing or deleting a credential needs proofs of the last five
+//!   minutes: as many different factors as the strictest login of the tenant that the account can complete, and two if the
+//!   account can complete a login of two steps. Other calls get 403 `fresh_login_required`. Its `login_url` leads to a sign-in
+//!   that is enough, and back to the page.
+//! - **A credential is as strong as its enrolment.** It does not count in logins of more steps than were proved for it.
+//! - A deleted or replaced credential ends what it alone carried, in all sessions.
+//! - Each change is an event, and the user gets a [`Notice`](crate::delivery::Notice) by message at a verified contact.
 //!
 //! # Signing in to client applications
 //!
@@ -279,6 +303,8 @@
 //! | a DPoP proof | 70 seconds |
 //! | a pushed request | 90 seconds, or 30 minutes |
 //! | a session | see [`session`](crate::session) |
+//! | an enrolment in progress | five minutes |
+//! | the credentials of a user | until [`forget_user`](AuthService::forget_user) |
 //!
 //! A login takes 700 bytes to 1.3 KB in [`Memory`](crate::store::Memory), failures 350 bytes, messages up to 1.8 KB. A tenant
 //! whose 600 requests a minute are all spent by strangers has up to 42,000 logins, or up to 864,000 rows after a day. A full
@@ -306,7 +332,8 @@
 //! # Events
 //!
 //! With [`events`](AuthServiceBuilder::events), the log shows logins, failures, locks, codes that were sent or could not be,
-//! sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names and never a secret.
+//! changed credentials, sessions, tokens, foreign origins and refused PKCE challenges, with keyed hashes in place of names
+//! and never a secret.
 //!
 //! # Not supported yet
 //!

@@ -1,4 +1,4 @@
-//! What follows when a user changes how they sign in.
+//! Events, messages and ended sessions after a user has changed how they sign in.
 
 use std::time::Duration;
 

@@ -134,7 +134,7 @@ pub(crate) struct PasskeyRules {
     tenants: BTreeMap<Tenant, RelyingParty>,
 }
 
-/// What a browser can sign to prove the next step.
+/// The challenges that a browser can sign to prove the next step.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Challenges {
     passkey: RequestOptions,

@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::util::clock::UnixTime;
 
-/// What changed in how a user signs in.
+/// The kind of a change of how a user signs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoticeKind {

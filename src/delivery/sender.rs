@@ -107,3 +107,38 @@ impl<S: OtpSender> DynSender for S {
         type_name::<S>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        delivery::{
+            channel::Channel,
+            notice::{Notice, NoticeKind},
+            outbox::Outbox,
+        },
+        util::clock::UnixTime,
+    };
+
+    struct OnlyCodes;
+
+    impl OtpSender for OnlyCodes {
+        async fn send(&self, _: &Message) -> Result<(), SendError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn notices_reach_senders_that_support_them_and_no_others() {
+        let (tenant, until) = ("acme".parse::<crate::Tenant>().unwrap(), UnixTime::from_secs(1));
+        let code = Message::new(Channel::Sms, tenant.clone(), "+15550100", "482913", until);
+        let notice = Notice::new(NoticeKind::PasskeyAdded, UnixTime::default());
+        let notice = Message::of_notice(Channel::Sms, tenant, "+15550100", notice, until);
+        let only_codes = AnySender::from(Arc::new(OnlyCodes));
+        assert!(only_codes.send(&code).await.is_ok());
+        assert_eq!(only_codes.send(&notice).await.unwrap_err().kind(), SendErrorKind::Permanent);
+        let outbox = Outbox::new();
+        AnySender::from(Arc::new(outbox.clone())).send(&notice).await.unwrap();
+        assert_eq!(outbox.messages()[0].notice().unwrap().kind(), NoticeKind::PasskeyAdded);
+    }
+}

@@ -89,7 +89,7 @@ impl Policies {
         self.longer_plan(tenant, client, acr_values, (enabled, 1))
     }
 
-    /// Like [`plan`](Self::plan), for a login of at least this many steps.
+    /// Returns the [`plan`](Self::plan) of a login that has at least this many steps.
     pub(crate) fn longer_plan(
         &self,
         tenant: &Tenant,

@@ -23,7 +23,7 @@ const DECOY: [u8; 77] = [
     0xad,
 ];
 
-/// What the relying party has asked for, and what it knows about the user already.
+/// The request that a response belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct AssertionRequest<'a> {
     challenge: &'a [u8],
@@ -73,10 +73,9 @@ impl AssertionVerdict {
 }
 
 impl RelyingParty {
-    /// Verifies that a credential signs in. `credential` is the stored one with the id of the response, or `None` if
-    /// there is none.
+    /// Verifies that a credential signs in. `credential` is the stored one with the id of the response, if it exists.
     ///
-    /// An unknown credential costs as much time as a known one: its signature is checked against a key that nobody has.
+    /// An unknown credential costs as much time as a known one: the signature is checked against a key without an owner.
     ///
     /// The caller has to check that the challenge was issued in this login, is used for the first time and has not
     /// expired. Afterwards the caller stores the new counter, in a way that only one of two concurrent responses wins.

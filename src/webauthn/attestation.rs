@@ -11,7 +11,7 @@ use crate::util::secret::Digest;
 /// Attestations with the certificates of a TPM have about 6 KiB.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// What is known about the model of an authenticator.
+/// The outcome of checking an attestation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Attestation {

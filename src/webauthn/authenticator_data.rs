@@ -1,4 +1,4 @@
-//! What the authenticator states: `authenticatorData`.
+//! The statement of the authenticator: `authenticatorData`.
 
 use subtle::ConstantTimeEq;
 

@@ -1,4 +1,4 @@
-//! What the browser states about the page: `clientDataJSON`.
+//! The statement of the browser about the page: `clientDataJSON`.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! What a relying party stores of a credential.
+//! A credential in the database of a relying party.
 
 /// A registered credential, as the relying party stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]

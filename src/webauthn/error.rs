@@ -14,7 +14,7 @@ pub enum WebauthnError {
     Malformed(&'static str),
     /// `id`, `rawId` and the id inside the response differ.
     CredentialId,
-    /// The credential is unknown, or is not one of the allowed ones.
+    /// The credential is unknown or not allowed.
     UnknownCredential,
     /// The credential belongs to another user, or the response does not identify its user.
     User,

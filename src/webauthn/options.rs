@@ -1,4 +1,4 @@
-//! What a browser is asked for, as JSON.
+//! The options for a browser, as JSON.
 
 use std::{fmt, time::Duration};
 

@@ -30,7 +30,7 @@ pub struct RegistrationVerdict {
     pub backup_eligible: bool,
     /// Whether the credential has been copied.
     pub backed_up: bool,
-    /// What is known about the model of the authenticator.
+    /// The outcome of checking the attestation.
     pub attestation: Attestation,
     /// The model that the authenticator claims to be. All zero if it claims none.
     pub aaguid: [u8; 16],

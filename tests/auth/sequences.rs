@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::{collection::vec, prelude::*};
 use tollgate::{UserId, policy::FactorClass};
 
+use crate::enrolled;
 use crate::random_runs;
 use crate::world::{
     ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PASSWORD, GRACE_PHONE, NOBODY, World, parameters,
@@ -61,6 +62,12 @@ enum Action {
         browser: usize,
         login: usize,
         code_of: Option<usize>,
+    },
+    /// Sends the code that the app of ada shows this many steps after the one before the current step.
+    Totp {
+        browser: usize,
+        login: usize,
+        late: usize,
     },
     Complete {
         browser: usize,
@@ -118,6 +125,7 @@ fn unlikely() -> impl Strategy<Value = Action> {
             login,
             code_of
         }),
+        (browser(), login(), 0..5_usize).prop_map(|(browser, login, late)| Action::Totp { browser, login, late }),
         (browser(), login(), any::<bool>()).prop_map(|(browser, login, own)| Action::Complete { browser, login, own }),
         (browser(), any::<bool>(), 0..2_usize).prop_map(|(browser, mfa, tab)| Action::Authorize { browser, mfa, tab }),
         (browser(), browser()).prop_map(|(from, to)| Action::Steal { from, to }),
@@ -179,6 +187,8 @@ struct Simulation {
     logins: Vec<Known>,
     now: u64,
     messages: usize,
+    /// The time step of the last code that the app of ada was used with.
+    app_used: usize,
     codes: BTreeSet<String>,
     /// The users of all active sessions, by the secrets in the cookies.
     sessions: BTreeMap<String, &'static str>,
@@ -196,7 +206,8 @@ fn sid_of(cookie: &str) -> String {
 
 impl Simulation {
     async fn new() -> Self {
-        let world = World::new().await;
+        let world = enrolled::world(|service| service).await;
+        enrolled::enrol(&world, "u-ada", serde_json::json!({ "totp": enrolled::app(2) })).await;
         let mut browsers: Vec<_> = (0..BROWSERS).map(|_| world.browser()).collect();
         for (number, browser) in (1..).zip(&mut browsers) {
             browser.address = [192, 0, 2, number].into();
@@ -207,6 +218,7 @@ impl Simulation {
             logins: Vec::new(),
             now: 0,
             messages: 0,
+            app_used: 0,
             codes: BTreeSet::new(),
             sessions: BTreeMap::new(),
         }
@@ -236,6 +248,9 @@ impl Simulation {
         if pick < 6 && !known.proved.contains(&FactorClass::Knowledge) {
             let name = if is_grace { 2 } else { 0 };
             return Action::Password { browser, login, name, password: usize::from(is_grace) };
+        }
+        if pick >= 8 && !known.proved.is_empty() && !is_grace {
+            return Action::Totp { browser, login, late: 1 + pick % 2 };
         }
         let by_phone = !known.proved.contains(&FactorClass::Phone);
         let address = [[2, pick % 2], [4, 3]][usize::from(is_grace)][usize::from(by_phone)];
@@ -274,6 +289,7 @@ impl Simulation {
             Action::Password { browser, login, .. }
             | Action::Ask { browser, login, .. }
             | Action::Verify { browser, login, .. }
+            | Action::Totp { browser, login, .. }
             | Action::Complete { browser, login, .. } => match at(&self.logins, login) {
                 Some(login) => {
                     self.call(browser, login, action).await?;
@@ -325,6 +341,8 @@ impl Simulation {
     async fn call(&mut self, browser: usize, login: usize, action: Action) -> Result<(), TestCaseError> {
         let codes: Vec<_> = self.logins.iter().map(|login| login.code.as_ref().map(|code| code.0.clone())).collect();
         let count = self.logins.len();
+        // the clock began in the step 1, and codes are known for the first steps only
+        let step = usize::try_from(self.now / 30).unwrap() + 1;
         let known = &mut self.logins[login];
         let browser = &mut self.browsers[browser];
         let (tab, wrong_tab) = (challenge(known.tab), challenge(known.tab + 5));
@@ -346,6 +364,11 @@ impl Simulation {
                 guess = other.unwrap_or_else(|| "wrong".to_owned());
                 more.push(("otp", &guess));
                 "verify-otp"
+            }
+            Action::Totp { late, .. } => {
+                let shown = enrolled::CODES.get(step - 1 + late).unwrap_or(&"wrong");
+                more.extend([("method", "totp"), ("code", shown)]);
+                "authenticate"
             }
             Action::Complete { own, .. } => {
                 if !own {
@@ -417,6 +440,19 @@ impl Simulation {
                     }
                     None => prop_assert!(!is_right, "a wrong code was accepted: {:?}", answer),
                     Some(_) => {}
+                }
+            }
+            Action::Totp { late, .. } => {
+                let used = step - 1 + late;
+                let is_shown = used < enrolled::CODES.len() && late < 3 && used > self.app_used;
+                let proves = is_shown && known.account == Some("u-ada") && !known.proved.is_empty();
+                if is_right {
+                    prop_assert!(proves, "a wrong or used code of an app was accepted: {:?}", answer);
+                    known.proved.push(FactorClass::Authenticator);
+                    known.code = None;
+                    self.app_used = used;
+                } else if proves {
+                    prop_assert_ne!(answer.error(), "invalid_otp");
                 }
             }
             _ => {

@@ -25,7 +25,7 @@ async fn c082_a_user_comes_back_and_gets_a_code() {
     let id = begun(&mut browser, "web").await;
     let answer = world.dance(&mut browser, "web", &id).await;
     assert_eq!(outcome(&answer), "ok");
-    assert!(answer.header("location").starts_with(&format!("/authentication/start?client_id=web&")));
+    assert!(answer.header("location").starts_with("/authentication/start?client_id=web&"));
     let status = browser.status(&id).await.json();
     assert_eq!((&status["status"], &status["completed_steps"]), (&json!("success"), &json!(1)));
     assert_eq!(browser.complete("web", &id).await.status, 200);

@@ -115,6 +115,7 @@ impl Site {
 
     /// Opens the login page of a client and uses a passkey with the button, without a name.
     pub(crate) async fn use_passkey(&mut self, client: &str, authenticator: &str) {
+        self.run_first(IGNORES_SUGGESTIONS).await;
         self.log_in(client).await;
         self.focus("identifier").await;
         self.browser.set_present(authenticator, true).await;
@@ -186,6 +187,16 @@ impl Site {
         names.filter(|name| name.starts_with("auth_session_")).count()
     }
 }
+
+/// A user who looks at no suggestion. Without it, a virtual authenticator takes the first one.
+pub(crate) const IGNORES_SUGGESTIONS: &str = "
+const get = navigator.credentials.get.bind(navigator.credentials);
+navigator.credentials.get = (options) => options.mediation !== 'conditional' ? get(options) : new Promise((_, end) => {
+  options.signal.addEventListener('abort', () => {
+    sessionStorage.aborted = 'yes';
+    end(options.signal.reason);
+  });
+});";
 
 async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -31,7 +31,7 @@ use crate::{
 pub(crate) struct AccountCall {
     /// The session at the tenant of this site, and its account. All proofs of the session count.
     who: SignedIn,
-    /// What the user has enrolled.
+    /// The enrolled credentials of the user.
     pub(crate) credentials: Option<Credentials>,
     fresh: FreshProofs,
     /// How many factor classes must be freshly proved: what a change of the account's sign-in methods needs.
@@ -47,7 +47,7 @@ pub(crate) struct AccountFields {
     pub(crate) id: Option<String>,
     /// The name of a passkey.
     pub(crate) name: Option<String>,
-    /// What the browser returned for a new passkey.
+    /// The answer of the browser for a new passkey.
     pub(crate) response: Option<Value>,
     /// A code of an authenticator app.
     pub(crate) code: Option<Typed>,
@@ -79,7 +79,7 @@ impl AccountCall {
             cx.check_origin(Some(&client))?;
         }
         let Some(who) = SignedIn::at(cx, tenant).await? else {
-            return Err(Problem::new(Code::LoginRequired, "nobody is signed in to this site in this browser"));
+            return Err(Problem::new(Code::LoginRequired, "no user is signed in to this site in this browser"));
         };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
         let fresh = FreshProofs::of(&who, cx.core.logins.now());

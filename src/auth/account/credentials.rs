@@ -62,7 +62,7 @@ struct LinkShown<'a> {
     created_at: u64,
 }
 
-/// What can be enrolled here.
+/// The kinds of credentials that can be enrolled here.
 #[derive(Serialize)]
 struct Available {
     passkey: bool,

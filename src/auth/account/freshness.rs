@@ -17,7 +17,7 @@ use crate::{
 /// How long a proof is fresh.
 const FRESH: Duration = Duration::from_secs(300);
 
-/// What a user has proved within the last five minutes: each factor class with its newest proof, newest first.
+/// The proofs of the last five minutes: each factor class with its newest proof, newest first.
 #[derive(Debug)]
 pub(super) struct FreshProofs(Vec<FreshProof>);
 

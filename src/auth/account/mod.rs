@@ -1,4 +1,4 @@
-//! What signed-in users do with their own account at this site: see and end sessions, and change how they sign in.
+//! The account of a signed-in user of this site: see and end sessions, and change how to sign in.
 
 mod freshness;
 pub(crate) mod call;

@@ -19,8 +19,10 @@ use crate::{
     },
     credential::{Added, Credentials, Passkey},
     delivery::NoticeKind,
+    event::EventKind,
     http::body::Body,
     login::PasskeyChallenge,
+    policy::Method,
     webauthn::{self, CreationOptions, CredentialOwner, RegistrationResponse, RegistrationVerdict, WebauthnError},
 };
 
@@ -103,6 +105,8 @@ pub(super) async fn rename(
         None => false,
     };
     found(cx.core.credentials.update(tenant, user, rename).await?)?;
+    let (who, keyed) = (call.session().authentication(), cx.core.keyed().await?);
+    cx.core.journal.record(EventKind::CredentialRenamed, who, Some(Method::Passkey), keyed);
     Ok(answer::no_content())
 }
 

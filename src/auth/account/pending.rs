@@ -1,4 +1,4 @@
-//! What an enrolment keeps until the user confirms it: one row for each session, valid for five minutes, usable once.
+//! Enrolments that the user has not confirmed yet: one row for each session, valid for five minutes, usable once.
 
 use std::{sync::Arc, time::Duration};
 

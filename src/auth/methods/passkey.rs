@@ -35,16 +35,16 @@ struct Opened {
     challenges: Challenges,
 }
 
-/// What a browser answered to the open challenge.
+/// The answer of a browser to the open challenge.
 struct Answered {
     open: PasskeyChallenge,
-    /// The challenge that the browser says it has signed.
+    /// The challenge that was signed, according to the browser.
     challenge: Vec<u8>,
     response: AssertionResponse,
 }
 
 impl LoginMethod for PasskeyMethod<'_> {
-    /// Verifies a response, or opens a new challenge if there is none.
+    /// Verifies the response, or opens a new challenge if the request has no response.
     async fn begin(&self, mut step: LoginStep<'_>) -> Result<Response<Body>, Problem> {
         match step.fields.response.take() {
             None => self.open(&step).await,

@@ -53,7 +53,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::{channel::Channel, error::SendErrorKind};
+    use crate::delivery::{
+        channel::Channel,
+        error::SendErrorKind,
+        notice::{Notice, NoticeKind},
+    };
 
     fn written(to: &str) -> Result<(Envelope, Vec<u8>), SendError> {
         let message =
@@ -80,6 +84,17 @@ mod tests {
         assert!(text.contains("\r\n\r\n482913 is your code. It is valid for 5 minutes."), "{text}");
         let id = text.lines().find(|line| line.starts_with("Message-ID: <")).unwrap();
         assert!(id.ends_with("@acme.example>"), "{id}");
+    }
+
+    #[test]
+    fn a_notice_has_its_own_subject_and_text() {
+        let (at, until) = (UnixTime::from_secs(1_000_000_000), UnixTime::from_secs(1_000_086_400));
+        let notice = Notice::new(NoticeKind::TotpRemoved, at);
+        let message = Message::of_notice(Channel::Email, "acme".parse().unwrap(), "ada@example.com", notice, until);
+        let from = mailbox("Acme <no-reply@acme.example>").unwrap();
+        let text = String::from_utf8(write(&from, &Wording::new(), &message, at).unwrap().1).unwrap();
+        assert!(text.contains("\r\nSubject: Your sign-in methods changed\r\n"), "{text}");
+        assert!(text.contains("\r\n\r\nThe authenticator app was removed from your account"), "{text}");
     }
 
     #[test]
