@@ -28,8 +28,8 @@ pub(super) struct Smooth {
 /// The figures of one smooth quota.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
-    pub(in crate::limit) interval: u64,
-    pub(in crate::limit) burst: u32,
+    pub(crate) interval: u64,
+    pub(crate) burst: u32,
 }
 
 impl Smooth {

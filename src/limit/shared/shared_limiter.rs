@@ -125,10 +125,10 @@ impl SharedLimiterBuilder {
 
 /// A request to decide on.
 #[derive(Clone, Copy)]
-pub(in crate::limit) struct Ask {
-    pub(in crate::limit) units: u32,
-    pub(in crate::limit) is_anonymous: bool,
-    pub(in crate::limit) refundable: bool,
+pub(crate) struct Ask {
+    pub(crate) units: u32,
+    pub(crate) is_anonymous: bool,
+    pub(crate) refundable: bool,
 }
 
 impl SharedLimiter {
@@ -154,7 +154,7 @@ impl SharedLimiter {
     }
 
     /// Decides on a request of a tenant whose plan is looked up.
-    pub(in crate::limit) async fn decide(&self, tenant: &Tenant, ask: Ask) -> Decision {
+    pub(crate) async fn decide(&self, tenant: &Tenant, ask: Ask) -> Decision {
         let plan = self.quotas().plan(tenant);
         let decision = match plan.terms() {
             Terms::Limited { .. } => match self.spend(tenant, &plan, ask).await {
@@ -246,12 +246,12 @@ impl SharedLimiter {
     }
 
     /// Returns the limiter of the fallback, which has the same quotas.
-    pub(in crate::limit) fn local(&self) -> &Limiter {
+    pub(crate) fn local(&self) -> &Limiter {
         &self.0.local
     }
 
     /// Refunds a charge in the background.
-    pub(in crate::limit) fn refund_later(&self, spend: Spend) {
+    pub(crate) fn refund_later(&self, spend: Spend) {
         let own = self.clone();
         self.0.link.spawn(async move { _ = own.refund(spend).await });
     }
