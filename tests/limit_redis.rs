@@ -1,6 +1,13 @@
 //! Limiters that several processes share, on real servers and clusters.
 #![cfg(all(feature = "redis", feature = "test-util"))]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 #[path = "support/programs.rs"]
 mod programs;
@@ -27,7 +34,7 @@ use tollgate::{
     EventLog, Limiter, Plan, Quota, Quotas, RateLimitLayer, RedisConfig, Tenant,
     event::{Event, EventKind, Query},
     limit::{Fallback, RefusalReason, SharedLimiter},
-    tenant::HeaderTenant,
+    tenant::{HeaderTenant, Standing},
 };
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -240,7 +247,7 @@ async fn each_fallback_decides_while_the_server_is_down() {
         let mut seen = Vec::new();
         for _ in 0..7 {
             let decision = in_time(limiter.check(&acme(), 1)).await;
-            seen.push((decision.refused(), decision.standing().map(|standing| standing.remaining())));
+            seen.push((decision.refused(), decision.standing().map(Standing::remaining)));
         }
         let expected = match fallback {
             // each process has the whole quota

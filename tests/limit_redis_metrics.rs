@@ -1,6 +1,13 @@
 //! Metrics of a shared limiter whose server goes away and comes back.
 #![cfg(all(feature = "redis", feature = "metrics"))]
-#![expect(clippy::unwrap_used, reason = "tests may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "tests may panic"
+)]
 
 #[path = "support/programs.rs"]
 mod programs;

@@ -1,6 +1,13 @@
 //! `store::Redis` on real servers and clusters: the conformance suite, and all that can happen to a server.
 #![cfg(all(feature = "redis", feature = "test-util"))]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
 
 #[path = "support/certificate.rs"]
 mod certificate;

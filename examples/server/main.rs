@@ -23,6 +23,7 @@ mod budgets;
 mod demo;
 mod welcome;
 mod file;
+mod home;
 mod html;
 mod outbox;
 #[cfg(feature = "sso")]

@@ -1,7 +1,7 @@
 //! The verifier of passkeys against the crate `passkey`: an authenticator and a browser by others, with other
 //! cryptography. Their responses to our options are accepted, and refused after any change.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::time::Duration;
 

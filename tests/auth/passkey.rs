@@ -296,9 +296,9 @@ async fn c076_a_cloned_counter_is_refused_with_an_event() {
         let begun = begin(&mut browser, "web", None).await;
         let answer = prove(&mut browser, &begun, &passkey).await;
         if accepted {
-            assert_eq!(answer.status, 200, "{sent}")
+            assert_eq!(answer.status, 200, "{sent}");
         } else {
-            refused(&answer)
+            refused(&answer);
         }
         let events = count(&world.log, EventKind::PasskeyCloned) - before;
         assert_eq!(events, u64::from(!accepted), "{sent}");

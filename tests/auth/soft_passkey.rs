@@ -74,7 +74,7 @@ impl SoftPasskey {
         let data = [&self.data(0x40)[..], &[0; 16], &len, &self.id, &key].concat();
         let head = [0x58, u8::try_from(data.len()).unwrap()];
         let object = [&b"\xa3cfmtdnonegattStmt\xa0hauthData"[..], &head, &data].concat();
-        self.credential(json!({
+        self.credential(&json!({
             "clientDataJSON": text(&self.client_data("webauthn.create", &options["challenge"])),
             "attestationObject": text(&object),
             "transports": ["internal"],
@@ -87,7 +87,7 @@ impl SoftPasskey {
         let data = self.data(0);
         let signed = [&data[..], Digest::of(&client_data).as_bytes()].concat();
         let signature = self.key.sign(&SystemRandom::new(), &signed).unwrap();
-        self.credential(json!({
+        self.credential(&json!({
             "clientDataJSON": text(&client_data),
             "authenticatorData": text(&data),
             "signature": text(signature.as_ref()),
@@ -95,7 +95,7 @@ impl SoftPasskey {
         }))
     }
 
-    fn credential(&self, response: Value) -> Value {
+    fn credential(&self, response: &Value) -> Value {
         json!({
             "id": text(&self.id),
             "rawId": text(&self.id),

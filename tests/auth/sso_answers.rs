@@ -9,6 +9,9 @@ use crate::{
     world::Browser,
 };
 
+/// A change of the provider.
+type Change = Box<dyn FnOnce(&mut Behavior)>;
+
 /// Changes the provider for one sign-in and returns its outcome. The login is alive afterwards.
 async fn tried(world: &SsoWorld, browser: &mut Browser, id: &str, change: impl FnOnce(&mut Behavior)) -> String {
     let mut before = None;
@@ -20,12 +23,12 @@ async fn tried(world: &SsoWorld, browser: &mut Browser, id: &str, change: impl F
 }
 
 /// Replaces a time by one that is this many seconds from now.
-fn time(name: &'static str, seconds: f64) -> Box<dyn FnOnce(&mut Behavior)> {
+fn time(name: &'static str, seconds: f64) -> Change {
     Box::new(move |provider| provider.times.push((name, seconds)))
 }
 
 /// Replaces a claim.
-fn claim(name: &'static str, value: Value) -> Box<dyn FnOnce(&mut Behavior)> {
+fn claim(name: &'static str, value: Value) -> Change {
     Box::new(move |provider| provider.claims[name] = value)
 }
 
@@ -34,7 +37,7 @@ async fn c083_every_wrong_answer_is_refused_and_the_login_stays_alive() {
     let world = SsoWorld::new().await;
     let elsewhere = format!("{}/elsewhere", world.provider.issuer());
     let stolen = Key::p256("rsa-1");
-    let cases: Vec<(&str, Box<dyn FnOnce(&mut Behavior)>)> = vec![
+    let cases: Vec<(&str, Change)> = vec![
         ("another issuer", claim("iss", json!("https://other.example"))),
         ("no issuer", claim("iss", json!(null))),
         ("another audience", claim("aud", json!("another-client"))),
@@ -128,7 +131,7 @@ async fn c083_every_wrong_answer_is_refused_and_the_login_stays_alive() {
     assert!(world.provider.calls("/elsewhere").is_empty(), "no redirect is followed");
 }
 
-fn trouble(trouble: Trouble) -> Box<dyn FnOnce(&mut Behavior)> {
+fn trouble(trouble: Trouble) -> Change {
     Box::new(|provider| drop(provider.trouble.insert("/token", trouble)))
 }
 
@@ -161,14 +164,14 @@ async fn c083_a_provider_that_fails_meanwhile_is_unavailable_and_costs_no_attemp
 async fn c083_providers_that_sign_in_their_own_way_work() {
     let world = SsoWorld::new().await;
     let (rsa, p256, p384) = (Key::rsa(1, Algorithm::PS256), Key::p256("p256"), Key::p384("p384"));
-    let signed = |key: &Key, typ: Option<&'static str>| -> Box<dyn FnOnce(&mut Behavior)> {
+    let signed = |key: &Key, typ: Option<&'static str>| -> Change {
         let key = key.clone();
         Box::new(move |provider| {
             provider.published.push(key.clone());
             (provider.signing, provider.typ) = (key, typ);
         })
     };
-    let cases: Vec<(&str, Box<dyn FnOnce(&mut Behavior)>)> = vec![
+    let cases: Vec<(&str, Change)> = vec![
         ("PS256", signed(&rsa, Some("JWT"))),
         ("ES384", signed(&p384, Some("JWT"))),
         ("ES256", signed(&p256, Some("jwt"))),
@@ -245,7 +248,7 @@ async fn c083_userinfo_must_describe_the_same_user() {
     let create = |connection: tollgate::sso::SsoConnection| {
         connection.create_account(crate::sso_provider::Accounts(&[("ada-there", "u-ada")]))
     };
-    let world = SsoWorld::with(|oidc| oidc.userinfo(), create).await;
+    let world = SsoWorld::with(tollgate::sso::OidcProvider::userinfo, create).await;
     let mut browser = world.world.browser();
     let id = begun(&mut browser, "web").await;
     for (userinfo, expected) in [

@@ -138,11 +138,14 @@ pub(crate) struct Provider {
     clock: ManualClock,
 }
 
+/// The path, headers and fields of a request.
+type Call = (String, HeaderMap, BTreeMap<String, String>);
+
 struct State {
     behavior: Mutex<Behavior>,
     /// The request behind each code.
     codes: Mutex<BTreeMap<String, BTreeMap<String, String>>>,
-    calls: Mutex<Vec<(String, HeaderMap, BTreeMap<String, String>)>>,
+    calls: Mutex<Vec<Call>>,
 }
 
 impl Provider {
