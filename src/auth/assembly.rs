@@ -101,7 +101,7 @@ impl AuthServiceBuilder {
         #[cfg(feature = "tokens")]
         let seal = self.tokens.as_ref().map(Tokens::own_seal).cloned().unwrap_or_default();
         #[cfg(not(feature = "tokens"))]
-        let seal = Seal::default();
+        let seal = crate::store::seal::Seal::default();
         let totp =
             self.totp.clone().map(|totp| totp.complete(issuer.host(), &seal, store.is_persistent())).transpose()?;
         let authenticators = Authenticators::new(credentials.clone(), totp, Arc::clone(&clock));

@@ -9,6 +9,7 @@ use crate::{store::seal::Sealed, util::handle::Handle};
 /// The maximum number of passkeys of a user.
 pub(crate) const MOST_PASSKEYS: usize = 20;
 /// The maximum number of linked accounts of a user.
+#[cfg(any(feature = "sso", test))]
 pub(crate) const MOST_LINKS: usize = 10;
 
 /// Everything that a user has enrolled.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+#[cfg(any(feature = "sso", test))]
+use super::row::{MOST_LINKS, SsoLink};
 use super::{
     owners::{FOREVER, Owners},
-    row::{CredentialId, Credentials, MOST_LINKS, MOST_PASSKEYS, Passkey, SsoLink},
+    row::{CredentialId, Credentials, MOST_PASSKEYS, Passkey},
 };
 use crate::{
     session::UserId,
@@ -83,6 +85,7 @@ impl CredentialTable {
     }
 
     /// Finds the user that an account at another identity provider is linked to.
+    #[cfg(any(feature = "sso", test))]
     pub(crate) async fn by_link(
         &self,
         tenant: &Tenant,
@@ -109,6 +112,7 @@ impl CredentialTable {
     }
 
     /// Links an account at another identity provider.
+    #[cfg(any(feature = "sso", test))]
     pub(crate) async fn add_link(&self, tenant: &Tenant, user: &UserId, link: &SsoLink) -> Result<Added, StoreError> {
         let add = |row: &mut Credentials| {
             let has_room = row.links.len() < MOST_LINKS;

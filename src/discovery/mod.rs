@@ -9,8 +9,10 @@ mod metadata;
 mod missing;
 mod source;
 
+#[cfg(feature = "sso")]
+pub(crate) use self::metadata::Endpoints;
 pub(crate) use self::{
     fetch::{Fetch, KeysLocation},
-    metadata::{DescribedIssuer, Endpoints},
+    metadata::DescribedIssuer,
     source::{RemoteIssuer, Unreachable},
 };
