@@ -351,6 +351,25 @@ fn c078_malformed_registrations_are_refused() {
         let with_credential =
             vector.authenticate_changed(|it| change(it, "authenticatorData", |data| data[32] |= 0x40));
         assert_eq!(with_credential, Err(WebauthnError::Malformed("authenticatorData")));
+        // not even if the credential is complete
+        let credential = [&[0; 16][..], &[0, 1, 7], &[0xa0]].concat();
+        let with_credential = vector.authenticate_changed(|it| {
+            change(it, "authenticatorData", |data| {
+                data[32] |= 0x40;
+                data.splice(37..37, credential);
+            });
+        });
+        assert_eq!(with_credential, Err(WebauthnError::Malformed("authenticatorData")));
+        // an attestation that states nothing has nothing to state
+        if vector.attestation == "none" {
+            let stating = vector.register_changed(|it| {
+                change(it, "attestationObject", |bytes| {
+                    let at = bytes.windows(8).position(|part| part == b"attStmt\xa0").unwrap() + 7;
+                    bytes.splice(at..=at, *b"\xa1cver\x01");
+                });
+            });
+            assert_eq!(stating, Err(WebauthnError::Attestation));
+        }
     }
 }
 
@@ -396,6 +415,12 @@ fn c067_short_challenges_are_never_accepted() {
         let request = AssertionRequest::new(&challenge);
         let result = party().verify_assertion(&request, Some(&vector.stored(&party())), &assertion);
         assert_eq!(result, Err(WebauthnError::Challenge));
+        // not even if the browser has signed them
+        let mut short = vector.clone();
+        let (text, old) = (URL_SAFE_NO_PAD.encode(&challenge), &vector.registration_challenge);
+        change(&mut short.registration, "clientDataJSON", |data| replace(data, old, &text));
+        short.registration_challenge = text;
+        assert_eq!(short.register(&party()), Err(WebauthnError::Challenge), "{len}");
     }
 }
 

@@ -6,6 +6,7 @@ use tollgate::{Client, ClientTable, Policy, Secret, Tenant, Tokens, UserId, auth
 use crate::{
     controlled_store::{ControlledStore, FAULTS},
     enrolled::{CODES, app, enrol, stored, world, world_on},
+    own_account::totp,
     world::{
         ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, CALLBACK, GRACE, GRACE_PASSWORD, NOBODY, World, clients, join,
     },
@@ -123,6 +124,25 @@ async fn c124_guesses_are_slowed_down_and_end_the_login() {
     assert_eq!(other.ask("mfa", &other_id, "sms", ADA_PHONE).await.status, 200);
     world.advance(31);
     assert_eq!(code(&mut browser, &id, CODES[2]).await.status, 200);
+}
+
+#[tokio::test]
+async fn c124_an_account_at_its_ceiling_refuses_the_right_code_like_a_wrong_one() {
+    let world = world(|service| service).await;
+    enrol(&world, "u-ada", json!({ "totp": app(2) })).await;
+    // strangers have eighty of the hundred failures
+    for _ in 0..80 {
+        world.advance(3600);
+        let (mut stranger, id) = half(&world, ADA).await;
+        assert_eq!(code(&mut stranger, &id, "wrong").await.error(), "invalid_otp");
+    }
+    for (seconds, expected) in [(3600, 401), (86_400, 200)] {
+        world.advance(seconds);
+        let (mut browser, id) = half(&world, ADA).await;
+        // the secret of the app in base32
+        let right = totp("GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", world.time());
+        assert_eq!(code(&mut browser, &id, &right).await.status.as_u16(), expected);
+    }
 }
 
 #[tokio::test]

@@ -577,3 +577,24 @@ async fn c110_failures_end_the_login_and_lock_nobody_out() {
     let begun = begin(&mut owner, "web", Some(ADA)).await;
     assert_eq!(prove(&mut owner, &begun, &passkey).await.status, 200);
 }
+
+#[tokio::test]
+async fn c110_an_account_at_its_ceiling_refuses_the_right_passkey_like_a_wrong_one() {
+    let world = world().await;
+    let passkey = enrolled(&world, ADA).await;
+    // strangers have eighty of the hundred failures
+    for _ in 0..80 {
+        world.advance(3600);
+        let mut stranger = world.browser();
+        let begun = begin(&mut stranger, "web", Some(ADA)).await;
+        let mut wrong = passkey.get(&begun.options);
+        wrong["response"]["signature"] = json!(text(&[0; 70]));
+        refused(&begun.post(&mut stranger, &wrong).await);
+    }
+    for (seconds, expected) in [(3600, 401), (86_400, 200)] {
+        world.advance(seconds);
+        let mut browser = world.browser();
+        let begun = begin(&mut browser, "web", Some(ADA)).await;
+        assert_eq!(prove(&mut browser, &begun, &passkey).await.status.as_u16(), expected);
+    }
+}

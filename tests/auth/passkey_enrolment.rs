@@ -1,9 +1,10 @@
 //! How users add, rename and delete passkeys of their own.
 
 use serde_json::{Value, json};
-use tollgate::auth::Passkeys;
+use tollgate::{auth::Passkeys, delivery::NoticeKind, event::EventKind};
 
 use crate::{
+    own_account::{credentials, events},
     soft_passkey::{RP_ID, SoftPasskey, account, add, begin, outcome, prove, sign_in_fresh, text, world, world_with},
     world::{ADA, GRACE, World},
 };
@@ -43,6 +44,44 @@ async fn a_passkey_is_added_renamed_and_deleted() {
         let answer = account(&mut browser, path, &json!({ "id": text(&passkey.id), "name": "x" })).await;
         assert_eq!(outcome(&answer), (404, "not_found".to_owned()), "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_user_is_told_about_passkeys_and_the_overview_shows_them() {
+    let world = world().await;
+    let (mut browser, mut passkey) = (world.browser(), SoftPasskey::new());
+    sign_in_fresh(&world, &mut browser, ADA).await;
+    assert_eq!(credentials(&mut browser).await["passkeys"], json!([]));
+    let created_at = add(&mut browser, &mut passkey).await.json()["created_at"].clone();
+    let shown = |name: &str, last_used_at: Value| {
+        json!([{ "id": text(&passkey.id), "name": name, "created_at": created_at, "last_used_at": last_used_at,
+            "backed_up": true }])
+    };
+    assert_eq!(credentials(&mut browser).await["passkeys"], shown("phone", Value::Null));
+    let renamed = account(&mut browser, RENAME, &json!({ "id": text(&passkey.id), "name": " Ada's phone " })).await;
+    assert_eq!(renamed.status, 204, "{renamed:?}");
+    assert_eq!(credentials(&mut browser).await["passkeys"], shown("Ada's phone", Value::Null));
+    world.advance(7);
+    let (mut other, used_at) = (world.browser(), world.time().as_secs());
+    let begun = begin(&mut other, "web", Some(ADA)).await;
+    assert_eq!(prove(&mut other, &begun, &passkey).await.status, 200);
+    assert_eq!(credentials(&mut browser).await["passkeys"], shown("Ada's phone", json!(used_at)));
+    let unknown = account(&mut browser, DELETE, &json!({ "id": "AAAA" })).await;
+    assert_eq!(unknown.status, 404, "{unknown:?}");
+    let deleted = account(&mut browser, DELETE, &json!({ "id": text(&passkey.id) })).await;
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    assert_eq!(credentials(&mut browser).await["passkeys"], json!([]));
+
+    for kind in [EventKind::CredentialAdded, EventKind::CredentialRenamed, EventKind::CredentialRemoved] {
+        assert_eq!(events(&world, kind), ["passkey"], "{kind:?}");
+    }
+    assert_eq!(events(&world, EventKind::NoticeSent), ["passkey", "passkey"]);
+    world.settle().await;
+    let messages = world.outbox.messages();
+    let notices: Vec<_> =
+        messages.iter().filter_map(|message| Some((message.to(), message.notice()?.kind()))).collect();
+    // a new name changes nothing about how the user signs in
+    assert_eq!(notices, [(ADA, NoticeKind::PasskeyAdded), (ADA, NoticeKind::PasskeyRemoved)]);
 }
 
 #[tokio::test]
