@@ -340,7 +340,7 @@ async fn in_a_real_browser_a_user_logs_in_from_the_demo_page_and_out_again() {
     tab.click("button").await;
     tab.until("location.pathname === '/demo/'").await;
     tab.open(&format!("{}/account", server.origin)).await;
-    tab.until("location.pathname === '/demo/'").await;
+    tab.until("location.pathname === '/authentication/start'").await;
     assert_eq!(tab.complaints(), [""; 0]);
 }
 
@@ -401,7 +401,7 @@ async fn in_a_real_browser_the_demo_page_logs_out_the_user_it_logged_in() {
     tab.click("#sign-out button").await;
     tab.until("location.pathname === '/demo/'").await;
     tab.open(&format!("{origin}/account")).await;
-    tab.until("location.pathname === '/demo/'").await;
+    tab.until("location.pathname === '/authentication/start'").await;
     assert_eq!(tab.complaints(), [""; 0]);
 }
 

@@ -96,6 +96,31 @@ async fn c084_the_first_link_needs_a_proved_step_and_a_verified_address_of_a_tru
 }
 
 #[tokio::test]
+async fn c084_one_mailbox_does_not_make_two_factors() {
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    let (mut browser, id) = login(&world, "mfa", Some(ADA)).await;
+    assert_eq!(browser.ask("mfa", &id, "email", ADA).await.status, 200);
+    let code = world.world.code(ADA).await;
+    assert_eq!(browser.verify("mfa", &id, &code).await.status, 200);
+    // whoever reads the mailbox may also have the account at the provider that runs it
+    let answer = world.dance(&mut browser, "mfa", &id).await;
+    assert_eq!(outcome(&answer), "failed");
+    assert_eq!(browser.status(&id).await.json()["completed_steps"], 1);
+    assert_eq!(first_step(&world, None).await, "failed", "nothing was linked");
+}
+
+#[tokio::test]
+async fn c084_a_password_that_was_changed_since_vouches_for_no_link() {
+    let world = SsoWorld::with(|oidc| oidc, trusting).await;
+    let (mut browser, id) = login(&world, "mfa", Some(ADA)).await;
+    assert_eq!(browser.password("mfa", &id, ADA, ADA_PASSWORD).await.status, 200);
+    world.world.change_password(&"acme".parse().unwrap(), "u-ada", "another password for ada").await;
+    let answer = world.dance(&mut browser, "mfa", &id).await;
+    assert_eq!(outcome(&answer), "failed");
+    assert_eq!(first_step(&world, None).await, "failed", "nothing was linked");
+}
+
+#[tokio::test]
 async fn c084_a_link_of_one_account_is_not_given_to_another() {
     let world = SsoWorld::with(|oidc| oidc, trusting).await;
     assert_eq!(second_step(&world, "mfa").await, "ok");

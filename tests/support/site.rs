@@ -118,7 +118,7 @@ impl Site {
         self.run_first(IGNORES_SUGGESTIONS).await;
         self.log_in(client).await;
         self.focus("identifier").await;
-        self.until("sessionStorage.suggested").await;
+        self.until("document.body.dataset.suggested").await;
         self.browser.set_present(authenticator, true).await;
         self.press_button("with-passkey").await;
         self.until("location.pathname === '/callback' || !shown('who') || text('message') !== ''").await;
@@ -193,7 +193,7 @@ impl Site {
 pub(crate) const IGNORES_SUGGESTIONS: &str = "
 const get = navigator.credentials.get.bind(navigator.credentials);
 navigator.credentials.get = (options) => options.mediation !== 'conditional' ? get(options) : new Promise((_, end) => {
-  sessionStorage.suggested = 'yes';
+  document.body.dataset.suggested = 'yes';
   options.signal.addEventListener('abort', () => {
     sessionStorage.aborted = 'yes';
     end(options.signal.reason);

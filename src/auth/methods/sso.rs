@@ -19,6 +19,7 @@ use crate::{
     },
     credential::{Added, Credentials, SsoLink},
     delivery::NoticeKind,
+    event::EventKind,
     http::{body::Body, outgoing::parse_url},
     login::{BoundUser, Challenge, Keyed, Login, LoginCall, OpenSso, Proved, Subject},
     pkce::{CodeChallenge, CodeVerifier},
@@ -186,12 +187,25 @@ pub(crate) async fn settle(
     state: &SsoState,
     parameters: &[(&str, &str)],
 ) -> Result<SsoOutcome, Problem> {
+    // what a stranger makes up costs a call to the provider, so it counts for the address
+    let failures = &step.cx.core.limits.failures;
+    let spend = match step.cx.known_address().map(|address| failures.check(&address, 1)) {
+        None => None,
+        Some(decision) if decision.is_admitted() => Some(decision.into_spend()),
+        Some(_) => {
+            step.tally(EventKind::LoginLocked, Some(METHOD));
+            return refused(step, SsoError::Unavailable("too many failures of this address")).await;
+        }
+    };
     let redirect_uri = redirect_uri(step.cx.core, name);
     let (nonce, verifier) = (state.nonce(step.keyed), state.verifier(step.keyed));
     let user = match &verifier {
         Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
         Err(error) => Err(*error),
     };
+    if let (Ok(_) | Err(SsoError::Denied), Some(spend)) = (&user, spend) {
+        failures.refund(spend);
+    }
     let user = match user {
         Ok(user) => user,
         Err(error) => {
@@ -257,7 +271,9 @@ async fn account(
                     created_at: step.now().as_secs(),
                     strength,
                 };
-                if core.credentials.add_link(tenant, &id, &link).await? != Added::Done {
+                if usize::from(strength) < step.login.required()
+                    || core.credentials.add_link(tenant, &id, &link).await? != Added::Done
+                {
                     return Ok(None);
                 }
                 is_new = true;
@@ -290,27 +306,34 @@ async fn first_link(
             Ok(created.map(|id| (id, DECIDED_BY_OPERATOR)))
         }
         Subject::User(bound) => {
-            let email = connection.trusted_email(user).filter(|_| !own_proofs(login).is_empty());
-            let Some(email) = email else { return Ok(None) };
-            let found = core.accounts.of_user(&login.tenant, Some(&bound.id)).await?;
-            let is_theirs = found.generation() <= bound.generation
-                && found.active().is_some_and(|account| account.has_verified(&Contact::Email(email)));
+            let email = connection.trusted_email(user).filter(|_| is_vouched_for(login));
+            let (Some(email), Some(who)) = (email, login.authentication(None)) else { return Ok(None) };
+            // a password that was changed since vouches for nobody
+            let account = core.accounts.counting(&who, step.keyed).await?;
+            let is_theirs = account.is_some_and(|account| account.has_verified(&Contact::Email(email)));
             Ok(is_theirs.then(|| (bound.id.clone(), strength_of_link(login))))
         }
         Subject::Unknown => Ok(None),
     }
 }
 
-/// Returns the steps that were proved in this very login. Those of an earlier one say nothing about who sits here now.
-fn own_proofs(login: &Login) -> &[Proof] {
-    login.proofs.get(login.carried..).unwrap_or_default()
+/// Returns the factor classes that were proved in this very login and vouch for a first link. Proofs of an earlier login say
+/// nothing about who sits here now. A code by e-mail does not count: whoever reads the mailbox may also have the account at
+/// the provider that runs it.
+fn vouching(login: &Login) -> impl Iterator<Item = FactorClass> {
+    let own: &[Proof] = login.proofs.get(login.carried..).unwrap_or_default();
+    let classes = own.iter().filter_map(|proof| Method::from_name(&proof.method)).map(Method::class);
+    classes.filter(|class| *class != FactorClass::Mailbox)
 }
 
-/// Returns the strength of a link that is made in this login. The trusted provider has just proved the address, which
-/// counts like another factor.
+fn is_vouched_for(login: &Login) -> bool {
+    vouching(login).next().is_some()
+}
+
+/// Returns the strength of a link that is made in this login. The trusted provider proves the address, which counts like
+/// another factor.
 fn strength_of_link(login: &Login) -> u8 {
-    let proved = own_proofs(login).iter().filter_map(|proof| Method::from_name(&proof.method)).map(Method::class);
-    let mut classes: Vec<FactorClass> = proved.chain([FactorClass::Federated]).collect();
+    let mut classes: Vec<FactorClass> = vouching(login).chain([FactorClass::Federated]).collect();
     classes.sort_unstable();
     classes.dedup();
     u8::try_from(classes.len()).unwrap_or(u8::MAX)
@@ -323,7 +346,7 @@ pub(crate) fn has_link(login: &Login, row: &Credentials, name: &str) -> bool {
 
 /// Returns whether a user who comes back from this provider can be linked, and prove the next step at once.
 pub(crate) fn may_link(login: &Login, connection: &SsoConnection, account: &Account) -> bool {
-    !own_proofs(login).is_empty()
+    is_vouched_for(login)
         && usize::from(strength_of_link(login)) >= login.required()
         && connection.trusts_contact_of(account)
 }

@@ -30,8 +30,8 @@ const CHECKED_EVERY: Duration = Duration::from_secs(5);
 
 /// Returns the epoch of a partition, and begins a new one if the server is not the one that it began on.
 static CHECK: Script = Script::new(
-    "local allowed, info = pcall(redis.call, 'INFO', 'server')
-local server = allowed and string.match(info, 'run_id:(%x+)') or ''
+    "local server = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+if not server then return redis.error_reply('INFO has no run_id') end
 local epoch = redis.call('GET', KEYS[1])
 if epoch and string.match(epoch, ':(%x*)$') == server then return epoch end
 epoch = (redis.call('TIME')[1] + 1) .. ':' .. server
