@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    AuthServiceBuilder, Tenant, UnixTime,
+    AuthServiceBuilder, Digest, Tenant, UnixTime,
     auth::Totp,
     store::{AnyStore, Key, Memory, Record, WriteOutcome},
     testing::ManualClock,
 };
 
-use crate::world::World;
+use crate::{soft_passkey::bytes, world::World};
 
 /// The codes of the first steps for the secret `12345678901234567890` (RFC 4226, appendix D). Each step lasts 30 seconds.
 pub(crate) const CODES: [&str; 10] =
@@ -39,10 +39,25 @@ pub(crate) fn app(strength: u8) -> Value {
 
 /// Writes the credentials of a user of acme into the store, in place of those before.
 pub(crate) async fn enrol(world: &World, user: &str, mut credentials: Value) {
-    credentials["handle"] = json!("A".repeat(43));
+    if credentials["handle"].is_null() {
+        credentials["handle"] = json!("A".repeat(43));
+    }
+    for passkey in credentials["passkeys"].as_array().into_iter().flatten() {
+        let id = [b"passkey:", &bytes(&passkey["id"])[..]].concat();
+        put(world, "credential_owners", Digest::of(id).as_bytes(), &json!(user)).await;
+    }
+    for link in credentials["links"].as_array().into_iter().flatten() {
+        let [issuer, subject] = ["issuer", "subject"].map(|name| link[name].as_str().unwrap().as_bytes());
+        let id = [b"link:", &(issuer.len() as u64).to_be_bytes()[..], issuer, subject].concat();
+        put(world, "credential_owners", Digest::of(id).as_bytes(), &json!(user)).await;
+    }
+    put(world, "credentials", user.as_bytes(), &credentials).await;
+}
+
+async fn put(world: &World, table: &str, id: &[u8], row: &Value) {
     let acme: Tenant = "acme".parse().unwrap();
-    let key = Key::new("credentials", Some(&acme), user.as_bytes()).unwrap();
-    let record = Record::new(credentials.to_string(), world.time(), UnixTime::from_nanos(u64::MAX)).unwrap();
+    let key = Key::new(table, Some(&acme), id).unwrap();
+    let record = Record::new(row.to_string(), world.time(), UnixTime::from_nanos(u64::MAX)).unwrap();
     world.store.take(&key).await.unwrap();
     assert!(matches!(world.store.insert(&key, record).await.unwrap(), WriteOutcome::Done(_)));
 }

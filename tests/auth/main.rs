@@ -45,6 +45,8 @@ mod machine_clients;
 mod matrix;
 mod message_limits;
 mod metadata;
+#[cfg(feature = "sso")]
+mod method_matrix;
 mod oidc_parameters;
 mod openapi;
 mod otp;

@@ -12,9 +12,9 @@ use crate::{
     world::{ADA, ADA_PASSWORD, ADA_PHONE, Answer, Browser, GRACE, GRACE_PHONE, World, challenge, query},
 };
 
-const CLIENT: &str = "mfa";
+pub(crate) const CLIENT: &str = "mfa";
 
-const STATES: &[&str] = &[
+pub(crate) const STATES: &[&str] = &[
     "no login",
     "wrong cookie",
     "started",
@@ -72,10 +72,10 @@ const CALLS: &[&str] = &[
 ];
 
 /// A login in one state, with the browser that started it.
-struct LoginInState {
-    world: World,
-    browser: Browser,
-    id: String,
+pub(crate) struct LoginInState {
+    pub(crate) world: World,
+    pub(crate) browser: Browser,
+    pub(crate) id: String,
     code: Option<String>,
     /// The cookies before the call.
     cookies: BTreeMap<String, String>,
@@ -86,6 +86,11 @@ async fn login_in(state: &str) -> LoginInState {
     enrolled::enrol(&world, "u-ada", json!({ "totp": enrolled::app(2) })).await;
     let mut browser = world.browser();
     let id = browser.start(CLIENT, ADA).await;
+    brought_to(state, world, browser, id).await
+}
+
+/// Brings a login of ada that has just begun to this state.
+pub(crate) async fn brought_to(state: &str, world: World, browser: Browser, id: String) -> LoginInState {
     let mut login = LoginInState { browser, id, code: None, world, cookies: BTreeMap::new() };
     match state {
         "no login" => login.browser.cookies.clear(),
@@ -313,7 +318,7 @@ pub(crate) fn compare(table: &str, name: &str) {
 }
 
 /// Leaves out the contents of pages, which other tests check.
-fn own(answer: &Answer) -> String {
+pub(crate) fn own(answer: &Answer) -> String {
     if answer.text.starts_with("<!doctype html>") {
         return Answer { text: "(the page)".to_owned(), ..answer.clone() }.own();
     }

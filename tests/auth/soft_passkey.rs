@@ -62,16 +62,8 @@ impl SoftPasskey {
     pub(crate) fn create(&mut self, options: &Value) -> Value {
         let options = &options["publicKey"];
         self.handle = bytes(&options["user"]["id"]);
-        let point = self.key.public_key().as_ref();
-        let key = [
-            &[0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20][..],
-            &point[1..33],
-            &[0x22, 0x58, 0x20],
-            &point[33..],
-        ]
-        .concat();
         let len = u16::try_from(self.id.len()).unwrap().to_be_bytes();
-        let data = [&self.data(0x40)[..], &[0; 16], &len, &self.id, &key].concat();
+        let data = [&self.data(0x40)[..], &[0; 16], &len, &self.id, &self.public_key()].concat();
         let head = [0x58, u8::try_from(data.len()).unwrap()];
         let object = [&b"\xa3cfmtdnonegattStmt\xa0hauthData"[..], &head, &data].concat();
         self.credential(&json!({
@@ -79,6 +71,31 @@ impl SoftPasskey {
             "attestationObject": text(&object),
             "transports": ["internal"],
         }))
+    }
+
+    /// Returns the public key in the form of COSE.
+    fn public_key(&self) -> Vec<u8> {
+        let point = self.key.public_key().as_ref();
+        let head = [0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20];
+        [&head[..], &point[1..33], &[0x22, 0x58, 0x20], &point[33..]].concat()
+    }
+
+    /// Returns this passkey as the service stores it, enrolled with this strength.
+    pub(crate) fn stored(&self, strength: u8) -> Value {
+        json!({
+            "id": text(&self.id),
+            "public_key": text(&self.public_key()),
+            "algorithm": -7,
+            "sign_count": self.count,
+            "backup_eligible": true,
+            "backed_up": true,
+            "user_verified": true,
+            "transports": ["internal"],
+            "name": "phone",
+            "created_at": 0,
+            "last_used_at": null,
+            "strength": strength,
+        })
     }
 
     /// Signs a challenge.
