@@ -33,7 +33,7 @@ const CALLS: &[&str] = &[
     "POST /authentication/authenticate passkey",
     "POST /authentication/authenticate passkey, right",
     "POST /authentication/authenticate passkey, of another account",
-    "POST /authentication/authenticate passkey, for the challenge of another login",
+    "POST /authentication/authenticate passkey, signed in another login",
     "POST /authentication/authenticate passkey, malformed",
     "POST /authentication/authenticate sso",
     "POST /authentication/authenticate sso, known provider",
@@ -146,7 +146,7 @@ impl Case for MethodCase {
         match call {
             "POST /authentication/authenticate passkey, right" => self.prove(0).await,
             "POST /authentication/authenticate passkey, of another account" => self.prove(1).await,
-            "POST /authentication/authenticate passkey, for the challenge of another login" => {
+            "POST /authentication/authenticate passkey, signed in another login" => {
                 let options = begin(&mut self.login.world.browser(), CLIENT, Some(ADA)).await.options;
                 let response = self.passkeys[0].get(&options);
                 Begun { options, ..self.begun() }.post(&mut self.login.browser, &response).await
