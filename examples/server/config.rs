@@ -38,8 +38,7 @@ one address.
 ";
 
 const WITHOUT_SSO: &str = "--sso-demo: this server was built without single sign-on. Run it by
-cargo run --features sso --example server -- --sso-demo
-";
+cargo run --features sso --example server -- --sso-demo\n";
 
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -61,13 +60,13 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) store: Storage,
     pub(crate) event_log: Option<PathBuf>,
+    #[cfg(feature = "sso")]
     pub(crate) sso_demo: bool,
 }
 
 /// Reads the arguments after the program's name: `--flag value` or `--flag=value`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let (mut listen, mut file, mut data, mut redis, mut event_log) = (None, None, None, None, None);
-    let mut sso_demo = false;
+    let (mut listen, mut file, mut data, mut redis, mut log, mut sso_demo) = (None, None, None, None, None, false);
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let argument = text(argument)?;
@@ -86,7 +85,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             "--config" => &mut file,
             "--data" => &mut data,
             "--redis" => &mut redis,
-            "--event-log" => &mut event_log,
+            "--event-log" => &mut log,
             _ => return Err(format!("{argument}: unknown flag.")),
         };
         let value = value.or_else(|| arguments.next()).filter(|value| !value.is_empty());
@@ -98,6 +97,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         return Err("--sso-demo is for the demo, without --config.".to_owned());
     }
     Ok(Command::Serve(Config {
+        #[cfg(feature = "sso")]
         sso_demo,
         listen: match (listen, &file) {
             (None, _) => Listen::Localhost(8080),
@@ -111,7 +111,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
             (None, Some(url)) => Storage::Redis(text(url)?),
             (Some(_), Some(_)) => return Err("--data and --redis exclude each other.".into()),
         },
-        event_log: event_log.map(PathBuf::from),
+        event_log: log.map(PathBuf::from),
     }))
 }
 
