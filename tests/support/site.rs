@@ -195,7 +195,7 @@ const get = navigator.credentials.get.bind(navigator.credentials);
 navigator.credentials.get = (options) => options.mediation !== 'conditional' ? get(options) : new Promise((_, end) => {
   document.body.dataset.suggested = 'yes';
   options.signal.addEventListener('abort', () => {
-    sessionStorage.aborted = 'yes';
+    document.cookie = 'aborted=yes; path=/'; // visible to the next page at once, unlike the storage
     end(options.signal.reason);
   });
 });";
