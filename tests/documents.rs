@@ -100,3 +100,22 @@ fn links_and_dead_references_are_told_apart() {
     assert_eq!(links(text), expected);
     assert_eq!(anchor(" Where do I find …?"), "where-do-i-find-");
 }
+
+#[test]
+fn every_file_and_folder_in_the_architecture_exists() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() > 50, "{}", rows.len());
+    for row in rows {
+        let mut folder = PathBuf::new();
+        for name in row.split('`').skip(1).step_by(2).filter(|name| name.contains(['.', '/']) && !name.contains(' ')) {
+            // a name without a folder is a neighbour of the one before
+            if name.contains('/') {
+                folder = Path::new(name).parent().unwrap().to_path_buf();
+            }
+            let path = if name.contains('/') { PathBuf::from(name) } else { folder.join(name) };
+            let exists = root().join("src").join(&path).exists() || root().join(&path).exists();
+            assert!(exists, "{}: {row}", path.display());
+        }
+    }
+}

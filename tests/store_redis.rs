@@ -273,6 +273,9 @@ async fn users_and_passwords_are_sent() {
     assert!(store.take(&key("row")).await.unwrap().is_some());
     let in_url = server.url().replace("redis://", "redis://app:app-secret@");
     assert!(Redis::connect(&in_url).await.is_ok());
+    // without INFO, a failover that lost revocations would go unnoticed
+    server.cli(&["-a", "root-secret", "acl", "setuser", "app", "-info"]);
+    assert!(Redis::connect(&in_url).await.is_err());
     for wrong in [config(&server.url()), config(&server.url()).password("wrong"), config(&in_url).password("wrong")] {
         let error = Redis::connect_with(wrong).await.unwrap_err();
         assert!(matches!(error.kind(), StoreErrorKind::Misconfigured | StoreErrorKind::Unavailable), "{error:?}");

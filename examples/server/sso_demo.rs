@@ -26,7 +26,7 @@ const PEOPLE: [(&str, &str, &str, &str); 2] = [
     ("ada", "Ada Lovelace", "ada@example.com", "notes on the engine"),
 ];
 
-/// What the server prints about it.
+/// The server prints this at its start.
 pub(crate) const WELCOME: &str = "
 Single sign-on: choose \"Example ID\" at the login. Its users are alan (password: can machines think), who gets a new
 account here, and ada (notes on the engine). For ada, click \"two steps\", and sign in with her password here first:

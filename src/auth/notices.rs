@@ -46,8 +46,7 @@ impl Core {
             .filter(|channel| self.queue.has(*channel))
             .find_map(|channel| {
                 let is_for = |contact: &Contact| matches!(contact, Contact::Email(_)) == (channel == Channel::Email);
-                let mut verified = account.contacts().filter(|(_, is_verified)| *is_verified);
-                verified.find(|(contact, _)| is_for(contact)).map(|(contact, _)| (channel, contact))
+                account.verified_contacts().find(|contact| is_for(contact)).map(|contact| (channel, contact))
             })
     }
 

@@ -86,7 +86,8 @@ impl Passkeys {
     }
 
     /// Sets whether the authenticator has to verify its user. Defaults to [`UserVerification::Required`]. A login of one step
-    /// always requires it.
+    /// always requires it. A session does not remember it: after a login of two steps, it also serves clients that need
+    /// one step.
     pub fn user_verification(mut self, user_verification: UserVerification) -> Self {
         self.user_verification = user_verification;
         self

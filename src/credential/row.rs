@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{store::seal::Sealed, util::handle::Handle};
+use crate::{policy::Method, store::seal::Sealed, util::handle::Handle};
 
 /// The maximum number of passkeys of a user.
 pub(crate) const MOST_PASSKEYS: usize = 20;
@@ -128,6 +128,20 @@ impl Credentials {
         let mut handle = [0; 32];
         getrandom::fill(&mut handle).expect("the operating system provides random bytes");
         Self { handle, passkeys: Vec::new(), totp: None, recovery: None, links: Vec::new() }
+    }
+
+    /// Returns whether the user has an authenticator for this method that counts in a login of so many steps. Links to other
+    /// providers depend on the settings too, so they are not authenticators here.
+    pub(crate) fn can_prove(&self, method: Method, steps: usize) -> bool {
+        let suffices = |strength: u8| usize::from(strength) >= steps;
+        match method {
+            Method::Passkey => self.passkeys.iter().any(|passkey| suffices(passkey.strength)),
+            Method::Totp => self.totp.as_ref().is_some_and(|key| suffices(key.strength)),
+            Method::RecoveryCode => {
+                self.recovery.as_ref().is_some_and(|codes| suffices(codes.strength) && !codes.unused.is_empty())
+            }
+            Method::Password | Method::Sms | Method::Email | Method::Whatsapp | Method::Sso => false,
+        }
     }
 
     /// Returns whether the user has this credential.

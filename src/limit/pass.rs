@@ -1,4 +1,4 @@
-//! What an admitted request carries, and how it is settled with the response.
+//! The pass of an admitted request: its charges, and how they are settled with the response.
 
 use std::{fmt, sync::Arc};
 

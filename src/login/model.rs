@@ -59,7 +59,7 @@ enum Action {
     Verify(Guess, Who),
     /// Leaves for a provider.
     Leave,
-    /// Comes back from it. A text stands for another provider.
+    /// Comes back from a provider. The text names another one.
     Return(Guess),
     OpenPasskey,
     /// Answers the newest challenge for a passkey, or the one before.

@@ -153,6 +153,11 @@ impl Account {
         self.contacts.iter().map(|own| (&own.contact, own.verified))
     }
 
+    /// Returns the contacts that the user proved to own.
+    pub(crate) fn verified_contacts(&self) -> impl Iterator<Item = &Contact> {
+        self.contacts.iter().filter(|own| own.verified).map(|own| &own.contact)
+    }
+
     /// Returns the full name of the user.
     pub fn display_name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -102,7 +102,7 @@ async fn c084_one_mailbox_does_not_make_two_factors() {
     assert_eq!(browser.ask("mfa", &id, "email", ADA).await.status, 200);
     let code = world.world.code(ADA).await;
     assert_eq!(browser.verify("mfa", &id, &code).await.status, 200);
-    // whoever reads the mailbox may also have the account at the provider that runs it
+    // a thief of the mailbox can have the account at the provider, too
     let answer = world.dance(&mut browser, "mfa", &id).await;
     assert_eq!(outcome(&answer), "failed");
     assert_eq!(browser.status(&id).await.json()["completed_steps"], 1);

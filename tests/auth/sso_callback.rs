@@ -1,4 +1,4 @@
-//! The return from another identity provider: in this browser, for this login, once.
+//! The callback of another identity provider works in one browser, for one login, and once.
 
 use http::{Method, Request};
 use serde_json::json;
@@ -193,4 +193,36 @@ async fn a_sign_in_to_the_site_itself_returns_to_its_login_page() {
     assert_eq!(answer.header("location"), format!("{page}#sso=ok"));
     assert_eq!(browser.post("/authentication/complete", &body).await.status, 200);
     assert_eq!(browser.get("/sign-in/finish").await.header("location"), "/account?tab=1");
+}
+
+#[tokio::test]
+async fn c085_an_address_that_makes_up_answers_soon_causes_no_calls_to_the_provider() {
+    let world = SsoWorld::new().await;
+    let mut browser = world.world.browser();
+    let made_up = async |browser: &mut Browser, id: &str| {
+        let url = sent(browser, "web", id).await;
+        let answer = browser.get(&with_parameter(&world.provider.signs_in(&url), "code", "made-up")).await;
+        outcome(&answer).to_owned()
+    };
+    let waiting = begun(&mut browser, "web").await;
+    for _ in 0..5 {
+        let mut tab = world.world.browser();
+        let id = begun(&mut tab, "web").await;
+        for _ in 0..12 {
+            assert_eq!(made_up(&mut tab, &id).await, "failed");
+        }
+    }
+    let calls = || world.provider.calls("/token").len();
+    assert_eq!(calls(), 60);
+    // the failures of this address are used up, also for a good answer
+    assert_eq!(outcome(&world.dance(&mut browser, "web", &waiting).await), "unavailable");
+    assert_eq!(calls(), 60, "the provider was called");
+    assert!(is_open(&mut browser, &waiting).await);
+    let mut elsewhere = world.world.browser();
+    elsewhere.address = [192, 0, 2, 9].into();
+    let id = begun(&mut elsewhere, "web").await;
+    assert_eq!(outcome(&world.dance(&mut elsewhere, "web", &id).await), "ok");
+    // a minute later, the login goes on
+    world.world.advance(60);
+    assert_eq!(outcome(&world.dance(&mut browser, "web", &waiting).await), "ok");
 }

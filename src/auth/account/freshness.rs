@@ -77,8 +77,6 @@ pub(super) fn required(core: &Core, who: &SignedIn, credentials: Option<&Credent
 
 /// Returns the methods that the account can use in a login of this many steps.
 fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps: usize) -> MethodSet {
-    let is_strong = |strength: u8| usize::from(strength) >= steps;
-    let row = |has: &dyn Fn(&Credentials) -> bool| credentials.is_some_and(has);
     let can_use = |method: &Method| match method {
         // a password that the application alone knows shows in the session
         Method::Password => {
@@ -86,14 +84,12 @@ fn usable(core: &Core, who: &SignedIn, credentials: Option<&Credentials>, steps:
             who.account.current_password_mark().is_some() || proved.any(|name| name == method.as_str())
         }
         Method::Sms | Method::Email | Method::Whatsapp => reachable(&who.account, *method).next().is_some(),
-        Method::Passkey => row(&|row| row.passkeys.iter().any(|passkey| is_strong(passkey.strength))),
-        Method::Totp => row(&|row| row.totp.as_ref().is_some_and(|key| is_strong(key.strength))),
-        Method::RecoveryCode => {
-            row(&|row| row.recovery.as_ref().is_some_and(|codes| is_strong(codes.strength) && !codes.unused.is_empty()))
+        Method::Passkey | Method::Totp | Method::RecoveryCode => {
+            credentials.is_some_and(|row| row.can_prove(*method, steps))
         }
-        Method::Sso => row(&|row| {
+        Method::Sso => credentials.is_some_and(|row| {
             let is_offered = |link: &SsoLink| provider_label(core, who.session.tenant(), &link.provider).is_some();
-            row.links.iter().any(|link| is_strong(link.strength) && is_offered(link))
+            row.links.iter().any(|link| usize::from(link.strength) >= steps && is_offered(link))
         }),
     };
     core.enabled(who.session.tenant()).iter().filter(can_use).collect()

@@ -54,7 +54,7 @@ pub(crate) struct Fields {
     /// The challenge that a passkey has signed.
     #[serde(default, deserialize_with = "given")]
     pub(crate) challenge: Option<String>,
-    /// What the browser returned for a passkey.
+    /// The response of a passkey, as the browser returned it.
     #[serde(default)]
     pub(crate) response: Option<Value>,
     /// A code of an authenticator app, or a recovery code.

@@ -31,7 +31,7 @@ pub(crate) enum Route {
     Token(TokenRoute),
 }
 
-/// What the signed-in user of this site does with their account.
+/// The calls of signed-in users of this site about their own account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AccountRoute {
     Credentials,
@@ -226,7 +226,7 @@ pub(crate) fn provider_of<'p>(path: &'p str, base: &str) -> Option<&'p str> {
     provider_in(SSO_CALLBACK, path).or_else(|| provider_in(SSO_CALLBACK, path.strip_prefix(base)?))
 }
 
-/// Returns what stands for the variable segment of a pattern.
+/// Returns the value of the variable segment of a pattern.
 fn provider_in<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let (before, after) = pattern.split_once(PROVIDER)?;
     let name = path.strip_prefix(before)?.strip_suffix(after)?;

@@ -11,8 +11,7 @@ use crate::{
 
 /// Returns the contacts that the account has verified and that this method can reach.
 pub(crate) fn reachable(account: &Account, method: Method) -> impl Iterator<Item = &Contact> {
-    let verified = account.contacts().filter(|(_, is_verified)| *is_verified).map(|(contact, _)| contact);
-    verified.filter(move |contact| match contact {
+    account.verified_contacts().filter(move |contact| match contact {
         Contact::Email(_) => method == Method::Email,
         Contact::Phone(_) => matches!(method, Method::Sms | Method::Whatsapp),
     })

@@ -187,7 +187,7 @@ pub(crate) async fn settle(
     state: &SsoState,
     parameters: &[(&str, &str)],
 ) -> Result<SsoOutcome, Problem> {
-    // what a stranger makes up costs a call to the provider, so it counts for the address
+    // even a made-up answer costs a call to the provider, so failures count for the address
     let failures = &step.cx.core.limits.failures;
     let spend = match step.cx.known_address().map(|address| failures.check(&address, 1)) {
         None => None,
@@ -256,37 +256,34 @@ async fn account(
 ) -> Result<Option<BoundUser>, Problem> {
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     let linked = core.credentials.by_link(tenant, user.issuer(), user.subject()).await?;
-    let found = linked.and_then(|(id, row)| Some((id, link_of(&row, user)?.strength)));
-    let mut is_new = false;
-    let (id, strength) = match found {
-        Some(found) => found,
-        None => match first_link(step, connection, user).await? {
-            None => return Ok(None),
-            Some((id, strength)) => {
-                let link = SsoLink {
-                    issuer: user.issuer().to_owned(),
-                    subject: user.subject().to_owned(),
-                    provider: name.to_owned(),
-                    name: shown_name(user),
-                    created_at: step.now().as_secs(),
-                    strength,
-                };
-                if usize::from(strength) < step.login.required()
-                    || core.credentials.add_link(tenant, &id, &link).await? != Added::Done
-                {
-                    return Ok(None);
-                }
-                is_new = true;
-                (id, strength)
-            }
-        },
+    let linked = linked.and_then(|(id, row)| Some((id, link_of(&row, user)?.strength)));
+    let is_new = linked.is_none();
+    let found = match linked {
+        Some(found) => Some(found),
+        None => first_link(step, connection, user).await?,
     };
+    // a link that is too weak for this login proves nothing, and is not made either
+    let Some((id, strength)) = found.filter(|(_, strength)| usize::from(*strength) >= step.login.required()) else {
+        return Ok(None);
+    };
+    if is_new {
+        let link = SsoLink {
+            issuer: user.issuer().to_owned(),
+            subject: user.subject().to_owned(),
+            provider: name.to_owned(),
+            name: shown_name(user),
+            created_at: step.now().as_secs(),
+            strength,
+        };
+        if core.credentials.add_link(tenant, &id, &link).await? != Added::Done {
+            return Ok(None);
+        }
+    }
     let found = core.accounts.of_user(tenant, Some(&id)).await?;
     if let Some(account) = found.active().filter(|_| is_new) {
         core.announce(&step.login, (tenant, account), NoticeKind::LinkAdded).await?;
     }
-    let is_strong = usize::from(strength) >= step.login.required();
-    Ok(found.active().filter(|_| is_strong).and(found.user()))
+    Ok(found.active().and(found.user()))
 }
 
 fn link_of<'r>(row: &'r Credentials, user: &ProviderUser) -> Option<&'r SsoLink> {
@@ -308,7 +305,7 @@ async fn first_link(
         Subject::User(bound) => {
             let email = connection.trusted_email(user).filter(|_| is_vouched_for(login));
             let (Some(email), Some(who)) = (email, login.authentication(None)) else { return Ok(None) };
-            // a password that was changed since vouches for nobody
+            // a password that was changed meanwhile no longer counts
             let account = core.accounts.counting(&who, step.keyed).await?;
             let is_theirs = account.is_some_and(|account| account.has_verified(&Contact::Email(email)));
             Ok(is_theirs.then(|| (bound.id.clone(), strength_of_link(login))))
@@ -317,9 +314,9 @@ async fn first_link(
     }
 }
 
-/// Returns the factor classes that were proved in this very login and vouch for a first link. Proofs of an earlier login say
-/// nothing about who sits here now. A code by e-mail does not count: whoever reads the mailbox may also have the account at
-/// the provider that runs it.
+/// Returns the factor classes that were proved in this very login and vouch for a first link. Proofs of an earlier login do
+/// not count, because somebody else may use the browser by now. A code by e-mail does not count, because a thief of the mailbox
+/// can have the account at the provider that runs it, too.
 fn vouching(login: &Login) -> impl Iterator<Item = FactorClass> {
     let own: &[Proof] = login.proofs.get(login.carried..).unwrap_or_default();
     let classes = own.iter().filter_map(|proof| Method::from_name(&proof.method)).map(Method::class);

@@ -85,8 +85,7 @@ pub(crate) fn counting_proofs(
                 account.current_password_mark().is_some_and(|now| password_mark(&now, keyed) == mark)
             }
             Some(Method::Sms | Method::Email | Method::Whatsapp) => {
-                let mut verified = account.contacts().filter(|(_, is_verified)| *is_verified);
-                verified.any(|(contact, _)| contact_mark(contact, keyed) == mark)
+                account.verified_contacts().any(|contact| contact_mark(contact, keyed) == mark)
             }
             Some(Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso) => {
                 strength(credentials, proof, keyed).is_some()

@@ -91,29 +91,16 @@ struct Usable<'a> {
 }
 
 impl Usable<'_> {
-    /// Returns whether the user can prove a step by this method.
+    /// Returns whether the user can prove a step by this method, other than at a provider.
     fn has(&self, method: Method) -> bool {
         match method {
             // accounts need not tell whether they have a password
             Method::Password => true,
             Method::Sms | Method::Email | Method::Whatsapp => reachable(self.account, method).next().is_some(),
-            Method::Passkey => self.row(|row| row.passkeys.iter().any(|passkey| self.suffices(passkey.strength))),
-            Method::Totp => self.row(|row| row.totp.as_ref().is_some_and(|totp| self.suffices(totp.strength))),
-            Method::RecoveryCode => self.row(|row| {
-                row.recovery.as_ref().is_some_and(|codes| !codes.unused.is_empty() && self.suffices(codes.strength))
-            }),
-            // providers tell for themselves
-            Method::Sso => false,
+            Method::Passkey | Method::Totp | Method::RecoveryCode | Method::Sso => {
+                self.credentials.is_some_and(|row| row.can_prove(method, self.login.required()))
+            }
         }
-    }
-
-    /// Returns whether a credential of this strength counts in this login.
-    fn suffices(&self, strength: u8) -> bool {
-        usize::from(strength) >= self.login.required()
-    }
-
-    fn row(&self, has: impl FnOnce(&Credentials) -> bool) -> bool {
-        self.credentials.is_some_and(has)
     }
 
     fn contacts(&self, next: MethodSet, keyed: &Keyed) -> Vec<ContactChoice> {
