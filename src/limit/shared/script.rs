@@ -61,7 +61,7 @@ impl Answer {
                 let place = usize::try_from(place - 1).map_err(|_| unexpected())?;
                 let limited = plan.limits().get(place).ok_or_else(unexpected)?;
                 let remaining = number(at + 1).and_then(|units| u32::try_from(units).ok()).ok_or_else(unexpected)?;
-                // there is no time at which a request fits that is too large
+                // a request that is larger than the limit never fits
                 let wait = number(at + 2).map(Duration::from_micros);
                 let reset = wait.map_or(Standing::NEVER, |wait| now.0 + wait);
                 let quota = &limited.quota;
