@@ -18,7 +18,7 @@ const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 #[derive(Clone)]
 pub(crate) struct Browser {
     client: Client<HttpConnector, Full<Bytes>>,
-    origin: String,
+    pub(crate) origin: String,
     /// The path of the login service.
     base: &'static str,
     pub(crate) cookies: BTreeMap<String, String>,
@@ -30,6 +30,15 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Unanswered {
+    /// There was no connection, so the request was not sent.
+    Refused,
+    /// The connection broke. The server may have acted on the request.
+    Lost,
 }
 
 impl Browser {
@@ -56,6 +65,17 @@ impl Browser {
 
     /// Sends a request to a path or to an absolute URL of the server.
     pub(crate) async fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.try_send(method, target, headers, body).await.unwrap()
+    }
+
+    /// Sends a request, which the server may not live to answer.
+    pub(crate) async fn try_send(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Answer, Unanswered> {
         let path = target.strip_prefix(&self.origin).unwrap_or(target);
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.origin));
         for (name, value) in headers {
@@ -65,7 +85,10 @@ impl Browser {
             request = request.header(header::COOKIE, format!("{name}={value}"));
         }
         let request = request.body(Full::from(body.to_owned())).unwrap();
-        let (parts, body) = self.client.request(request).await.unwrap().into_parts();
+        let unanswered = |is_refused| if is_refused { Unanswered::Refused } else { Unanswered::Lost };
+        let response = self.client.request(request).await.map_err(|error| unanswered(error.is_connect()))?;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.map_err(|_| Unanswered::Lost)?.to_bytes();
         for set in parts.headers.get_all(header::SET_COOKIE) {
             let (pair, attributes) = set.to_str().unwrap().split_once(';').unwrap();
             let (name, value) = pair.split_once('=').unwrap();
@@ -74,8 +97,8 @@ impl Browser {
                 false => self.cookies.insert(name.to_owned(), value.to_owned()),
             };
         }
-        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, text }
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, text })
     }
 
     /// Opens a page.

@@ -7,6 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
+    clippy::print_stdout,
     reason = "tests may panic and print, and each uses only some of the helpers"
 )]
 
@@ -15,7 +16,9 @@ pub(crate) mod certificate;
 pub(crate) mod chromium;
 pub(crate) mod example;
 pub(crate) mod login_server;
+pub(crate) mod process;
 pub(crate) mod programs;
+pub(crate) mod proxy;
 pub(crate) mod python;
 pub(crate) mod redis_server;
 pub(crate) mod wire;

@@ -1,0 +1,70 @@
+//! A test program that runs itself again as other processes.
+
+use std::{io::Read, process::Stdio};
+
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+/// Begins the lines that a process prints for the program that started it.
+const MARK: &str = "@@ ";
+
+/// A process that runs one ignored test of this program. It is killed when this value is dropped.
+pub(crate) struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// Open as long as this program runs.
+    _parent: ChildStdin,
+}
+
+impl Process {
+    /// Starts the test with these environment variables.
+    pub(crate) fn start(test: &str, variables: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", test, "--nocapture"])
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let _parent = child.stdin.take().unwrap();
+        Self { child, lines, _parent }
+    }
+
+    /// Returns the next line that it prints with [`say`], or `None` after its end.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        loop {
+            let line = self.lines.next_line().await.unwrap()?;
+            if let Some((_, line)) = line.split_once(MARK) {
+                return Some(line.to_owned());
+            }
+        }
+    }
+
+    /// Sends SIGSTOP, SIGCONT or another signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let process = self.child.id().unwrap().to_string();
+        assert!(std::process::Command::new("kill").args([&format!("-{name}"), &process]).status().unwrap().success());
+    }
+
+    /// Ends it with SIGKILL.
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+}
+
+/// Prints a line for the program that started this process.
+pub(crate) fn say(line: &str) {
+    println!("{MARK}{line}");
+}
+
+/// Ends this process together with the program that started it.
+pub(crate) fn end_with_parent() {
+    std::thread::spawn(|| {
+        _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+}

@@ -1,0 +1,129 @@
+//! A proxy with faults, on a runtime of its own.
+
+use std::{
+    io::ErrorKind,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    runtime::{Builder, Runtime},
+    sync::watch,
+    time::sleep,
+};
+
+/// Forwards connections to a server on this machine, until this value is dropped.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    state: watch::Sender<State>,
+    runtime: Option<Runtime>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// How long replies take.
+    delay: Duration,
+    is_refusing: bool,
+    /// How often the connections were stranded.
+    strandings: u32,
+}
+
+impl Proxy {
+    pub(crate) fn start(to: u16) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let state = watch::Sender::new(State::default());
+        runtime.spawn(run(port, to, state.subscribe()));
+        Self { port, state, runtime: Some(runtime) }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Delays all replies from now on.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.state.send_modify(|state| state.delay = delay);
+    }
+
+    /// Breaks all connections and refuses new ones, or no longer.
+    pub(crate) fn refuse(&self, is_refusing: bool) {
+        self.state.send_modify(|state| state.is_refusing = is_refusing);
+    }
+
+    /// Swallows all that is sent on the connections of now, which stay open. New ones work.
+    pub(crate) fn strand(&self) {
+        self.state.send_modify(|state| state.strandings += 1);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+async fn run(port: u16, to: u16, mut state: watch::Receiver<State>) {
+    loop {
+        let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
+            Ok(listener) => listener,
+            Err(error) if error.kind() == ErrorKind::AddrInUse => continue,
+            Err(error) => panic!("{error}"),
+        };
+        loop {
+            let client = tokio::select! {
+                accepted = listener.accept() => accepted.unwrap().0,
+                changed = state.wait_for(|state| state.is_refusing) => match changed {
+                    Ok(_) => break,
+                    Err(_) => return,
+                },
+            };
+            tokio::spawn(serve(client, (Ipv4Addr::LOCALHOST, to).into(), state.clone()));
+        }
+        drop(listener);
+        if state.wait_for(|state| !state.is_refusing).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn serve(client: TcpStream, to: SocketAddr, state: watch::Receiver<State>) {
+    let Ok(server) = TcpStream::connect(to).await else { return };
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).unwrap();
+    }
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let (mut breaks, strandings) = (state.clone(), state.borrow().strandings);
+    tokio::select! {
+        () = forward(from_client, to_server, strandings, &state, |_| Duration::ZERO) => {}
+        () = forward(from_server, to_client, strandings, &state, |state| state.delay) => {}
+        _ = breaks.wait_for(|state| state.is_refusing) => {}
+    }
+}
+
+async fn forward(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    strandings: u32,
+    state: &watch::Receiver<State>,
+    delay: fn(&State) -> Duration,
+) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        let now = *state.borrow();
+        if now.strandings != strandings {
+            continue;
+        }
+        sleep(delay(&now)).await;
+        if to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}
