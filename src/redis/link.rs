@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -17,13 +17,16 @@ use super::{
     failure::{FailureKind, RedisFailure},
     target::{Connection, Target},
 };
-use crate::util::trace::warning;
+use crate::util::{
+    clock::{Clock, Moment, SystemClock},
+    trace::warning,
+};
 
 /// The waits between attempts to connect.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// After this many unanswered calls in a row, a new connection is made: the old one may lead nowhere.
-const UNANSWERED: u32 = 8;
+/// If no call is answered for this long, a new connection is made: the old one may lead nowhere.
+const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// A connection that all callers share. Clones are the same connection.
 ///
@@ -37,7 +40,9 @@ struct Inner {
     deadline: Duration,
     runtime: Handle,
     state: watch::Sender<State>,
-    unanswered: AtomicU32,
+    clock: SystemClock,
+    /// When the first call was given up that no answer has followed, in nanoseconds. Zero if there is none.
+    unanswered_since: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -63,7 +68,8 @@ impl Link {
         let target = Target::new(config).map_err(|error| misconfigured(error.to_string()))?;
         let runtime = Handle::try_current().map_err(|error| misconfigured(error.to_string()))?;
         let state = watch::Sender::new(State::Connecting(1));
-        let link = Self(Arc::new(Inner { target, deadline, runtime, state, unanswered: AtomicU32::new(0) }));
+        let (clock, unanswered_since) = (SystemClock::new(), AtomicU64::new(0));
+        let link = Self(Arc::new(Inner { target, deadline, runtime, state, clock, unanswered_since }));
         let connection = link.0.connect(1).await?;
         link.0.state.send_replace(State::Up(connection, 1));
         Ok(link)
@@ -73,8 +79,10 @@ impl Link {
     /// [`Unavailable`](FailureKind::Unavailable), the command may have been executed.
     pub(super) async fn call(&self, command: &Cmd) -> Result<redis::Value, CallError> {
         let inner = &self.0;
+        let mut sent_on = None;
         let call = async {
             let (mut connection, number) = inner.connection().await.map_err(CallError::Failed)?;
+            sent_on = Some(number);
             connection.send(command).await.map_err(|error| {
                 if connection.is_lost_after(&error) {
                     inner.lost(number);
@@ -89,13 +97,15 @@ impl Link {
         };
         match call.await {
             Ok(reply) => {
-                inner.unanswered.store(0, Relaxed);
+                // this line of memory is shared by all callers
+                if inner.unanswered_since.load(Relaxed) != 0 {
+                    inner.unanswered_since.store(0, Relaxed);
+                }
                 reply
             }
             Err(_) => {
-                if inner.unanswered.fetch_add(1, Relaxed) + 1 >= UNANSWERED {
-                    inner.unanswered.store(0, Relaxed);
-                    inner.lost(self.number());
+                if let Some(number) = sent_on {
+                    inner.unanswered(number);
                 }
                 Err(CallError::Failed(RedisFailure::new(FailureKind::Unavailable, "no answer within the deadline")))
             }
@@ -145,6 +155,19 @@ impl Inner {
         }
     }
 
+    /// Notes that a call on this connection was not answered within the deadline. Replaces the connection if that has been
+    /// so for too long.
+    fn unanswered(self: &Arc<Self>, number: u64) {
+        if self.state.borrow().number() != number {
+            return;
+        }
+        let now = self.clock.now();
+        let since = self.unanswered_since.compare_exchange(0, now.as_nanos(), Relaxed, Relaxed);
+        if since.is_err_and(|since| now.since(Moment::from_nanos(since)) >= UNANSWERED) {
+            self.lost(number);
+        }
+    }
+
     /// Replaces the connection with this number, unless that was done already.
     fn lost(self: &Arc<Self>, number: u64) {
         let is_new = self.state.send_if_modified(|state| {
@@ -155,6 +178,7 @@ impl Inner {
             is_it
         });
         if is_new {
+            self.unanswered_since.store(0, Relaxed);
             warning!("the connection to Redis is lost");
             self.runtime.spawn(restore(Arc::downgrade(self), number + 1));
         }
