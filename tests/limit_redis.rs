@@ -289,46 +289,6 @@ async fn each_fallback_decides_while_the_server_is_down() {
 }
 
 #[tokio::test]
-async fn whatever_happens_to_the_server_checks_are_quick_and_recover() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    type Change = fn(&RedisServer);
-    let faults: [(&str, Change, Change); 4] = [
-        ("frozen", |server| server.signal("STOP"), |server| server.signal("CONT")),
-        (
-            "out of memory",
-            |server| drop(server.cli(&["config", "set", "maxmemory", "1"])),
-            |server| drop(server.cli(&["config", "set", "maxmemory", "0"])),
-        ),
-        (
-            "a read-only replica",
-            |server| drop(server.cli(&["replicaof", "127.0.0.1", "1"])),
-            |server| drop(server.cli(&["replicaof", "no", "one"])),
-        ),
-        ("slow", |server| drop(server.cli(&["client", "pause", "3000", "all"])), |_| {}),
-    ];
-    for (name, fault, repair) in faults {
-        let log = EventLog::new();
-        let limiter = with_fallback(&server.url(), Fallback::Closed, &log).await;
-        limiter.reset(&acme()).await.unwrap();
-        assert!(limiter.check(&acme(), 1).await.is_admitted(), "{name}");
-        fault(&server);
-        for _ in 0..3 {
-            assert_eq!(in_time(limiter.check(&acme(), 1)).await.refused(), Some(RefusalReason::Unavailable), "{name}");
-        }
-        assert_eq!(changes(&log), [EventKind::LimiterFallbackBegan], "{name}");
-        // the server is not asked again
-        let began = Instant::now();
-        for _ in 0..1_000 {
-            _ = limiter.check(&acme(), 1).await;
-        }
-        assert!(began.elapsed() < Duration::from_secs(5), "{name}: {:?}", began.elapsed());
-        repair(&server);
-        recovered(&limiter, &log).await;
-        assert!(limiter.check(&acme(), 1).await.is_admitted(), "{name}");
-    }
-}
-
-#[tokio::test]
 async fn a_flush_of_scripts_costs_nothing_and_one_of_all_keys_the_counts() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let log = EventLog::new();

@@ -137,7 +137,8 @@ impl Clients {
     async fn connect(url: &str) -> Option<Self> {
         let config = |deadline| RedisConfig::new(url).unwrap().deadline(deadline).unwrap();
         let quotas = Quotas::new(Quota::new(1_000_000, Duration::from_secs(3600)).unwrap());
-        let limiter = Limiter::redis(config(LIMITER_DEADLINE), quotas).fallback(Fallback::Closed).connect().await.ok()?;
+        let limiter =
+            Limiter::redis(config(LIMITER_DEADLINE), quotas).fallback(Fallback::Closed).connect().await.ok()?;
         Some(Self { limiter, store: Redis::connect_with(config(STORE_DEADLINE)).await.ok()? })
     }
 
@@ -252,6 +253,11 @@ impl World {
         begin(&mut self);
         let during = self.during(time).await;
         during.checks.check(name, LIMITER_DEADLINE, expected[0]);
+        if expected[0] == UNAVAILABLE {
+            // those at once, three failures, and then one check a second
+            let waited = during.checks.0.iter().filter(|(_, time)| *time >= LIMITER_DEADLINE).count();
+            assert!(waited <= 23 + time.as_secs() as usize, "{name}: {waited} checks waited");
+        }
         during.reads.check(name, STORE_DEADLINE, expected[1]);
         during.writes.check(name, STORE_DEADLINE, expected[2]);
         end(&mut self);
@@ -280,14 +286,16 @@ async fn killed_and_restarted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_for_five_seconds() {
     let Some(world) = World::start().await else { return };
-    let (stop, go_on) = (|world: &mut World| world.server.signal("STOP"), |world: &mut World| world.server.signal("CONT"));
+    let (stop, go_on) =
+        (|world: &mut World| world.server.signal("STOP"), |world: &mut World| world.server.signal("CONT"));
     world.endures("paused", Duration::from_secs(5), stop, [UNAVAILABLE; 3], go_on).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusing_connections() {
     let Some(world) = World::start().await else { return };
-    let (refuse, accept) = (|world: &mut World| world.proxy.refuse(true), |world: &mut World| world.proxy.refuse(false));
+    let (refuse, accept) =
+        (|world: &mut World| world.proxy.refuse(true), |world: &mut World| world.proxy.refuse(false));
     world.endures("refusing", BRIEF, refuse, [UNAVAILABLE; 3], accept).await;
 }
 

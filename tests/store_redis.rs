@@ -24,10 +24,8 @@ use std::{
 
 use redis_server::{RedisCluster, RedisServer, wait_until};
 use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     runtime::Runtime,
-    sync::watch,
     time::{Instant, timeout},
 };
 use tollgate::{
@@ -315,49 +313,6 @@ async fn a_missing_server_is_an_error_at_the_start() {
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error:?}");
     }
     assert_eq!(Redis::connect("http://localhost").await.unwrap_err().kind(), StoreErrorKind::Misconfigured);
-}
-
-/// A proxy that can swallow everything on the connections that it has.
-struct Proxy {
-    port: u16,
-    swallow: watch::Sender<()>,
-}
-
-impl Proxy {
-    async fn start(to: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (port, swallow) = (listener.local_addr().unwrap().port(), watch::Sender::new(()));
-        let sender = swallow.clone();
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let mut stuck = sender.subscribe();
-                tokio::spawn(async move {
-                    let mut server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
-                    tokio::select! {
-                        biased;
-                        _ = stuck.changed() => {}
-                        _ = copy_bidirectional(&mut client, &mut server) => return,
-                    }
-                    // open forever, and leads nowhere
-                    std::future::pending::<()>().await;
-                });
-            }
-        });
-        Self { port, swallow }
-    }
-}
-
-#[tokio::test]
-async fn a_connection_that_leads_nowhere_is_replaced() {
-    let Some(server) = RedisServer::start(&[]) else { return };
-    let proxy = Proxy::start(server.port).await;
-    let store = connect(&format!("redis://127.0.0.1:{}", proxy.port)).await;
-    insert(&store, "row", "value").await.unwrap();
-    proxy.swallow.send_replace(());
-    assert_eq!(in_time(get(&store, "row")).await.unwrap_err().kind(), StoreErrorKind::Unavailable);
-    // new connections work
-    recovered(&store).await;
-    assert!(get(&store, "row").await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -23,18 +23,26 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout_at},
 };
-use tollgate::{
-    Clock, Limiter, Moment, Quota, Quotas, RedisConfig, SystemClock, Tenant, UnixTime, limit::Fallback,
-};
+use tollgate::{Clock, Limiter, Moment, Quota, Quotas, RedisConfig, SystemClock, Tenant, UnixTime, limit::Fallback};
 
 const NODES: u64 = 4;
 const TENANTS: u64 = 20;
-const WINDOW: Duration = Duration::from_millis(200);
 /// How long the nodes run.
 const TIME: Duration = Duration::from_secs(8);
 
-fn limit(tenant: u64) -> u32 {
-    5 + (tenant * 7 % 46) as u32
+fn window(tenant: u64) -> Duration {
+    Duration::from_millis(if tenant % 4 == 3 { 600 } else { 200 })
+}
+
+/// Returns the quota of a tenant, and the most units that it allows in any window of this length.
+fn quota(tenant: u64) -> (Quota, u64) {
+    let (units, burst, window) = (5 + (tenant * 7 % 46) as u32, 10, window(tenant));
+    let (quota, most) = match tenant % 5 {
+        0 => (Quota::smooth(units, window, burst), burst + units),
+        1 => (Quota::fixed(units, window), 2 * units),
+        _ => (Quota::new(units, window), units),
+    };
+    (quota.unwrap(), u64::from(most))
 }
 
 // ---- one clock for all processes
@@ -91,9 +99,9 @@ async fn node() {
     let seed: u64 = env::var("NODE_SEED").unwrap().parse().unwrap();
     let config = RedisConfig::new(&url).unwrap().deadline(Duration::from_millis(100)).unwrap();
     let tenants: Vec<_> = (0..TENANTS).map(|number| Tenant::parse(format!("tenant-{number}")).unwrap()).collect();
-    let quotas = Quotas::new(Quota::new(1, WINDOW).unwrap());
+    let quotas = Quotas::new(Quota::per_second(1).unwrap());
     for (tenant, number) in tenants.iter().zip(0..) {
-        quotas.set(tenant.clone(), Quota::new(limit(number), WINDOW).unwrap());
+        quotas.set(tenant.clone(), quota(number).0);
     }
     let clock = Arc::new(MachineClock::new());
     let limiter = Limiter::builder(quotas).clock(Arc::clone(&clock)).redis(config).fallback(Fallback::Closed);
@@ -154,7 +162,12 @@ fn most_in_a_window(log: &mut [Admission], window: Duration) -> u64 {
 
 /// Runs a node until the time is over, and kills and pauses it at random times. Returns its log, and how often it was killed
 /// and paused.
-async fn troubled_node(redis: String, mode: &'static str, number: u64, pause: Duration) -> (Vec<(usize, Admission)>, [u32; 2]) {
+async fn troubled_node(
+    redis: String,
+    mode: &'static str,
+    number: u64,
+    pause: Duration,
+) -> (Vec<(usize, Admission)>, [u32; 2]) {
     let (end, mut random, mut log, mut troubles) = (Instant::now() + TIME, Random(77 + number), Vec::new(), [0; 2]);
     while Instant::now() < end {
         let seed = (1 + number * 1000 + random.below(1000)).to_string();
@@ -199,10 +212,10 @@ async fn hammer(mode: &'static str, pause: Duration) {
     }
     assert!(killed >= 8 && paused >= 4, "{killed} kills, {paused} pauses");
     let (mut reached, mut admitted) = (0, 0);
-    for (own, number) in log.iter_mut().zip(0..) {
-        let most = most_in_a_window(own, WINDOW);
-        assert!(most <= u64::from(limit(number)), "{most} of {} units in one window of tenant {number}", limit(number));
-        reached += usize::from(most * 10 >= u64::from(limit(number)) * 9);
+    for (own, tenant) in log.iter_mut().zip(0..) {
+        let (allowed, most) = (quota(tenant).1, most_in_a_window(own, window(tenant)));
+        assert!(most <= allowed, "{most} of {allowed} units in one window of tenant {tenant}");
+        reached += usize::from(most * 10 >= allowed * 9);
         admitted += own.iter().map(|own| own.units).sum::<u64>();
     }
     println!("{mode}: {admitted} units, {reached} tenants at their limit, {killed} kills, {paused} pauses");

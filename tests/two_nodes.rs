@@ -71,9 +71,8 @@ async fn node() {
             users.create(&acme, user).await.unwrap();
         }
     }
-    let client = |id: &str| {
-        Client::new(id, acme.clone()).unwrap().redirect_uri(CALLBACK).unwrap().scopes("openid").unwrap()
-    };
+    let client =
+        |id: &str| Client::new(id, acme.clone()).unwrap().redirect_uri(CALLBACK).unwrap().scopes("openid").unwrap();
     let auth = AuthService::builder(ISSUER, store)
         .clients(ClientTable::new([client("web"), client("mfa").policy(Policy::any(2).unwrap())]).unwrap())
         .users(users)
