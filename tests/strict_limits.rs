@@ -23,7 +23,10 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout_at},
 };
-use tollgate::{Clock, Limiter, Moment, Quota, Quotas, RedisConfig, SystemClock, Tenant, UnixTime, limit::Fallback};
+use tollgate::{
+    Clock, Limiter, Moment, Quota, Quotas, RedisConfig, SystemClock, Tenant, UnixTime,
+    limit::{Fallback, Leases},
+};
 
 const NODES: u64 = 4;
 const TENANTS: u64 = 20;
@@ -105,6 +108,10 @@ async fn node() {
     }
     let clock = Arc::new(MachineClock::new());
     let limiter = Limiter::builder(quotas).clock(Arc::clone(&clock)).redis(config).fallback(Fallback::Closed);
+    let limiter = match env::var("NODE_MODE").unwrap().as_str() {
+        "leased" => limiter.leases(Leases::new()),
+        _ => limiter,
+    };
     let limiter = limiter.connect().await.unwrap();
     let mut tasks = JoinSet::new();
     for task in 1..=4 {
@@ -241,4 +248,10 @@ fn a_window_with_too_much_is_found() {
 #[tokio::test]
 async fn no_window_has_too_much_while_nodes_are_killed_and_paused() {
     hammer("plain", Duration::from_millis(300)).await;
+}
+
+#[tokio::test]
+async fn no_window_has_too_much_with_leases() {
+    // a pause is longer than a lease
+    hammer("leased", Duration::from_millis(150)).await;
 }
