@@ -118,7 +118,7 @@ pub(crate) enum CredentialId<'a> {
     /// The credential id of a passkey.
     Passkey(&'a [u8]),
     /// An account at another identity provider.
-    Link { issuer: &'a str, subject: &'a str },
+    Link { provider: &'a str, issuer: &'a str, subject: &'a str },
 }
 
 impl Credentials {
@@ -168,7 +168,7 @@ impl Passkey {
 
 impl SsoLink {
     pub(super) fn id(&self) -> CredentialId<'_> {
-        CredentialId::Link { issuer: &self.issuer, subject: &self.subject }
+        CredentialId::Link { provider: &self.provider, issuer: &self.issuer, subject: &self.subject }
     }
 }
 
