@@ -37,7 +37,7 @@ impl SsoProvider for Corp {
     async fn user(&self, callback: &SsoCallback<'_>) -> Result<ProviderUser, SsoError> {
         let ada = ProviderUser::new("https://corp.example", "1").with_email(ADA, true);
         match callback.code()? {
-            // now, whatever the time is
+            // at most the current time counts
             "ada" => Ok(ada.with_auth_time(UnixTime::from_nanos(u64::MAX), Duration::ZERO)),
             "old" => Ok(ada),
             _ => Err(SsoError::Failed("the code is wrong")),

@@ -148,7 +148,7 @@ impl SsoConnection {
         self.domains.iter().any(|own| Some(own.as_str()) == domain)
     }
 
-    /// Returns when a user who comes back now authenticated at the provider, at most `now`, or `None` if nobody knows.
+    /// Returns when a user who comes back now authenticated at the provider, at most `now`, or `None` if that is unknown.
     /// `asked_for` is the earliest time that the provider was asked for: a time within the skew counts as that one.
     pub(crate) fn auth_time(
         &self,

@@ -33,8 +33,8 @@
 //!
 //! # Fresh sign-ins
 //!
-//! A provider that remembers its user signs them in without asking for anything. Where that is not enough, the provider is told
-//! to ask again: for a login with `prompt=login` or `max_age`, and before a user changes how they sign in. `OidcProvider` sends
+//! A provider that remembers its user signs them in without asking for anything. Where that is not enough, the provider must
+//! ask again: for a login with `prompt=login` or `max_age`, and before a user changes how they sign in. `OidcProvider` sends
 //! `prompt=login` and `max_age`. The `auth_time` of the ID token is the time of the proof, never a later one.
 //!
 //! If `auth_time` is missing or too old, the sign-in is not fresh. It is refused as the first step of such a login, and the

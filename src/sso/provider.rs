@@ -74,8 +74,8 @@ impl<'a> SsoRequest<'a> {
     }
 
     /// Returns how long ago the user may have authenticated at the provider. Zero means that the provider must ask the user
-    /// again. A provider that can't be asked for this ignores it: the login service checks
-    /// [`ProviderUser::auth_time`] in any case.
+    /// again. Providers that can't be asked for this ignore it. The login service always checks
+    /// [`ProviderUser::auth_time`].
     pub fn max_age(&self) -> Option<Duration> {
         self.max_age
     }

@@ -61,7 +61,7 @@ impl ProviderUser {
 
     /// Sets when the provider last asked the user for their credentials. `skew` is how far its clock may differ.
     ///
-    /// Without this time, nobody knows how old the sign-in is, so it does not count as fresh.
+    /// Without this time, the age of the sign-in is unknown, so it does not count as fresh.
     pub fn with_auth_time(mut self, time: UnixTime, skew: Duration) -> Self {
         (self.auth_time, self.skew) = (Some(time), skew);
         self

@@ -15,7 +15,7 @@ use crate::{
 
 const ISSUER: &str = "https://idp.example";
 
-/// A provider that signs in one user, of whatever issuer its operator chose.
+/// A provider that signs in one user. Its operator chose the issuer freely.
 struct Fixed(&'static str);
 
 impl SsoProvider for Fixed {
@@ -43,7 +43,7 @@ async fn by(world: &World, provider: &str) -> (String, Browser, String) {
 async fn c084_a_connection_signs_in_no_user_of_another_one_with_the_same_issuer() {
     for order in [["trusted", "other"], ["other", "trusted"]] {
         let trusted = SsoConnection::new(Fixed("ada-there")).create_account(Accounts(&[("ada-there", "u-ada")]));
-        // its operator lets anyone in, as whom they like
+        // its operator lets anyone in, under any name
         let other = SsoConnection::new(Fixed("ada-there")).create_account(Accounts(&[("ada-there", "u-grace")]));
         let world = World::on(Memory::new().into(), ManualClock::new(), |service| {
             service.sso("trusted", trusted).sso("other", other)

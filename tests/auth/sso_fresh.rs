@@ -154,7 +154,7 @@ async fn a_proof_is_as_old_as_the_sign_in_at_the_provider() {
     assert_eq!(newest().await.as_secs(), world.now() - 200);
     world.world.advance(1);
     world.signed_in(None).await;
-    assert_eq!(newest().await, UnixTime::default(), "nobody knows");
+    assert_eq!(newest().await, UnixTime::default(), "the time is unknown");
 }
 
 /// Begins a login of a client with more parameters.
