@@ -14,6 +14,7 @@ pub mod sections;
 pub mod service;
 pub mod stats;
 pub mod subject;
+pub mod redis_server;
 pub mod remote;
 pub mod wire;
 
