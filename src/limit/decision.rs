@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use bytes::Bytes;
+
 use super::plan::Plan;
 use crate::{
     tenant::{Standing, Tenant},
@@ -145,7 +148,7 @@ pub(super) enum Payer {
 pub(super) struct SharedPast {
     pub(super) tenant: Tenant,
     /// The quotas as the script reads them.
-    pub(super) quotas: String,
+    pub(super) quotas: Bytes,
     pub(super) generation: u64,
 }
 
