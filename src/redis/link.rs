@@ -15,7 +15,7 @@ use tokio::{runtime::Handle, sync::watch};
 use super::{
     config::RedisConfig,
     failure::{FailureKind, RedisFailure},
-    target::{Connection, Target},
+    target::{Connection, Delivery, Target},
 };
 use crate::util::trace::warning;
 
@@ -71,11 +71,11 @@ impl Link {
 
     /// Sends a command and returns the reply within the deadline. After a failure of the kind
     /// [`Unavailable`](FailureKind::Unavailable), the command may have been executed.
-    pub(super) async fn call(&self, command: &Cmd) -> Result<redis::Value, CallError> {
+    pub(super) async fn call(&self, command: &Cmd, delivery: Delivery) -> Result<redis::Value, CallError> {
         let inner = &self.0;
         let call = async {
             let (mut connection, number) = inner.connection().await.map_err(CallError::Failed)?;
-            connection.send(command).await.map_err(|error| {
+            connection.send(command, delivery).await.map_err(|error| {
                 if connection.is_lost_after(&error) {
                     inner.lost(number);
                 }

@@ -300,15 +300,22 @@ impl SharedLimiter {
         let anonymous = if ask.is_anonymous { "1" } else { "0" };
         let arguments = [operation, time, &quotas, &units, anonymous];
         let arguments: Vec<&[u8]> = arguments.iter().chain(more).map(|text| text.as_bytes()).collect();
-        match self.0.link.run(&SCRIPT, &[&self.key(tenant)], &arguments).await? {
-            Reply::Nothing if operation == "refund" => Ok(None),
+        // units that came back twice would be admitted twice
+        let comes_back = matches!(operation, "refund" | "return");
+        let (link, key) = (&self.0.link, self.key(tenant));
+        let reply = match comes_back {
+            true => link.run_once(&SCRIPT, &[&key], &arguments).await?,
+            false => link.run(&SCRIPT, &[&key], &arguments).await?,
+        };
+        match reply {
+            Reply::Nothing if comes_back => Ok(None),
             Reply::Nothing => Err(unexpected()),
             reply => Answer::read(reply, plan, self.0.local.reports().clock.read()).map(Some),
         }
     }
 
     pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
-        let Answer { mut decision, generation, marks } = answer;
+        let Answer { mut decision, generation, marks, .. } = answer;
         if ask.refundable && ask.units > 0 && decision.is_admitted() {
             let past = SharedPast { tenant: tenant.clone(), quotas: script::quotas(plan), generation };
             decision.spend.0 = Some(Box::new(Charge {
