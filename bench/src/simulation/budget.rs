@@ -65,7 +65,6 @@ impl Budget {
             let over = self.used + needed - window.limit;
             return Err(Refused { left, wait: self.freed_at(window, over).saturating_sub(now) });
         }
-        let lifetime = lifetime.min(window.length / 8);
         let more = if lifetime < 1000 { 0 } else { wanted.saturating_sub(needed).min((left - needed) / 4) };
         let lifetime = if more == 0 { 0 } else { lifetime };
         let units = needed + more;

@@ -103,7 +103,7 @@ struct Both {
 }
 
 impl Both {
-    async fn call(&self, operation: &str, ask: Ask, more: &[&str]) -> Option<super::script::Answer> {
+    async fn call(&self, operation: &str, ask: Ask, more: &[&[u8]]) -> Option<super::script::Answer> {
         let micros = (self.clock.read().1.as_nanos() / 1000).to_string();
         let plan = self.shared.quotas().plan(&self.tenant);
         self.shared.call_at(&micros, operation, &self.tenant, &plan, ask, more).await.unwrap()
@@ -138,7 +138,7 @@ impl Both {
                     if let Some((ask, more)) =
                         spend.0.filter(|_| is_limited).and_then(|own| SharedLimiter::refund_of(&own))
                     {
-                        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+                        let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
                         _ = self.call("refund", ask, &more).await;
                     }
                 }

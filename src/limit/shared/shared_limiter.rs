@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+
 use super::{
     breaker::Breaker,
     script::{self, Answer, SCRIPT},
@@ -213,16 +215,19 @@ impl SharedLimiter {
         }
         let plan = self.quotas().plan(&past.tenant);
         let (ask, more) = Self::refund_of(&charge).filter(|_| matches!(plan.terms(), Terms::Limited { .. }))?;
-        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
         let answer = self.call("refund", &past.tenant, &plan, ask, &more).await?;
         answer.decision.standing.filter(|_| answer.decision.is_admitted())
     }
 
     /// Returns the arguments of a refund.
-    pub(super) fn refund_of(charge: &Charge) -> Option<(Ask, Vec<String>)> {
+    pub(super) fn refund_of(charge: &Charge) -> Option<(Ask, Vec<Bytes>)> {
         let Payer::Shared(past) = &charge.payer else { return None };
-        let mark = |mark: &Moment| if *mark == UNCHARGED { String::new() } else { mark.as_nanos().to_string() };
-        let more = [past.generation.to_string(), past.quotas.clone()].into_iter();
+        let mark = |mark: &Moment| match *mark {
+            UNCHARGED => Bytes::new(),
+            mark => Bytes::from(mark.as_nanos().to_string()),
+        };
+        let more = [Bytes::from(past.generation.to_string()), past.quotas.clone()].into_iter();
         let ask = Ask { units: charge.units, is_anonymous: charge.is_anonymous, refundable: false };
         Some((ask, more.chain(charge.marks.iter().map(mark)).collect()))
     }
@@ -261,7 +266,7 @@ impl SharedLimiter {
     }
 
     /// Runs the script. Returns `None` if the fallback must decide.
-    async fn call(&self, operation: &str, tenant: &Tenant, plan: &Plan, ask: Ask, more: &[&str]) -> Option<Answer> {
+    async fn call(&self, operation: &str, tenant: &Tenant, plan: &Plan, ask: Ask, more: &[&[u8]]) -> Option<Answer> {
         let Inner { local, breaker, .. } = &*self.0;
         let reports = local.reports();
         if !breaker.allows(reports.clock.now()) {
@@ -294,12 +299,12 @@ impl SharedLimiter {
         tenant: &Tenant,
         plan: &Plan,
         ask: Ask,
-        more: &[&str],
+        more: &[&[u8]],
     ) -> Result<Option<Answer>, RedisFailure> {
-        let (quotas, units) = (script::quotas(plan), ask.units.to_string());
+        let (quotas, units) = (script::packed(plan), ask.units.to_string());
         let anonymous = if ask.is_anonymous { "1" } else { "0" };
-        let arguments = [operation, time, &quotas, &units, anonymous];
-        let arguments: Vec<&[u8]> = arguments.iter().chain(more).map(|text| text.as_bytes()).collect();
+        let usual = [operation.as_bytes(), time.as_bytes(), &quotas, units.as_bytes(), anonymous.as_bytes()];
+        let arguments: Vec<&[u8]> = usual.iter().chain(more).copied().collect();
         // units that came back twice would be admitted twice
         let comes_back = matches!(operation, "refund" | "return");
         let (link, key) = (&self.0.link, self.key(tenant));
@@ -317,7 +322,7 @@ impl SharedLimiter {
     pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
         let Answer { mut decision, generation, marks, .. } = answer;
         if ask.refundable && ask.units > 0 && decision.is_admitted() {
-            let past = SharedPast { tenant: tenant.clone(), quotas: script::quotas(plan), generation };
+            let past = SharedPast { tenant: tenant.clone(), quotas: script::packed(plan), generation };
             decision.spend.0 = Some(Box::new(Charge {
                 limiter: self.0.local.id(),
                 payer: Payer::Shared(past),
