@@ -12,6 +12,7 @@ pub mod random;
 pub mod rivals;
 pub mod sections;
 pub mod service;
+pub mod simulation;
 pub mod stats;
 pub mod subject;
 pub mod redis_server;

@@ -150,6 +150,8 @@ pub(super) struct SharedPast {
     /// The quotas as the script reads them.
     pub(super) quotas: Bytes,
     pub(super) generation: u64,
+    /// The number of the lease that was used, or zero.
+    pub(super) lease: u64,
 }
 
 /// The moments that identify a spend, one for each quota of the plan.

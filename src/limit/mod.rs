@@ -90,12 +90,12 @@ mod quota;
 mod quotas;
 mod report;
 #[cfg(feature = "redis")]
-mod shared;
+pub(crate) mod shared;
 
 #[cfg(feature = "plans")]
 pub use self::plans::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 #[cfg(feature = "redis")]
-pub use self::shared::{Fallback, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
+pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder, SharedLimiterError};
 pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},

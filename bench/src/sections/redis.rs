@@ -1,6 +1,9 @@
 //! Limits, logins and tokens on a real redis-server.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use redis::{aio::MultiplexedConnection, cmd};
 use tokio::{
@@ -26,6 +29,8 @@ const ROUNDS: usize = 11;
 const ROUND: Duration = Duration::from_millis(300);
 const CALLERS: [usize; 2] = [1, 64];
 const LOGINS: u64 = 300;
+/// How long each way to check skewed tenants is measured.
+const SKEWED: Duration = Duration::from_secs(2);
 
 pub fn run() {
     let Some(server) = RedisServer::start() else {
@@ -37,6 +42,7 @@ pub fn run() {
     }
     let runtime = Builder::new_current_thread().enable_all().build().expect("the runtime starts");
     runtime.block_on(checks(&server));
+    runtime.block_on(leases(&server));
     logins(&runtime, &server);
     machine::unpin();
 }
@@ -135,13 +141,17 @@ async fn bare(server: &RedisServer, prefix: &'static str, text: &str, arguments:
 
 async fn shared(server: &RedisServer, name: &str, plan: Plan) -> SharedLimiter {
     let prefix: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    let config = RedisConfig::new(&server.url()).and_then(|config| config.key_prefix(&prefix));
-    let config = config.and_then(|config| config.deadline(Duration::from_secs(5))).expect("valid settings");
-    let limiter = Limiter::redis(config, Quotas::new(plan)).fallback(Fallback::Closed).connect().await;
+    let limiter = Limiter::redis(config(server, &prefix), Quotas::new(plan)).fallback(Fallback::Closed).connect().await;
     limiter.expect("the server answers")
 }
 
-/// Checks with this many callers at a time. Returns the checks per second.
+/// Returns settings with which no check is late on a busy machine.
+fn config(server: &RedisServer, prefix: &str) -> RedisConfig {
+    let config = RedisConfig::new(&server.url()).and_then(|config| config.key_prefix(prefix));
+    config.and_then(|config| config.deadline(Duration::from_secs(5))).expect("valid settings")
+}
+
+/// Checks tenants chosen uniformly with this many callers at a time. Returns the checks per second.
 async fn load(subject: &Subject, callers: usize) -> f64 {
     let (began, mut all) = (Instant::now(), JoinSet::new());
     for caller in 0..callers {
@@ -171,6 +181,73 @@ async fn load(subject: &Subject, callers: usize) -> f64 {
         };
     }
     all.join_all().await.into_iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64()
+}
+
+// ---- leases
+
+async fn leases(server: &RedisServer) {
+    println!("### Leases on Redis\n");
+    println!(
+        "64 callers at one node, {TENANTS} tenants, of which the one with rank r gets a share of 1 / r (Zipf), one window \
+         that never runs out. Medians of {} interleaved rounds of {} s. `round trips` are calls to the server per \
+         check, with those that return units.\n",
+        ROUNDS / 2,
+        SKEWED.as_secs()
+    );
+    let quotas = || Quotas::new(Quota::per_minute(100_000_000).expect("a valid quota"));
+    let plain = Limiter::redis(config(server, "plain"), quotas()).fallback(Fallback::Closed).connect().await;
+    let leased = Limiter::leased(config(server, "leased"), quotas()).fallback(Fallback::Closed).connect().await;
+    let ways = [("plain", plain), ("leased", leased)].map(|(name, limiter)| (name, limiter.expect("the server answers")));
+    let mut figures: [[Vec<f64>; 2]; 2] = Default::default();
+    let mut watch = Watch(server.connect().await);
+    // the first round warms up
+    for round in 0..=ROUNDS / 2 {
+        for ((_, limiter), [rates, trips]) in ways.iter().zip(&mut figures) {
+            let before = watch.work().await;
+            let checks = skewed(limiter).await;
+            let work = watch.work().await - before;
+            if round > 0 {
+                rates.push(checks / SKEWED.as_secs_f64());
+                trips.push(work.scripts / checks);
+            }
+        }
+    }
+    let [[plain_rates, plain_trips], _] = figures.clone();
+    let mut table = Table::new(["checks", "a second", "÷ plain", "round trips", "plain ÷"]);
+    for ((name, _), [rates, trips]) in ways.iter().zip(&figures) {
+        table.row([
+            (*name).to_owned(),
+            format!("{:.0}", median(rates)),
+            ratio(by_round(rates, &plain_rates, |own, plain| own / plain)),
+            format!("{:.4}", median(trips)),
+            ratio(by_round(trips, &plain_trips, |own, plain| plain / own)),
+        ]);
+    }
+    table.print();
+}
+
+/// Checks skewed tenants with 64 callers. Returns the number of checks.
+async fn skewed(limiter: &SharedLimiter) -> f64 {
+    let tenants: Arc<[Tenant]> = (0..TENANTS).map(tenant).collect();
+    let (began, mut all) = (Instant::now(), JoinSet::new());
+    for caller in 0..64 {
+        let (limiter, tenants, mut random) = (limiter.clone(), Arc::clone(&tenants), Random(caller));
+        all.spawn(async move {
+            let mut checks = 0_u64;
+            while began.elapsed() < SKEWED {
+                let rank = (TENANTS as f64).powf(random.below(1 << 30) as f64 / (1_u64 << 30) as f64);
+                let decision = limiter.check(&tenants[rank as usize - 1], 1).await;
+                assert!(decision.is_admitted(), "the quota never runs out");
+                checks += 1;
+                // a check by a lease is ready at once, and lets no other caller run
+                if checks.is_multiple_of(16) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            checks
+        });
+    }
+    all.join_all().await.into_iter().sum::<u64>() as f64
 }
 
 fn tenant(number: u64) -> Tenant {

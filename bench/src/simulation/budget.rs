@@ -91,12 +91,6 @@ impl Budget {
         self.used -= units - owed;
     }
 
-    /// Returns whether nothing counts any more.
-    pub fn is_idle(&mut self, window: &Window, now: Micros) -> bool {
-        self.forget(window, now);
-        self.entries.is_empty()
-    }
-
     fn forget(&mut self, window: &Window, now: Micros) {
         while let Some(oldest) = self.entries.front() {
             if oldest.units > 0 && oldest.last + window.length > now {

@@ -14,10 +14,9 @@ use std::time::Duration;
 use self::{
     arrivals::{Arrival, arrivals},
     budget::{Micros, Window},
-    witness::Witness,
     world::World,
 };
-use crate::{random::Random, stats::Table};
+use crate::stats::Table;
 
 /// The size of a run.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +126,11 @@ pub fn run(scale: &Scale) -> u64 {
 }
 
 /// Runs one way to count, with this many nodes that serve each tenant.
-pub fn simulate(scale: &Scale, all: &[Arrival], counting: Counting, spread: u64) -> Outcome {
+pub fn simulate_all(scale: &Scale, counting: Counting, spread: u64) -> Outcome {
+    simulate(scale, &arrivals(scale.seed, scale.requests, scale.tenants, micros(scale.lasts)), counting, spread)
+}
+
+fn simulate(scale: &Scale, all: &[Arrival], counting: Counting, spread: u64) -> Outcome {
     let window = Window {
         limit: scale.limit,
         length: micros(scale.window),

@@ -4,12 +4,12 @@ use std::{collections::HashMap, time::Duration};
 
 use tollgate::{
     Moment, UnixTime,
-    testing::leases::{ClockReading, LeaseSlots},
+    testing::lease::{ClockReading, LeaseSlots},
 };
 
 use super::{
+    arrivals::fraction,
     budget::{Budget, Micros, Window},
-    fraction,
 };
 use crate::random::Random;
 

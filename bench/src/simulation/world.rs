@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate::testing::leases::{LeaseCall, LeaseReply, LeaseReturn, LeaseStep, LeaseWish};
+use tollgate::testing::lease::{LeaseCall, LeaseReply, LeaseReturn, LeaseStep, LeaseWish};
 
 use super::{
     Counting, Scale,
