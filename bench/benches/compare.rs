@@ -13,7 +13,7 @@ fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let one = Path::new(env!("CARGO_BIN_EXE_one"));
     println!("{}\n", machine::describe());
-    let sections: [(&str, &dyn Fn()); 15] = [
+    let sections: [(&str, &dyn Fn()); 16] = [
         ("layer", &sections::layer::run),
         ("threads", &sections::threads::run),
         ("memory", &|| sections::memory::run(one)),
@@ -29,6 +29,7 @@ fn main() {
         ("timing", &sections::timing::run),
         ("bearer", &sections::bearer::run),
         ("tokens", &|| sections::tokens::run(one)),
+        ("redis", &sections::redis::run),
     ];
     for (name, section) in sections {
         if wanted.is_empty() || wanted.iter().any(|word| word == name) {

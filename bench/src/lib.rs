@@ -12,8 +12,10 @@ pub mod random;
 pub mod rivals;
 pub mod sections;
 pub mod service;
+pub mod simulation;
 pub mod stats;
 pub mod subject;
+pub mod redis_server;
 pub mod remote;
 pub mod wire;
 

@@ -1,8 +1,9 @@
 //! The outcome of a rate-limit check.
 
-#[cfg(feature = "redis")]
-use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(feature = "redis")]
+use bytes::Bytes;
 
 use super::plan::Plan;
 use crate::{
@@ -147,7 +148,7 @@ pub(super) enum Payer {
 pub(super) struct SharedPast {
     pub(super) tenant: Tenant,
     /// The quotas as the script reads them.
-    pub(super) quotas: Arc<str>,
+    pub(super) quotas: Bytes,
     pub(super) generation: u64,
     /// The number of the lease that was used, or zero.
     pub(super) lease: u64,

@@ -1,5 +1,7 @@
 //! The quotas of one tenant.
 
+#[cfg(feature = "redis")]
+use std::sync::OnceLock;
 use std::{
     collections::BTreeSet,
     fmt,
@@ -10,6 +12,8 @@ use std::{
     },
 };
 
+#[cfg(feature = "redis")]
+use bytes::Bytes;
 use http::HeaderValue;
 
 use super::{engine::meter::Gauge, quota::Quota};
@@ -35,7 +39,14 @@ use crate::util::error::ConfigError;
 pub struct Plan(Arc<Terms>);
 
 pub(super) enum Terms {
-    Limited { id: u32, quotas: Box<[Limited]>, policy_header: Option<HeaderValue> },
+    Limited {
+        id: u32,
+        quotas: Box<[Limited]>,
+        policy_header: Option<HeaderValue>,
+        /// The quotas as the script of a shared limiter reads them.
+        #[cfg(feature = "redis")]
+        packed: OnceLock<Bytes>,
+    },
     Unlimited { kept: Option<Plan> },
     Denied { kept: Option<Plan> },
 }
@@ -106,7 +117,13 @@ impl Plan {
         let mut limits: Vec<Limited> = (0..).zip(quotas).map(|(place, quota)| Limited::of(quota, 1 << place)).collect();
         let for_anonymous: Vec<Limited> = limits.iter().filter_map(Limited::for_anonymous).collect();
         limits.extend(for_anonymous);
-        Self(Arc::new(Terms::Limited { id, quotas: limits.into(), policy_header }))
+        Self(Arc::new(Terms::Limited {
+            id,
+            quotas: limits.into(),
+            policy_header,
+            #[cfg(feature = "redis")]
+            packed: OnceLock::new(),
+        }))
     }
 
     /// Returns the quotas. Unlimited and denied plans have no quotas.
@@ -127,6 +144,15 @@ impl Plan {
         match self.terms() {
             Terms::Limited { quotas, .. } => quotas,
             Terms::Unlimited { kept } | Terms::Denied { kept } => kept.as_ref().map_or(&[], Self::limits),
+        }
+    }
+
+    /// Returns the quotas as a shared limiter sends them. They are packed once.
+    #[cfg(feature = "redis")]
+    pub(super) fn packed(&self, pack: impl FnOnce(&[Limited]) -> Bytes) -> Bytes {
+        match self.terms() {
+            Terms::Limited { quotas, packed, .. } => packed.get_or_init(|| pack(quotas)).clone(),
+            Terms::Unlimited { .. } | Terms::Denied { .. } => pack(self.limits()),
         }
     }
 

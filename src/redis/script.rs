@@ -103,9 +103,11 @@ impl Link {
 }
 
 fn command(name: &str, script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Cmd {
-    let mut command = cmd(name);
-    command.arg(script).arg(keys.len());
-    for part in keys.iter().chain(arguments) {
+    let parts = keys.iter().chain(arguments);
+    let bytes = parts.clone().map(|part| part.len()).sum::<usize>() + name.len() + script.len() + 1;
+    let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), bytes);
+    command.arg(name).arg(script).arg(keys.len());
+    for part in parts {
         command.arg(part);
     }
     command

@@ -8,6 +8,7 @@ pub mod layer;
 pub mod logins;
 pub mod maps;
 pub mod memory;
+pub mod redis;
 pub mod server;
 pub mod sessions;
 pub mod stalls;

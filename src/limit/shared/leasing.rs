@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
 use tokio::task::JoinSet;
 
@@ -52,7 +53,7 @@ pub(super) struct Holder {
 #[derive(Debug)]
 pub(super) struct Terms {
     plan: Plan,
-    pub(super) quotas: Arc<str>,
+    pub(super) quotas: Bytes,
     standing: Option<Standing>,
     pub(super) generation: u64,
     pub(super) marks: Marks,
@@ -137,7 +138,7 @@ impl Leasing {
     async fn send(self: Arc<Self>, holder: Holder, plan: Plan, call: LeaseCall) -> Option<LeaseStep<Arc<Terms>>> {
         let ask = Ask { units: call.needed, is_anonymous: holder.is_anonymous, refundable: false };
         let (most, lifetime) = (call.most.to_string(), call.lifetime.as_micros().to_string());
-        let reply = match self.server.call("lease", &holder.tenant, &plan, ask, &[&most, &lifetime]).await {
+        let reply = match self.server.call("lease", &holder.tenant, &plan, ask, &[most.as_bytes(), lifetime.as_bytes()]).await {
             Some(answer) => reply(answer, plan),
             None => LeaseReply::Failed,
         };
@@ -235,7 +236,7 @@ impl Leasing {
 fn reply(answer: Answer, plan: Plan) -> LeaseReply<Arc<Terms>> {
     let Answer { decision, generation, marks, granted, lifetime } = answer;
     let (standing, is_admitted) = (decision.standing, decision.is_admitted());
-    let quotas = script::quotas(&plan).into();
+    let quotas = script::packed(&plan);
     let terms = Arc::new(Terms { plan, quotas, standing, generation, marks });
     match is_admitted {
         true => LeaseReply::Granted { granted, lifetime, terms },
@@ -244,9 +245,10 @@ fn reply(answer: Answer, plan: Plan) -> LeaseReply<Arc<Terms>> {
 }
 
 /// Returns the arguments that identify a spend or a lease.
-pub(super) fn identity(generation: u64, quotas: &str, marks: &Marks) -> Vec<String> {
-    let mark = |mark: &Moment| if *mark == UNCHARGED { String::new() } else { mark.as_nanos().to_string() };
-    [generation.to_string(), quotas.to_owned()].into_iter().chain(marks.iter().map(mark)).collect()
+pub(super) fn identity(generation: u64, quotas: &Bytes, marks: &Marks) -> Vec<Bytes> {
+    let digits = |number: u64| Bytes::from(number.to_string());
+    let mark = |mark: &Moment| if *mark == UNCHARGED { Bytes::new() } else { digits(mark.as_nanos()) };
+    [digits(generation), quotas.clone()].into_iter().chain(marks.iter().map(mark)).collect()
 }
 
 /// Sends returns. One that fails is lost, and its units come back with the window.
@@ -259,7 +261,7 @@ async fn send_back(server: Arc<Server>, returns: Vec<LeaseReturn<Holder, Arc<Ter
         let server = Arc::clone(&server);
         calls.spawn(async move {
             let more = identity(terms.generation, &terms.quotas, &terms.marks);
-            let more: Vec<&str> = more.iter().map(String::as_str).collect();
+            let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
             let ask = Ask { units, is_anonymous: key.is_anonymous, refundable: false };
             _ = server.call("return", &key.tenant, &terms.plan, ask, &more).await;
         });

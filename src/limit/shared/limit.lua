@@ -1,10 +1,10 @@
 -- The budget of one tenant, in one key. Times are in microseconds.
 --
--- ARGV[1] is the operation: 'spend', 'refund', 'lease' or 'return'. ARGV[2] is the time in tests, and empty otherwise. ARGV[3] are the quotas:
--- one line each, 'name rule anonymous shadow length fine most window bit'. For a window, 'length' is the window and
+-- ARGV[1] is the operation: 'spend', 'refund', 'lease' or 'return'. ARGV[2] is the time in tests, and empty otherwise.
+-- ARGV[3] is the plan: the number of quotas, and each of them as in PLAN. For a window, 'length' is the window and
 -- 'fine' the slice; for a smooth quota the interval and the burst; for a fixed one the period and nothing.
 --   spend: ARGV[4] units, ARGV[5] 1 for an anonymous request.
---   refund: ARGV[4] units, ARGV[5] 1 for an anonymous request, ARGV[6] the generation, ARGV[7] the quotas of the spend,
+--   refund: ARGV[4] units, ARGV[5] 1 for an anonymous request, ARGV[6] the generation, ARGV[7] the plan of the spend,
 --   ARGV[8] and on one mark per quota, empty for none.
 --   lease: ARGV[4] units needed, ARGV[5] as above, ARGV[6] the most units wanted, ARGV[7] the lifetime.
 --   return: like a refund, of units of a lease.
@@ -13,12 +13,21 @@
 -- begin and checked before its end, and their sum fits. A node uses its units only before the expiry. A lease of no
 -- more than the units needed is a spend: it is charged now, and its lifetime is zero.
 --
--- The stored value is { generation, quotas, the latest expiry of a lease, meter, ... }. A meter is { used, entries } for a window, { whole, moved_up } for a
--- smooth quota, and { ends, count } for a fixed one. An entry has 17 bytes: when it was opened, how long until its last
--- unit, and how many units.
+-- The stored value is the generation, when the last lease expires, the plan, and one meter per quota. The meter of a
+-- window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
+-- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
+-- units. Replies are packed as in REFUSED and ADMITTED.
+local unpack, pack, sub, ceil, max, min = struct.unpack, struct.pack, string.sub, math.ceil, math.max, math.min
+local PLAN = '>BBBBI4I7I7I7Bc0'
+local HEAD, HEAD_SIZE = '>I7I7', 14
 local ENTRY, SIZE = '>I7I6I4', 17
+local WINDOW, SMOOTH, FIXED = 119, 115, 102
 local NEVER = -1
+local MOST_USED = 4294967295
+-- milliseconds for which a value is kept after its use: a clock that steps back by less loses nothing
+local SPARE = 1000
 
+local operation, plan, units = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local now
 if ARGV[2] == '' then
   local time = redis.call('TIME')
@@ -26,59 +35,167 @@ if ARGV[2] == '' then
 else
   now = tonumber(ARGV[2])
 end
-local units, anonymous = tonumber(ARGV[4]), ARGV[5] == '1'
+local key = KEYS[1]
+local stored = redis.call('GET', key)
+local is_new_plan = stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #plan) ~= plan
 
-local function quotas_of(text)
-  local quotas = {}
-  for name, rule, anon, shadow, length, fine, most, window, bit in
-    string.gmatch(text, '(%S+) (%a) (%d) (%d) (%d+) (%d+) (%d+) (%d+) (%d+)\n')
-  do
-    quotas[#quotas + 1] = {
-      name = name, rule = rule, anon = anon == '1', shadow = shadow == '1',
-      length = tonumber(length), fine = tonumber(fine), most = tonumber(most), window = tonumber(window), bit = bit,
+-- number of the quota, units left, and the time until they will fit
+local REFUSED = '>c1BI4d'
+-- the same until there are more; the generation; a shadow quota that would refuse; units granted and the lifetime of a
+-- lease. One mark per quota follows.
+local ADMITTED = '>c1BI4ddBI4dI4d'
+
+-- The usual case, written for speed: the plan is one enforced quota, and has not changed. All else is below, and
+-- decides the same.
+local quotas_number, rule, _, is_shadow, _, most, length, fine = unpack('>BBBBBI4I7I7', plan)
+local asks = operation == 'spend' or (operation == 'lease' and tonumber(ARGV[6]) <= units)
+if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and units > 0 and units <= most then
+  local first = HEAD_SIZE + #plan + 1
+  local head = stored and sub(stored, 1, first - 1) or pack(HEAD, now, 0) .. plan
+  local left, reset, mark, meter, idle
+  if rule == WINDOW then
+    local from, to, used = first, first, 0
+    local opened, lasted, count
+    if stored then
+      to = #stored - 5
+      used = unpack('>I4', stored, to)
+    end
+    while from < to do
+      opened, lasted, count = unpack(ENTRY, stored, from)
+      if count > 0 and opened + lasted + length > now then break end
+      used, from = used - count, from + SIZE
+    end
+    left = most - used - units
+    if left < 0 then
+      while left + count < 0 do
+        left, from = left + count, from + SIZE
+        opened, lasted, count = unpack(ENTRY, stored, from)
+      end
+      left, reset = most - used, opened + lasted + length
+    else
+      local number = (to - from) / SIZE
+      if number == 0 then
+        opened, count, mark, reset = now, 0, now, now + length
+      else
+        reset = opened + lasted + length
+        if number > 1 then opened, lasted, count = unpack(ENTRY, stored, to - SIZE) end
+        mark = max(now, opened + lasted)
+        if mark - opened >= fine then
+          opened, count = mark, 0
+        else
+          number, to = number - 1, to - SIZE
+          if number == 0 then reset = mark + length end
+        end
+      end
+      meter = (stored and sub(stored, from, to - 1) or '')
+        .. pack('>I7I6I4I4I2', opened, mark - opened, count + units, used + units, number + 1)
+      idle = mark + length
+    end
+  elseif rule == SMOOTH then
+    local whole, moved_up = 0, 0
+    if stored then whole, moved_up = unpack('>dd', stored, first) end
+    reset = whole + (units - fine) * length
+    if now >= reset then
+      whole = max(whole, now) + length * units
+      mark, meter, idle = whole + moved_up, pack('>dd', whole, moved_up), whole
+    end
+    local used = min(ceil(max(whole - now, 0) / length), MOST_USED)
+    left = most - used
+    if mark then reset = whole - (min(used, fine) - 1) * length end
+  else
+    local count = 0
+    if stored then reset, count = unpack('>dI4', stored, first) end
+    if not stored or reset <= now then reset, count = now + length - now % length, 0 end
+    left = most - count - units
+    if left < 0 then
+      left = most - count
+    else
+      mark, meter, idle = reset, pack('>dI4', reset, count + units), reset
+    end
+  end
+  left, reset = max(left, 0), max(reset - now, 0)
+  if not mark then return pack(REFUSED, 'r', 1, left, reset) end
+  redis.call('SET', key, head .. meter, 'PX', ceil((idle - now) / 1000) + SPARE)
+  local generation = stored and unpack('>I7', stored) or now
+  return pack('>c1BI4ddBI4dI4dd', 'a', 1, left, reset, generation, 0, 0, 0, units, 0, mark)
+end
+
+local anonymous = ARGV[5] == '1'
+
+local function clear(quota)
+  if quota.rule == WINDOW then quota.used, quota.entries = 0, ''
+  elseif quota.rule == SMOOTH then quota.whole, quota.moved_up = 0, 0
+  else quota.ends, quota.count = 0, 0 end
+end
+
+-- returns quotas with empty meters
+local function read_plan(text, at)
+  local quotas, number = {}, nil
+  number, at = unpack('B', text, at)
+  for i = 1, number do
+    local rule, anon, shadow, bit, most, length, fine, window, name
+    rule, anon, shadow, bit, most, length, fine, window, name, at = unpack(PLAN, text, at)
+    quotas[i] = {
+      rule = rule, anon = anon == 1, shadow = shadow == 1, bit = bit, most = most, length = length, fine = fine,
+      window = window, name = name,
     }
+    clear(quotas[i])
   end
   return quotas
 end
 
-local function entry(entries, number)
-  local opened, length, count = struct.unpack(ENTRY, entries, number * SIZE + 1)
-  return opened, opened + length, count
+-- reads the meters, from the last one on
+local function read_meters(quotas, state)
+  local ends = #state
+  for i = #quotas, 1, -1 do
+    local quota = quotas[i]
+    if quota.rule == WINDOW then
+      local used, number = unpack('>I4I2', state, ends - 5)
+      quota.used, quota.entries = used, sub(state, ends - 5 - number * SIZE, ends - 6)
+      ends = ends - 6 - number * SIZE
+    elseif quota.rule == SMOOTH then
+      quota.whole, quota.moved_up = unpack('>dd', state, ends - 15)
+      ends = ends - 16
+    else
+      quota.ends, quota.count = unpack('>dI4', state, ends - 11)
+      ends = ends - 12
+    end
+  end
 end
 
-local function new_meter(quota)
-  if quota.rule == 'w' then return { 0, '' } end
-  return { 0, 0 }
+local function entry(entries, number)
+  local opened, lasted, count = unpack(ENTRY, entries, number * SIZE + 1)
+  return opened, opened + lasted, count
 end
 
 -- removes what no longer counts
-local function refresh(quota, meter)
-  if quota.rule == 'w' then
-    local entries, gone = meter[2], 0
+local function refresh(quota)
+  if quota.rule == WINDOW then
+    local entries, gone = quota.entries, 0
     local number = #entries / SIZE
     while gone < number do
       local _, last, count = entry(entries, gone)
       if count > 0 and last + quota.length > now then break end
-      meter[1] = meter[1] - count
+      quota.used = quota.used - count
       gone = gone + 1
     end
-    if gone > 0 then meter[2] = string.sub(entries, gone * SIZE + 1) end
-  elseif quota.rule == 'f' and meter[1] <= now then
-    meter[1], meter[2] = now + quota.length - now % quota.length, 0
+    if gone > 0 then quota.entries = sub(entries, gone * SIZE + 1) end
+  elseif quota.rule == FIXED and quota.ends <= now then
+    quota.ends, quota.count = now + quota.length - now % quota.length, 0
   end
 end
 
-local function used(quota, meter)
-  if quota.rule == 'w' then return meter[1] end
-  if quota.rule == 'f' then return meter[2] end
-  return math.min(math.ceil(math.max(meter[1] - now, 0) / quota.length), 4294967295)
+local function used(quota)
+  if quota.rule == WINDOW then return quota.used end
+  if quota.rule == FIXED then return quota.count end
+  return min(ceil(max(quota.whole - now, 0) / quota.length), MOST_USED)
 end
 
 -- when these units of a window have come back
-local function freed_at(quota, meter, wanted)
+local function freed_at(quota, wanted)
   local freed = 0
-  for number = 0, #meter[2] / SIZE - 1 do
-    local _, last, count = entry(meter[2], number)
+  for number = 0, #quota.entries / SIZE - 1 do
+    local _, last, count = entry(quota.entries, number)
     freed = freed + count
     if freed >= wanted then return last + quota.length end
   end
@@ -86,188 +203,110 @@ local function freed_at(quota, meter, wanted)
 end
 
 -- when these units will fit, or nil if they fit now
-local function full_until(quota, meter, wanted)
+local function full_until(quota, wanted)
   if wanted == 0 then return nil end
   if wanted > quota.most then return NEVER end
-  if quota.rule == 's' then
-    local fits = meter[1] + (wanted - quota.fine) * quota.length
+  if quota.rule == SMOOTH then
+    local fits = quota.whole + (wanted - quota.fine) * quota.length
     if now >= fits then return nil end
     return fits
   end
-  local over = used(quota, meter) + wanted - quota.most
+  local over = used(quota) + wanted - quota.most
   if over <= 0 then return nil end
-  if quota.rule == 'w' then return freed_at(quota, meter, over) end
-  return meter[1]
+  if quota.rule == WINDOW then return freed_at(quota, over) end
+  return quota.ends
 end
 
 -- when one more unit than now will be left
-local function rises_at(quota, meter)
-  local spent = used(quota, meter)
+local function rises_at(quota)
+  local spent = used(quota)
   if spent == 0 then return now end
-  if quota.rule == 'w' then return freed_at(quota, meter, math.max(spent + 1 - quota.most, 1)) end
-  if quota.rule == 'f' then return meter[1] end
-  return meter[1] - (math.min(spent, quota.fine) - 1) * quota.length
+  if quota.rule == WINDOW then return freed_at(quota, max(spent + 1 - quota.most, 1)) end
+  if quota.rule == FIXED then return quota.ends end
+  return quota.whole - (min(spent, quota.fine) - 1) * quota.length
 end
 
 -- returns the mark by which a refund finds the spend
-local function charge(quota, meter, wanted, at)
-  if quota.rule == 's' then
-    meter[1] = math.max(meter[1], at) + quota.length * wanted
-    return meter[1] + meter[2]
-  elseif quota.rule == 'f' then
-    meter[2] = meter[2] + wanted
-    return meter[1]
+local function charge(quota, wanted, at)
+  if quota.rule == SMOOTH then
+    quota.whole = max(quota.whole, at) + quota.length * wanted
+    return quota.whole + quota.moved_up
+  elseif quota.rule == FIXED then
+    quota.count = quota.count + wanted
+    return quota.ends
   end
-  local spent_at, entries = at, meter[2]
-  meter[1] = meter[1] + wanted
+  local entries = quota.entries
+  quota.used = quota.used + wanted
   if #entries > 0 then
     local newest = #entries / SIZE - 1
     local opened, last, count = entry(entries, newest)
-    spent_at = math.max(at, last)
-    if spent_at - opened < quota.fine then
-      meter[2] = string.sub(entries, 1, newest * SIZE) .. struct.pack(ENTRY, opened, spent_at - opened, count + wanted)
-      return spent_at
+    at = max(at, last)
+    if at - opened < quota.fine then
+      quota.entries = sub(entries, 1, newest * SIZE) .. pack(ENTRY, opened, at - opened, count + wanted)
+      return at
     end
   end
-  meter[2] = entries .. struct.pack(ENTRY, spent_at, 0, wanted)
-  return spent_at
+  quota.entries = entries .. pack(ENTRY, at, 0, wanted)
+  return at
 end
 
--- 'held' is when the last lease expires: units charged then stay charged
-local function refund(quota, meter, mark, wanted, held)
-  if quota.rule == 's' then
-    local own_end = mark - meter[2]
-    local back = math.min(quota.length * wanted, math.max(own_end - math.max(now, held), 0))
-    -- a lease can get units back several times
-    if own_end < meter[1] or ARGV[1] == 'return' then meter[2] = meter[2] + back end
-    meter[1] = math.max(meter[1] - back, 0)
-  elseif quota.rule == 'f' then
-    if meter[1] == mark then meter[2] = math.max(meter[2] - wanted, 0) end
-  else
-    local entries, owed, is_own = meter[2], wanted, true
-    for number = #entries / SIZE - 1, 0, -1 do
-      local opened, last, count = entry(entries, number)
-      if opened <= mark then
-        -- the entry that holds the spend has expired
-        if is_own and last < mark then break end
-        is_own = false
-        local taken = math.min(owed, count)
-        owed = owed - taken
-        entries = string.sub(entries, 1, number * SIZE) .. struct.pack(ENTRY, opened, last - opened, count - taken)
-          .. string.sub(entries, (number + 1) * SIZE + 1)
-        if owed == 0 then break end
-      end
-    end
-    meter[1], meter[2] = meter[1] - (wanted - owed), entries
-  end
-end
-
--- another rule: units that count now are treated as spent now, or when the last lease expires
-local function converted(was, meter, is, held)
-  if was.rule == is.rule and (was.rule == 'w' or was.length == is.length) then return { meter[1], meter[2] } end
-  local count = used(was, meter)
-  if is.rule == 's' then count = math.min(count, is.fine) end
-  local carried, at = new_meter(is), math.max(now, held)
-  if count > 0 then
-    if is.rule == 'f' then carried[1] = at + is.length - at % is.length end
-    charge(is, carried, count, at)
-  end
-  return carried
-end
-
--- the meters of new quotas from those of the old ones: by name, or else from the one that knows most
-local function convert(old, meters, new, held)
-  for i, was in ipairs(old) do refresh(was, meters[i]) end
-  local all = {}
-  for n, is in ipairs(new) do
-    local same, plain, best, rank
-    for i, was in ipairs(old) do
-      if was.name == is.name and was.anon == is.anon then same = same or i end
-      if was.name == is.name and not was.anon then plain = plain or i end
-      local covers = was.rule == 'w' and was.window >= is.window
-      local own = {
-        was.anon and 0 or 1, was.shadow and 0 or 1, covers and 1 or 0, covers and 0 or used(was, meters[i]), was.window,
-      }
-      local better = rank == nil
-      if rank then
-        local i = 1
-        while i < 5 and own[i] == rank[i] do i = i + 1 end
-        better = own[i] >= rank[i]
-      end
-      if better then best, rank = i, own end
-    end
-    local source = same or plain or best
-    all[n] = source and converted(old[source], meters[source], is, held) or new_meter(is)
-  end
-  return all
-end
-
-local key, text = KEYS[1], ARGV[3]
-local quotas = quotas_of(text)
-local stored = redis.call('GET', key)
-local generation, stored_text, held, meters, is_new_plan = now, text, 0, {}, false
-if stored then
-  local state = cmsgpack.unpack(stored)
-  generation, stored_text, held = state[1], state[2], state[3]
-  for i = 4, #state do meters[#meters + 1] = state[i] end
-  if stored_text ~= text then
-    meters, is_new_plan = convert(quotas_of(stored_text), meters, quotas, held), true
-  end
-else
-  for i, quota in ipairs(quotas) do meters[i] = new_meter(quota) end
-end
-
--- units of another plan stay spent, and the state of that plan is not converted back
-if ARGV[1] == 'return' and stored_text ~= ARGV[7] then return false end
+local quotas = read_plan(plan, 1)
+local generation, held = now, 0
+if stored then generation, held = unpack(HEAD, stored) end
 
 local function store()
-  local idle = now
-  for i, quota in ipairs(quotas) do
-    local meter = meters[i]
-    if quota.rule == 'w' and #meter[2] > 0 then
-      local _, last = entry(meter[2], #meter[2] / SIZE - 1)
-      idle = math.max(idle, last + quota.length)
-    elseif quota.rule ~= 'w' and (quota.rule == 's' or meter[2] > 0) then
-      idle = math.max(idle, meter[1])
+  local idle, meters = now, ''
+  for _, quota in ipairs(quotas) do
+    local last = 0
+    if quota.rule == WINDOW then
+      local number = #quota.entries / SIZE
+      if number > 0 then
+        local _, newest = entry(quota.entries, number - 1)
+        last = newest + quota.length
+      end
+      meters = meters .. quota.entries .. pack('>I4I2', quota.used, number)
+    elseif quota.rule == SMOOTH then
+      last = quota.whole
+      meters = meters .. pack('>dd', quota.whole, quota.moved_up)
+    else
+      if quota.count > 0 then last = quota.ends end
+      meters = meters .. pack('>dI4', quota.ends, quota.count)
     end
+    idle = max(idle, last)
   end
-  -- a clock that steps back by less than a second loses nothing
-  local lives = string.format('%.0f', math.ceil((idle - now) / 1000) + 1000)
-  redis.call('SET', key, cmsgpack.pack({ generation, text, held, unpack(meters) }), 'PX', lives)
+  local state = pack(HEAD, generation, held) .. plan .. meters
+  redis.call('SET', key, state, 'PX', ceil((idle - now) / 1000) + SPARE)
 end
 
-local function whole(number) return string.format('%.0f', number) end
-
--- number of the quota, remaining, and the time until the reset
+-- number of the quota, units left, and the time until the reset
 local function standing(number, reset)
   local quota = quotas[number]
-  local remaining = math.max(quota.most - used(quota, meters[number]), 0)
-  if reset ~= NEVER then reset = math.max(reset - now, 0) end
-  return remaining, reset
+  if reset ~= NEVER then reset = max(reset - now, 0) end
+  return number, max(quota.most - used(quota), 0), reset
 end
 
 local function charged(quota) return anonymous or not quota.anon end
 
 -- how many units to lease beyond those needed, and for how long
-local function beyond(needed, most, lifetime)
+local function beyond(needed, wanted, lifetime)
   local left = math.huge
-  for i, quota in ipairs(quotas) do
-    if quota.rule == 'f' then lifetime = math.min(lifetime, quota.length - now % quota.length) end
-    if charged(quota) and not quota.shadow then left = math.min(left, quota.most - used(quota, meters[i])) end
+  for _, quota in ipairs(quotas) do
+    if quota.rule == FIXED then lifetime = min(lifetime, quota.length - now % quota.length) end
+    if charged(quota) and not quota.shadow then left = min(left, quota.most - used(quota)) end
   end
   -- a node can't use it that fast
   if lifetime < 1000 then return 0, 0 end
   -- other nodes need some, too
-  return math.max(math.min(most - needed, math.floor((left - needed) / 4)), 0), lifetime
+  return max(min(wanted - needed, math.floor((left - needed) / 4)), 0), lifetime
 end
 
-local function decide(wanted, most, lifetime)
+local function decide(needed, wanted, lifetime)
   local refused, refused_reset, shadow, shadow_reset
   local would_refuse = {}
   for i, quota in ipairs(quotas) do
     if charged(quota) then
-      refresh(quota, meters[i])
-      local reset = full_until(quota, meters[i], wanted)
+      refresh(quota)
+      local reset = full_until(quota, needed)
       if reset then
         if quota.shadow then
           shadow, shadow_reset = i, reset
@@ -280,64 +319,134 @@ local function decide(wanted, most, lifetime)
     end
   end
   if refused then
-    local remaining, reset = standing(refused, refused_reset == math.huge and NEVER or refused_reset)
+    if refused_reset == math.huge then refused_reset = NEVER end
+    local number, left, reset = standing(refused, refused_reset)
     if is_new_plan then store() end
-    return { 'refused', refused, whole(remaining), whole(reset) }
+    return pack(REFUSED, 'r', number, left, reset)
   end
-  local at, reply = now, nil
-  if most then
-    local more, lasts = 0, 0
-    if most > wanted then more, lasts = beyond(wanted, most, lifetime) end
-    if more > 0 then
-      wanted, at = wanted + more, now + lasts
-      held = math.max(held, at)
-    end
-    reply = { 'leased', 0, '0', '0', whole(generation), wanted, whole(at - now) }
-  else
-    reply = { 'admitted', 0, '0', '0', 0, '0', '0', whole(generation) }
-    if shadow then
-      local remaining, reset = standing(shadow, shadow_reset)
-      reply[5], reply[6], reply[7] = shadow, whole(remaining), whole(reset)
-    end
-  end
-  local least, least_whole, latest
+  local more, lasts = 0, 0
+  if wanted > needed then more, lasts = beyond(needed, wanted, lifetime) end
+  if more == 0 then lasts = 0 end
+  local granted, at = needed + more, now + lasts
+  if more > 0 then held = max(held, at) end
+  local shadow_number, shadow_left, shadow_wait = 0, 0, 0
+  if shadow then shadow_number, shadow_left, shadow_wait = standing(shadow, shadow_reset) end
+  local least_number, least, least_wait, marks = 0, 0, 0, ''
+  local least_whole, latest
   for i, quota in ipairs(quotas) do
-    local mark = ''
+    local mark = NEVER
     if charged(quota) and not would_refuse[quota.bit] then
-      if wanted > 0 then mark = whole(charge(quota, meters[i], wanted, at)) end
+      if granted > 0 then mark = charge(quota, granted, at) end
       if not quota.shadow then
-        local reset = rises_at(quota, meters[i])
-        local remaining, wait = standing(i, reset)
+        local reset = rises_at(quota)
+        local number, left, wait = standing(i, reset)
         -- the least left, then one that is whole, then the one that comes back later
-        local is_whole = remaining >= quota.most
+        local is_whole = left >= quota.most
         local order = reset == NEVER and math.huge or reset
-        local tighter = least == nil or remaining < least
-        if not tighter and remaining == least then
+        local tighter = least_number == 0 or left < least
+        if not tighter and left == least then
           if is_whole ~= least_whole then tighter = is_whole else tighter = order > latest end
         end
         if tighter then
-          least, least_whole, latest = remaining, is_whole, order
-          reply[2], reply[3], reply[4] = i, whole(remaining), whole(wait)
+          least_number, least, least_wait, least_whole, latest = number, left, wait, is_whole, order
         end
       end
     end
-    reply[#reply + 1] = mark
+    marks = marks .. pack('>d', mark)
   end
-  if wanted > 0 or is_new_plan then store() end
-  return reply
+  if granted > 0 or is_new_plan then store() end
+  return pack(ADMITTED, 'a', least_number, least, least_wait, generation, shadow_number, shadow_left, shadow_wait,
+    granted, lasts) .. marks
 end
 
-if ARGV[1] == 'spend' then return decide(units) end
-if ARGV[1] == 'lease' then return decide(units, tonumber(ARGV[6]), tonumber(ARGV[7])) end
+
+-- another rule: units that count now are treated as spent now, or when the last lease expires
+local function carry_over(was, is)
+  if was.rule == is.rule and (was.rule == WINDOW or was.length == is.length) then
+    is.used, is.entries, is.whole, is.moved_up = was.used, was.entries, was.whole, was.moved_up
+    is.ends, is.count = was.ends, was.count
+    return
+  end
+  local count, at = used(was), max(now, held)
+  if is.rule == SMOOTH then count = min(count, is.fine) end
+  if count > 0 then
+    if is.rule == FIXED then is.ends = at + is.length - at % is.length end
+    charge(is, count, at)
+  end
+end
+
+-- fills the meters of this plan from those of the stored one: by name, or else from the one that knows most
+local function convert()
+  local old = read_plan(stored, HEAD_SIZE + 1)
+  read_meters(old, stored)
+  for _, was in ipairs(old) do refresh(was) end
+  for _, is in ipairs(quotas) do
+    local same, plain, best, rank
+    for _, was in ipairs(old) do
+      if was.name == is.name and was.anon == is.anon then same = same or was end
+      if was.name == is.name and not was.anon then plain = plain or was end
+      local covers = was.rule == WINDOW and was.window >= is.window
+      local own = {
+        was.anon and 0 or 1, was.shadow and 0 or 1, covers and 1 or 0, covers and 0 or used(was), was.window,
+      }
+      local better = rank == nil
+      if rank then
+        local i = 1
+        while i < 5 and own[i] == rank[i] do i = i + 1 end
+        better = own[i] >= rank[i]
+      end
+      if better then best, rank = was, own end
+    end
+    local source = same or plain or best
+    if source then carry_over(source, is) end
+  end
+end
+
+-- gives units of a spend back. Units that are charged when the last lease expires stay charged in a smooth quota.
+local function refund(quota, mark)
+  if quota.rule == SMOOTH then
+    local own_end = mark - quota.moved_up
+    local back = min(quota.length * units, max(own_end - max(now, held), 0))
+    -- a lease can get units back several times
+    if own_end < quota.whole or operation == 'return' then quota.moved_up = quota.moved_up + back end
+    quota.whole = max(quota.whole - back, 0)
+  elseif quota.rule == FIXED then
+    if quota.ends == mark then quota.count = max(quota.count - units, 0) end
+  else
+    local entries, owed, is_own = quota.entries, units, true
+    for number = #entries / SIZE - 1, 0, -1 do
+      local opened, last, count = entry(entries, number)
+      if opened <= mark then
+        -- the entry that holds the spend has expired
+        if is_own and last < mark then break end
+        is_own = false
+        local taken = min(owed, count)
+        owed = owed - taken
+        entries = sub(entries, 1, number * SIZE) .. pack(ENTRY, opened, last - opened, count - taken)
+          .. sub(entries, (number + 1) * SIZE + 1)
+        if owed == 0 then break end
+      end
+    end
+    quota.used, quota.entries = quota.used - (units - owed), entries
+  end
+end
+
+-- units of another plan stay spent, and the state of that plan is not converted back
+if operation == 'return' and stored and sub(stored, HEAD_SIZE + 1, HEAD_SIZE + #ARGV[7]) ~= ARGV[7] then
+  return false
+end
+if is_new_plan then convert() elseif stored then read_meters(quotas, stored) end
+if operation == 'spend' then return decide(units, 0) end
+if operation == 'lease' then return decide(units, tonumber(ARGV[6]), tonumber(ARGV[7])) end
 
 if not stored then return false end
 -- a spend of another plan, or from before a reset, no longer counts
-if whole(generation) == ARGV[6] and stored_text == ARGV[7] and stored_text == text then
+if not is_new_plan and ARGV[7] == plan and tonumber(ARGV[6]) == generation then
   for i, quota in ipairs(quotas) do
-    refresh(quota, meters[i])
+    refresh(quota)
     local mark = ARGV[7 + i]
-    if mark and mark ~= '' then refund(quota, meters[i], tonumber(mark), units, held) end
+    if mark and mark ~= '' then refund(quota, tonumber(mark)) end
   end
   store()
 end
-return decide(0)
+return decide(0, 0)

@@ -103,7 +103,7 @@ struct Both {
 }
 
 impl Both {
-    async fn call(&self, operation: &str, ask: Ask, more: &[&str]) -> Option<super::script::Answer> {
+    async fn call(&self, operation: &str, ask: Ask, more: &[&[u8]]) -> Option<super::script::Answer> {
         let micros = (self.clock.read().1.as_nanos() / 1000).to_string();
         let plan = self.shared.quotas().plan(&self.tenant);
         self.shared.0.server.call_at(&micros, operation, &self.tenant, &plan, ask, more).await.unwrap()
@@ -139,7 +139,7 @@ impl Both {
                         && let Payer::Shared(past) = &charge.payer
                     {
                         let (operation, ask, more) = SharedLimiter::refund_of(&charge, past);
-                        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+                        let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
                         _ = self.call(operation, ask, &more).await;
                     }
                 }

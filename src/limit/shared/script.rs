@@ -1,6 +1,8 @@
 //! The call of the script: its arguments, and its reply.
 
-use std::{fmt::Write, time::Duration};
+use std::time::Duration;
+
+use bytes::Bytes;
 
 #[cfg(feature = "smooth")]
 use crate::limit::engine::meter::Gauge;
@@ -17,28 +19,39 @@ use crate::{
 
 pub(super) static SCRIPT: Script = Script::new(include_str!("limit.lua"));
 
-/// Returns the quotas of a plan as the script reads them. Times are rounded up to microseconds, so that nothing comes back
-/// earlier than asked for.
-pub(super) fn quotas(plan: &Plan) -> String {
-    let mut text = String::new();
-    for limited in plan.limits() {
+/// Returns the quotas of a plan as the script reads them.
+pub(super) fn packed(plan: &Plan) -> Bytes {
+    plan.packed(pack)
+}
+
+/// Packs quotas. Times are rounded up to microseconds, so that nothing comes back earlier than asked for.
+fn pack(limits: &[Limited]) -> Bytes {
+    // a plan has at most 6 quotas, and a name at most 32 bytes
+    let length_of = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
+    let mut packed = vec![length_of(limits.len())];
+    for limited in limits {
         let Limited { quota, most, is_for_anonymous, bit, .. } = limited;
         let window = saturating_nanos(quota.window());
         let (rule, length, fine) = match quota.rule() {
-            Rule::Window { slices } => ('w', window, (window / u64::from(slices)).max(1).div_ceil(1000)),
+            Rule::Window { slices } => (b'w', window, (window / u64::from(slices)).max(1).div_ceil(1000)),
             #[cfg(feature = "smooth")]
             Rule::Smooth { interval } => match limited.gauge {
-                Gauge::Smooth(pace) => ('s', pace.interval, u64::from(pace.burst)),
-                _ => ('s', interval, u64::from(*most)),
+                Gauge::Smooth(pace) => (b's', pace.interval, u64::from(pace.burst)),
+                _ => (b's', interval, u64::from(*most)),
             },
-            Rule::Fixed => ('f', window, 0),
+            Rule::Fixed => (b'f', window, 0),
         };
-        let (anonymous, shadow) = (u8::from(*is_for_anonymous), u8::from(quota.is_shadow()));
-        let (name, length, window) = (quota.name(), length.div_ceil(1000), window.div_ceil(1000));
-        // writing to a string can't fail
-        _ = writeln!(text, "{name} {rule} {anonymous} {shadow} {length} {fine} {most} {window} {bit}");
+        packed.extend([rule, u8::from(*is_for_anonymous), u8::from(quota.is_shadow()), *bit]);
+        packed.extend(most.to_be_bytes());
+        for number in [length.div_ceil(1000), fine, window.div_ceil(1000)] {
+            // microseconds of a u64 of nanoseconds have 55 bits
+            let [_, low @ ..] = number.to_be_bytes();
+            packed.extend(low);
+        }
+        packed.push(length_of(quota.name().len()));
+        packed.extend(quota.name().bytes());
     }
-    text
+    packed.into()
 }
 
 /// A decision of the script, and what identifies the spend.
@@ -57,49 +70,57 @@ pub(super) struct Answer {
 impl Answer {
     /// Reads a reply that has arrived now.
     pub(super) fn read(reply: Reply, plan: &Plan, now: (Moment, UnixTime)) -> Result<Self, RedisFailure> {
-        let Reply::List(parts) = reply else { return Err(unexpected()) };
-        let number = |at: usize| parts.get(at).and_then(Reply::number);
-        let standing = |at: usize| match number(at) {
-            Some(0) => Ok(None),
-            Some(place) => {
-                let place = usize::try_from(place - 1).map_err(|_| unexpected())?;
-                let limited = plan.limits().get(place).ok_or_else(unexpected)?;
-                let remaining = number(at + 1).and_then(|units| u32::try_from(units).ok()).ok_or_else(unexpected)?;
-                // a request that is larger than the limit never fits
-                let wait = number(at + 2).map(Duration::from_micros);
-                let reset = wait.map_or(Standing::NEVER, |wait| now.0 + wait);
-                let quota = &limited.quota;
-                Ok(Some(Standing::new(quota.name(), quota.limit(), remaining, reset, now)))
-            }
-            None => Err(unexpected()),
-        };
-        let marks = |first: usize| {
-            let mut marks = NO_MARKS;
-            for (mark, at) in marks.iter_mut().zip(first..) {
-                if let Some(micros) = number(at) {
-                    *mark = Moment::from_nanos(micros);
-                }
-            }
-            marks
-        };
-        let required = |at: usize| number(at).ok_or_else(unexpected);
-        let spent =
-            |decision, generation| Self { decision, generation, marks: NO_MARKS, granted: 0, lifetime: Duration::ZERO };
-        match parts.first() {
-            Some(Reply::Bytes(word)) if word == "refused" => {
-                Ok(spent(Decision::refused_by(standing(1)?.ok_or_else(unexpected)?), 0))
-            }
-            Some(Reply::Bytes(word)) if word == "admitted" => {
-                let decision = Decision::admitted(standing(1)?, standing(4)?.map(Box::new));
-                Ok(Self { marks: marks(8), ..spent(decision, required(7)?) })
-            }
-            Some(Reply::Bytes(word)) if word == "leased" => {
-                let granted = u32::try_from(required(5)?).map_err(|_| unexpected())?;
-                let (decision, lifetime) =
-                    (Decision::admitted(standing(1)?, None), Duration::from_micros(required(6)?));
-                Ok(Self { marks: marks(7), granted, lifetime, ..spent(decision, required(4)?) })
-            }
-            _ => Err(unexpected()),
+        let Reply::Bytes(packed) = reply else { return Err(unexpected()) };
+        let mut reader = Reader(&packed);
+        let [kind] = reader.bytes()?;
+        let standing = reader.standing(plan, now)?;
+        if kind == b'r' {
+            let decision = Decision::refused_by(standing.ok_or_else(unexpected)?);
+            return Ok(Self { decision, generation: 0, marks: NO_MARKS, granted: 0, lifetime: Duration::ZERO });
         }
+        let generation = reader.micros()?.ok_or_else(unexpected)?;
+        let shadow = reader.standing(plan, now)?.map(Box::new);
+        let granted = u32::from_be_bytes(reader.bytes()?);
+        let lifetime = Duration::from_micros(reader.micros()?.ok_or_else(unexpected)?);
+        let mut marks = NO_MARKS;
+        for (mark, _) in marks.iter_mut().zip(plan.limits()) {
+            if let Some(micros) = reader.micros()? {
+                *mark = Moment::from_nanos(micros);
+            }
+        }
+        Ok(Self { decision: Decision::admitted(standing, shadow), generation, marks, granted, lifetime })
+    }
+}
+
+/// Reads a packed reply from its start.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], RedisFailure> {
+        let (first, rest) = self.0.split_first_chunk().ok_or_else(unexpected)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    /// Reads a time. Returns `None` if it never comes.
+    fn micros(&mut self) -> Result<Option<u64>, RedisFailure> {
+        let number = f64::from_be_bytes(self.bytes()?);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the script sends whole numbers, and casts saturate"
+        )]
+        Ok((number >= 0.0).then_some(number as u64))
+    }
+
+    /// Reads the number of a quota, the units left, and how long until there are more.
+    fn standing(&mut self, plan: &Plan, now: (Moment, UnixTime)) -> Result<Option<Standing>, RedisFailure> {
+        let ([place], remaining) = (self.bytes()?, u32::from_be_bytes(self.bytes()?));
+        // a request that is larger than the limit never fits
+        let wait = self.micros()?.map(Duration::from_micros);
+        let Some(place) = usize::from(place).checked_sub(1) else { return Ok(None) };
+        let quota = plan.limits().get(place).ok_or_else(unexpected)?.quota;
+        let reset = wait.map_or(Standing::NEVER, |wait| now.0 + wait);
+        Ok(Some(Standing::new(quota.name(), quota.limit(), remaining, reset, now)))
     }
 }

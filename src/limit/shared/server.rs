@@ -35,7 +35,7 @@ impl Server {
         tenant: &Tenant,
         plan: &Plan,
         ask: Ask,
-        more: &[&str],
+        more: &[&[u8]],
     ) -> Option<Answer> {
         let reports = self.local.reports();
         if !self.breaker.allows(reports.clock.now()) {
@@ -66,12 +66,12 @@ impl Server {
         tenant: &Tenant,
         plan: &Plan,
         ask: Ask,
-        more: &[&str],
+        more: &[&[u8]],
     ) -> Result<Option<Answer>, RedisFailure> {
-        let (quotas, units) = (script::quotas(plan), ask.units.to_string());
+        let (quotas, units) = (script::packed(plan), ask.units.to_string());
         let anonymous = if ask.is_anonymous { "1" } else { "0" };
-        let arguments = [operation, time, &quotas, &units, anonymous];
-        let arguments: Vec<&[u8]> = arguments.iter().chain(more).map(|text| text.as_bytes()).collect();
+        let usual = [operation.as_bytes(), time.as_bytes(), &quotas, units.as_bytes(), anonymous.as_bytes()];
+        let arguments: Vec<&[u8]> = usual.iter().chain(more).copied().collect();
         // units that came back twice would be admitted twice
         let comes_back = matches!(operation, "refund" | "return");
         let (link, key) = (&self.link, self.key(tenant));

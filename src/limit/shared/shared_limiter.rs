@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+
 use super::{
     breaker::Breaker,
     lease::Leases,
@@ -185,7 +187,7 @@ impl SharedLimiter {
                 let decision = Decision::admitted(standing, None);
                 let past = |tenant| SharedPast {
                     tenant,
-                    quotas: Arc::clone(&terms.quotas),
+                    quotas: terms.quotas.clone(),
                     generation: terms.generation,
                     lease,
                 };
@@ -258,7 +260,7 @@ impl SharedLimiter {
             return None;
         }
         let (operation, ask, more) = Self::refund_of(&charge, past);
-        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
         let answer = self.0.server.call(operation, &past.tenant, &plan, ask, &more).await?;
         if let Some(leasing) = &self.0.leasing {
             leasing.ask_again(&holder);
@@ -267,7 +269,7 @@ impl SharedLimiter {
     }
 
     /// Returns the operation and the arguments of a refund.
-    pub(super) fn refund_of(charge: &Charge, past: &SharedPast) -> (&'static str, Ask, Vec<String>) {
+    pub(super) fn refund_of(charge: &Charge, past: &SharedPast) -> (&'static str, Ask, Vec<Bytes>) {
         let operation = if past.lease == 0 { "refund" } else { "return" };
         let ask = Ask { units: charge.units, is_anonymous: charge.is_anonymous, refundable: false };
         (operation, ask, identity(past.generation, &past.quotas, &charge.marks))
@@ -323,7 +325,7 @@ impl SharedLimiter {
 
     pub(super) fn with_spend(&self, answer: Answer, tenant: &Tenant, plan: &Plan, ask: Ask) -> Decision {
         let Answer { decision, generation, marks, .. } = answer;
-        let past = |tenant| SharedPast { tenant, quotas: script::quotas(plan).into(), generation, lease: 0 };
+        let past = |tenant| SharedPast { tenant, quotas: script::packed(plan), generation, lease: 0 };
         self.refundable(decision, tenant, plan, ask, past, marks)
     }
 
