@@ -59,9 +59,16 @@ pub(super) struct Inner {
     local: Limiter,
     pub(super) link: Link,
     prefix: String,
+    /// What is counted, as a part of the keys.
+    space: &'static str,
     fallback: Fallback,
-    breaker: Breaker,
+    breaker: Arc<Breaker>,
+    /// Has the clock of the breaker, and reports its changes.
+    watcher: Limiter,
 }
+
+/// The budgets of tenants.
+const TENANTS: &str = "limit";
 
 /// The rule for requests while the server does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,8 +125,9 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, SharedLimiterError> {
         let local = self.local.build().map_err(|error| SharedLimiterError(error.to_string()))?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let (prefix, fallback) = (self.config.prefix().to_owned(), self.fallback);
-        Ok(SharedLimiter(Arc::new(Inner { local, link, prefix, fallback, breaker: Breaker::default() })))
+        let (prefix, fallback, watcher) = (self.config.prefix().to_owned(), self.fallback, local.clone());
+        let breaker = Arc::default();
+        Ok(SharedLimiter(Arc::new(Inner { local, link, prefix, space: TENANTS, fallback, breaker, watcher })))
     }
 }
 
@@ -132,6 +140,22 @@ pub(crate) struct Ask {
 }
 
 impl SharedLimiter {
+    /// Creates a limiter of something else, such as failures of addresses, with the connection of this one and keys of its own.
+    /// `local` has the quotas, and decides while the server does not answer.
+    #[cfg(feature = "login")]
+    pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
+        let Inner { link, prefix, breaker, watcher, .. } = &*self.0;
+        Self(Arc::new(Inner {
+            local,
+            link: link.clone(),
+            prefix: prefix.clone(),
+            space,
+            fallback: Fallback::Local,
+            breaker: Arc::clone(breaker),
+            watcher: watcher.clone(),
+        }))
+    }
+
     /// Decides whether the tenant may spend these units now, and charges them if so.
     ///
     /// All units are charged or none. Zero units are admitted, unless the tenant is denied.
@@ -262,8 +286,8 @@ impl SharedLimiter {
 
     /// Runs the script. Returns `None` if the fallback must decide.
     async fn call(&self, operation: &str, tenant: &Tenant, plan: &Plan, ask: Ask, more: &[&str]) -> Option<Answer> {
-        let Inner { local, breaker, .. } = &*self.0;
-        let reports = local.reports();
+        let Inner { watcher, breaker, .. } = &*self.0;
+        let reports = watcher.reports();
         if !breaker.allows(reports.clock.now()) {
             reports.fell_back();
             return None;
@@ -326,7 +350,7 @@ impl SharedLimiter {
     /// Returns the key of a tenant, which is its hash tag. Braces in a name would end the tag early, but the rest of the key
     /// follows: no two tenants share a key.
     pub(super) fn key(&self, tenant: &Tenant) -> Vec<u8> {
-        [self.0.prefix.as_bytes(), b":limit:{", tenant.as_bytes(), b"}"].concat()
+        [self.0.prefix.as_bytes(), b":", self.0.space.as_bytes(), b":{", tenant.as_bytes(), b"}"].concat()
     }
 }
 
