@@ -234,8 +234,8 @@ impl AuthServiceBuilder {
     /// minute for this service alone.
     ///
     /// If the limiter is shared by several processes, they also share the limits of addresses, under keys of their own: requests,
-    /// failures, messages and unverified work. While its server does not answer, each process counts these on its own,
-    /// whatever the fallback of the limiter is.
+    /// failures, messages and unverified work. While its server does not answer, each process counts these on its own.
+    /// The fallback of the limiter does not change that.
     pub fn limiter(mut self, limiter: impl Into<AnyLimiter>) -> Self {
         self.limiter = Some(limiter.into());
         self

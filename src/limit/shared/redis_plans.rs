@@ -82,7 +82,7 @@ const DEADLINE: Duration = Duration::from_millis(20);
 /// A change is seen after this time, and in a limiter in memory after twice this time at most.
 const TIME_TO_LIVE: Duration = Duration::from_millis(400);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// All share one connection, so many lookups at once are cheap.
+/// Lookups share one connection, so many at once are cheap.
 const MAX_LOOKUPS: usize = 1024;
 
 impl RedisPlans {
@@ -118,7 +118,7 @@ impl RedisPlans {
             .max_lookups(MAX_LOOKUPS)
     }
 
-    /// Sets the plan of a tenant, for all nodes.
+    /// Sets the plan of a tenant for all nodes.
     ///
     /// # Errors
     ///
