@@ -191,8 +191,7 @@ async fn the_server_is_asked_a_few_times_a_second_and_waiting_is_bounded() {
         node.limit().await;
     }
     assert!((2..=6).contains(&lookups()), "{} in two seconds", lookups());
-    // with its own deadline
-    let config = RedisConfig::new(&server.url()).unwrap();
+    let config = RedisConfig::new(&server.url()).unwrap().deadline(SECOND / 10).unwrap();
     let clock = ManualClock::new();
     let plans = RedisPlans::connect(config).await.unwrap();
     let limiter =
@@ -206,8 +205,8 @@ async fn the_server_is_asked_a_few_times_a_second_and_waiting_is_bounded() {
         frozen.clock.advance(SECOND);
         assert_eq!(timeout(SECOND, frozen.limit()).await.expect("it waits"), "70");
     }
-    // three times 20 ms and once in each second: a busy machine gets some more
-    assert!(began.elapsed() < SECOND * 2 / 3, "{:?}", began.elapsed());
+    // three times the deadline, and once more in each second
+    assert!(began.elapsed() < SECOND * 2, "{:?}", began.elapsed());
     server.signal("CONT");
     server.cli(&["set", KEY, "80/hour"]);
     let began = Instant::now();
